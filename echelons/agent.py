@@ -1,0 +1,172 @@
+"""``Agent``: one agent and its subordinates, as plain immutable data.
+
+The user's way in. ``compile`` hands it to ``echelons.graphs``, the only place where the
+domain reaches LangGraph, and only when it is called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from echelons import tree
+from echelons.errors import (
+    DuplicateName,
+    InvalidCapability,
+    InvalidModel,
+    InvalidName,
+    UnknownTool,
+)
+from echelons.limits import Limits
+from echelons.members import Member, adopt, no_capabilities
+from echelons.names import check_name
+
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
+    from langgraph.checkpoint.base import BaseCheckpointSaver
+    from langgraph.store.base import BaseStore
+
+    from echelons.drawing import Drawing
+    from echelons.graphs.compiled import AgentGraph
+
+BUILT_IN_TOOLS = frozenset({"call_subordinate", "report"})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Agent:
+    """One agent: what it is, what it can do, and who works for it.
+
+    An agent is immutable and checked when it is made. Its lists and mappings are copied,
+    so a change of the originals never reaches it; models and tools are shared.
+
+    Args:
+        name: A letter, then up to 63 letters, digits, ``-`` or ``_``; unique in its tree.
+        description: What it is for, in a sentence. Its superior's model reads it.
+        model: A LangChain chat model, a name such as ``"openai:gpt-5-mini"``, or ``None``
+            to use the superior's. A root without a model uses the offline planner.
+        prompt: Instructions for its own model.
+        tools: LangChain tools or functions with a docstring.
+        subordinates: Agents, compiled LangGraph graphs, Runnables, or functions that take
+            the message.
+        capabilities: What it can do, each with a confidence from 0 to 1.
+        limits: Limits of the tree under this agent.
+
+    Raises:
+        ConfigurationError: Something of it cannot work; the subclass says what.
+
+    Examples:
+        >>> eat = Agent("restaurants", "Finds places to eat", capabilities={"food": 0.9})
+        >>> head = Agent("head", "Plans trips", subordinates=[eat])
+        >>> [sub.name for sub in head.subordinates]
+        ['restaurants']
+        >>> Agent("head", subordinates=[eat, eat])
+        Traceback (most recent call last):
+        ...
+        echelons.errors.DuplicateName: the name 'restaurants' stands more than once ...
+    """
+
+    name: str
+    description: str = ""
+    model: BaseChatModel | str | None = field(default=None, kw_only=True)
+    prompt: str = field(default="", kw_only=True)
+    tools: Sequence[Any] = field(default=(), kw_only=True)
+    subordinates: tuple[Member, ...] = field(default=(), kw_only=True)
+    capabilities: Mapping[str, float] = field(default_factory=no_capabilities, kw_only=True)
+    limits: Limits = field(default=Limits(), kw_only=True)
+
+    if TYPE_CHECKING:
+        # What goes in is wider than what is kept.
+        def __init__(  # noqa: PLR0913
+            self,
+            name: str,
+            description: str = "",
+            *,
+            model: BaseChatModel | str | None = None,
+            prompt: str = "",
+            tools: Sequence[Any] = (),
+            subordinates: Sequence[Any] = (),
+            capabilities: Mapping[str, float] = ...,
+            limits: Limits = ...,
+        ) -> None: ...
+
+    def __post_init__(self) -> None:
+        keep = object.__setattr__
+        check_name(self.name)
+        _check_model(self.name, self.model)
+        keep(self, "tools", _check_tools(self.name, self.tools))
+        keep(self, "capabilities", _check_capabilities(self.name, self.capabilities))
+        keep(self, "subordinates", tuple(adopt(self.name, each) for each in self.subordinates))
+        tree.check(self, self.limits.depth)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Agent:
+        """An agent never changes, so a copy of it is itself (models cannot be copied)."""
+        return self
+
+    def compile(
+        self,
+        checkpointer: BaseCheckpointSaver[Any] | str | Path | None = None,
+        *,
+        store: BaseStore | None = None,
+    ) -> AgentGraph:
+        """Compile the tree to an ordinary LangGraph graph with ``messages`` in and out.
+
+        Args:
+            checkpointer: Any LangGraph checkpoint saver, the path of a SQLite database, or
+                ``None`` (then nothing is kept, unless a graph around this one lends its own).
+            store: A LangGraph store that tools can reach.
+
+        Returns:
+            A ``CompiledStateGraph``: ``invoke``, ``stream``, ``ainvoke``, ``astream``,
+            ``get_state(subgraphs=True)``, history and forks work as on any graph.
+
+        Raises:
+            ModelKeyMissing: A named model of the tree has no key.
+            UnknownModel: A model's name is not understood.
+            StorageError: The database cannot be opened.
+        """
+        from echelons.graphs.compiled import compile_tree
+
+        return compile_tree(self, checkpointer, store)
+
+    def draw(self) -> Drawing:
+        """Return the tree as a picture: text, Mermaid, and what a notebook shows."""
+        from echelons.drawing import Drawing
+
+        return Drawing(self)
+
+
+def _check_model(agent: str, model: Any) -> None:
+    if model is None or (isinstance(model, str) and model.strip()) or hasattr(model, "bind_tools"):
+        return
+    raise InvalidModel(agent, model)
+
+
+def _check_tools(agent: str, tools: Any) -> tuple[Any, ...]:
+    if isinstance(tools, (str, bytes, Mapping)) or not hasattr(tools, "__iter__"):
+        raise UnknownTool(agent, tools)
+    checked = tuple(tools)
+    seen: set[str] = set()
+    for tool in checked:
+        name = getattr(tool, "name", None) or getattr(tool, "__name__", None)
+        if not isinstance(name, str) or not (callable(tool) or hasattr(tool, "invoke")):
+            raise UnknownTool(agent, tool)
+        if name in BUILT_IN_TOOLS:
+            raise InvalidName(name, "a tool of every agent is called so")
+        if name in seen:
+            raise DuplicateName(name, (f"tools of {agent}",))
+        seen.add(name)
+    return checked
+
+
+def _check_capabilities(agent: str, capabilities: Any) -> Mapping[str, float]:
+    if not isinstance(capabilities, Mapping):
+        raise InvalidCapability(agent, capabilities, None)
+    for name, confidence in capabilities.items():
+        valid = isinstance(confidence, (int, float)) and not isinstance(confidence, bool)
+        # The comparison also refuses NaN.
+        if not isinstance(name, str) or not name.strip() or not valid or not 0 <= confidence <= 1:
+            raise InvalidCapability(agent, name, confidence)
+    return MappingProxyType({name: float(value) for name, value in capabilities.items()})

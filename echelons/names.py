@@ -1,0 +1,33 @@
+"""Names of agents: what is allowed, what is taken. ``Agent`` and ``members`` call this."""
+
+from __future__ import annotations
+
+import re
+
+from echelons.errors import InvalidName
+
+PATTERN = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
+"""A name is a LangGraph node, a part of a namespace and a provider's message name."""
+
+RESERVED = frozenset({"reason", "act", "delegate", "refuse", "dispatch", "run"})
+"""Nodes that a level or a delegation graph has by itself."""
+
+PATH_SEPARATOR = "/"
+
+
+def check_name(name: object) -> str:
+    """Return ``name`` if it is a valid agent name.
+
+    Raises:
+        InvalidName: It is no text, has other characters than letters, digits, ``-`` and
+            ``_``, does not begin with a letter, is longer than 64, or is reserved.
+
+    Examples:
+        >>> check_name("restaurants")
+        'restaurants'
+    """
+    if not isinstance(name, str) or not PATTERN.fullmatch(name):
+        raise InvalidName(name)
+    if name in RESERVED:
+        raise InvalidName(name, "a node of every level is called so")
+    return name
