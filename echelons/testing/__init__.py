@@ -1,0 +1,57 @@
+"""Test doubles that ship with the library, for its own tests and for other people's.
+
+The names load on first use, so that importing the package costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from echelons.testing.calls import CallRecord
+    from echelons.testing.clock import Clock, FakeClock, ManualClock, SystemClock
+    from echelons.testing.openai_server import OpenAIServer
+    from echelons.testing.scripted_model import ScriptedModel
+    from echelons.testing.scripts import per_conversation
+    from echelons.testing.steps import Call, Reply, delegate, report
+
+_HOMES = {
+    "Call": "steps",
+    "CallRecord": "calls",
+    "Clock": "clock",
+    "FakeClock": "clock",
+    "ManualClock": "clock",
+    "OpenAIServer": "openai_server",
+    "Reply": "steps",
+    "ScriptedModel": "scripted_model",
+    "SystemClock": "clock",
+    "delegate": "steps",
+    "per_conversation": "scripts",
+    "report": "steps",
+}
+
+__all__ = [
+    "Call",
+    "CallRecord",
+    "Clock",
+    "FakeClock",
+    "ManualClock",
+    "OpenAIServer",
+    "Reply",
+    "ScriptedModel",
+    "SystemClock",
+    "delegate",
+    "per_conversation",
+    "report",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

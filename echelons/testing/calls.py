@@ -1,0 +1,119 @@
+"""What a test model was asked: one record per call, kept safe among threads.
+
+``ScriptedModel`` writes here; tests read it to show that what had ended never ran again.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+
+
+@dataclass(frozen=True)
+class CallRecord:
+    """One call of a model.
+
+    Attributes:
+        number: Its place among all calls of the model, from 0.
+        agent: The calling agent, or None where the call named none.
+        path: Where that agent stands in the tree, or None.
+        thread_id: Whose conversation it is, or None.
+        messages: The conversation as the model saw it.
+        tools: The names of the tools that it could call.
+        metadata: All metadata of the call.
+    """
+
+    number: int
+    agent: str | None
+    path: str | None
+    thread_id: str | None
+    messages: tuple[BaseMessage, ...]
+    tools: tuple[str, ...]
+    metadata: Mapping[str, Any]
+
+    @property
+    def question(self) -> Hashable:
+        """Equal for two calls by which one agent asks the same in the same thread."""
+        return (self.agent, self.thread_id, tuple(_substance(m) for m in self.messages))
+
+
+def _substance(message: BaseMessage) -> Hashable:
+    """What a message says, without its id and metadata."""
+    calls = repr(message.tool_calls) if isinstance(message, AIMessage) else ""
+    answered = message.tool_call_id if isinstance(message, ToolMessage) else ""
+    return (message.type, repr(message.content), calls, answered)
+
+
+class CallLog:
+    """All calls of one model, shared by everything that is bound to it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._started: list[CallRecord] = []
+        self._finished: list[CallRecord] = []
+        self._bindings: list[tuple[str, ...]] = []
+
+    def start(
+        self, metadata: Mapping[str, Any], messages: Iterable[BaseMessage], tools: Iterable[str]
+    ) -> CallRecord:
+        """Write down that a call begins."""
+        with self._lock:
+            record = CallRecord(
+                number=len(self._started),
+                agent=metadata.get("agent"),
+                path=metadata.get("agent_path"),
+                thread_id=metadata.get("agent_thread_id"),
+                messages=tuple(messages),
+                tools=tuple(tools),
+                metadata=dict(metadata),
+            )
+            self._started.append(record)
+        return record
+
+    def finish(self, record: CallRecord) -> None:
+        """Write down that a call gave its whole answer."""
+        with self._lock:
+            self._finished.append(record)
+
+    def bind(self, tools: Iterable[str]) -> None:
+        """Write down that tools were bound."""
+        with self._lock:
+            self._bindings.append(tuple(tools))
+
+    @property
+    def started(self) -> list[CallRecord]:
+        """All calls, in the order in which they began."""
+        with self._lock:
+            return list(self._started)
+
+    @property
+    def finished(self) -> list[CallRecord]:
+        """The calls that gave their whole answer, in the order in which they did."""
+        with self._lock:
+            return list(self._finished)
+
+    @property
+    def bindings(self) -> list[tuple[str, ...]]:
+        """The names of the tools of each binding, in order."""
+        with self._lock:
+            return list(self._bindings)
+
+    def repeated(self) -> list[CallRecord]:
+        """The calls that asked what an earlier, finished call had asked already.
+
+        Calls without a thread id count as one thread, so that two equal delegations of an
+        agent that tells no thread look like a repetition.
+        """
+        ended = {record.number for record in self.finished}
+        answered: set[Hashable] = set()
+        repeated = []
+        for record in self.started:
+            if record.question in answered:
+                repeated.append(record)
+            if record.number in ended:
+                answered.add(record.question)
+        return repeated

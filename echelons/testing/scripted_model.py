@@ -1,0 +1,273 @@
+"""A chat model that plays a script: deterministic, free, shareable among agents.
+
+For tests, ours and other people's. It is a real ``BaseChatModel``: LangChain and LangGraph
+treat it as any provider's, streaming, callbacks and bound tools included.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from typing import Any
+
+from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
+from langchain_core.language_models import BaseChatModel, LanguageModelInput
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables.config import ensure_config
+from langchain_core.utils.function_calling import convert_to_openai_tool
+from pydantic import PrivateAttr
+
+from echelons.errors import InvalidScript
+from echelons.testing.calls import CallLog, CallRecord
+from echelons.testing.clock import Clock, SystemClock
+from echelons.testing.messages import MODEL_NAME, as_chunks, as_message
+from echelons.testing.scripts import Outcome, Script, Scripts, as_outcome
+
+CALLER = "echelons_caller"
+"""The keyword under which a call's metadata travel to ``_stream``."""
+
+
+class ScriptedModel(BaseChatModel):
+    """A chat model that answers by script.
+
+    A script is a list of steps, or a function of the messages that returns one (it may be
+    async where the model is called with ``ainvoke`` and ``astream``). A step is a text, a
+    ``Reply``, a ``Call`` or several, a whole ``AIMessage``, or an exception to be raised.
+    Which step comes next is counted in the conversation: the answers after the last human
+    message, or after the first with ``per_conversation``. The model itself remembers
+    nothing that an answer depends on, so a resumed process goes on rightly.
+
+    Agents share one model, and so one record of ``calls``; copying it gives the same object.
+
+    Args:
+        scripts: One script per agent's name, with ``"*"`` for any other agent; or a single
+            script for all. The calling agent is read from the metadata of the call, under
+            ``"agent"``.
+        clock: What a reply's latency is waited with; the machine's clock if left out.
+        repeat_ids: Whether call ids start over in each message, as some providers' do.
+        **options: Further options of ``BaseChatModel``.
+
+    Raises:
+        InvalidScript: A script, or a step in a list, is of no known kind.
+
+    Examples:
+        >>> from echelons.testing import Call, ScriptedModel
+        >>> model = ScriptedModel([Call("search", {"city": "Rome"}), "Go to Trastevere."])
+        >>> model.invoke("Where to eat?").tool_calls[0]["name"]
+        'search'
+        >>> len(model.calls)
+        1
+    """
+
+    _scripts: Scripts = PrivateAttr()
+    _clock: Clock = PrivateAttr()
+    _repeat_ids: bool = PrivateAttr()
+    _log: CallLog = PrivateAttr()
+
+    def __init__(
+        self,
+        scripts: Mapping[str, Script] | Script,
+        *,
+        clock: Clock | None = None,
+        repeat_ids: bool = False,
+        **options: Any,
+    ) -> None:
+        super().__init__(**options)
+        self._scripts = Scripts(scripts)
+        self._clock = clock or SystemClock()
+        self._repeat_ids = repeat_ids
+        self._log = CallLog()
+
+    def __copy__(self) -> ScriptedModel:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> ScriptedModel:
+        return self
+
+    @property
+    def calls(self) -> list[CallRecord]:
+        """All calls so far, in the order in which they began."""
+        return self._log.started
+
+    @property
+    def finished_calls(self) -> list[CallRecord]:
+        """The calls that gave their whole answer, in the order in which they did."""
+        return self._log.finished
+
+    @property
+    def repeated_calls(self) -> list[CallRecord]:
+        """The calls that asked what an earlier, finished call of that thread had asked."""
+        return self._log.repeated()
+
+    @property
+    def bindings(self) -> list[tuple[str, ...]]:
+        """The names of the tools of each ``bind_tools``, in order."""
+        return self._log.bindings
+
+    def bind_tools(
+        self, tools: Sequence[Any], *, tool_choice: str | None = None, **kwargs: Any
+    ) -> Runnable[LanguageModelInput, AIMessage]:
+        """The same model, record and script, with tools; it calls what its script says."""
+        schemas = [convert_to_openai_tool(tool) for tool in tools]
+        self._log.bind(_names(schemas))
+        if tool_choice is not None:
+            kwargs["tool_choice"] = tool_choice
+        return self.bind(tools=schemas, **kwargs)
+
+    # LangChain gives `_stream` no run manager, and with it no metadata, whenever a stream
+    # is listened to: so the four ways in hand them on as a keyword.
+
+    def invoke(
+        self,
+        input: LanguageModelInput,  # noqa: A002  (LangChain's name for it)
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> AIMessage:
+        """Answer with the next step of the caller's script."""
+        return super().invoke(input, config, **_with_caller(config, kwargs))
+
+    async def ainvoke(
+        self,
+        input: LanguageModelInput,  # noqa: A002
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> AIMessage:
+        """Answer with the next step of the caller's script."""
+        return await super().ainvoke(input, config, **_with_caller(config, kwargs))
+
+    def stream(
+        self,
+        input: LanguageModelInput,  # noqa: A002
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> Iterator[AIMessageChunk]:
+        """Answer with the next step of the caller's script, word by word."""
+        return super().stream(input, config, **_with_caller(config, kwargs))
+
+    def astream(
+        self,
+        input: LanguageModelInput,  # noqa: A002
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> AsyncIterator[AIMessageChunk]:
+        """Answer with the next step of the caller's script, word by word."""
+        return super().astream(input, config, **_with_caller(config, kwargs))
+
+    @property
+    def _llm_type(self) -> str:
+        return MODEL_NAME
+
+    def _generate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        record = self._start(messages, run_manager, kwargs)
+        message, latency = self._answer(record, self._next(record))
+        if latency:
+            self._clock.sleep(latency)
+        self._log.finish(record)
+        return ChatResult(generations=[ChatGeneration(message=message)])
+
+    async def _agenerate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        record = self._start(messages, run_manager, kwargs)
+        message, latency = self._answer(record, await self._anext(record))
+        if latency:
+            await self._clock.asleep(latency)
+        self._log.finish(record)
+        return ChatResult(generations=[ChatGeneration(message=message)])
+
+    def _stream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> Iterator[ChatGenerationChunk]:
+        record = self._start(messages, run_manager, kwargs)
+        message, latency = self._answer(record, self._next(record))
+        chunks = _generations(message)
+        for chunk in chunks:
+            if latency:
+                self._clock.sleep(latency / len(chunks))
+            if run_manager:
+                run_manager.on_llm_new_token(chunk.text, chunk=chunk)
+            yield chunk
+        self._log.finish(record)
+
+    async def _astream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        record = self._start(messages, run_manager, kwargs)
+        message, latency = self._answer(record, await self._anext(record))
+        chunks = _generations(message)
+        for chunk in chunks:
+            if latency:
+                await self._clock.asleep(latency / len(chunks))
+            if run_manager:
+                await run_manager.on_llm_new_token(chunk.text, chunk=chunk)
+            yield chunk
+        self._log.finish(record)
+
+    def _start(
+        self,
+        messages: list[BaseMessage],
+        run_manager: CallbackManagerForLLMRun | AsyncCallbackManagerForLLMRun | None,
+        kwargs: Mapping[str, Any],
+    ) -> CallRecord:
+        metadata = run_manager.metadata if run_manager else kwargs.get(CALLER, {})
+        return self._log.start(metadata, messages, _names(kwargs.get("tools", ())))
+
+    def _next(self, record: CallRecord) -> Outcome:
+        step = self._scripts.of(record.agent).next(record.agent, record.messages)
+        if inspect.iscoroutine(step):
+            step.close()
+        if inspect.isawaitable(step):
+            raise InvalidScript("an async function in a sync call", "ainvoke or astream")
+        return as_outcome(step)
+
+    async def _anext(self, record: CallRecord) -> Outcome:
+        step = self._scripts.of(record.agent).next(record.agent, record.messages)
+        return as_outcome(await step if inspect.isawaitable(step) else step)
+
+    def _answer(self, record: CallRecord, outcome: Outcome) -> tuple[AIMessage, float]:
+        """The message of an outcome, never shared with the script, and its latency."""
+        if isinstance(outcome, AIMessage):
+            return outcome.model_copy(deep=True), 0.0
+        if isinstance(outcome, BaseException):
+            # One exception may be raised many times: without the trace of the last time.
+            raise outcome.with_traceback(None)
+        if isinstance(outcome, type):
+            raise outcome
+        length = 0 if self._repeat_ids else len(record.messages)
+        return as_message(outcome, length), outcome.latency
+
+
+def _names(schemas: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Tools that a provider runs by itself have a type instead of a function."""
+    return [
+        schema["function"]["name"] if "function" in schema else str(schema.get("type"))
+        for schema in schemas
+    ]
+
+
+def _with_caller(config: RunnableConfig | None, kwargs: dict[str, Any]) -> dict[str, Any]:
+    return {CALLER: ensure_config(config)["metadata"], **kwargs}
+
+
+def _generations(message: AIMessage) -> list[ChatGenerationChunk]:
+    return [ChatGenerationChunk(message=chunk) for chunk in as_chunks(message)]

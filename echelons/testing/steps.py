@@ -1,0 +1,137 @@
+"""The steps of a script: what a test model answers, as plain data.
+
+``ScriptedModel`` and ``OpenAIServer`` play the same steps, so a test can move from one to
+the other without rewriting its script.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from echelons.errors import InvalidScript
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A tool call.
+
+    Attributes:
+        name: The tool.
+        args: Its arguments. A string stands for what a model wrote instead of a JSON
+            object, and reaches the caller as it is: malformed arguments, for instance.
+        id: The call's id; made from its place in the conversation if left out.
+    """
+
+    name: str
+    args: Mapping[str, Any] | str = field(default_factory=dict)
+    id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A model's whole answer.
+
+    Attributes:
+        content: The text.
+        calls: The tool calls, in order.
+        latency: Seconds that the answer takes; when it is streamed, spread over its parts.
+        reasoning: The text of the model's reasoning, for models that show it.
+        usage: Tokens in and tokens out, or None for a model that reports none.
+
+    Raises:
+        InvalidScript: The latency is negative or not finite, a call is no ``Call``, or the
+            usage is not two whole numbers from 0.
+    """
+
+    content: str = ""
+    calls: Sequence[Call] = ()
+    latency: float = 0.0
+    reasoning: str | None = None
+    usage: tuple[int, int] | None = None
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.latency) and self.latency >= 0):
+            raise InvalidScript(f"a latency of {self.latency} s", "a finite number from 0")
+        calls = (self.calls,) if isinstance(self.calls, Call) else tuple(self.calls)
+        for call in calls:
+            if not isinstance(call, Call):
+                raise InvalidScript(f"{call!r} among the calls of a reply", "Call(name, args)")
+        if self.usage is not None and not _two_counts(self.usage):
+            raise InvalidScript(f"the usage {self.usage!r}", "(tokens in, tokens out)")
+        object.__setattr__(self, "calls", calls)
+
+
+def _two_counts(usage: object) -> bool:
+    return (
+        isinstance(usage, tuple)
+        and len(usage) == 2
+        and all(isinstance(count, int) and count >= 0 for count in usage)
+    )
+
+
+def delegate(
+    subordinate: str | None,
+    message: str,
+    reset: bool = False,
+    id: str | None = None,  # noqa: A002  (what a call's id is called everywhere)
+) -> Call:
+    """The call by which an agent hands ``message`` to a subordinate.
+
+    Args:
+        subordinate: Its name, or None to leave the choice to routing.
+        message: What it is asked.
+        reset: Whether it starts a new thread rather than going on with its latest.
+        id: The call's id; made from its place in the conversation if left out.
+
+    Examples:
+        >>> delegate("flights", "to Rome").args
+        {'message': 'to Rome', 'reset': False, 'subordinate': 'flights'}
+    """
+    args: dict[str, Any] = {"message": message, "reset": reset}
+    if subordinate is not None:
+        args["subordinate"] = subordinate
+    return Call("call_subordinate", args, id)
+
+
+def report(
+    status: str,
+    result: Any,
+    id: str | None = None,  # noqa: A002
+    **more: Any,
+) -> Call:
+    """The call by which a subordinate says how its work ended.
+
+    Args:
+        status: ``fulfilled``, ``partial``, ``unable`` or ``needs_input``.
+        result: What came of it.
+        id: The call's id; made from its place in the conversation if left out.
+        **more: Further arguments of the tool, such as ``confidence`` and ``reason``.
+    """
+    return Call("report", {"status": status, "result": result, **more}, id)
+
+
+def call_id(call: Call, length: int, index: int) -> str:
+    """The call's own id, or one derived from its place.
+
+    Args:
+        call: The call.
+        length: How many messages stand before the message that holds it.
+        index: Its place among the calls of that message, from 0.
+    """
+    return f"call_{length}_{index}" if call.id is None else call.id
+
+
+def as_reply(step: object) -> Reply | None:
+    """The reply that a step of plain data stands for; None if it is some other step."""
+    if isinstance(step, Reply):
+        return step
+    if isinstance(step, str):
+        return Reply(step)
+    if isinstance(step, Call):
+        return Reply(calls=(step,))
+    if isinstance(step, list | tuple) and step and all(isinstance(c, Call) for c in step):
+        return Reply(calls=step)
+    return None
