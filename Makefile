@@ -1,0 +1,107 @@
+# Every chore of the repository. `make demo` and `make test` need Python 3.11 or newer and make,
+# nothing else: the first target that wants it creates .venv, with uv where uv is, else with pip.
+
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+STUDIO := $(VENV)/.studio
+DEMO   := .demo.sqlite
+TASK   := Plan a trip to Italy with great food
+# Tried in this order. `make test PYTHON=/usr/local/bin/python3.12` chooses one.
+PYTHONS = $(PYTHON) python3.13 python3.12 python3.11 python3 python
+
+# What a caller's shell has exported must not leak another environment into ours.
+unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: demo test studio-test check format formatted lint types imports docs notebooks bench \
+        clean help
+
+demo: $(READY) ## Run the travel team offline, then print the thread of every agent
+	@rm -f $(DEMO) $(DEMO)-wal $(DEMO)-shm
+	@$(BIN)/echelons run travel "$(TASK)" --db $(DEMO) --thread demo </dev/null
+	@echo
+	@$(BIN)/echelons trace --db $(DEMO) --thread demo
+	@echo
+	@echo "Stored in $(DEMO). Look around: $(BIN)/echelons threads --db $(DEMO)"
+
+test: $(READY) ## Run the tests (ARGS="-k delegation -x" is passed on to pytest)
+	@$(BIN)/pytest -m "not studio" $(ARGS)
+
+studio-test: $(STUDIO) ## Install the Studio server and run the tests against it
+	@$(BIN)/pytest -m studio $(ARGS)
+
+check: formatted lint types imports docs notebooks ## Run everything but the tests
+
+format: $(READY) ## Rewrite the files as ruff formats them
+	@$(BIN)/ruff format .
+
+formatted: $(READY)
+	@$(BIN)/ruff format --check .
+
+lint: $(READY) ## Look for mistakes with ruff
+	@$(BIN)/ruff check .
+
+types: $(READY) ## Check types with mypy --strict and pyright
+	@$(BIN)/mypy
+	@$(BIN)/pyright
+
+imports: $(READY) ## Check that imports point one way
+	@$(BIN)/lint-imports --no-logo --no-cache  # its cache misses new modules
+
+docs: $(READY) ## Run the examples in docstrings, the README and docs/
+	@$(BIN)/pytest tests/docs $(ARGS)
+
+notebooks: $(READY) ## Execute every notebook
+	@$(BIN)/pytest --nbmake notebooks $(ARGS)
+
+bench: $(READY) ## Measure against the targets, and store the figures
+	@$(BIN)/python tests/benchmarks/run.py $(ARGS)
+
+clean: ## Remove all that make and the tools have made (.venv, caches, builds, the demo)
+	@rm -rf $(VENV) build dist *.egg-info $(DEMO) $(DEMO)-wal $(DEMO)-shm
+	@rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .langgraph_api
+	@find . -name .git -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+# An environment whose Python no longer runs is made anew; any other is kept and brought up to date.
+$(READY): pyproject.toml
+	@$(BIN)/python -c '' 2>/dev/null || { $(create); }
+	@echo "Installing Echelons and its tools into $(VENV) (once; a minute or two) ..."
+	@$(call install,-e '.[travel]' --group dev)
+	@touch $@
+
+$(STUDIO): $(READY)
+	@echo "Installing the Studio server into $(VENV) (once) ..."
+	@$(call install,-e '.[travel$(comma)studio]' --group dev)
+	@touch $@
+
+comma := ,
+
+# A shim for a Python that is not installed is on the PATH but does not run: ask each to work.
+define create
+rm -rf $(VENV); \
+if command -v uv >/dev/null 2>&1; then uv venv --quiet --seed --python '$(or $(PYTHON),>=3.11)' $(VENV); exit; fi; \
+for python in $(PYTHONS); do \
+  if $$python -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; \
+  then $$python -m venv $(VENV); exit; fi; \
+done; \
+echo "Echelons needs Python 3.11 or newer with its venv module, and none was found." >&2; \
+echo "Tried: $(strip $(PYTHONS))." >&2; \
+echo "Install one (Debian, Ubuntu: apt install python3 python3-venv), or uv, or name one:" >&2; \
+echo "  make PYTHON=/path/to/python3.12 $(MAKECMDGOALS)" >&2; \
+exit 1
+endef
+
+# The pip that comes with a Python may be too old for --group, hence the first step.
+define install
+if command -v uv >/dev/null 2>&1; then uv pip install --quiet --python $(BIN)/python $(1); \
+else $(BIN)/python -m pip install -qq --upgrade 'pip>=25.1' \
+  && $(BIN)/python -m pip install -qq $(1); fi
+endef

@@ -1,0 +1,56 @@
+"""Every example that a reader may copy runs: docstrings, the README and docs/.
+
+A document's examples share one namespace, in order, as a reader would type them, and run in an
+empty folder. ``<!--- skip: next -->`` before a block says that it cannot run here.
+"""
+
+from __future__ import annotations
+
+from doctest import ELLIPSIS
+from pathlib import Path
+from unittest import SkipTest
+
+import pytest
+from sybil import Document, Sybil
+from sybil.document import PythonDocStringDocument
+from sybil.parsers.doctest import DocTestParser
+from sybil.parsers.markdown import PythonCodeBlockParser, SkipParser
+
+ROOT = Path(__file__).parents[2]
+PROSE = Sybil([PythonCodeBlockParser(doctest_optionflags=ELLIPSIS), SkipParser()], path=str(ROOT))
+DOCSTRINGS = Sybil(
+    [DocTestParser(ELLIPSIS)], path=str(ROOT), document_types={".py": PythonDocStringDocument}
+)
+
+
+def sources() -> list[Path]:
+    """Return the modules under their import names: a walk does not enter a linked folder."""
+    folders = [ROOT / "echelons" / name for name in ("", "graphs", "nodes", "checkpoints")]
+    return sorted({source for folder in folders for source in folder.rglob("*.py")})
+
+
+def documents() -> list[Document]:
+    prose = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    parsed = [PROSE.parse(path) for path in prose] + [DOCSTRINGS.parse(path) for path in sources()]
+    return [document for document in parsed if document.regions]
+
+
+def name(document: Document) -> str:
+    return Path(document.path).relative_to(ROOT).as_posix()
+
+
+@pytest.mark.parametrize("document", documents(), ids=name)
+def test_every_example_runs_and_prints_what_it_says(
+    document: Document, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for example in document.examples():
+        try:
+            example.evaluate()
+        except SkipTest:
+            continue
+
+
+@pytest.mark.parametrize("folder", ["graphs", "nodes", "checkpoints"])
+def test_the_examples_of_a_linked_folder_are_looked_for(folder: str) -> None:
+    assert ROOT / "echelons" / folder / "__init__.py" in sources()

@@ -1,0 +1,85 @@
+"""What may be imported under which name, and what an import may cost."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import grimp
+import pytest
+
+ROOT = Path(__file__).parents[1]
+LINKED = ("graphs", "nodes", "checkpoints")
+SOURCES = sorted(
+    source
+    for folder in ("echelons", *LINKED, "tests")
+    for source in (ROOT / folder).rglob("*.py")
+    if "__pycache__" not in source.parts
+)
+
+
+def top_level_imports(source: str) -> Iterator[str]:
+    """Yield the first segment of every absolute import, at any depth of the file."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            yield node.module.partition(".")[0]
+
+
+def loaded_by(statement: str) -> set[str]:
+    """Return the names of all modules that a new interpreter has loaded after a statement."""
+    code = f"{statement}\nimport sys\nprint('\\n'.join(sys.modules))"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(run.stdout.split())
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_no_file_imports_a_linked_folder_by_its_bare_name(source: Path) -> None:
+    assert not set(top_level_imports(source.read_text(encoding="utf-8"))) & set(LINKED)
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["import graphs", "from nodes.reason import x", "def f():\n    import checkpoints as c"],
+)
+def test_a_bare_import_of_a_linked_folder_is_seen(source: str) -> None:
+    assert set(top_level_imports(source)) & set(LINKED)
+
+
+@pytest.mark.parametrize("name", LINKED)
+def test_a_linked_folder_is_a_relative_link_to_the_folder_of_its_name(name: str) -> None:
+    assert (ROOT / "echelons" / name).readlink() == Path("..", name)
+
+
+def test_every_symbolic_link_of_the_repository_is_relative_and_stays_inside() -> None:
+    skipped = {".git", ".venv", "node_modules"}
+    for folder, folders, files in os.walk(ROOT):
+        folders[:] = [name for name in folders if name not in skipped]
+        for link in (Path(folder, entry) for entry in (*folders, *files)):
+            if link.is_symlink():
+                assert not link.readlink().is_absolute(), link
+                assert link.resolve().is_relative_to(ROOT.resolve()), link
+
+
+def test_the_import_contracts_see_every_module_behind_a_link() -> None:
+    graph = grimp.build_graph("echelons", cache_dir=None)
+    files = {path for name in LINKED for path in (ROOT / name).rglob("*.py")}
+    modules = {
+        ".".join(("echelons", *path.relative_to(ROOT).with_suffix("").parts)).removesuffix(
+            ".__init__"
+        )
+        for path in files
+    }
+
+    assert modules <= graph.modules
+
+
+def test_importing_the_library_loads_neither_langgraph_nor_langchain() -> None:
+    loaded = {module.partition(".")[0] for module in loaded_by("import echelons")}
+
+    assert not loaded & {"langgraph", "langchain", "langchain_core", "langchain_openai", "openai"}
