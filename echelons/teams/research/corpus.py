@@ -1,0 +1,171 @@
+"""A folder on disk as documents, and the list of what could not be read.
+
+``survey`` calls ``collect`` for the files and ``arrange`` for the tree. Nothing here knows
+of agents.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from echelons.errors import FolderMissing, NotAFolder, NothingToRead
+from echelons.teams.research.decoding import NotText, decode
+
+ENORMOUS: Final = 2 * 1024 * 1024
+"""Bytes; a larger file is no document for one reader and is skipped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One readable file, as it was when the folder was read.
+
+    Attributes:
+        path: Where it lies under the folder, parts joined with ``/``; what citations name.
+        text: Its text, lines ended by a line feed.
+    """
+
+    path: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A file or folder that was not read.
+
+    Attributes:
+        path: Where it lies under the folder; ``.`` is the folder itself.
+        reason: Why, and the way out where there is one.
+    """
+
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """A folder with at least one document somewhere below it.
+
+    Attributes:
+        path: Where it lies; empty for the folder that was given.
+        folders: The folders in it, by name.
+        documents: The documents in it, by name.
+    """
+
+    path: str
+    folders: tuple[Folder, ...]
+    documents: tuple[Document, ...]
+
+    def every(self) -> Iterator[Document]:
+        """Yield each document in this folder and below."""
+        yield from self.documents
+        for folder in self.folders:
+            yield from folder.every()
+
+
+def collect(root: Path) -> tuple[list[Document], list[Skipped]]:
+    """Read every text file under ``root``, in the order of their paths.
+
+    What begins with a dot is passed over in silence. Symbolic links are never followed, so
+    that there are no loops, nothing is read twice and nothing outside ``root`` is read.
+
+    Raises:
+        FolderMissing: There is nothing at ``root``.
+        NotAFolder: ``root`` is a file.
+        NothingToRead: No readable document is there.
+    """
+    if not root.exists():
+        raise FolderMissing(root)
+    if not root.is_dir():
+        raise NotAFolder(root, root.parent)
+    documents: list[Document] = []
+    skipped: list[Skipped] = []
+    folders: list[tuple[str, str]] = [(os.fspath(root), "")]
+    while folders:
+        place, path = folders.pop()
+        try:
+            with os.scandir(place) as entries:
+                found = sorted(entries, key=lambda entry: entry.name)
+        except OSError as error:
+            skipped.append(Skipped(path or ".", _unreadable(error)))
+            continue
+        for entry in found:
+            if entry.name.startswith("."):
+                continue
+            below = f"{path}/{_shown(entry.name)}" if path else _shown(entry.name)
+            if entry.is_dir(follow_symlinks=False):
+                folders.append((entry.path, below))
+                continue
+            read = _read(entry, below)
+            (documents if isinstance(read, Document) else skipped).append(read)  # type: ignore[arg-type]
+    if not documents:
+        raise NothingToRead(root, [(each.path, each.reason) for each in skipped])
+    return sorted(documents, key=_place), sorted(skipped, key=_place)
+
+
+def arrange(documents: Sequence[Document], levels: int) -> Folder:
+    """Return ``documents`` as a tree of at most ``levels`` folders above each other.
+
+    A folder that holds nothing but one other folder is left out. Documents that lie deeper
+    than ``levels`` are put into their lowest folder that is in the tree.
+
+    Args:
+        documents: At least one.
+        levels: At least 1.
+    """
+    placed = [(tuple(each.path.split("/")), each) for each in documents]
+    return _folder(placed, levels)
+
+
+def _folder(placed: Sequence[tuple[tuple[str, ...], Document]], levels: int) -> Folder:
+    parts = os.path.commonprefix([place[:-1] for place, _ in placed])
+    here: list[Document] = []
+    below: dict[str, list[tuple[tuple[str, ...], Document]]] = {}
+    for place, document in placed:
+        if levels == 1 or len(place) == len(parts) + 1:
+            here.append(document)
+        else:
+            below.setdefault(place[len(parts)], []).append((place, document))
+    folders = tuple(_folder(below[name], levels - 1) for name in sorted(below))
+    return Folder("/".join(parts), folders, tuple(here))
+
+
+def _read(entry: os.DirEntry[str], path: str) -> Document | Skipped:
+    try:
+        if entry.is_symlink():
+            return Skipped(path, "a symbolic link; links are not followed")
+        kept = entry.stat(follow_symlinks=False)
+        # Opening a pipe or a device would wait for somebody else.
+        if not stat.S_ISREG(kept.st_mode):
+            return Skipped(path, "no ordinary file")
+        if kept.st_size > ENORMOUS:
+            size, limit = kept.st_size / 2**20, ENORMOUS / 2**20
+            return Skipped(path, f"enormous: {size:.1f} MiB, the limit is {limit:g}; split it")
+        text = decode(Path(entry.path).read_bytes())
+    except OSError as error:
+        return Skipped(path, _unreadable(error))
+    except NotText as error:
+        return Skipped(path, str(error))
+    return Document(path, text) if text.strip() else Skipped(path, "empty")
+
+
+def _unreadable(error: OSError) -> str:
+    return f"unreadable: {error.strerror or error}"
+
+
+def _shown(name: str) -> str:
+    """Return a file name as one line that any file or terminal can hold."""
+    if name.isprintable() and "\\" not in name:
+        return name
+    return "".join(
+        char if char.isprintable() and char != "\\" else char.encode("unicode_escape").decode()
+        for char in name
+    )
+
+
+def _place(item: Document | Skipped) -> tuple[str, ...]:
+    return tuple(item.path.split("/"))

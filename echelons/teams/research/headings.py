@@ -1,0 +1,136 @@
+"""Which rows of a document are headings. ``outline`` calls this.
+
+Markdown (ATX and setext headings), reStructuredText (underlines) and plain text are read
+by the same few rules, for files are often not what their suffix says.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+LONGEST_TITLE: Final = 120
+"""Characters; a longer line is a sentence, not a title."""
+MARKDOWN: Final = frozenset({".md", ".markdown"})
+
+_ATX: Final = re.compile(r" {0,3}(#{1,6})[ \t]+(.*?)(?:[ \t]+#+)?[ \t]*$")
+_UNDERLINE: Final = re.compile(r"([=\-~^\"'`#*+.:_])\1{2,}[ \t]*$")
+_FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})")
+_MARKUP: Final = re.compile(r"!?\[([^\]]*)\]\([^)]*\)|<[^>]*>|[*`]+|\\(?=[^\w\s])")
+_NO_TITLE: Final = re.compile(r"[ \t]*(?:[-*+•>][ \t]|\|)")
+_FRONT_ROWS: Final = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A line, or a piece of a very long one.
+
+    Attributes:
+        line: The number of the line, counted from 1.
+        text: What stands there.
+    """
+
+    line: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """A heading.
+
+    Attributes:
+        level: 1 for the highest.
+        text: Its words, without markup.
+        first: Index of its first row.
+        end: Index after its last row.
+    """
+
+    level: int
+    text: str
+    first: int
+    end: int
+
+
+def headings(rows: Sequence[Row], suffix: str) -> Iterator[Heading]:
+    """Yield the headings in their order; none inside fenced code.
+
+    Args:
+        rows: All rows of the document.
+        suffix: The file's suffix in lower case. Only Markdown and what reads like it has
+            headings behind ``#``, which elsewhere begins a comment.
+    """
+    atx = suffix in MARKDOWN or (suffix != ".rst" and _speaks_markdown(rows))
+    levels = {"=": 1, "-": 2} if atx else {}
+    fence = ""
+    for place in range(front_end(rows), len(rows)):
+        text = rows[place].text
+        mark = _FENCE.match(text)
+        if fence or mark:
+            fence = _fence_after(fence, mark, text)
+        elif atx and (hashes := _ATX.match(text)) and plain(hashes[2]):
+            yield Heading(len(hashes[1]), plain(hashes[2]), place, place + 1)
+        elif found := _underlined(rows, place, "=-" if atx else ""):
+            first, style = found
+            level = levels.setdefault(style, len(levels) + 1)
+            yield Heading(level, plain(rows[place - 1].text), first, place + 1)
+
+
+def front_end(rows: Sequence[Row]) -> int:
+    """Return the index after the YAML front matter, 0 without one."""
+    if rows[0].text.rstrip() == "---":
+        for place, row in enumerate(rows[1:_FRONT_ROWS], start=1):
+            if row.text.rstrip() == "---":
+                return place + 1
+    return 0
+
+
+def plain(text: str) -> str:
+    """Return a heading without markup; empty if no letter or digit is left.
+
+    >>> plain("The `act` node, see [design](design.md)")
+    'The act node, see design'
+    """
+    bare = " ".join(_MARKUP.sub(lambda mark: mark[1] or "", text).split())
+    return bare if any(char.isalnum() for char in bare) else ""
+
+
+def _fence_after(fence: str, mark: re.Match[str] | None, text: str) -> str:
+    """Return the open code fence after a line that may open or close one."""
+    if not fence:
+        return mark[1] if mark else ""
+    closes = mark and mark[1].startswith(fence) and not text.strip().strip(fence[0])
+    return "" if closes else fence
+
+
+def _underlined(rows: Sequence[Row], place: int, marks: str) -> tuple[int, str] | None:
+    """Return the first row and the style of a heading underlined in row ``place``.
+
+    Args:
+        rows: All rows.
+        place: The row that may be an underline.
+        marks: Characters that underline; none given, all do, and the line must be nearly
+            as long as the title, as reStructuredText wants it.
+    """
+    line = _UNDERLINE.match(rows[place].text)
+    title = rows[place - 1].text.strip() if place else ""
+    if not line or len(title) > LONGEST_TITLE or _UNDERLINE.match(title) or not plain(title):
+        return None
+    if line[1] not in marks if marks else len(line[0].rstrip()) < 0.8 * len(title):
+        return None
+    over = rows[place - 2].text.rstrip() if place > 1 else ""
+    if over == line[0].rstrip():
+        return place - 2, line[1] * 2
+    # Below more than one line, or an item, the marks are a rule or belong to a table.
+    return None if over or _NO_TITLE.match(title) else (place - 1, line[1])
+
+
+def _speaks_markdown(rows: Sequence[Row]) -> bool:
+    """Tell headings from comments: most headings stand alone between blank lines."""
+    lines = [place for place, row in enumerate(rows) if _ATX.match(row.text)]
+    alone = sum(
+        not any(rows[near].text.strip() for near in (at - 1, at + 1) if 0 <= near < len(rows))
+        for at in lines
+    )
+    return 2 * alone > len(lines)

@@ -1,0 +1,142 @@
+"""What a document is made of: its title, its headings and its smallest passages.
+
+``words`` reads title and headings, ``search`` puts the passages together.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import Final
+
+from echelons.teams.research.headings import (
+    LONGEST_TITLE,
+    MARKDOWN,
+    Heading,
+    Row,
+    front_end,
+    headings,
+    plain,
+)
+
+LONGEST_ROW: Final = 600
+"""Characters; a longer line is cut at the ends of its sentences or words."""
+LONGEST_BLOCK: Final = 800
+"""Characters after which a paragraph without an end is cut between lines."""
+
+_ITEM: Final = re.compile(r"[ \t]*(?:[-*+•][ \t]|\d{1,3}[.)][ \t]|\|)")
+_FRONT_TITLE: Final = re.compile(r"title:[ \t]*[\"']?(.*?)[\"']?[ \t]*$", re.IGNORECASE)
+_UP_TO: Final = f".{{1,{LONGEST_ROW}}}"
+_PIECE: Final = re.compile(rf"{_UP_TO}(?:(?<=[.!?;])\s+|$)|{_UP_TO}(?:\s+|$)|{_UP_TO}")
+_PROSE: Final = MARKDOWN | {".rst", ".txt", ""}
+"""In these the first line may be the title; in data and code it says nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A paragraph, list item, table row, or piece of code between blank lines.
+
+    Attributes:
+        first: Index of its first row.
+        end: Index after its last row.
+    """
+
+    first: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """The blocks under one heading.
+
+    Attributes:
+        headings: The headings above the blocks, highest first.
+        opening: Index of the first row of its own heading, or of the document.
+        blocks: Its blocks, in their order; empty for a heading directly above another.
+    """
+
+    headings: tuple[str, ...]
+    opening: int
+    blocks: tuple[Block, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """A document taken apart.
+
+    Attributes:
+        title: Its front matter's title, its highest heading, a text's first line, or the
+            file's name: the first of these that there is.
+        headings: All headings, in their order.
+        rows: All rows, in their order.
+    """
+
+    title: str
+    headings: tuple[Heading, ...]
+    rows: tuple[Row, ...] = field(repr=False)
+
+    def sections(self) -> Iterator[Section]:
+        """Yield the sections in their order; text before the first heading is one too."""
+        ends = [*(heading.first for heading in self.headings), len(self.rows)]
+        yield Section((), 0, tuple(_blocks(self.rows, 0, ends[0])))
+        trail: list[Heading] = []
+        for heading, end in zip(self.headings, ends[1:], strict=True):
+            trail = [*(above for above in trail if above.level < heading.level), heading]
+            texts = tuple(each.text for each in trail)
+            yield Section(texts, heading.first, tuple(_blocks(self.rows, heading.end, end)))
+
+
+def outline(path: str, text: str) -> Outline:
+    """Take a document apart.
+
+    Args:
+        path: Its path; the suffix tells the syntax, the name is the title of last resort.
+        text: Its text, lines ended by a line feed.
+    """
+    rows = tuple(_rows(text))
+    found = tuple(headings(rows, PurePosixPath(path).suffix.lower()))
+    return Outline(_title(PurePosixPath(path), rows, found), found, rows)
+
+
+def _rows(text: str) -> Iterator[Row]:
+    for number, line in enumerate(text.split("\n"), start=1):
+        if len(line) <= LONGEST_ROW:
+            yield Row(number, line)
+        else:
+            yield from (Row(number, piece) for piece in _PIECE.findall(line))
+
+
+def _title(path: PurePosixPath, rows: Sequence[Row], found: Sequence[Heading]) -> str:
+    front = front_end(rows)
+    for row in rows[:front]:
+        if (named := _FRONT_TITLE.match(row.text)) and plain(named[1]):
+            return plain(named[1])[:LONGEST_TITLE]
+    if found:
+        highest = min(found, key=lambda heading: heading.level)
+        alone = sum(heading.level == highest.level for heading in found) == 1
+        # Of several equal headings, only one that opens the document speaks for it all.
+        if alone or not any(row.text.strip() for row in rows[front : highest.first]):
+            return highest.text[:LONGEST_TITLE]
+    elif path.suffix.lower() in _PROSE:
+        first = next((plain(row.text) for row in rows[front:] if plain(row.text)), "")
+        if 0 < len(first) <= LONGEST_TITLE:
+            return first
+    return path.stem.replace("_", " ").replace("-", " ")
+
+
+def _blocks(rows: Sequence[Row], first: int, end: int) -> Iterator[Block]:
+    start, size = first, 0
+    for place in range(first, end):
+        text = rows[place].text
+        telling = any(char.isalnum() for char in text)
+        ended = not text.strip() or (telling and _ITEM.match(text)) or size > LONGEST_BLOCK
+        if size and ended:
+            yield Block(start, place)
+            size = 0
+        if telling:
+            start = start if size else place
+            size += len(text)
+    if size:
+        yield Block(start, end)
