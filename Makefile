@@ -7,8 +7,8 @@ READY  := $(VENV)/.ready
 STUDIO := $(VENV)/.studio
 DEMO   := .demo.sqlite
 TASK   := Plan a trip to Italy with great food
-# Tried in this order. `make test PYTHON=/usr/local/bin/python3.12` chooses one.
-PYTHONS = $(PYTHON) python3.13 python3.12 python3.11 python3 python
+# Tried in this order. `make test PYTHON=/usr/local/bin/python3.12` leaves no choice.
+PYTHONS = $(or $(PYTHON),python3.13 python3.12 python3.11 python3 python)
 
 # What a caller's shell has exported must not leak another environment into ours.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
@@ -70,9 +70,9 @@ clean: ## Remove all that make and the tools have made (.venv, caches, builds, t
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-# An environment whose Python no longer runs is made anew; any other is kept and brought up to date.
+# An environment whose Python no longer runs, or has no pip, is made anew; any other is kept.
 $(READY): pyproject.toml
-	@$(BIN)/python -c '' 2>/dev/null || { $(create); }
+	@$(BIN)/python -c 'import pip' 2>/dev/null || { $(create); }
 	@echo "Installing Echelons and its tools into $(VENV) (once; a minute or two) ..."
 	@$(call install,-e '.[travel]' --group dev)
 	@touch $@
@@ -93,7 +93,7 @@ for python in $(PYTHONS); do \
   then $$python -m venv $(VENV); exit; fi; \
 done; \
 echo "Echelons needs Python 3.11 or newer with its venv module, and none was found." >&2; \
-echo "Tried: $(strip $(PYTHONS))." >&2; \
+echo "Tried: $(PYTHONS)." >&2; \
 echo "Install one (Debian, Ubuntu: apt install python3 python3-venv), or uv, or name one:" >&2; \
 echo "  make PYTHON=/path/to/python3.12 $(MAKECMDGOALS)" >&2; \
 exit 1
