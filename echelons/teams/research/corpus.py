@@ -10,6 +10,7 @@ import os
 import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Final
 
@@ -122,7 +123,9 @@ def arrange(documents: Sequence[Document], levels: int) -> Folder:
 
 
 def _folder(placed: Sequence[tuple[tuple[str, ...], Document]], levels: int) -> Folder:
-    parts = os.path.commonprefix([place[:-1] for place, _ in placed])
+    places = [place[:-1] for place, _ in placed]
+    both = zip(min(places), max(places), strict=False)
+    parts = tuple(one for one, other in takewhile(lambda pair: pair[0] == pair[1], both))
     here: list[Document] = []
     below: dict[str, list[tuple[tuple[str, ...], Document]]] = {}
     for place, document in placed:

@@ -13,7 +13,9 @@ from typing import Final
 
 LONGEST_TITLE: Final = 120
 """Characters; a longer line is a sentence, not a title."""
-MARKDOWN: Final = frozenset({".md", ".markdown"})
+MARKDOWN: Final = frozenset({".md", ".markdown", ".mdx", ".mkd", ".qmd", ".rmd"})
+PROSE: Final = MARKDOWN | {".rst", ".txt", ".text", ""}
+"""Suffixes of what people write for people; others are data and code."""
 
 _ATX: Final = re.compile(r" {0,3}(#{1,6})[ \t]+(.*?)(?:[ \t]+#+)?[ \t]*$")
 _UNDERLINE: Final = re.compile(r"([=\-~^\"'`#*+.:_])\1{2,}[ \t]*$")
@@ -58,10 +60,10 @@ def headings(rows: Sequence[Row], suffix: str) -> Iterator[Heading]:
 
     Args:
         rows: All rows of the document.
-        suffix: The file's suffix in lower case. Only Markdown and what reads like it has
-            headings behind ``#``, which elsewhere begins a comment.
+        suffix: The file's suffix in lower case. Only Markdown and prose that reads like it
+            have headings behind ``#``, which elsewhere begins a comment.
     """
-    atx = suffix in MARKDOWN or (suffix != ".rst" and _speaks_markdown(rows))
+    atx = suffix in MARKDOWN or (suffix in PROSE - {".rst"} and _speaks_markdown(rows))
     levels = {"=": 1, "-": 2} if atx else {}
     fence = ""
     for place in range(front_end(rows), len(rows)):
@@ -127,10 +129,14 @@ def _underlined(rows: Sequence[Row], place: int, marks: str) -> tuple[int, str] 
 
 
 def _speaks_markdown(rows: Sequence[Row]) -> bool:
-    """Tell headings from comments: most headings stand alone between blank lines."""
-    lines = [place for place, row in enumerate(rows) if _ATX.match(row.text)]
-    alone = sum(
-        not any(rows[near].text.strip() for near in (at - 1, at + 1) if 0 <= near < len(rows))
-        for at in lines
-    )
-    return 2 * alone > len(lines)
+    """Tell headings from comments: most stand alone, or have levels and a line before them."""
+    deep = lonely = apart = total = 0
+    for place, row in enumerate(rows):
+        if hashes := _ATX.match(row.text):
+            before, after = (rows[max(place - 1, 0)], rows[min(place + 1, len(rows) - 1)])
+            opens = not place or not before.text.strip()
+            total += 1
+            deep += len(hashes[1]) > 1
+            apart += opens
+            lonely += opens and not after.text.strip()
+    return 2 * lonely > total or (deep > 0 and 2 * apart > total)

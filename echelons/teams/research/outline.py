@@ -13,7 +13,7 @@ from typing import Final
 
 from echelons.teams.research.headings import (
     LONGEST_TITLE,
-    MARKDOWN,
+    PROSE,
     Heading,
     Row,
     front_end,
@@ -30,8 +30,6 @@ _ITEM: Final = re.compile(r"[ \t]*(?:[-*+•][ \t]|\d{1,3}[.)][ \t]|\|)")
 _FRONT_TITLE: Final = re.compile(r"title:[ \t]*[\"']?(.*?)[\"']?[ \t]*$", re.IGNORECASE)
 _UP_TO: Final = f".{{1,{LONGEST_ROW}}}"
 _PIECE: Final = re.compile(rf"{_UP_TO}(?:(?<=[.!?;])\s+|$)|{_UP_TO}(?:\s+|$)|{_UP_TO}")
-_PROSE: Final = MARKDOWN | {".rst", ".txt", ""}
-"""In these the first line may be the title; in data and code it says nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +117,7 @@ def _title(path: PurePosixPath, rows: Sequence[Row], found: Sequence[Heading]) -
         # Of several equal headings, only one that opens the document speaks for it all.
         if alone or not any(row.text.strip() for row in rows[front : highest.first]):
             return highest.text[:LONGEST_TITLE]
-    elif path.suffix.lower() in _PROSE:
+    elif path.suffix.lower() in PROSE:
         first = next((plain(row.text) for row in rows[front:] if plain(row.text)), "")
         if 0 < len(first) <= LONGEST_TITLE:
             return first

@@ -1,0 +1,32 @@
+"""Cut the rows to quote out of a window that was found. ``search`` calls this."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+from echelons.teams.research.headings import Row
+from echelons.teams.research.passages import Index, Window
+
+GROWTH: Final = 12
+"""Rows by which each end may grow to the end of its paragraph, list, table or code."""
+
+
+def excerpt(index: Index, window: Window, stems: Collection[str]) -> tuple[Row, ...]:
+    """Return the rows of a window from the first to the last that speak of ``stems``.
+
+    One more block is kept: what is asked about often stands in one sentence, and the answer
+    in the next. Then the ends grow to blank lines, and at the start of a section its
+    heading is put in front.
+    """
+    inside = range(window.first, window.end)
+    speaking = [at for at in inside if index.said(at, stems)] or [window.first, window.end - 1]
+    first, last = speaking[0], min(speaking[-1] + 1, window.end - 1)
+    start, end = index.blocks[first].first, index.blocks[last].end
+    lowest = max(window.place.start, start - GROWTH)
+    highest = min(window.place.end, end + GROWTH)
+    while start > lowest and index.rows[start - 1].text.strip():
+        start -= 1
+    while end < highest and index.rows[end].text.strip():
+        end += 1
+    return tuple(index.rows[window.place.opening if start == window.place.start else start : end])

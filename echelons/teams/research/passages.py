@@ -1,0 +1,125 @@
+"""A document cut into overlapping passages and counted, ready to be searched.
+
+``search`` makes one index of a document at its first question, and keeps it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Final
+
+from echelons.matching import stems
+from echelons.teams.research.headings import Row
+from echelons.teams.research.outline import Block, Outline
+
+WINDOW_ROWS: Final = 24
+WINDOW_CHARACTERS: Final = 1500
+"""A window is as many blocks of one section as fit: what answers is rarely one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A section, as the windows in it need it.
+
+    Attributes:
+        opening: Index of its first row, that of its heading.
+        start: Index of the first row of its first block.
+        end: Index after the last row of its last block.
+        context: How often each stem stands in the headings above it and in the title.
+    """
+
+    opening: int
+    start: int
+    end: int
+    context: Mapping[str, int] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Consecutive blocks of one section.
+
+    Attributes:
+        first: Index of its first block.
+        end: Index after its last block.
+        place: Its section.
+    """
+
+    first: int
+    end: int
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """The counted words of one document.
+
+    Attributes:
+        rows: Its rows.
+        blocks: Its blocks, in their order.
+        windows: Its windows, in their order; one begins at each block.
+        postings: For each stem, the blocks that have it and how often.
+        reached: Words in all blocks before each block, and at last in all.
+    """
+
+    rows: Sequence[Row]
+    blocks: Sequence[Block]
+    windows: Sequence[Window]
+    postings: Mapping[str, Mapping[int, int]]
+    reached: Sequence[int]
+
+    def lengths(self) -> list[int]:
+        """Return for each window how many words stand in it."""
+        return [self.reached[each.end] - self.reached[each.first] for each in self.windows]
+
+    def said(self, block: int, stems: Iterable[str]) -> set[str]:
+        """Return those of ``stems`` that stand in the text of a block."""
+        return {stem for stem in stems if block in self.postings.get(stem, ())}
+
+    def counts(self, stem: str) -> list[int]:
+        """Return for each window how often a stem stands in its text."""
+        posted = self.postings.get(stem, {})
+        reached = [0, *accumulate(posted.get(at, 0) for at in range(len(self.blocks)))]
+        return [reached[each.end] - reached[each.first] for each in self.windows]
+
+
+def index(document: Outline) -> Index:
+    """Cut a document into windows and count the words of its blocks."""
+    title = stems(document.title)
+    blocks: list[Block] = []
+    windows: list[Window] = []
+    for section in document.sections():
+        if section.blocks:
+            context = Counter(stems("\n".join(section.headings)))
+            context.update(set(title) - context.keys())
+            begins = len(blocks)
+            edges = (section.blocks[0].first, section.blocks[-1].end)
+            place = Place(section.opening, *edges, context)
+            blocks += section.blocks
+            for first, end in _spans(document.rows, section.blocks):
+                windows.append(Window(begins + first, begins + end, place))
+    postings: dict[str, dict[int, int]] = {}
+    lengths = []
+    for at, block in enumerate(blocks):
+        rows = document.rows[block.first : block.end]
+        counts = Counter(stems("\n".join(row.text for row in rows)))
+        lengths.append(counts.total())
+        for found, count in counts.items():
+            postings.setdefault(found, {})[at] = count
+    return Index(document.rows, blocks, windows, postings, [0, *accumulate(lengths)])
+
+
+def _spans(rows: Sequence[Row], blocks: Sequence[Block]) -> Iterator[tuple[int, int]]:
+    """Yield for each block how far a window goes that begins there."""
+    size = [0, *accumulate(len(row.text) for row in rows)]
+    for first, block in enumerate(blocks):
+        end = first + 1
+        while (
+            end < len(blocks)
+            and blocks[end].end - block.first <= WINDOW_ROWS
+            and size[blocks[end].end] - size[block.first] <= WINDOW_CHARACTERS
+        ):
+            end += 1
+        yield first, end

@@ -1,0 +1,59 @@
+"""A folder of documents as a team: every folder an agent, every document an agent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from echelons.agent import Agent
+from echelons.teams.research import prompts
+from echelons.teams.research.corpus import Folder
+from echelons.teams.research.naming import ROOT, name_of
+from echelons.teams.research.survey import Reading, Survey, survey
+from echelons.teams.research.tools import tools
+from echelons.teams.research.words import merged
+
+
+def team(docs: Path | str) -> Agent:
+    """Return the team that answers from the documents in a folder.
+
+    An agent without subordinates has one document in its context and tools that search and
+    quote it; one with subordinates stands for a folder. Names come from paths alone, so a
+    stored run goes on after documents have been added. ``survey`` says what was skipped.
+
+    Args:
+        docs: The folder: Markdown, reStructuredText and other text, nested to any depth.
+
+    Raises:
+        FolderMissing: There is nothing at ``docs``.
+        NotAFolder: ``docs`` is a file.
+        NothingToRead: There is no readable document in it.
+    """
+    read = survey(docs)
+    return _folder(read.tree, read, ROOT)
+
+
+def _folder(folder: Folder, read: Survey, name: str) -> Agent:
+    subordinates = [
+        *(_folder(each, read, name_of(each.path)) for each in folder.folders),
+        *(_document(read.readings[each.path], read) for each in folder.documents),
+    ]
+    description = prompts.of_folder(
+        folder, [read.readings[each.path].title for each in folder.every()]
+    )
+    return Agent(
+        name,
+        description,
+        prompt=prompts.for_folder(description, read.skipped if name == ROOT else ()),
+        subordinates=subordinates,
+        capabilities=merged(each.capabilities for each in subordinates),
+    )
+
+
+def _document(reading: Reading, read: Survey) -> Agent:
+    return Agent(
+        name_of(reading.document.path),
+        prompts.of_document(reading),
+        prompt=prompts.for_document(reading),
+        tools=tools(reading.document, read.known),
+        capabilities=reading.capabilities,
+    )
