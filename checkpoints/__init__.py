@@ -1,0 +1,1 @@
+"""Durability: the SQLite checkpointer, the threads' lineage, and what is read from them."""

@@ -328,3 +328,54 @@ class NothingToRead(DocumentsError):
             f"no readable document in {str(folder)!r} ({found}); put text files into it, "
             "Markdown for example"
         )
+
+
+class MissingExtra(EchelonsError):
+    """Something needs a package that only an optional extra of Echelons brings.
+
+    Attributes:
+        extra: The extra, ``"travel"``.
+        package: The package that is missing.
+    """
+
+    def __init__(self, extra: str, package: str) -> None:
+        self.extra = extra
+        self.package = package
+        super().__init__(
+            f"the package {package!r} is not installed; pip install 'echelons[{extra}]'"
+        )
+
+
+class StorageError(EchelonsError):
+    """The database cannot be opened, read or written.
+
+    Attributes:
+        path: The database.
+        why: What SQLite or the system said.
+    """
+
+    def __init__(self, path: str, why: str) -> None:
+        self.path = path
+        self.why = why
+        super().__init__(
+            f"database {path!r}: {why}; what was committed before is safe. "
+            "Check the path, its permissions and the disk, or name another database"
+        )
+
+
+class MissingAgents(EchelonsError):
+    """A stored run waits in agents or nodes that the tree does not have any more.
+
+    Attributes:
+        thread_id: The root's thread.
+        missing: What is missing, as paths.
+    """
+
+    def __init__(self, thread_id: str, missing: Sequence[str]) -> None:
+        self.thread_id = thread_id
+        self.missing = tuple(missing)
+        super().__init__(
+            f"thread {thread_id!r} waits in {', '.join(self.missing)}, which this tree does not "
+            "have; resume it with the tree that started it, or start another thread. "
+            "Nothing was changed"
+        )

@@ -1,0 +1,80 @@
+"""Events: a conversation as a list of plain JSON facts.
+
+One event per message, tool call, delegation and question. Pure: the SQLite checkpointer
+writes what these functions return in the transaction of the messages themselves, and
+``ThreadStore`` reads the same events out of the messages on any other saver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+
+from echelons.lineage import THREADS_KEY
+
+
+class EventKind(StrEnum):
+    """What an event tells."""
+
+    MESSAGE = "message"
+    TOOL_CALL = "tool_call"
+    DELEGATION = "delegation"
+    QUESTION = "question"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One fact of a thread.
+
+    Attributes:
+        kind: What it tells.
+        key: Id of the message, call or question; unique for its kind in a thread.
+        data: The fact as JSON. A message has ``role`` and ``content``; a call ``intent``,
+            ``arguments`` and, for a delegation, ``sub_agent_thread_id``; a question
+            ``value``.
+    """
+
+    kind: EventKind
+    key: str
+    data: Mapping[str, Any]
+
+
+def events_of(messages: Iterable[Any]) -> Iterator[Event]:
+    """Yield the events of some messages, in order; what is no message is passed over."""
+    for message in messages:
+        if isinstance(message, BaseMessage):
+            yield Event(EventKind.MESSAGE, message.id or "", _said(message))
+            if isinstance(message, AIMessage):
+                yield from _calls(message)
+
+
+def question(interrupt_id: str, value: Any) -> Event:
+    """Return the event of a question to a human."""
+    return Event(EventKind.QUESTION, interrupt_id, {"value": value})
+
+
+def _said(message: BaseMessage) -> dict[str, Any]:
+    said: dict[str, Any] = {"role": message.type, "content": message.content}
+    if isinstance(message, AIMessage) and message.usage_metadata:
+        said["usage"] = dict(message.usage_metadata)
+    if isinstance(message, ToolMessage):
+        said |= {"tool_call_id": message.tool_call_id, "status": message.status}
+        if message.artifact is not None:
+            said["artifact"] = message.artifact
+    return said
+
+
+def _calls(message: AIMessage) -> Iterator[Event]:
+    threads: Mapping[str, str] = message.response_metadata.get(THREADS_KEY) or {}
+    for call in message.tool_calls:
+        call_id = call["id"] or ""
+        data: dict[str, Any] = {"intent": call["name"], "arguments": call["args"]}
+        thread = threads.get(call_id)
+        if thread is not None:
+            data["sub_agent_thread_id"] = thread
+        kind = EventKind.TOOL_CALL if thread is None else EventKind.DELEGATION
+        yield Event(kind, f"{message.id}/{call_id}", data)

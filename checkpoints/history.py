@@ -1,0 +1,133 @@
+"""Reads a thread's segments back: the chain that ``reason`` sees and never stores again.
+
+A segment keeps its own messages and the end of the one before it. Ends never change, so
+what was read once is kept in a small cache.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from threading import Lock
+from typing import Any, NamedTuple, TypeAlias
+
+from langchain_core.messages import BaseMessage
+from langgraph.checkpoint.base import CheckpointTuple
+
+from echelons.checkpoints.inherited import saver_of
+from echelons.checkpoints.messages import MESSAGES, rebuild
+from echelons.checkpoints.reading import ChannelWrites, OneCheckpoint, Plan, Saver, aread, read
+from echelons.history import Head
+
+KEPT = 256
+"""Conversations that the cache keeps, the least recently used forgotten first."""
+
+Conversation: TypeAlias = tuple[BaseMessage, ...]
+
+
+class Segment(NamedTuple):
+    """What is read of one segment: its own messages, and where the one before it ended."""
+
+    messages: Conversation
+    previous: Head | None
+
+
+class SavedHistory:
+    """The history of a compiled tree, read through whatever saver a run uses."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[tuple[int, OneCheckpoint], Conversation] = OrderedDict()
+        self._lock = Lock()
+
+    def durable(self, config: Mapping[str, Any]) -> bool:
+        """Return whether the run has a saver, its superior's included."""
+        return saver_of(config) is not None
+
+    def head(self, config: Mapping[str, Any]) -> Head:
+        """Return the end of the segment that has just run under ``config``."""
+        saver = saver_of(config)
+        return _head(_latest(config).get(saver)) if saver else Head()
+
+    async def ahead(self, config: Mapping[str, Any]) -> Head:
+        """Return the same in an event loop."""
+        saver = saver_of(config)
+        return _head(await _latest(config).aget(saver)) if saver else Head()
+
+    def before(self, head: Head | None, config: Mapping[str, Any]) -> Conversation:
+        """Return the messages of a segment and of all before it, oldest first."""
+        saver = saver_of(config)
+        return read(saver, self._chain(saver, head, config)) if saver and head else ()
+
+    async def abefore(self, head: Head | None, config: Mapping[str, Any]) -> Conversation:
+        """Return the same in an event loop."""
+        saver = saver_of(config)
+        return await aread(saver, self._chain(saver, head, config)) if saver and head else ()
+
+    def _chain(
+        self, saver: Saver, head: Head | None, config: Mapping[str, Any]
+    ) -> Plan[Conversation]:
+        thread_id = str(config["configurable"]["thread_id"])
+        end, newer = segment_end(head, thread_id), list[Conversation]()
+        last = end
+        known: Conversation | None = None
+        while end and (known := self._recall(saver, end)) is None:
+            segment = yield from segment_plan(end)
+            newer.append(segment.messages)
+            end = segment_end(segment.previous, thread_id)
+        messages = known or ()
+        for own in reversed(newer):
+            messages = (*messages, *own)
+        if newer and last:
+            self._keep(saver, last, messages)
+        return messages
+
+    def _recall(self, saver: Saver, end: OneCheckpoint) -> Conversation | None:
+        with self._lock:
+            key = (id(saver), end)
+            if key in self._known:
+                self._known.move_to_end(key)
+            return self._known.get(key)
+
+    def _keep(self, saver: Saver, end: OneCheckpoint, messages: Conversation) -> None:
+        # Only the whole is kept: a copy for each end of the chain would grow with the square.
+        with self._lock:
+            self._known[id(saver), end] = messages
+            while len(self._known) > KEPT:
+                self._known.popitem(last=False)
+
+
+def segment_end(head: Mapping[str, Any] | None, thread_id: str) -> OneCheckpoint | None:
+    """Return where a head points to, or ``None`` if its thread has not run yet."""
+    if not head or "checkpoint_id" not in head:
+        return None
+    return OneCheckpoint(thread_id, head["checkpoint_ns"], head["checkpoint_id"])
+
+
+def segment_plan(end: OneCheckpoint) -> Plan[Segment]:
+    """Read one segment; an end without rows reads as an empty one."""
+    saved: CheckpointTuple | None = yield end
+    if saved is None:
+        return Segment((), None)
+    messages = yield from messages_plan(saved)
+    return Segment(messages, saved.checkpoint["channel_values"].get("previous"))
+
+
+def messages_plan(saved: CheckpointTuple) -> Plan[Conversation]:
+    """Read the messages that a checkpoint holds."""
+    values = saved.checkpoint["channel_values"]
+    if MESSAGES in values:
+        return tuple(rebuild(values[MESSAGES], ()))
+    found = yield ChannelWrites(saved.config, MESSAGES)
+    return tuple(rebuild(found.get("seed"), found["writes"]))
+
+
+def _latest(config: Mapping[str, Any]) -> OneCheckpoint:
+    given = config["configurable"]
+    return OneCheckpoint(str(given["thread_id"]), str(given.get("checkpoint_ns", "")))
+
+
+def _head(saved: CheckpointTuple | None) -> Head:
+    if saved is None:
+        return Head()
+    given = saved.config["configurable"]
+    return Head(checkpoint_ns=given["checkpoint_ns"], checkpoint_id=given["checkpoint_id"])

@@ -1,0 +1,138 @@
+"""The ``messages`` channel: LangGraph's delta channel with a reducer of ours.
+
+A delta channel stores what was written, not the whole list, and replays the writes
+through the reducer when it reads. It is beta in LangGraph, so everything that knows it
+stands in this module. ``graphs`` declares the state with ``Messages``; ``history`` and
+``threads`` rebuild messages with ``rebuild``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any, TypeAlias
+
+from langchain_core.messages import (
+    AnyMessage,
+    BaseMessage,
+    BaseMessageChunk,
+    RemoveMessage,
+    convert_to_messages,
+    message_chunk_to_message,
+)
+from langgraph.channels import DeltaChannel
+from langgraph.graph.message import REMOVE_ALL_MESSAGES
+
+from echelons.lineage import message_id
+
+MESSAGES = "messages"
+"""The key of a state under which the conversation stands."""
+
+SNAPSHOT_EVERY = 100
+"""Updates after which the whole list is stored once, to bound the replay."""
+
+
+def reduce_messages(held: Sequence[BaseMessage] | None, writes: Sequence[Any]) -> list[BaseMessage]:
+    """Fold writes into a list of messages.
+
+    Appends; a message with an id that is held already replaces it; ``RemoveMessage``
+    takes one out, ``REMOVE_ALL_MESSAGES`` all before it. A message without an id gets one
+    from its position and content, so that each replay gives the same id.
+
+    Folding twice gives what folding the concatenation gives, as a delta channel requires.
+
+    Args:
+        held: The messages so far.
+        writes: Messages, or lists of them, in any form that LangChain understands.
+
+    Raises:
+        NotImplementedError, ValueError: A write is nothing that LangChain takes for a message.
+    """
+    messages = list(held or ())
+    places: dict[str, int] | None = None
+    for message in _coerce(writes):
+        if places is None:
+            places = {each.id: place for place, each in enumerate(messages) if each.id}
+        if message.id is None:
+            message = message.model_copy(update={"id": _free_id(message, messages, places)})
+        if isinstance(message, RemoveMessage):
+            messages = _removed(message.id, messages, places)
+            places = None
+        elif (place := places.get(message.id or "")) is not None:
+            messages[place] = message
+        else:
+            places[message.id or ""] = len(messages)
+            messages.append(message)
+    return messages
+
+
+Messages: TypeAlias = Annotated[
+    list[AnyMessage], DeltaChannel(reduce_messages, snapshot_frequency=SNAPSHOT_EVERY)
+]
+"""The type of a ``messages`` key in a state."""
+
+
+def reduce_entries(
+    held: Mapping[str, Any] | None, writes: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Fold mappings of mappings together: later fields win, entries keep their first place."""
+    entries = dict(held or {})
+    for write in writes:
+        for key, fields in write.items():
+            entries[key] = {**entries.get(key, {}), **fields}
+    return entries
+
+
+Entries: TypeAlias = Annotated[
+    dict[str, Any], DeltaChannel(reduce_entries, snapshot_frequency=SNAPSHOT_EVERY)
+]
+"""The type of a state key that collects entries, such as the heads of threads."""
+
+
+def rebuild(stored: Any, writes: Iterable[tuple[str, str, Any]]) -> list[BaseMessage]:
+    """Return the messages that a stored value and the writes after it make.
+
+    Args:
+        stored: What the channel holds in a checkpoint: a snapshot, a list, or nothing.
+        writes: Pending writes ``(task id, channel, value)``, oldest first.
+    """
+    channel: DeltaChannel[Any] = DeltaChannel(reduce_messages, list)
+    channel = channel.from_checkpoint(stored) if stored is not None else channel
+    if stored is None:
+        channel.value = []
+    channel.replay_writes(list(writes))
+    return list(channel.get())
+
+
+def _coerce(writes: Iterable[Any]) -> Iterable[BaseMessage]:
+    for write in writes:
+        for item in write if _is_many(write) else [write]:
+            message = item if isinstance(item, BaseMessage) else convert_to_messages([item])[0]
+            if isinstance(message, BaseMessageChunk):
+                message = message_chunk_to_message(message)
+            yield message
+
+
+def _is_many(write: Any) -> bool:
+    # ("user", "text") is one message; a list of such pairs is many. Stored tuples may
+    # come back as lists, so a pair of texts counts as one message in both forms.
+    if not isinstance(write, (list, tuple)):
+        return False
+    return not (len(write) == 2 and all(isinstance(part, str) for part in write))
+
+
+def _free_id(message: BaseMessage, messages: Sequence[BaseMessage], taken: Mapping[str, int]) -> str:
+    last = messages[-1].id if messages else ""
+    count = len(messages)
+    while (free := message_id(f"{last}/{message.type}", f"{count}/{message.content!r}")) in taken:
+        count += 1
+    return free
+
+
+def _removed(
+    wanted: str | None, messages: list[BaseMessage], places: Mapping[str, int]
+) -> list[BaseMessage]:
+    if wanted == REMOVE_ALL_MESSAGES:
+        return []
+    place = places.get(wanted or "")
+    # Removing what is not there is no error: a replay may meet a removal twice.
+    return messages if place is None else messages[:place] + messages[place + 1 :]

@@ -1,0 +1,168 @@
+"""What a stored run still waits for, found by walking down its open tasks.
+
+Works on any saver and needs no graph, so it finds agents that the tree does not have any
+more, and agents that LangGraph's own inspection cannot see. The inbox reads ``questions``,
+the check before a resume reads ``unfinished``. Both are plans.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from langgraph.checkpoint.base import CheckpointTuple
+from langgraph.checkpoint.serde.types import ERROR, INTERRUPT, RESUME, SCHEDULED
+from langgraph.types import Interrupt
+
+from echelons.checkpoints.reading import AllCheckpoints, OneCheckpoint, Plan
+from echelons.lineage import Identity
+
+OPEN = frozenset({ERROR, INTERRUPT, RESUME, SCHEDULED})
+"""Writes with which a task is not done."""
+SENDS = "__pregel_tasks"
+"""The channel in which LangGraph stores sends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Something that an agent waits for a human to say.
+
+    Attributes:
+        id: Id of the interrupt; the answer names it.
+        value: What is asked.
+        path: Names from the root to the asking agent.
+        thread_id: The asking agent's thread.
+        asked_at: Time of the checkpoint at which it waits, ISO 8601, UTC.
+    """
+
+    id: str
+    value: Any
+    path: tuple[str, ...]
+    thread_id: str
+    asked_at: str
+
+
+@dataclass(frozen=True, slots=True)
+class OpenAgent:
+    """An agent of a stored run that has work left.
+
+    Attributes:
+        path: Names from the root.
+        nodes: Nodes of its level that were sent work and have not done it.
+    """
+
+    path: tuple[str, ...]
+    nodes: tuple[str, ...]
+
+
+def questions(thread_id: str) -> Plan[list[Question]]:
+    """Return the pending questions of a root's thread, in the order of the tree."""
+    root = yield OneCheckpoint(thread_id)
+    return (yield from _asked(root, thread_id)) if root else []
+
+
+def _asked(level: CheckpointTuple, thread_id: str) -> Plan[list[Question]]:
+    found: list[Question] = []
+    for task_id, interrupts in _interrupted(level):
+        below = yield from _subordinate_of(level, task_id, thread_id)
+        if below is None:
+            found += [_question(level, interrupt) for interrupt in interrupts]
+        else:
+            found += yield from _asked(below, thread_id)
+    return found
+
+
+def _subordinate_of(
+    level: CheckpointTuple, task_id: str, thread_id: str
+) -> Plan[CheckpointTuple | None]:
+    """Return the level of the subordinate that an interrupted task of ``level`` runs."""
+    delegation = yield OneCheckpoint(thread_id, _below(level, "delegate", task_id))
+    if delegation is None:
+        return None
+    queue = delegation.checkpoint["channel_values"].get("queue") or []
+    for task_id, _ in _interrupted(delegation):
+        for node in (queue[0]["request"]["current"] if queue else "", "dispatch"):
+            below = yield OneCheckpoint(thread_id, _below(delegation, node, task_id))
+            if below is not None:
+                return below  # type: ignore[no-any-return]  # a plan is sent what it asked for
+    return None
+
+
+def _interrupted(saved: CheckpointTuple) -> Iterator[tuple[str, Collection[Interrupt]]]:
+    answered = {task for task, channel, _ in saved.pending_writes or () if channel not in OPEN}
+    for task_id, channel, value in saved.pending_writes or ():
+        if channel == INTERRUPT and task_id not in answered:
+            yield task_id, value
+
+
+def _question(level: CheckpointTuple, interrupt: Interrupt) -> Question:
+    identity = Identity.read(level.metadata)
+    return Question(
+        id=interrupt.id,
+        value=interrupt.value,
+        path=identity.path if identity else (),
+        thread_id=identity.thread_id if identity else "",
+        asked_at=level.checkpoint["ts"],
+    )
+
+
+def unfinished(thread_id: str) -> Plan[list[OpenAgent]]:
+    """Return the agents of a root's thread that have work left, superiors first.
+
+    Reads every checkpoint of the thread; asked only when the tree has changed.
+    """
+    listed: list[CheckpointTuple] = yield AllCheckpoints(thread_id)
+    latest: dict[str, CheckpointTuple] = {}
+    for saved in listed:
+        latest.setdefault(_namespace(saved), saved)
+    open_ones = [saved for name, saved in latest.items() if _is_open(name, latest)]
+    open_ones.sort(key=lambda saved: _namespace(saved).count("|"))
+    return [agent for saved in open_ones if (agent := _open_agent(saved)) is not None]
+
+
+def _open_agent(saved: CheckpointTuple) -> OpenAgent | None:
+    identity = Identity.read(saved.metadata)
+    if identity is None:
+        return None
+    values = saved.checkpoint["channel_values"]
+    sends = [send.node for send in values.get(SENDS) or ()]
+    # A delegation that has not begun names its subordinate in its queue only.
+    queue = values.get("queue") or []
+    waiting = [order["request"]["current"] for order in queue]
+    queued = [
+        order["request"]["current"]
+        for send in values.get(SENDS) or ()
+        if isinstance(send.arg, Mapping)
+        for order in send.arg.get("queue") or ()
+    ]
+    return OpenAgent(identity.path, tuple(dict.fromkeys([*sends, *waiting, *queued])))
+
+
+def _is_open(namespace: str, latest: Mapping[str, CheckpointTuple]) -> bool:
+    """Whether every task on the way down to a namespace is of the current step and undone."""
+    parts = namespace.split("|") if namespace else []
+    for place, part in enumerate(parts):
+        above = latest.get("|".join(parts[:place]))
+        here = latest.get("|".join(parts[: place + 1]))
+        if above is None or here is None:
+            return False
+        started_from = (here.metadata.get("parents") or {}).get(_namespace(above))
+        if started_from != above.checkpoint["id"]:
+            return False
+        task_id = part.rpartition(":")[2]
+        if any(
+            task == task_id and channel not in OPEN
+            for task, channel, _ in above.pending_writes or ()
+        ):
+            return False
+    return True
+
+
+def _namespace(saved: CheckpointTuple) -> str:
+    return str(saved.config["configurable"]["checkpoint_ns"])
+
+
+def _below(saved: CheckpointTuple, node: str, task_id: str) -> str:
+    above = _namespace(saved)
+    return f"{above}|{node}:{task_id}" if above else f"{node}:{task_id}"

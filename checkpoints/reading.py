@@ -1,0 +1,124 @@
+"""Reads of a saver as plans, so that each is written once and waits in either world.
+
+A plan is a generator that yields what it wants read and is sent what was found. ``read``
+runs a plan in this thread, ``aread`` in an event loop. History, threads and questions are
+plans.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple, DeltaChannelHistory
+
+Saver: TypeAlias = BaseCheckpointSaver[Any]
+T = TypeVar("T")
+
+
+class Ask(Protocol):
+    """One read of a saver."""
+
+    def get(self, saver: Saver) -> Any:
+        """Read in this thread."""
+        ...
+
+    async def aget(self, saver: Saver) -> Any:
+        """Read in an event loop."""
+        ...
+
+
+Plan: TypeAlias = Generator[Ask, Any, T]
+
+
+@dataclass(frozen=True, slots=True)
+class OneCheckpoint:
+    """Asks for one checkpoint, the latest of its namespace unless it is named."""
+
+    thread_id: str
+    checkpoint_ns: str = ""
+    checkpoint_id: str | None = None
+
+    @property
+    def config(self) -> RunnableConfig:
+        """The config that addresses it."""
+        given: dict[str, Any] = {
+            "thread_id": self.thread_id,
+            "checkpoint_ns": self.checkpoint_ns,
+        }
+        if self.checkpoint_id:
+            given["checkpoint_id"] = self.checkpoint_id
+        return {"configurable": given}
+
+    def get(self, saver: Saver) -> CheckpointTuple | None:
+        """Read in this thread."""
+        return saver.get_tuple(self.config)
+
+    async def aget(self, saver: Saver) -> CheckpointTuple | None:
+        """Read in an event loop."""
+        return await saver.aget_tuple(self.config)
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelWrites:
+    """Asks for what one delta channel was made of, up to a checkpoint."""
+
+    config: RunnableConfig
+    channel: str
+
+    def get(self, saver: Saver) -> DeltaChannelHistory:
+        """Read in this thread."""
+        found = saver.get_delta_channel_history(config=self.config, channels=[self.channel])
+        return found[self.channel]
+
+    async def aget(self, saver: Saver) -> DeltaChannelHistory:
+        """Read in an event loop."""
+        found = await saver.aget_delta_channel_history(
+            config=self.config, channels=[self.channel]
+        )
+        return found[self.channel]
+
+
+@dataclass(frozen=True, slots=True)
+class AllCheckpoints:
+    """Asks for every checkpoint of a root's thread whose metadata fits, newest first."""
+
+    thread_id: str | None
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def config(self) -> RunnableConfig | None:
+        """The config that addresses them; ``None`` for all threads."""
+        return {"configurable": {"thread_id": self.thread_id}} if self.thread_id else None
+
+    def get(self, saver: Saver) -> list[CheckpointTuple]:
+        """Read in this thread."""
+        return list(saver.list(self.config, filter=dict(self.metadata)))
+
+    async def aget(self, saver: Saver) -> list[CheckpointTuple]:
+        """Read in an event loop."""
+        return [each async for each in saver.alist(self.config, filter=dict(self.metadata))]
+
+
+def read(saver: Saver, plan: Plan[T]) -> T:
+    """Run a plan in this thread and return its result."""
+    found: Any = None
+    while True:
+        try:
+            ask = plan.send(found)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]  # typeshed knows no better
+        found = ask.get(saver)
+
+
+async def aread(saver: Saver, plan: Plan[T]) -> T:
+    """Run a plan in an event loop and return its result."""
+    found: Any = None
+    while True:
+        try:
+            ask = plan.send(found)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]  # typeshed knows no better
+        found = await ask.aget(saver)

@@ -1,0 +1,346 @@
+"""``SqliteCheckpointer``: LangGraph's SQLite saver, with events, and without thread hops.
+
+Keeps LangGraph's tables. The asynchronous methods call the synchronous core directly: in
+WAL mode with ``synchronous=NORMAL`` a commit takes tens of microseconds, less than handing
+it to another thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Self, TypeVar
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import (
+    WRITES_IDX_MAP,
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+    DeltaChannelHistory,
+    get_checkpoint_metadata,
+)
+from langgraph.checkpoint.serde.types import INTERRUPT, _DeltaSnapshot
+from langgraph.checkpoint.sqlite import SqliteSaver
+
+from echelons.checkpoints.events import Event, events_of, question
+from echelons.checkpoints.messages import MESSAGES
+from echelons.checkpoints.schema import SCHEMA
+from echelons.checkpoints.serde import serializer
+from echelons.errors import StorageError
+
+T = TypeVar("T")
+Synchronous = Literal["NORMAL", "FULL"]
+
+
+def now() -> datetime:
+    """Return the time, UTC."""
+    return datetime.now(UTC)
+
+
+class SqliteCheckpointer(SqliteSaver):
+    """Checkpoints, and the events of every thread, in one SQLite file.
+
+    Args:
+        path: The database; made with mode 0600 if it is not there. ``":memory:"`` keeps
+            nothing.
+        synchronous: ``"NORMAL"`` survives the death of the process, ``"FULL"`` also a
+            power cut, at about 4 ms a commit instead of 0.05 ms.
+        busy_timeout: Seconds to wait for another process's lock.
+        offload: Hop to a thread in the asynchronous methods, for servers that forbid
+            blocking calls in the event loop.
+        clock: Tells the time of events.
+
+    Raises:
+        StorageError: The file cannot be opened, or is no database.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        synchronous: Synchronous = "NORMAL",
+        busy_timeout: float = 5.0,
+        offload: bool = False,
+        clock: Callable[[], datetime] = now,
+    ) -> None:
+        self.path = str(path)
+        self._clock = clock
+        self._offload = offload
+        super().__init__(_connect(self.path, synchronous, busy_timeout), serde=serializer())
+        with _named(self.path):
+            self.setup()
+
+    def setup(self) -> None:
+        """Make the tables, indexes and views that are not there yet."""
+        if not self.is_setup:
+            super().setup()
+            self.conn.executescript(SCHEMA)
+
+    def close(self) -> None:
+        """Close the database; everything is written already."""
+        self.conn.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        self.close()
+
+    @contextmanager
+    def cursor(self, transaction: bool = True) -> Iterator[sqlite3.Cursor]:
+        """Hold the connection for one transaction, all of it or nothing.
+
+        Raises:
+            StorageError: SQLite could not read or write.
+        """
+        with self.lock, _named(self.path):
+            cursor = self.conn.cursor()
+            try:
+                yield cursor
+                if transaction:
+                    self.conn.commit()
+            except BaseException:
+                self.conn.rollback()
+                raise
+            finally:
+                cursor.close()
+
+    def list(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,  # noqa: A002
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> Iterator[CheckpointTuple]:
+        """Yield checkpoints, newest first, without holding the connection between them."""
+        found = super().list(config, filter=filter, before=before, limit=limit)
+        return iter(tuple(found))
+
+    def put(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """Store a checkpoint, and the events of an input that it holds whole."""
+        where = _Where.of(config, checkpoint["id"])
+        kind, blob = self.serde.dumps_typed(checkpoint)
+        # A caller's `configurable` stays out: it may hold keys and secrets.
+        kept = get_checkpoint_metadata({"metadata": config.get("metadata") or {}}, metadata)
+        row = (
+            where.thread_id,
+            where.checkpoint_ns,
+            where.checkpoint_id,
+            config["configurable"].get("checkpoint_id"),
+            kind,
+            blob,
+            json.dumps(kept, ensure_ascii=False).encode("utf-8", "ignore"),
+        )
+        with self.cursor() as cursor:
+            cursor.execute(
+                "INSERT OR REPLACE INTO checkpoints (thread_id, checkpoint_ns, checkpoint_id,"
+                " parent_checkpoint_id, type, checkpoint, metadata) VALUES (?, ?, ?, ?, ?, ?, ?)",
+                row,
+            )
+            self._record(cursor, where, _input_events(checkpoint, metadata))
+        return {
+            "configurable": {
+                "thread_id": config["configurable"]["thread_id"],
+                "checkpoint_ns": where.checkpoint_ns,
+                "checkpoint_id": where.checkpoint_id,
+            }
+        }
+
+    def put_writes(
+        self,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str = "",
+    ) -> None:
+        """Store what a task wrote, and its events, in one transaction."""
+        where = _Where.of(config, str(config["configurable"]["checkpoint_id"]))
+        special = all(channel in WRITES_IDX_MAP for channel, _ in writes)
+        rows = [
+            (
+                where.thread_id,
+                where.checkpoint_ns,
+                where.checkpoint_id,
+                task_id,
+                task_path,
+                WRITES_IDX_MAP.get(channel, place),
+                channel,
+                *self.serde.dumps_typed(value),
+            )
+            for place, (channel, value) in enumerate(writes)
+        ]
+        with self.cursor() as cursor:
+            cursor.executemany(_REPLACE_WRITE if special else _KEEP_WRITE, rows)
+            self._record(cursor, where, _write_events(writes))
+
+    def _record(self, cursor: sqlite3.Cursor, where: _Where, events: Iterable[Event]) -> None:
+        if not where.agent_thread_id:
+            return
+        rows = [
+            (
+                where.thread_id,
+                where.agent_thread_id,
+                where.agent_path,
+                where.checkpoint_ns,
+                where.checkpoint_id,
+                self._clock().isoformat(),
+                str(event.kind),
+                event.key,
+                json.dumps(event.data, ensure_ascii=False, default=str),
+            )
+            for event in events
+        ]
+        if rows:
+            cursor.executemany(_KEEP_EVENT, rows)
+
+    async def _run(self, work: Callable[[], T]) -> T:
+        return await asyncio.to_thread(work) if self._offload else work()
+
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """Do what ``get_tuple`` does in an event loop."""
+        return await self._run(lambda: self.get_tuple(config))
+
+    async def alist(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,  # noqa: A002
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[CheckpointTuple]:
+        """Do what ``list`` does in an event loop."""
+        found = await self._run(
+            lambda: [*self.list(config, filter=filter, before=before, limit=limit)]
+        )
+        for each in found:
+            yield each
+
+    async def aput(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """Do what ``put`` does in an event loop."""
+        return await self._run(lambda: self.put(config, checkpoint, metadata, new_versions))
+
+    async def aput_writes(
+        self,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str = "",
+    ) -> None:
+        """Do what ``put_writes`` does in an event loop."""
+        await self._run(lambda: self.put_writes(config, writes, task_id, task_path))
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        """Do what ``delete_thread`` does in an event loop."""
+        await self._run(lambda: self.delete_thread(thread_id))
+
+    async def aget_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """Do what ``get_delta_channel_history`` does in an event loop."""
+        return await self._run(
+            lambda: self.get_delta_channel_history(config=config, channels=channels)
+        )
+
+
+_WRITE = (
+    "INTO writes (thread_id, checkpoint_ns, checkpoint_id, task_id, task_path, idx, channel,"
+    " type, value) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+_REPLACE_WRITE = f"INSERT OR REPLACE {_WRITE}"
+_KEEP_WRITE = f"INSERT OR IGNORE {_WRITE}"
+_KEEP_EVENT = (
+    "INSERT OR IGNORE INTO events (thread_id, agent_thread_id, agent_path, checkpoint_ns,"
+    " checkpoint_id, at, kind, key, data) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+
+
+class _Where(NamedTuple):
+    """The place of a write: LangGraph's coordinates and ours."""
+
+    thread_id: str
+    checkpoint_ns: str
+    checkpoint_id: str
+    agent_thread_id: str
+    agent_path: str
+
+    @classmethod
+    def of(cls, config: RunnableConfig, checkpoint_id: str) -> _Where:
+        given, metadata = config["configurable"], config.get("metadata") or {}
+        return cls(
+            str(given["thread_id"]),
+            str(given.get("checkpoint_ns", "")),
+            checkpoint_id,
+            str(metadata.get("agent_thread_id", "")),
+            str(metadata.get("agent_path", "")),
+        )
+
+
+def _input_events(checkpoint: Checkpoint, metadata: CheckpointMetadata) -> Iterator[Event]:
+    # The first input of a delta channel is stored as a snapshot, without a write.
+    if metadata.get("source") in ("input", "update", "fork"):
+        held = checkpoint["channel_values"].get(MESSAGES)
+        yield from events_of(held.value if isinstance(held, _DeltaSnapshot) else ())
+
+
+def _write_events(writes: Sequence[tuple[str, Any]]) -> Iterator[Event]:
+    for channel, value in writes:
+        if channel == MESSAGES:
+            yield from events_of(value if isinstance(value, (list, tuple)) else [value])
+        elif channel == INTERRUPT:
+            for each in value:
+                yield question(each.id, each.value)
+
+
+def _connect(path: str, synchronous: Synchronous, busy_timeout: float) -> sqlite3.Connection:
+    with _named(path):
+        if path != ":memory:" and not path.startswith("file:"):
+            _make_private(path)
+        connection = sqlite3.connect(path, timeout=busy_timeout, check_same_thread=False)
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            # A literal, never the caller's text: pragmas take no parameters.
+            connection.execute(f"PRAGMA synchronous={'FULL' if synchronous == 'FULL' else 'NORMAL'}")
+        except sqlite3.Error:
+            connection.close()
+            raise
+        return connection
+
+
+def _make_private(path: str) -> None:
+    # SQLite gives the -wal and -shm files the mode of the database.
+    os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+
+
+@contextmanager
+def _named(path: str) -> Iterator[None]:
+    try:
+        yield
+    except (sqlite3.Error, OSError) as error:
+        raise StorageError(path, str(error)) from error

@@ -1,0 +1,59 @@
+"""The delegation graph of one superior: the entry, a node a subordinate, and ``refuse``.
+
+Works off the orders of one thread. Each node writes the response and says itself where it
+goes next; edges between all siblings would cost the square of their number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from langchain_core.runnables import Runnable
+from langgraph.graph import START, StateGraph
+from langgraph.graph.state import CompiledStateGraph
+
+from echelons.graphs.edges import Route
+from echelons.graphs.state import Delegation, Sent, Settled
+from echelons.history import History
+from echelons.members import Member
+from echelons.nodes.dispatch import DISPATCH, Dispatch
+from echelons.nodes.orders import REFUSE, Desk
+from echelons.nodes.refuse import Refuse
+from echelons.nodes.shell import Shell
+from echelons.nodes.subordinate import Subordinate
+
+MOST_NODES = 256
+"""Subordinates up to which each has a node; 2,000 flat nodes tripled the cost of a run."""
+
+
+def delegation_graph(
+    members: Mapping[str, Member], levels: Mapping[str, Runnable[Any, Any]], history: History
+) -> CompiledStateGraph[Any, Any, Any, Any]:
+    """Compile the delegation graph over a superior's subordinates.
+
+    Args:
+        members: The subordinates by name.
+        levels: The level graph of each, by name.
+        history: Reads their threads.
+    """
+    shared = DISPATCH if len(members) > MOST_NODES else None
+    desk = Desk.of(members, history, shared)
+    seats = {
+        name: Subordinate(name, levels[name], _confidence(member), desk)
+        for name, member in members.items()
+    }
+    nodes: dict[str, Shell] = {DISPATCH: Dispatch(seats)} if shared else dict(seats)
+    nodes[REFUSE] = Refuse(desk)
+    builder: StateGraph[Any, Any, Any, Any] = StateGraph(
+        Delegation, input_schema=Sent, output_schema=Settled
+    )
+    for name, node in nodes.items():
+        builder.add_node(name, node)
+    builder.add_conditional_edges(START, Route(desk), list(nodes))
+    return builder.compile(name="delegate")
+
+
+def _confidence(member: Member) -> float:
+    """A plain answer counts with the agent's best declared confidence, or fully."""
+    return max(member.capabilities.values(), default=1.0)

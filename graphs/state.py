@@ -1,0 +1,80 @@
+"""The states: what a level keeps, what a delegation keeps, what goes in and out."""
+
+from __future__ import annotations
+
+import operator
+from typing import Annotated, Any
+
+# LangGraph's server needs typing_extensions' TypedDict on Python 3.11.
+from typing_extensions import NotRequired, TypedDict
+
+from echelons.checkpoints.messages import Entries, Messages
+
+
+class Conversation(TypedDict):
+    """What a compiled tree takes and returns."""
+
+    messages: Messages
+
+
+class Level(TypedDict):
+    """What one agent's level keeps of the current segment.
+
+    Attributes:
+        messages: The segment's own messages; earlier segments are read through ``previous``.
+        heads: The end of each subordinate thread, by thread id, in the order of their start.
+        previous: The end of the segment before this one, if the thread had one.
+        request: Id of the request that it works on.
+        response: What the agent reported, if it did.
+    """
+
+    messages: Messages
+    heads: Entries
+    previous: NotRequired[dict[str, Any] | None]
+    request: NotRequired[str]
+    response: NotRequired[dict[str, Any] | None]
+
+
+class Brief(TypedDict):
+    """What a superior starts a segment with."""
+
+    messages: Messages
+    previous: NotRequired[dict[str, Any] | None]
+    request: NotRequired[str]
+
+
+class Outcome(TypedDict):
+    """What a segment ends with."""
+
+    messages: Messages
+    response: NotRequired[dict[str, Any] | None]
+
+
+class Delegation(TypedDict):
+    """What a delegation graph works on.
+
+    Attributes:
+        queue: Orders still to be worked off, all for one thread.
+        head: The end of that thread's latest segment.
+        messages: The answers so far.
+        heads: The thread's end, for the superior's state.
+    """
+
+    queue: list[dict[str, Any]]
+    head: NotRequired[dict[str, Any] | None]
+    messages: Annotated[list[Any], operator.add]
+    heads: NotRequired[Annotated[dict[str, Any], operator.or_]]
+
+
+class Sent(TypedDict):
+    """What a level sends to its delegation graph."""
+
+    queue: list[dict[str, Any]]
+    head: NotRequired[dict[str, Any] | None]
+
+
+class Settled(TypedDict):
+    """What a delegation graph gives back; keys with reducers, since several run side by side."""
+
+    messages: Annotated[list[Any], operator.add]
+    heads: NotRequired[Annotated[dict[str, Any], operator.or_]]

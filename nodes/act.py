@@ -1,0 +1,46 @@
+"""``act``: runs one tool call, on LangGraph's ToolNode, with error handling of ours.
+
+Each call arrives in a ``Send`` of its own, so calls run side by side, each is committed
+when it ends, and an interrupt in one never runs another again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import BaseTool, ToolException
+from langgraph.prebuilt import ToolNode
+
+from echelons.nodes.failures import describe
+from echelons.nodes.shell import Shell
+
+
+class Act(Shell):
+    """The node ``act`` of one level."""
+
+    def __init__(self, tools: Sequence[BaseTool]) -> None:
+        super().__init__("act")
+        self._tools = ToolNode(list(tools), handle_tool_errors=explain)
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002
+        """Run the call."""
+        return self._tools.invoke(input, config, **kwargs)
+
+    async def ainvoke(
+        self,
+        input: Any,  # noqa: A002
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Run the call."""
+        return await self._tools.ainvoke(input, config, **kwargs)
+
+
+def explain(error: Exception) -> str:
+    """Return what the model is told when a tool fails.
+
+    A ``ToolException`` is written for the model, so its text goes as it is.
+    """
+    return f"Error: {error if isinstance(error, ToolException) else describe(error)}"

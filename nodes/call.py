@@ -1,0 +1,75 @@
+"""The one place that calls a subordinate, and decides which errors stay its own.
+
+``call`` and ``acall`` differ in nothing but the waiting.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass
+from typing import Any
+
+from langchain_core.runnables import Runnable, RunnableConfig
+from langgraph.errors import (
+    EmptyChannelError,
+    EmptyInputError,
+    GraphBubbleUp,
+    InvalidUpdateError,
+    ParentCommand,
+)
+
+from echelons.errors import EchelonsError
+from echelons.nodes.failures import describe
+
+OURS = (
+    EchelonsError,
+    InvalidUpdateError,
+    EmptyChannelError,
+    EmptyInputError,
+    sqlite3.Error,
+)
+"""Errors of the machinery: hiding them behind an ``unable`` would hide a bug or a full disk."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A subordinate that did not come to an end of its own.
+
+    Attributes:
+        reason: One line for its superior.
+    """
+
+    reason: str
+
+
+def call(level: Runnable[Any, Any], brief: Any, config: RunnableConfig) -> Any | Failure:
+    """Run a subordinate's level and return its output or why there is none.
+
+    Raises:
+        GraphBubbleUp: It was interrupted; the pause belongs to the whole tree.
+    """
+    try:
+        return level.invoke(brief, config)
+    except Exception as error:  # noqa: BLE001  sorted below: interrupts and our own errors go on
+        return _sorted_out(error)
+
+
+async def acall(level: Runnable[Any, Any], brief: Any, config: RunnableConfig) -> Any | Failure:
+    """Do what ``call`` does in an event loop.
+
+    Raises:
+        GraphBubbleUp: It was interrupted; the pause belongs to the whole tree.
+    """
+    try:
+        return await level.ainvoke(brief, config)
+    except Exception as error:  # noqa: BLE001  sorted below: interrupts and our own errors go on
+        return _sorted_out(error)
+
+
+def _sorted_out(error: Exception) -> Failure:
+    # A Command(graph=PARENT) of a tool would steer the superior's delegation graph.
+    if isinstance(error, ParentCommand):
+        return Failure("a tool tried to steer the superior with Command(graph=PARENT)")
+    if isinstance(error, (GraphBubbleUp, *OURS)):
+        raise error
+    return Failure(describe(error))

@@ -1,0 +1,43 @@
+"""``dispatch``: one node for very many subordinates, each found by its name when needed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+
+from echelons.nodes.orders import Order
+from echelons.nodes.shell import Shell
+from echelons.nodes.subordinate import Subordinate
+
+DISPATCH = "dispatch"
+
+
+class Dispatch(Shell):
+    """The node ``dispatch`` of a delegation graph.
+
+    Its subordinates are not listed as the graphs that it runs: LangGraph would take the
+    first for all of them. Studio therefore shows one node; sessions and thread stores,
+    which read the checkpoints, show each agent.
+    """
+
+    def __init__(self, seats: Mapping[str, Subordinate]) -> None:
+        super().__init__(DISPATCH)
+        self._seats = seats
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002
+        """Let the named subordinate work off the first request of the queue."""
+        return self._seat(input).invoke(input, config, **kwargs)
+
+    async def ainvoke(
+        self,
+        input: Any,  # noqa: A002
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Let the named subordinate work off the first request of the queue."""
+        return await self._seat(input).ainvoke(input, config, **kwargs)
+
+    def _seat(self, state: Mapping[str, Any]) -> Subordinate:
+        return self._seats[Order.load(state["queue"][0]).request.current]

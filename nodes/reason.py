@@ -1,0 +1,139 @@
+"""``reason``: one turn of thinking. Calls the model once and sorts out what it asked for.
+
+Entered at the start of a segment and after every round of calls. What it writes holds all
+that the level does next: the reply, the answers to calls that need no work, and the
+threads of the calls that do, so that each thread's id is stored before it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, message_chunk_to_message
+from langchain_core.runnables import Runnable, RunnableConfig
+
+from echelons.history import Head, History
+from echelons.lineage import THREADS_KEY, Identity, message_id, subordinate_thread_id
+from echelons.nodes.calls import Abilities, Delegation, Sorted, close, number, sort
+from echelons.nodes.identity import identity_of
+from echelons.nodes.shell import Shell
+
+
+
+@dataclass(frozen=True, slots=True)
+class Mind:
+    """What an agent thinks with.
+
+    Attributes:
+        model: The chat model with the agent's tools bound.
+        prompt: Its instructions; empty for none.
+        abilities: What it may call.
+    """
+
+    model: Runnable[Any, Any]
+    prompt: str
+    abilities: Abilities
+
+
+class Reason(Shell):
+    """The node ``reason`` of one level."""
+
+    def __init__(self, mind: Mind, history: History) -> None:
+        super().__init__("reason")
+        self._mind = mind
+        self._history = history
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002
+        """Call the model, unless the segment has reported already."""
+        if input.get("response"):
+            return {}
+        earlier = self._history.before(input.get("previous"), config or {})
+        reply = self._mind.model.invoke(conversation(self._mind, earlier, input), config)
+        return settle(self._mind, input, reply, identity_of(config))
+
+    async def ainvoke(
+        self,
+        input: Any,  # noqa: A002
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Call the model, unless the segment has reported already."""
+        if input.get("response"):
+            return {}
+        earlier = await self._history.abefore(input.get("previous"), config or {})
+        reply = await self._mind.model.ainvoke(conversation(self._mind, earlier, input), config)
+        return settle(self._mind, input, reply, identity_of(config))
+
+
+def conversation(
+    mind: Mind, earlier: Sequence[BaseMessage], state: Mapping[str, Any]
+) -> list[BaseMessage]:
+    """Return what the model is shown: instructions, earlier segments, this one."""
+    prompt = [SystemMessage(mind.prompt)] if mind.prompt else []
+    return [*prompt, *close([*earlier, *state["messages"]])]
+
+
+def settle(
+    mind: Mind, state: Mapping[str, Any], reply: Any, identity: Identity
+) -> dict[str, Any]:
+    """Return the update that a reply makes.
+
+    Raises:
+        TypeError: The model returned something else than a message.
+    """
+    message = _own(reply, identity, len(state["messages"]))
+    asked = sort(message, mind.abilities)
+    threads, heads = resolve(asked.delegations, state.get("heads") or {}, message, identity)
+    if threads:
+        metadata = {**message.response_metadata, THREADS_KEY: threads}
+        message = message.model_copy(update={"response_metadata": metadata})
+    return _update(message, asked, heads)
+
+
+def resolve(
+    delegations: Sequence[Delegation],
+    heads: Mapping[str, Head],
+    message: AIMessage,
+    identity: Identity,
+) -> tuple[dict[str, str], dict[str, Head]]:
+    """Decide which thread each call runs on, in call order.
+
+    A call with ``reset`` starts a thread. One without takes the subordinate's latest
+    thread, those started earlier in the same message counted, or starts its first.
+
+    Returns:
+        Thread ids by call id, and the entries of the threads that are new.
+    """
+    latest = {head["agent"]: thread for thread, head in heads.items()}
+    threads: dict[str, str] = {}
+    fresh: dict[str, Head] = {}
+    for each in delegations:
+        thread = None if each.reset else latest.get(each.subordinate)
+        if thread is None:
+            thread = subordinate_thread_id(identity.thread_id, message.id or "", each.call_id)
+            fresh[thread] = Head(agent=each.subordinate)
+            latest[each.subordinate] = thread
+        threads[each.call_id] = thread
+    return threads, fresh
+
+
+def _own(reply: Any, identity: Identity, position: int) -> AIMessage:
+    if not isinstance(reply, AIMessage):
+        raise TypeError(f"the model of {identity.agent!r} returned {type(reply).__name__}")
+    message = message_chunk_to_message(reply)
+    assert isinstance(message, AIMessage)  # noqa: S101  a chunk's message is of its kind
+    update: dict[str, Any] = {"name": identity.agent}
+    if message.id is None:
+        update["id"] = message_id(identity.thread_id, f"{identity.request_id}/{position}")
+    return number(message.model_copy(update=update))
+
+
+def _update(message: AIMessage, asked: Sorted, heads: Mapping[str, Head]) -> dict[str, Any]:
+    update: dict[str, Any] = {"messages": [message, *asked.answers]}
+    if heads:
+        update["heads"] = dict(heads)
+    if asked.report is not None:
+        update["response"] = asked.report.model_dump(mode="json", exclude_none=True)
+    return update

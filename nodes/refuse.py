@@ -1,0 +1,48 @@
+"""``refuse``: answers a request that no candidate may take, so that no call stays open."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.types import Command
+
+from echelons.delegation import DelegationResponse, Status
+from echelons.nodes.orders import REFUSE, Desk, Order
+from echelons.nodes.shell import Shell
+
+
+class Refuse(Shell):
+    """The node ``refuse`` of a delegation graph."""
+
+    def __init__(self, desk: Desk) -> None:
+        super().__init__(REFUSE)
+        self._desk = desk
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002
+        """Answer the first request of the queue with ``unable``."""
+        return refused(self._desk, input, config or {})
+
+    async def ainvoke(
+        self,
+        input: Any,  # noqa: A002
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Answer the first request of the queue with ``unable``."""
+        return refused(self._desk, input, config or {})
+
+
+def refused(desk: Desk, state: Mapping[str, Any], config: Mapping[str, Any]) -> Command[Any]:
+    """Return the step that answers the first request."""
+    order = Order.load(state["queue"][0])
+    answer = DelegationResponse(
+        request_id=order.request.id,
+        agent=order.request.current,
+        status=Status.UNABLE,
+        path=order.request.path,
+        # A request comes here for one reason only, and the rule is the same on both sides.
+        reason=desk.refusal(order, config) or "refused",
+    )
+    return desk.advance(state, answer, state.get("head"), config)

@@ -1,0 +1,131 @@
+"""``run``: the one node of a level that is no agent: a function, a Runnable or a graph.
+
+Each kind is a Shell of its own. Wrapped like this, a function too has a thread, with its
+task and its answer in it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.runnables import Runnable, RunnableConfig
+
+from echelons.history import History
+from echelons.lineage import message_id
+from echelons.nodes.calls import close
+from echelons.nodes.identity import identity_of
+from echelons.nodes.shell import Shell
+
+RUN = "run"
+
+
+class RunFunction(Shell):
+    """Runs a plain function on the task."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(RUN)
+        self._function = function
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002
+        """Call the function.
+
+        Raises:
+            TypeError: The function is async, and the tree is run with ``invoke``.
+        """
+        result = self._function(_task(input))
+        if inspect.isawaitable(result):
+            if inspect.iscoroutine(result):
+                result.close()
+            raise TypeError("the function is async; run the tree with ainvoke or astream")
+        return answered(result, config)
+
+    async def ainvoke(
+        self,
+        input: Any,  # noqa: A002
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Call the function, and await it if it is async."""
+        result = self._function(_task(input))
+        return answered(await result if inspect.isawaitable(result) else result, config)
+
+
+class RunRunnable(Shell):
+    """Runs a Runnable on the task."""
+
+    def __init__(self, runnable: Runnable[Any, Any]) -> None:
+        super().__init__(RUN)
+        self._runnable = runnable
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002
+        """Invoke the Runnable."""
+        return answered(self._runnable.invoke(_task(input), config), config)
+
+    async def ainvoke(
+        self,
+        input: Any,  # noqa: A002
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Invoke the Runnable."""
+        return answered(await self._runnable.ainvoke(_task(input), config), config)
+
+
+class RunGraph(Shell):
+    """Runs somebody else's graph on the thread's messages."""
+
+    def __init__(self, graph: Runnable[Any, Any], history: History) -> None:
+        super().__init__(RUN, runs=[graph])
+        self._graph = graph
+        self._history = history
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002
+        """Invoke the graph."""
+        earlier = self._history.before(input.get("previous"), config or {})
+        return answered(self._graph.invoke(_thread(earlier, input), config), config)
+
+    async def ainvoke(
+        self,
+        input: Any,  # noqa: A002
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Invoke the graph."""
+        earlier = await self._history.abefore(input.get("previous"), config or {})
+        return answered(await self._graph.ainvoke(_thread(earlier, input), config), config)
+
+
+def answered(result: Any, config: RunnableConfig | None) -> dict[str, Any]:
+    """Return the update that writes a result as the thread's answer.
+
+    Args:
+        result: A message, a state with ``messages`` (its last counts), or anything that
+            has a text form.
+        config: The node's config.
+    """
+    identity = identity_of(config)
+    answer = AIMessage(
+        _content(result),
+        id=message_id(identity.thread_id, f"run/{identity.request_id}"),
+        name=identity.agent,
+    )
+    return {"messages": [answer]}
+
+
+def _content(result: Any) -> str:
+    if isinstance(result, Mapping) and result.get("messages"):
+        result = result["messages"][-1]
+    if isinstance(result, BaseMessage):
+        return str(result.text)
+    return "" if result is None else str(result)
+
+
+def _task(state: Mapping[str, Any]) -> str:
+    return str(state["messages"][-1].text)
+
+
+def _thread(earlier: Sequence[BaseMessage], state: Mapping[str, Any]) -> dict[str, Any]:
+    return {"messages": close([*earlier, *state["messages"]])}

@@ -1,0 +1,175 @@
+"""A subordinate as a node of its superior's delegation graph.
+
+Maps the request into the subordinate's own state, runs its level, writes the response, and
+goes to the next request of the same thread or ends. The state of the two is never shared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.runnables import Runnable, RunnableConfig
+from langgraph.types import Command
+
+from echelons.delegation import (
+    DelegationRequest,
+    DelegationResponse,
+    Status,
+    Usage,
+)
+from echelons.history import Head
+from echelons.lineage import Identity, message_id
+from echelons.nodes.call import Failure, acall, call
+from echelons.nodes.identity import identity_of
+from echelons.nodes.orders import Desk, Order
+from echelons.nodes.shell import Shell
+from echelons.nodes.tools import CALL_SUBORDINATE
+
+
+class Subordinate(Shell):
+    """The node of one subordinate."""
+
+    def __init__(
+        self,
+        name: str,
+        level: Runnable[Any, Any],
+        confidence: float,
+        desk: Desk,
+    ) -> None:
+        super().__init__(name, runs=[level])
+        self._level = level
+        self._confidence = confidence
+        self._desk = desk
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002
+        """Work off the first request of the queue."""
+        order, own = _prepared(input, config)
+        outcome = call(self._level, brief(order, input.get("head")), own)
+        head = self._desk.history.head(own)
+        return self._settled(input, order, outcome, head, own)
+
+    async def ainvoke(
+        self,
+        input: Any,  # noqa: A002
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Work off the first request of the queue."""
+        order, own = _prepared(input, config)
+        outcome = await acall(self._level, brief(order, input.get("head")), own)
+        head = await self._desk.history.ahead(own)
+        return self._settled(input, order, outcome, head, own)
+
+    def _settled(
+        self,
+        state: Mapping[str, Any],
+        order: Order,
+        outcome: Any | Failure,
+        head: Head,
+        config: RunnableConfig,
+    ) -> Command[Any]:
+        answer = respond(order.request, outcome, self._confidence)
+        # A failed segment is part of the thread too; one without rows leaves the old end.
+        end = Head(**{**head, "agent": order.request.current}) if head else state.get("head")
+        return self._desk.advance(state, answer, end, config)
+
+
+def brief(order: Order, head: Head | None) -> dict[str, Any]:
+    """Return the state that a subordinate's segment starts with."""
+    task = HumanMessage(order.request.task, id=message_id(order.thread_id, order.request.id))
+    start: dict[str, Any] = {"messages": [task], "request": order.request.id}
+    if head and "checkpoint_id" in head:
+        start["previous"] = dict(head)
+    return start
+
+
+def respond(
+    request: DelegationRequest, outcome: Mapping[str, Any] | Failure, confidence: float
+) -> DelegationResponse:
+    """Return the response that a segment's end makes.
+
+    A plain answer is fulfilled with the declared confidence; a report says anything else;
+    a failure is unable.
+    """
+    base = DelegationResponse(
+        request_id=request.id,
+        agent=request.current,
+        status=Status.UNABLE,
+        path=request.path,
+    )
+    if isinstance(outcome, Failure):
+        return base.model_copy(update={"reason": outcome.reason})
+    messages: list[BaseMessage] = outcome["messages"]
+    below = tuple(_responses(messages))
+    said: Mapping[str, Any] = outcome.get("response") or {
+        "status": Status.FULFILLED,
+        "result": _text(messages),
+    }
+    status = Status(said["status"])
+    return base.model_copy(
+        update={
+            "status": status,
+            "result": said.get("result", ""),
+            "confidence": said.get("confidence", _default(status, confidence)),
+            "reason": said.get("reason", ""),
+            "usage": _usage(messages, below),
+            # Their results are in the subordinate's own thread; up here the outcome does.
+            "subordinate_responses": tuple(
+                each.model_copy(update={"result": "", "usage": Usage()}) for each in below
+            ),
+        }
+    )
+
+
+def _prepared(state: Mapping[str, Any], config: RunnableConfig | None) -> tuple[Order, RunnableConfig]:
+    order = Order.load(state["queue"][0])
+    superior = identity_of(config)
+    own = replace(
+        superior,
+        agent=order.request.current,
+        path=(*superior.path, order.request.current),
+        thread_id=order.thread_id,
+        superior_thread_id=superior.thread_id,
+        request_id=order.request.id,
+    )
+    return order, with_identity(config or {}, own)
+
+
+def with_identity(config: RunnableConfig, identity: Identity) -> RunnableConfig:
+    """Return the config with an identity that no caller's metadata overrides."""
+    return {**config, "metadata": {**(config.get("metadata") or {}), **identity.metadata()}}
+
+
+def _responses(messages: list[BaseMessage]) -> list[DelegationResponse]:
+    return [
+        DelegationResponse.load(message.artifact)
+        for message in messages
+        if isinstance(message, ToolMessage)
+        and message.name == CALL_SUBORDINATE
+        and message.artifact is not None
+    ]
+
+
+def _usage(messages: list[BaseMessage], below: tuple[DelegationResponse, ...]) -> Usage:
+    total = Usage()
+    for message in messages:
+        if isinstance(message, AIMessage):
+            tokens = message.usage_metadata
+            total += Usage(
+                input_tokens=tokens["input_tokens"] if tokens else 0,
+                output_tokens=tokens["output_tokens"] if tokens else 0,
+                model_calls=1,
+            )
+    return sum((each.usage for each in below), total)
+
+
+def _text(messages: list[BaseMessage]) -> str:
+    last = messages[-1] if messages else None
+    return str(last.text) if isinstance(last, AIMessage) else ""
+
+
+def _default(status: Status, declared: float) -> float:
+    return 0.0 if status is Status.UNABLE else declared
