@@ -1,0 +1,112 @@
+"""The gazetteer: true, sourced facts about cities, and the airports that serve them.
+
+The facts stand in ``gazetteer.json``; this module says what they look like and reads them
+once. ``places`` looks places up in it, ``answers`` picks facts out of it.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property, lru_cache
+from importlib.resources import files
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+
+from echelons.matching import stems
+
+Kind = Literal[
+    "dish", "drink", "restaurant", "cafe", "market", "shop",
+    "sight", "museum", "walk", "venue", "festival", "district", "hotel",
+]  # fmt: skip
+Line = Annotated[str, StringConstraints(pattern=r"^\S(.*\S)?$")]
+Code = Annotated[str, StringConstraints(pattern=r"^[A-Z]{3}$")]
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Fact(_Record):
+    """One thing that is known of a city, and where it can be looked up.
+
+    Attributes:
+        tags: Words by which it is found, beside those of its name and text.
+        source: The name of a public source.
+    """
+
+    kind: Kind
+    name: Line
+    text: Line
+    tags: tuple[Line, ...]
+    source: Line
+
+    @cached_property
+    def stems(self) -> frozenset[str]:
+        """The stems of all words by which the fact is found."""
+        return frozenset(stems(f"{self.kind} {self.name} {self.text} {' '.join(self.tags)}"))
+
+
+class Place(_Record):
+    """Somewhere to travel to.
+
+    Attributes:
+        aliases: Its other names.
+        airports: IATA codes of its airports with scheduled flights, the main one first.
+    """
+
+    name: Line
+    aliases: tuple[Line, ...]
+    airports: tuple[Code, ...] = Field(min_length=1)
+
+
+class City(Place):
+    """A city with its facts."""
+
+    country: Line
+    facts: tuple[Fact, ...] = Field(min_length=1)
+
+
+class Region(Place):
+    """A country or a part of one, known through its cities.
+
+    Attributes:
+        adjectives: Words such as "Italian", which name it where nothing else does.
+        cities: Names of its cities, the best known first.
+    """
+
+    adjectives: tuple[Line, ...]
+    cities: tuple[Line, ...] = Field(min_length=1)
+
+
+class Gazetteer(_Record):
+    """All places that the team knows."""
+
+    regions: tuple[Region, ...]
+    cities: tuple[City, ...]
+
+    @model_validator(mode="after")
+    def _hangs_together(self) -> Gazetteer:
+        cities = {city.name for city in self.cities}
+        regions = {region.name for region in self.regions}
+        missing = {name for region in self.regions for name in region.cities} - cities
+        missing |= {city.country for city in self.cities} - regions
+        if missing:
+            raise ValueError(f"named, but without an entry: {', '.join(sorted(missing))}")
+        return self
+
+    def cities_of(self, place: Place) -> tuple[City, ...]:
+        """Return the cities of a region, or the city itself."""
+        names = place.cities if isinstance(place, Region) else (place.name,)
+        by_name = {city.name: city for city in self.cities}
+        return tuple(by_name[name] for name in names)
+
+
+@lru_cache(maxsize=1)
+def gazetteer() -> Gazetteer:
+    """Read the gazetteer that ships with the package, once per process.
+
+    >>> "Rome" in {city.name for city in gazetteer().cities}
+    True
+    """
+    text = files("echelons.teams.travel").joinpath("gazetteer.json").read_text("utf-8")
+    return Gazetteer.model_validate_json(text)

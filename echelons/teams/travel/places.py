@@ -1,0 +1,110 @@
+"""Which places a text speaks of. The tools of the travel team call this on their arguments.
+
+Names match without regard to case and accents, and inside longer text, for a model or a
+planner may pass on a whole sentence where a tool asks for a place.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+
+from langchain_core.tools import ToolException
+
+from echelons.matching import words
+from echelons.teams.travel.gazetteer import City, Place, gazetteer
+
+Names = dict[tuple[str, ...], Place]
+
+# "US" in capitals is a country, "us" is not: told apart before the case is lost.
+_US = re.compile(r"\bUS\b")
+_FROM = re.compile(r"\bfrom\b", re.IGNORECASE)
+_TO = re.compile(r"\bto\b", re.IGNORECASE)
+
+
+def find_places(text: str) -> list[Place]:
+    """Return the places that ``text`` names, in their order, each once.
+
+    A region is left out when a part of it is named too ("Rome, Italy"). Where no name
+    occurs, adjectives count ("Japanese gardens").
+
+    >>> [place.name for place in find_places("Italy with great food")]
+    ['Italy']
+    >>> [place.name for place in find_places("munchen, then WIEN")]
+    ['Munich', 'Vienna']
+    """
+    tokens = words(_US.sub("USA", text))
+    found = _scan(tokens, _names()) or _scan(tokens, _adjectives())
+    return [place for place in found if not any(_within(other, place) for other in found)]
+
+
+def known_places(text: str) -> list[Place]:
+    """Return the places that ``text`` names.
+
+    Raises:
+        ToolException: It names none that the gazetteer knows.
+    """
+    found = find_places(text)
+    if not found:
+        names = [place.name for place in (*gazetteer().regions, *gazetteer().cities)]
+        raise ToolException(f"no facts about {text!r}; known places are {', '.join(names)}")
+    return found
+
+
+def split_route(text: str) -> tuple[str, str | None]:
+    """Split "from London to Rome" into the destination and, if it is a known place, the origin.
+
+    >>> split_route("a trip to Rome from London")
+    ('a trip to Rome ', ' London')
+    >>> split_route("from 3 May to Rome")
+    ('from 3 May to Rome', None)
+    """
+    start = _FROM.search(text)
+    if start is None:
+        return text, None
+    before, after = text[: start.start()], text[start.end() :]
+    turn = _TO.search(after)
+    origin, rest = (after[: turn.start()], after[turn.end() :]) if turn else (after, "")
+    destination = before + rest
+    if not find_places(origin) or not find_places(destination):
+        return text, None
+    return destination, origin
+
+
+def _within(part: Place, whole: Place) -> bool:
+    if part is whole or isinstance(whole, City):
+        return False
+    parts, cities = (set(gazetteer().cities_of(place)) for place in (part, whole))
+    return parts < cities or (isinstance(part, City) and parts == cities)
+
+
+def _scan(tokens: list[str], names: Names) -> list[Place]:
+    """Find names in ``tokens``, the longest first ("Mexico City" is not "Mexico")."""
+    found: dict[str, Place] = {}
+    longest = max(map(len, names))
+    at = 0
+    while at < len(tokens):
+        for size in range(longest, 0, -1):
+            place = names.get(tuple(tokens[at : at + size]))
+            if place is not None:
+                found.setdefault(place.name, place)
+                at += size - 1
+                break
+        at += 1
+    return list(found.values())
+
+
+@lru_cache(maxsize=1)
+def _names() -> Names:
+    places = (*gazetteer().regions, *gazetteer().cities)
+    return _index((place, (place.name, *place.aliases)) for place in places)
+
+
+@lru_cache(maxsize=1)
+def _adjectives() -> Names:
+    return _index((region, region.adjectives) for region in gazetteer().regions)
+
+
+def _index(named: Iterable[tuple[Place, tuple[str, ...]]]) -> Names:
+    return {tuple(words(name)): place for place, names in named for name in names}

@@ -1,0 +1,106 @@
+"""The travel team: its tree, its tools and the words that lead to its agents."""
+
+from __future__ import annotations
+
+import pytest
+
+from echelons.agent import Agent
+from echelons.matching import stems
+from echelons.teams.travel.team import team
+
+
+def agents() -> dict[str, Agent]:
+    head = team()
+    found: dict[str, Agent] = {}
+    queue = [head]
+    while queue:
+        agent = queue.pop()
+        found[agent.name] = agent
+        queue += [each for each in agent.subordinates if isinstance(each, Agent)]
+    return found
+
+
+def leading_to(word: str) -> set[str]:
+    """The agents that declare a capability with the stem of ``word``."""
+    (stem,) = stems(word)
+    return {
+        name
+        for name, agent in agents().items()
+        if any(stem in stems(capability) for capability in agent.capabilities)
+    }
+
+
+def test_the_tree_is_a_head_with_three_agents_one_of_which_has_three() -> None:
+    tree = {name: [each.name for each in agent.subordinates] for name, agent in agents().items()}
+    assert tree == {
+        "head": ["flights", "hotels", "experiences"],
+        "experiences": ["restaurants", "tours", "events"],
+        "flights": [],
+        "hotels": [],
+        "restaurants": [],
+        "tours": [],
+        "events": [],
+    }
+
+
+def test_every_agent_without_subordinates_has_tools_and_the_others_have_none() -> None:
+    tools = {name: [tool.name for tool in agent.tools] for name, agent in agents().items()}
+    assert tools == {
+        "head": [],
+        "experiences": [],
+        "flights": ["find_flights"],
+        "hotels": ["find_places_to_stay"],
+        "restaurants": ["find_food", "reserve_table"],
+        "tours": ["find_tours"],
+        "events": ["find_events"],
+    }
+
+
+def test_every_tool_and_every_argument_is_described() -> None:
+    for agent in agents().values():
+        for tool in agent.tools:
+            assert tool.description
+            assert "Returns:" not in tool.description
+            assert all(argument["description"] for argument in tool.args.values()), tool.name
+
+
+def test_every_agent_is_described_and_every_capability_is_lower_case() -> None:
+    for agent in agents().values():
+        assert agent.description
+        assert agent.prompt
+        assert all(word == word.lower().strip() for word in agent.capabilities)
+
+
+def test_every_capability_says_something() -> None:
+    for agent in agents().values():
+        assert all(stems(word) for word in agent.capabilities), agent.name
+
+
+@pytest.mark.parametrize("word", ["trip", "travelling", "holidays", "vacation", "honeymoon"])
+def test_a_trip_needs_flights_and_hotels(word: str) -> None:
+    assert leading_to(word) == {"flights", "hotels"}
+
+
+@pytest.mark.parametrize(
+    ("word", "name"),
+    [
+        ("flying", "flights"),
+        ("airport", "flights"),
+        ("accommodation", "hotels"),
+        ("staying", "hotels"),
+        ("eating", "restaurants"),
+        ("pizzas", "restaurants"),
+        ("dinner", "restaurants"),
+        ("museum", "tours"),
+        ("sights", "tours"),
+        ("guide", "tours"),
+        ("concert", "events"),
+        ("operas", "events"),
+        ("festival", "events"),
+        ("shows", "events"),
+        ("activity", "experiences"),
+        ("experience", "experiences"),
+    ],
+)
+def test_a_word_leads_to_the_agent_that_it_is_about(word: str, name: str) -> None:
+    assert leading_to(word) == {name}
