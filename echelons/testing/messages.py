@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import copy
 import json
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,6 +19,7 @@ from langchain_core.messages.tool import (
     tool_call_chunk,
 )
 
+from echelons.testing.fragments import halves, words
 from echelons.testing.steps import Call, Reply, call_id
 
 MODEL_NAME = "scripted"
@@ -85,16 +85,6 @@ def as_chunks(message: AIMessage) -> list[AIMessageChunk]:
     return [AIMessageChunk(id=message.id, **{"content": "", **part}) for part in [*parts, last]]
 
 
-def words(text: str) -> list[str]:
-    """The text cut before each word, nothing lost.
-
-    Examples:
-        >>> words("To Rome,  now ")
-        ['To ', 'Rome,  ', 'now ']
-    """
-    return re.split(r"(?<=\s)(?=\S)", text) if text else []
-
-
 def _reasoning_parts(message: AIMessage) -> Iterator[dict[str, Any]]:
     others = dict(message.additional_kwargs)
     for word in words(others.pop("reasoning_content", "")):
@@ -120,14 +110,3 @@ def _call_fragments(message: AIMessage) -> Iterator[ToolCallChunk]:
         yield tool_call_chunk(name=name, args="", id=id_, index=index)
         for fragment in halves(args):
             yield tool_call_chunk(args=fragment, index=index)
-
-
-def halves(text: str) -> list[str]:
-    """The text in two fragments, as a provider streams the arguments of a call.
-
-    Examples:
-        >>> halves('{"a": 1}')
-        ['{"a"', ': 1}']
-    """
-    middle = (len(text) + 1) // 2
-    return [part for part in (text[:middle], text[middle:]) if part]

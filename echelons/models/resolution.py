@@ -1,0 +1,69 @@
+"""From what an agent was given as its model to the chat model that it calls.
+
+``Agent`` calls ``resolve`` when a tree is compiled. Importing this loads no provider.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from echelons.errors import UnknownModel
+
+if TYPE_CHECKING:
+    from langchain_core.language_models import BaseChatModel
+
+OPENAI_PREFIX = "openai:"
+OFFLINE_NAMES = ("offline", "offline:planner")
+KNOWN_FORMS = ("openai:NAME", *OFFLINE_NAMES)
+
+
+def resolve(model: BaseChatModel | str | None) -> BaseChatModel:
+    """The chat model that is meant.
+
+    Nothing falls back silently: only the absence of a name means the offline planner.
+
+    Args:
+        model: A chat model, which is returned as it is; ``"openai:NAME"``;
+            ``"offline"`` or ``"offline:planner"``; or None for the offline planner.
+
+    Returns:
+        A chat model; for a name a new one at each call.
+
+    Raises:
+        UnknownModel: It is no chat model and no known name.
+        ModelKeyMissing: The named model needs a key, and the environment has none.
+        InvalidModelAddress: The environment gives an address that is none.
+
+    Examples:
+        >>> resolve("gpt")
+        Traceback (most recent call last):
+        ...
+        echelons.errors.UnknownModel: unknown model 'gpt'; known forms are openai:NAME, \
+offline, offline:planner, or pass any LangChain chat model object
+    """
+    if model is None:
+        return _planner()
+    if isinstance(model, str):
+        return _named(model)
+    from langchain_core.language_models import BaseChatModel
+
+    if isinstance(model, BaseChatModel):
+        return model
+    raise UnknownModel(repr(model), KNOWN_FORMS)
+
+
+def _named(name: str) -> BaseChatModel:
+    if name in OFFLINE_NAMES:
+        return _planner()
+    served = name.removeprefix(OPENAI_PREFIX).strip()
+    if not name.startswith(OPENAI_PREFIX) or not served:
+        raise UnknownModel(name, KNOWN_FORMS)
+    from echelons.models.openai_chat import openai_chat
+
+    return openai_chat(served)
+
+
+def _planner() -> BaseChatModel:
+    from echelons.models.planner import OfflinePlanner
+
+    return OfflinePlanner()

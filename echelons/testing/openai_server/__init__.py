@@ -1,0 +1,13 @@
+"""A small OpenAI-compatible server on loopback, played by script.
+
+For tests with the real client: streaming, retries, timeouts and broken connections go over
+a real socket. Only the standard library stands behind it.
+"""
+
+from __future__ import annotations
+
+from echelons.testing.openai_server.answers import Drop, Hang, HttpError
+from echelons.testing.openai_server.request import ChatRequest
+from echelons.testing.openai_server.server import OpenAIServer
+
+__all__ = ["ChatRequest", "Drop", "Hang", "HttpError", "OpenAIServer"]
