@@ -15,6 +15,7 @@ from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.checkpoint.serde.types import ERROR, INTERRUPT, RESUME, SCHEDULED
 from langgraph.types import Interrupt
 
+from echelons.checkpoints.namespaces import SEPARATOR, below, depth_of, parts_of
 from echelons.checkpoints.reading import AllCheckpoints, OneCheckpoint, Plan
 from echelons.lineage import Identity
 
@@ -65,11 +66,11 @@ def questions(thread_id: str) -> Plan[list[Question]]:
 def _asked(level: CheckpointTuple, thread_id: str) -> Plan[list[Question]]:
     found: list[Question] = []
     for task_id, interrupts in _interrupted(level):
-        below = yield from _subordinate_of(level, task_id, thread_id)
-        if below is None:
+        subordinate = yield from _subordinate_of(level, task_id, thread_id)
+        if subordinate is None:
             found += [_question(level, interrupt) for interrupt in interrupts]
         else:
-            found += yield from _asked(below, thread_id)
+            found += yield from _asked(subordinate, thread_id)
     return found
 
 
@@ -77,15 +78,17 @@ def _subordinate_of(
     level: CheckpointTuple, task_id: str, thread_id: str
 ) -> Plan[CheckpointTuple | None]:
     """Return the level of the subordinate that an interrupted task of ``level`` runs."""
-    delegation = yield OneCheckpoint(thread_id, _below(level, "delegate", task_id))
+    delegation = yield OneCheckpoint(thread_id, below(_namespace(level), "delegate", task_id))
     if delegation is None:
         return None
     queue = delegation.checkpoint["channel_values"].get("queue") or []
     for task_id, _ in _interrupted(delegation):
         for node in (queue[0]["request"]["current"] if queue else "", "dispatch"):
-            below = yield OneCheckpoint(thread_id, _below(delegation, node, task_id))
-            if below is not None:
-                return below  # type: ignore[no-any-return]  # a plan is sent what it asked for
+            level_below = yield OneCheckpoint(
+                thread_id, below(_namespace(delegation), node, task_id)
+            )
+            if level_below is not None:
+                return level_below  # type: ignore[no-any-return]  # a plan is sent what it asked for
     return None
 
 
@@ -117,7 +120,7 @@ def unfinished(thread_id: str) -> Plan[list[OpenAgent]]:
     for saved in listed:
         latest.setdefault(_namespace(saved), saved)
     open_ones = [saved for name, saved in latest.items() if _is_open(name, latest)]
-    open_ones.sort(key=lambda saved: _namespace(saved).count("|"))
+    open_ones.sort(key=lambda saved: depth_of(_namespace(saved)))
     return [agent for saved in open_ones if (agent := _open_agent(saved)) is not None]
 
 
@@ -141,10 +144,10 @@ def _open_agent(saved: CheckpointTuple) -> OpenAgent | None:
 
 def _is_open(namespace: str, latest: Mapping[str, CheckpointTuple]) -> bool:
     """Whether every task on the way down to a namespace is of the current step and undone."""
-    parts = namespace.split("|") if namespace else []
+    parts = parts_of(namespace)
     for place, part in enumerate(parts):
-        above = latest.get("|".join(parts[:place]))
-        here = latest.get("|".join(parts[: place + 1]))
+        above = latest.get(SEPARATOR.join(parts[:place]))
+        here = latest.get(SEPARATOR.join(parts[: place + 1]))
         if above is None or here is None:
             return False
         started_from = (here.metadata.get("parents") or {}).get(_namespace(above))
@@ -161,8 +164,3 @@ def _is_open(namespace: str, latest: Mapping[str, CheckpointTuple]) -> bool:
 
 def _namespace(saved: CheckpointTuple) -> str:
     return str(saved.config["configurable"]["checkpoint_ns"])
-
-
-def _below(saved: CheckpointTuple, node: str, task_id: str) -> str:
-    above = _namespace(saved)
-    return f"{above}|{node}:{task_id}" if above else f"{node}:{task_id}"

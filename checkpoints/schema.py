@@ -24,6 +24,7 @@ CREATE TABLE IF NOT EXISTS events (
     data TEXT NOT NULL,
     UNIQUE (thread_id, agent_thread_id, kind, key)
 );
+CREATE INDEX IF NOT EXISTS questions ON events (thread_id, key) WHERE kind = 'question';
 CREATE INDEX IF NOT EXISTS checkpoints_by_agent_thread ON checkpoints ({_THREAD});
 CREATE VIEW IF NOT EXISTS threads AS
 SELECT

@@ -277,7 +277,10 @@ _REPLACE_WRITE = f"INSERT OR REPLACE {_WRITE}"
 _KEEP_WRITE = f"INSERT OR IGNORE {_WRITE}"
 _KEEP_EVENT = (
     "INSERT OR IGNORE INTO events (thread_id, agent_thread_id, agent_path, checkpoint_ns,"
-    " checkpoint_id, at, kind, key, data) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    " checkpoint_id, at, kind, key, data) SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9"
+    # A question comes up through every level; the first to write it is the one who asks.
+    " WHERE ?7 <> 'question' OR NOT EXISTS"
+    " (SELECT 1 FROM events WHERE thread_id = ?1 AND kind = 'question' AND key = ?8)"
 )
 
 

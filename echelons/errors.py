@@ -379,3 +379,107 @@ class MissingAgents(EchelonsError):
             "have; resume it with the tree that started it, or start another thread. "
             "Nothing was changed"
         )
+
+
+class ThreadNotFound(EchelonsError):
+    """There is no thread of that id or name in the database.
+
+    Attributes:
+        thread: The id or name as it was given.
+    """
+
+    def __init__(self, thread: str) -> None:
+        self.thread = thread
+        super().__init__(
+            f"there is no thread {thread!r} in this database; "
+            "list them with `echelons threads` or ThreadStore.roots()"
+        )
+
+
+class QuestionError(EchelonsError):
+    """An answer does not fit what is asked; nothing was changed."""
+
+
+class UnknownQuestion(QuestionError):
+    """An answer names a question that is not pending.
+
+    Attributes:
+        id: The id as it was given.
+        pending: Ids of the questions that are.
+    """
+
+    def __init__(self, id: str, pending: Sequence[str]) -> None:  # noqa: A002
+        self.id = id
+        self.pending = tuple(pending)
+        super().__init__(
+            f"no question {id!r} is pending (it may be answered already); "
+            f"pending are: {', '.join(self.pending) or 'none'}"
+        )
+
+
+class NoQuestionPending(QuestionError):
+    """An answer was given, and nobody asked.
+
+    Attributes:
+        thread: The thread's name or id.
+    """
+
+    def __init__(self, thread: str) -> None:
+        self.thread = thread
+        super().__init__(f"nothing is asked on thread {thread!r}; send it a task instead")
+
+
+class InterventionPending(QuestionError):
+    """The thread waits for answers, so it takes no new task and cannot simply go on.
+
+    Attributes:
+        thread: The thread's name or id.
+        pending: Ids of the questions.
+    """
+
+    def __init__(self, thread: str, pending: Sequence[str]) -> None:
+        self.thread = thread
+        self.pending = tuple(pending)
+        super().__init__(
+            f"thread {thread!r} waits for an answer to {', '.join(self.pending)}; "
+            "answer first (`echelons inbox`, `echelons answer`), or use another thread"
+        )
+
+
+class UnfinishedTurn(EchelonsError):
+    """The thread's last turn was cut short, so it takes no new task yet.
+
+    Attributes:
+        thread: The thread's name or id.
+    """
+
+    def __init__(self, thread: str) -> None:
+        self.thread = thread
+        super().__init__(
+            f"the last turn of thread {thread!r} is not finished; go on with it first "
+            "(`echelons resume`, Session.resume()), or use another thread"
+        )
+
+
+class NothingToResume(EchelonsError):
+    """The thread has no turn to go on with.
+
+    Attributes:
+        thread: The thread's name or id.
+    """
+
+    def __init__(self, thread: str) -> None:
+        self.thread = thread
+        super().__init__(f"thread {thread!r} has nothing to resume; send it a task")
+
+
+class InvalidTask(EchelonsError):
+    """A task is empty or no text.
+
+    Attributes:
+        task: What was given.
+    """
+
+    def __init__(self, task: object) -> None:
+        self.task = task
+        super().__init__(f"{task!r} is no task; give some words")

@@ -1,0 +1,1 @@
+"""Running a tree: sessions, runs, and the events that they stream."""

@@ -1,0 +1,37 @@
+"""LangGraph's checkpoint namespaces: ``node:task`` for each graph on the way down, joined by ``|``."""
+
+from __future__ import annotations
+
+SEPARATOR = "|"
+
+
+def parts_of(namespace: str) -> list[str]:
+    """Return the tasks on the way down to a graph; none for the root.
+
+    Examples:
+        >>> parts_of("delegate:1|flights:2")
+        ['delegate:1', 'flights:2']
+        >>> parts_of("")
+        []
+    """
+    return namespace.split(SEPARATOR) if namespace else []
+
+
+def depth_of(namespace: str) -> int:
+    """Return how many graphs are above a namespace's own.
+
+    Examples:
+        >>> depth_of("delegate:1"), depth_of("")
+        (1, 0)
+    """
+    return len(parts_of(namespace))
+
+
+def below(namespace: str, node: str, task_id: str) -> str:
+    """Return the namespace of the graph that a task of this one runs.
+
+    Examples:
+        >>> below("", "delegate", "1")
+        'delegate:1'
+    """
+    return SEPARATOR.join([*parts_of(namespace), f"{node}:{task_id}"])

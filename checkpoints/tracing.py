@@ -1,0 +1,224 @@
+"""The trace: a root's threads as a tree, each call with what came of it.
+
+Pure. ``ThreadStore`` reads the threads and hands them over; the command line and notebooks
+print what comes out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+
+from echelons.delegation import DelegationResponse, Status
+from echelons.errors import UnreadableRecord
+from echelons.lineage import THREADS_KEY
+
+if TYPE_CHECKING:
+    from echelons.checkpoints.threads import Thread
+
+
+class LinkState(StrEnum):
+    """Whether a call's thread is what the call says.
+
+    ``OK``: it is there and knows its superior. ``NOT_STARTED``: written down, not run yet.
+    ``REFUSED``: answered without a run. ``BROKEN``: anything else.
+    """
+
+    OK = "ok"
+    NOT_STARTED = "not_started"
+    REFUSED = "refused"
+    BROKEN = "broken"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One call of a subordinate, and what came of it.
+
+    Attributes:
+        call_id: The call.
+        task: What was asked.
+        status: How it ended; ``None`` while it is open.
+        reason: Why it is not fulfilled; empty if it is.
+    """
+
+    call_id: str
+    task: str
+    status: Status | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """A thread and everything below it.
+
+    Attributes:
+        thread_id: The thread; without rows if ``state`` is not ``OK``.
+        agent: Whose it is.
+        superior_thread_id: Thread that called it; empty for a root.
+        state: Whether the link to it holds.
+        requests: The calls that it worked on, in order; empty for a root.
+        tools: Its own tool calls, by name, in order.
+        subordinates: The threads that its calls started, in order.
+    """
+
+    thread_id: str
+    agent: str
+    superior_thread_id: str
+    state: LinkState
+    requests: tuple[Request, ...]
+    tools: tuple[str, ...]
+    subordinates: tuple[Trace, ...]
+
+    @property
+    def status(self) -> str:
+        """How the latest request ended, ``open`` while it has not, ``root`` at the top."""
+        if not self.superior_thread_id:
+            return "root"
+        last = self.requests[-1].status if self.requests else None
+        return str(last) if last else "open"
+
+    def walk(self) -> Iterator[Trace]:
+        """Yield this thread and all below it, superiors first."""
+        yield self
+        for subordinate in self.subordinates:
+            yield from subordinate.walk()
+
+    @property
+    def text(self) -> str:
+        """The trace as lines of text, each with its thread's id."""
+        return "\n".join(_lines(self, "", ""))
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A call and the thread that it names.
+
+    Attributes:
+        superior_thread_id: Thread of the call.
+        sub_agent_thread_id: Thread that the call names.
+        agent: Whom it called.
+        state: Whether it holds.
+    """
+
+    superior_thread_id: str
+    sub_agent_thread_id: str
+    agent: str
+    state: LinkState
+
+    @property
+    def holds(self) -> bool:
+        """Whether nothing is wrong with it."""
+        return self.state is not LinkState.BROKEN
+
+
+def trace_of(thread_id: str, threads: Mapping[str, Thread]) -> Trace:
+    """Return the trace under a thread.
+
+    Args:
+        thread_id: The thread to begin with.
+        threads: All threads that were stored, by id.
+    """
+    thread = threads[thread_id]
+    return Trace(
+        thread_id=thread_id,
+        agent=thread.agent,
+        superior_thread_id=thread.superior_thread_id,
+        state=LinkState.OK,
+        requests=(),
+        tools=tuple(_tools(thread.messages)),
+        subordinates=tuple(_below(thread, threads)),
+    )
+
+
+def links_of(trace: Trace) -> list[Link]:
+    """Return every link of a trace, superiors first."""
+    return [
+        Link(each.superior_thread_id, each.thread_id, each.agent, each.state)
+        for each in trace.walk()
+        if each.superior_thread_id
+    ]
+
+
+def _below(thread: Thread, threads: Mapping[str, Thread]) -> Iterator[Trace]:
+    called: dict[str, list[Request]] = {}
+    agents: dict[str, str] = {}
+    for sub_thread_id, agent, request in _requests(thread.messages):
+        called.setdefault(sub_thread_id, []).append(request)
+        agents.setdefault(sub_thread_id, agent)
+    for sub_thread_id, requests in called.items():
+        stored = threads.get(sub_thread_id)
+        state = _state(stored, thread.id, requests)
+        # A broken link is not followed: it may lead back up.
+        whole = trace_of(sub_thread_id, threads) if stored and state is LinkState.OK else None
+        yield Trace(
+            thread_id=sub_thread_id,
+            agent=whole.agent if whole else agents[sub_thread_id],
+            superior_thread_id=thread.id,
+            state=state,
+            requests=tuple(requests),
+            tools=whole.tools if whole else (),
+            subordinates=whole.subordinates if whole else (),
+        )
+
+
+def _state(stored: Thread | None, superior: str, requests: Sequence[Request]) -> LinkState:
+    if stored is not None:
+        return LinkState.OK if stored.superior_thread_id == superior else LinkState.BROKEN
+    if all(request.status is None for request in requests):
+        return LinkState.NOT_STARTED
+    refused = all(request.status in (None, Status.UNABLE) for request in requests)
+    return LinkState.REFUSED if refused else LinkState.BROKEN
+
+
+def _requests(messages: Sequence[BaseMessage]) -> Iterator[tuple[str, str, Request]]:
+    answers = {
+        message.tool_call_id: message for message in messages if isinstance(message, ToolMessage)
+    }
+    for message in messages:
+        threads = _threads(message)
+        for call in message.tool_calls if isinstance(message, AIMessage) else ():
+            call_id, args = call["id"] or "", call["args"]
+            if call_id in threads:
+                status, reason = _ended(answers.get(call_id))
+                request = Request(call_id, str(args.get("message", "")), status, reason)
+                yield threads[call_id], str(args.get("subordinate") or ""), request
+
+
+def _tools(messages: Sequence[BaseMessage]) -> Iterator[str]:
+    for message in messages:
+        threads = _threads(message)
+        for call in message.tool_calls if isinstance(message, AIMessage) else ():
+            if call["id"] not in threads:
+                yield call["name"]
+
+
+def _threads(message: BaseMessage) -> Mapping[str, str]:
+    found: Any = message.response_metadata.get(THREADS_KEY) if message.response_metadata else None
+    return found if isinstance(found, Mapping) else {}
+
+
+def _ended(answer: ToolMessage | None) -> tuple[Status | None, str]:
+    if answer is None:
+        return None, ""
+    try:
+        response = DelegationResponse.load(answer.artifact)
+    except UnreadableRecord as error:
+        return Status.UNABLE, str(error)
+    return response.status, response.reason
+
+
+def _lines(trace: Trace, first: str, rest: str) -> Iterator[str]:
+    status = trace.status if trace.state is LinkState.OK else str(trace.state)
+    tools = f"  [{', '.join(trace.tools)}]" if trace.tools else ""
+    yield f"{first}{trace.agent}  {status}  {trace.thread_id}{tools}"
+    last = len(trace.subordinates) - 1
+    for place, each in enumerate(trace.subordinates):
+        turn, below = ("└── ", "    ") if place == last else ("├── ", "│   ")
+        yield from _lines(each, rest + turn, rest + below)

@@ -1,0 +1,217 @@
+"""The events of a run, translated from LangGraph's stream.
+
+The command line and notebooks show these. ``Translator`` is pure but for what it remembers
+of the tasks it has seen start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+
+from echelons.delegation import DelegationResponse, Usage
+from echelons.nodes.tools import CALL_SUBORDINATE
+
+STREAM_MODES = ("tasks", "messages")
+"""What LangGraph is asked to stream: starts and ends of tasks, and pieces of replies."""
+
+
+class Kind(StrEnum):
+    """What an event tells."""
+
+    TASK = "task"
+    TOKEN = "token"
+    MESSAGE = "message"
+    TOOL_CALL = "tool_call"
+    TOOL_RESULT = "tool_result"
+    DELEGATION = "delegation"
+    RESPONSE = "response"
+    QUESTION = "question"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class RunEvent:
+    """One thing that an agent did.
+
+    Attributes:
+        path: Where the agent stands, as text: ``head/experiences/restaurants``.
+        kind: What it did.
+        content: The words of it: a task, a piece or the whole of a reply, a tool's name and
+            result, a question, an error.
+        reasoning: What the model thought, where it shows that.
+        usage: What the reply cost; zero for other kinds.
+        thread_id: The agent's thread.
+        data: The rest as plain values: a call's arguments, a response's status, an id.
+    """
+
+    path: str
+    kind: Kind
+    content: str = ""
+    reasoning: str = ""
+    usage: Usage = Usage()
+    thread_id: str = ""
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the event as plain JSON values."""
+        return {
+            "path": self.path,
+            "kind": str(self.kind),
+            "content": self.content,
+            "reasoning": self.reasoning,
+            "usage": self.usage.model_dump(),
+            "thread_id": self.thread_id,
+            "data": dict(self.data),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class _Who:
+    path: str
+    thread_id: str
+    node: str
+
+
+class Translator:
+    """Turns the parts of one LangGraph stream into events."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[str, _Who] = {}
+        self._begun: set[str] = set()
+        self._asked: set[str] = set()
+
+    def events(self, part: tuple[tuple[str, ...], str, Any]) -> Iterator[RunEvent]:
+        """Yield what a part of the stream tells."""
+        _, mode, payload = part
+        if mode == "messages":
+            yield from _tokens(*payload)
+        elif "input" in payload:
+            yield from self._started(payload)
+        else:
+            yield from self._ended(payload)
+
+    def _started(self, payload: Mapping[str, Any]) -> Iterator[RunEvent]:
+        metadata = payload.get("metadata") or {}
+        who = _Who(
+            str(metadata.get("agent_path", "")),
+            str(metadata.get("agent_thread_id", "")),
+            payload["name"],
+        )
+        self._tasks[payload["id"]] = who
+        segment = f"{who.thread_id}/{metadata.get('request_id', '')}"
+        # A segment begins with its first node; a delegation graph below it is no beginning.
+        if who.node in ("reason", "run") and segment not in self._begun:
+            self._begun.add(segment)
+            yield RunEvent(who.path, Kind.TASK, _task(payload["input"]), thread_id=who.thread_id)
+
+    def _ended(self, payload: Mapping[str, Any]) -> Iterator[RunEvent]:
+        who = self._tasks.pop(payload["id"], None)
+        if who is None:
+            return
+        for each in payload["interrupts"]:
+            # It comes up through every level; the first to say it is the one who asks.
+            if each["id"] not in self._asked:
+                self._asked.add(each["id"])
+                yield RunEvent(
+                    who.path,
+                    Kind.QUESTION,
+                    str(each["value"]),
+                    thread_id=who.thread_id,
+                    data={"id": each["id"], "value": each["value"]},
+                )
+        if payload["error"]:
+            yield RunEvent(who.path, Kind.ERROR, str(payload["error"]), thread_id=who.thread_id)
+        # A delegation's answers are told by the subordinate's node, and again by `delegate`.
+        if who.node != "delegate":
+            for message in _messages(payload["result"]):
+                yield from _told(who, message)
+
+
+def _tokens(chunk: BaseMessage, metadata: Mapping[str, Any]) -> Iterator[RunEvent]:
+    if not isinstance(chunk, AIMessage) or not (chunk.text or _reasoning(chunk)):
+        return
+    # LangGraph sends whole messages too, which MESSAGE events tell.
+    if type(chunk) is AIMessage:
+        return
+    yield RunEvent(
+        str(metadata.get("agent_path", "")),
+        Kind.TOKEN,
+        str(chunk.text),
+        _reasoning(chunk),
+        thread_id=str(metadata.get("agent_thread_id", "")),
+    )
+
+
+def _told(who: _Who, message: BaseMessage) -> Iterator[RunEvent]:
+    if isinstance(message, AIMessage):
+        yield RunEvent(
+            who.path,
+            Kind.MESSAGE,
+            str(message.text),
+            _reasoning(message),
+            _usage(message),
+            who.thread_id,
+        )
+        for call in message.tool_calls:
+            kind = Kind.DELEGATION if call["name"] == CALL_SUBORDINATE else Kind.TOOL_CALL
+            data = {"id": call["id"], "arguments": call["args"]}
+            yield RunEvent(who.path, kind, call["name"], thread_id=who.thread_id, data=data)
+    elif isinstance(message, ToolMessage):
+        yield _answer(who, message)
+
+
+def _answer(who: _Who, message: ToolMessage) -> RunEvent:
+    data: dict[str, Any] = {"id": message.tool_call_id, "status": message.status}
+    if message.name != CALL_SUBORDINATE or message.artifact is None:
+        data["name"] = message.name
+        return RunEvent(
+            who.path, Kind.TOOL_RESULT, str(message.text), thread_id=who.thread_id, data=data
+        )
+    response = DelegationResponse.load(message.artifact)
+    data |= {
+        "agent": response.agent,
+        "status": str(response.status),
+        "reason": response.reason,
+        "confidence": response.confidence,
+    }
+    return RunEvent(
+        f"{who.path}/{response.agent}",
+        Kind.RESPONSE,
+        response.result,
+        usage=response.usage,
+        thread_id=who.thread_id,
+        data=data,
+    )
+
+
+def _messages(result: Any) -> Iterator[BaseMessage]:
+    held = result.get("messages") if isinstance(result, Mapping) else None
+    if isinstance(held, Mapping):  # several writes of one task: {"$writes": [...]}
+        held = [each for write in held.get("$writes", ()) for each in write]
+    yield from (each for each in held or () if isinstance(each, BaseMessage))
+
+
+def _task(state: Any) -> str:
+    messages = state.get("messages") if isinstance(state, Mapping) else None
+    return str(messages[-1].text) if messages else ""
+
+
+def _reasoning(message: AIMessage) -> str:
+    if isinstance(message.content, str) and not message.additional_kwargs:
+        return ""
+    blocks = message.content_blocks
+    return "".join(str(b.get("reasoning", "")) for b in blocks if b["type"] == "reasoning")
+
+
+def _usage(message: AIMessage) -> Usage:
+    tokens = message.usage_metadata
+    return Usage(
+        input_tokens=tokens["input_tokens"] if tokens else 0,
+        output_tokens=tokens["output_tokens"] if tokens else 0,
+        model_calls=1,
+    )
