@@ -7,28 +7,33 @@ what was read once is kept in a small cache.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from threading import Lock
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
-from langchain_core.messages import BaseMessage
 from langgraph.checkpoint.base import CheckpointTuple
 
 from echelons.checkpoints.inherited import saver_of
-from echelons.checkpoints.messages import MESSAGES, rebuild
+from echelons.checkpoints.messages import (
+    HEADS,
+    MESSAGES,
+    Entries,
+    Messages,
+    rebuild,
+    reduce_entries,
+)
 from echelons.checkpoints.reading import ChannelWrites, OneCheckpoint, Plan, Saver, aread, read
-from echelons.history import Head
+from echelons.history import Head, Past
 
 KEPT = 256
-"""Conversations that the cache keeps, the least recently used forgotten first."""
-
-Conversation: TypeAlias = tuple[BaseMessage, ...]
+"""Threads whose past the cache keeps, the least recently used forgotten first."""
+CHANNELS = {MESSAGES: Messages, HEADS: Entries}
 
 
 class Segment(NamedTuple):
-    """What is read of one segment: its own messages, and where the one before it ended."""
+    """What is read of one segment: what it left, and where the one before it ended."""
 
-    messages: Conversation
+    past: Past
     previous: Head | None
 
 
@@ -36,7 +41,7 @@ class SavedHistory:
     """The history of a compiled tree, read through whatever saver a run uses."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[tuple[int, OneCheckpoint], Conversation] = OrderedDict()
+        self._known: OrderedDict[tuple[int, OneCheckpoint], Past] = OrderedDict()
         self._lock = Lock()
 
     def durable(self, config: Mapping[str, Any]) -> bool:
@@ -53,47 +58,49 @@ class SavedHistory:
         saver = saver_of(config)
         return _head(await _latest(config).aget(saver)) if saver else Head()
 
-    def before(self, head: Head | None, config: Mapping[str, Any]) -> Conversation:
-        """Return the messages of a segment and of all before it, oldest first."""
+    def before(self, head: Head | None, config: Mapping[str, Any]) -> Past:
+        """Return what a segment and all before it leave to the next."""
         saver = saver_of(config)
-        return read(saver, self._chain(saver, head, config)) if saver and head else ()
+        return read(saver, self._chain(saver, head, config)) if saver and head else Past()
 
-    async def abefore(self, head: Head | None, config: Mapping[str, Any]) -> Conversation:
+    async def abefore(self, head: Head | None, config: Mapping[str, Any]) -> Past:
         """Return the same in an event loop."""
         saver = saver_of(config)
-        return await aread(saver, self._chain(saver, head, config)) if saver and head else ()
+        return await aread(saver, self._chain(saver, head, config)) if saver and head else Past()
 
-    def _chain(
-        self, saver: Saver, head: Head | None, config: Mapping[str, Any]
-    ) -> Plan[Conversation]:
+    def _chain(self, saver: Saver, head: Head, config: Mapping[str, Any]) -> Plan[Past]:
         thread_id = str(config["configurable"]["thread_id"])
-        end, newer = segment_end(head, thread_id), list[Conversation]()
-        last = end
-        known: Conversation | None = None
+        last = end = segment_end(head, thread_id)
+        newer: list[Past] = []
+        known: Past | None = None
         while end and (known := self._recall(saver, end)) is None:
             segment = yield from segment_plan(end)
-            newer.append(segment.messages)
+            newer.append(segment.past)
             end = segment_end(segment.previous, thread_id)
-        messages = known or ()
-        for own in reversed(newer):
-            messages = (*messages, *own)
+        past = joined([*([known] if known else ()), *reversed(newer)])
         if newer and last:
-            self._keep(saver, last, messages)
-        return messages
+            self._keep(saver, last, past)
+        return past
 
-    def _recall(self, saver: Saver, end: OneCheckpoint) -> Conversation | None:
+    def _recall(self, saver: Saver, end: OneCheckpoint) -> Past | None:
         with self._lock:
             key = (id(saver), end)
             if key in self._known:
                 self._known.move_to_end(key)
             return self._known.get(key)
 
-    def _keep(self, saver: Saver, end: OneCheckpoint, messages: Conversation) -> None:
+    def _keep(self, saver: Saver, end: OneCheckpoint, past: Past) -> None:
         # Only the whole is kept: a copy for each end of the chain would grow with the square.
         with self._lock:
-            self._known[id(saver), end] = messages
+            self._known[id(saver), end] = past
             while len(self._known) > KEPT:
                 self._known.popitem(last=False)
+
+
+def joined(pasts: Sequence[Past]) -> Past:
+    """Return what several segments leave together, oldest first."""
+    messages = tuple(message for past in pasts for message in past.messages)
+    return Past(messages, reduce_entries({}, [past.heads for past in pasts]))
 
 
 def segment_end(head: Mapping[str, Any] | None, thread_id: str) -> OneCheckpoint | None:
@@ -107,18 +114,22 @@ def segment_plan(end: OneCheckpoint) -> Plan[Segment]:
     """Read one segment; an end without rows reads as an empty one."""
     saved: CheckpointTuple | None = yield end
     if saved is None:
-        return Segment((), None)
-    messages = yield from messages_plan(saved)
-    return Segment(messages, saved.checkpoint["channel_values"].get("previous"))
+        return Segment(Past(), None)
+    past = yield from past_plan(saved)
+    return Segment(past, saved.checkpoint["channel_values"].get("previous"))
 
 
-def messages_plan(saved: CheckpointTuple) -> Plan[Conversation]:
-    """Read the messages that a checkpoint holds."""
+def past_plan(saved: CheckpointTuple) -> Plan[Past]:
+    """Read the messages and heads that a checkpoint holds."""
     values = saved.checkpoint["channel_values"]
-    if MESSAGES in values:
-        return tuple(rebuild(values[MESSAGES], ()))
-    found = yield ChannelWrites(saved.config, MESSAGES)
-    return tuple(rebuild(found.get("seed"), found["writes"]))
+    absent = tuple(name for name in CHANNELS if name not in values)
+    found: Mapping[str, Any] = (yield ChannelWrites(saved.config, absent)) if absent else {}
+    held = {}
+    for name, annotated in CHANNELS.items():
+        history = found.get(name) or {}
+        stored = values.get(name, history.get("seed"))
+        held[name] = rebuild(annotated, stored, history.get("writes") or ())
+    return Past(tuple(held[MESSAGES]), held[HEADS])
 
 
 def _latest(config: Mapping[str, Any]) -> OneCheckpoint:

@@ -9,7 +9,7 @@ stands in this module. ``graphs`` declares the state with ``Messages``; ``histor
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, TypeAlias, get_args
 
 from langchain_core.messages import (
     AnyMessage,
@@ -26,6 +26,8 @@ from echelons.lineage import message_id
 
 MESSAGES = "messages"
 """The key of a state under which the conversation stands."""
+HEADS = "heads"
+"""The key of a state under which the ends of subordinate threads stand."""
 
 SNAPSHOT_EVERY = 100
 """Updates after which the whole list is stored once, to bound the replay."""
@@ -66,7 +68,7 @@ def reduce_messages(held: Sequence[BaseMessage] | None, writes: Sequence[Any]) -
 
 
 Messages: TypeAlias = Annotated[
-    list[AnyMessage], DeltaChannel(reduce_messages, snapshot_frequency=SNAPSHOT_EVERY)
+    list[AnyMessage], DeltaChannel(reduce_messages, list, snapshot_frequency=SNAPSHOT_EVERY)
 ]
 """The type of a ``messages`` key in a state."""
 
@@ -83,24 +85,23 @@ def reduce_entries(
 
 
 Entries: TypeAlias = Annotated[
-    dict[str, Any], DeltaChannel(reduce_entries, snapshot_frequency=SNAPSHOT_EVERY)
+    dict[str, Any], DeltaChannel(reduce_entries, dict, snapshot_frequency=SNAPSHOT_EVERY)
 ]
 """The type of a state key that collects entries, such as the heads of threads."""
 
 
-def rebuild(stored: Any, writes: Iterable[tuple[str, str, Any]]) -> list[BaseMessage]:
-    """Return the messages that a stored value and the writes after it make.
+def rebuild(annotated: Any, stored: Any, writes: Sequence[tuple[str, str, Any]]) -> Any:
+    """Return the value that a stored one and the writes after it make.
 
     Args:
-        stored: What the channel holds in a checkpoint: a snapshot, a list, or nothing.
-        writes: Pending writes ``(task id, channel, value)``, oldest first.
+        annotated: The type of the state's key, ``Messages`` or ``Entries``.
+        stored: What the channel holds in a checkpoint: a snapshot, a plain value, or nothing.
+        writes: Pending writes ``(task id, channel, value)`` since then, oldest first.
     """
-    channel: DeltaChannel[Any] = DeltaChannel(reduce_messages, list)
-    channel = channel.from_checkpoint(stored) if stored is not None else channel
-    if stored is None:
-        channel.value = []
-    channel.replay_writes(list(writes))
-    return list(channel.get())
+    channel: DeltaChannel[Any] = get_args(annotated)[1]
+    held = channel.from_checkpoint(channel.typ() if stored is None else stored)
+    held.replay_writes(writes)
+    return held.get()
 
 
 def _coerce(writes: Iterable[Any]) -> Iterable[BaseMessage]:

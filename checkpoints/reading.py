@@ -63,22 +63,18 @@ class OneCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class ChannelWrites:
-    """Asks for what one delta channel was made of, up to a checkpoint."""
+    """Asks for what some delta channels were made of, up to a checkpoint."""
 
     config: RunnableConfig
-    channel: str
+    channels: tuple[str, ...]
 
-    def get(self, saver: Saver) -> DeltaChannelHistory:
+    def get(self, saver: Saver) -> Mapping[str, DeltaChannelHistory]:
         """Read in this thread."""
-        found = saver.get_delta_channel_history(config=self.config, channels=[self.channel])
-        return found[self.channel]
+        return saver.get_delta_channel_history(config=self.config, channels=self.channels)
 
-    async def aget(self, saver: Saver) -> DeltaChannelHistory:
+    async def aget(self, saver: Saver) -> Mapping[str, DeltaChannelHistory]:
         """Read in an event loop."""
-        found = await saver.aget_delta_channel_history(
-            config=self.config, channels=[self.channel]
-        )
-        return found[self.channel]
+        return await saver.aget_delta_channel_history(config=self.config, channels=self.channels)
 
 
 @dataclass(frozen=True, slots=True)

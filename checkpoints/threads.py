@@ -14,7 +14,7 @@ from langchain_core.messages import BaseMessage
 from langgraph.checkpoint.base import CheckpointTuple
 
 from echelons.checkpoints.events import Event, EventKind, events_of
-from echelons.checkpoints.history import messages_plan, segment_end, segment_plan
+from echelons.checkpoints.history import past_plan, segment_end, segment_plan
 from echelons.checkpoints.namespaces import depth_of
 from echelons.checkpoints.reading import AllCheckpoints, OneCheckpoint, Plan, Saver, aread, read
 from echelons.checkpoints.tracing import Link, Trace, links_of, trace_of
@@ -225,12 +225,13 @@ def read_thread(segments: list[CheckpointTuple]) -> Plan[Thread]:
     assert identity is not None  # noqa: S101  rows are found by their identity
     given = newest.config["configurable"]
     end = OneCheckpoint(given["thread_id"], given["checkpoint_ns"], given["checkpoint_id"])
-    own = yield from messages_plan(newest)
-    messages, count = own, 1
+    own = yield from past_plan(newest)
+    messages, count = own.messages, 1
     previous = newest.checkpoint["channel_values"].get("previous")
     while earlier := segment_end(previous, end.thread_id):
         segment = yield from segment_plan(earlier)
-        messages, previous, count = (*segment.messages, *messages), segment.previous, count + 1
+        messages = (*segment.past.messages, *messages)
+        previous, count = segment.previous, count + 1
     return Thread(
         id=identity.thread_id,
         agent=identity.agent,

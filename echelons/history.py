@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol, TypedDict
+from types import MappingProxyType
+from typing import Any, NamedTuple, Protocol, TypedDict
 
 
 class Head(TypedDict, total=False):
@@ -18,6 +19,18 @@ class Head(TypedDict, total=False):
     agent: str
     checkpoint_ns: str
     checkpoint_id: str
+
+
+class Past(NamedTuple):
+    """What a thread's earlier segments leave to the next.
+
+    Attributes:
+        messages: Their messages, oldest first.
+        heads: The threads that they started, by id, in the order of their start.
+    """
+
+    messages: tuple[Any, ...] = ()
+    heads: Mapping[str, Head] = MappingProxyType({})
 
 
 class History(Protocol):
@@ -35,10 +48,10 @@ class History(Protocol):
         """Return the same in an event loop."""
         ...
 
-    def before(self, head: Head | None, config: Mapping[str, Any]) -> tuple[Any, ...]:
-        """Return the messages of a segment and of all before it, oldest first."""
+    def before(self, head: Head | None, config: Mapping[str, Any]) -> Past:
+        """Return what a segment and all before it leave to the next."""
         ...
 
-    async def abefore(self, head: Head | None, config: Mapping[str, Any]) -> tuple[Any, ...]:
+    async def abefore(self, head: Head | None, config: Mapping[str, Any]) -> Past:
         """Return the same in an event loop."""
         ...

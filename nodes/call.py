@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-import sqlite3
+import logging
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,13 +21,9 @@ from langgraph.errors import (
 from echelons.errors import EchelonsError
 from echelons.nodes.failures import describe
 
-OURS = (
-    EchelonsError,
-    InvalidUpdateError,
-    EmptyChannelError,
-    EmptyInputError,
-    sqlite3.Error,
-)
+LOG = logging.getLogger(__name__)
+
+OURS = (EchelonsError, InvalidUpdateError, EmptyChannelError, EmptyInputError)
 """Errors of the machinery: hiding them behind an ``unable`` would hide a bug or a full disk."""
 
 
@@ -72,4 +68,6 @@ def _sorted_out(error: Exception) -> Failure:
         return Failure("a tool tried to steer the superior with Command(graph=PARENT)")
     if isinstance(error, (GraphBubbleUp, *OURS)):
         raise error
+    # The superior is told in one line; whoever runs the tree may want the whole.
+    LOG.warning("a subordinate failed", exc_info=error)
     return Failure(describe(error))

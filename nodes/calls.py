@@ -166,7 +166,7 @@ class _Sorting:
         if isinstance(wanted, str):
             self.refuse(call_id, CALL_SUBORDINATE, wanted)
             return
-        name = wanted.subordinate or (choices[0] if len(choices) == 1 else None)
+        name = wanted.subordinate or (choices[0] if len(choices) == 1 else "")
         if name not in choices:
             said = f"no subordinate is called {name!r}" if name else "no subordinate is named"
             self.refuse(call_id, CALL_SUBORDINATE, f"{said}; name one of: {', '.join(choices)}")

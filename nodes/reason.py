@@ -14,7 +14,7 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, message_chunk_to_message
 from langchain_core.runnables import Runnable, RunnableConfig
 
-from echelons.history import Head, History
+from echelons.history import Head, History, Past
 from echelons.lineage import THREADS_KEY, Identity, message_id, subordinate_thread_id
 from echelons.nodes.calls import Abilities, Delegation, Sorted, close, number, sort
 from echelons.nodes.identity import identity_of
@@ -49,9 +49,9 @@ class Reason(Shell):
         """Call the model, unless the segment has reported already."""
         if input.get("response"):
             return {}
-        earlier = self._history.before(input.get("previous"), config or {})
-        reply = self._mind.model.invoke(conversation(self._mind, earlier, input), config)
-        return settle(self._mind, input, reply, identity_of(config))
+        past = self._history.before(input.get("previous"), config or {})
+        reply = self._mind.model.invoke(conversation(self._mind, past, input), config)
+        return settle(self._mind, past, input, reply, identity_of(config))
 
     async def ainvoke(
         self,
@@ -62,21 +62,19 @@ class Reason(Shell):
         """Call the model, unless the segment has reported already."""
         if input.get("response"):
             return {}
-        earlier = await self._history.abefore(input.get("previous"), config or {})
-        reply = await self._mind.model.ainvoke(conversation(self._mind, earlier, input), config)
-        return settle(self._mind, input, reply, identity_of(config))
+        past = await self._history.abefore(input.get("previous"), config or {})
+        reply = await self._mind.model.ainvoke(conversation(self._mind, past, input), config)
+        return settle(self._mind, past, input, reply, identity_of(config))
 
 
-def conversation(
-    mind: Mind, earlier: Sequence[BaseMessage], state: Mapping[str, Any]
-) -> list[BaseMessage]:
+def conversation(mind: Mind, past: Past, state: Mapping[str, Any]) -> list[BaseMessage]:
     """Return what the model is shown: instructions, earlier segments, this one."""
     prompt = [SystemMessage(mind.prompt)] if mind.prompt else []
-    return [*prompt, *close([*earlier, *state["messages"]])]
+    return [*prompt, *close([*past.messages, *state["messages"]])]
 
 
 def settle(
-    mind: Mind, state: Mapping[str, Any], reply: Any, identity: Identity
+    mind: Mind, past: Past, state: Mapping[str, Any], reply: Any, identity: Identity
 ) -> dict[str, Any]:
     """Return the update that a reply makes.
 
@@ -85,7 +83,8 @@ def settle(
     """
     message = _own(reply, identity, len(state["messages"]))
     asked = sort(message, mind.abilities)
-    threads, heads = resolve(asked.delegations, state.get("heads") or {}, message, identity)
+    known = {**past.heads, **(state.get("heads") or {})}
+    threads, heads = resolve(asked.delegations, known, message, identity)
     if threads:
         metadata = {**message.response_metadata, THREADS_KEY: threads}
         message = message.model_copy(update={"response_metadata": metadata})
@@ -94,7 +93,7 @@ def settle(
 
 def resolve(
     delegations: Sequence[Delegation],
-    heads: Mapping[str, Head],
+    known: Mapping[str, Head],
     message: AIMessage,
     identity: Identity,
 ) -> tuple[dict[str, str], dict[str, Head]]:
@@ -103,20 +102,26 @@ def resolve(
     A call with ``reset`` starts a thread. One without takes the subordinate's latest
     thread, those started earlier in the same message counted, or starts its first.
 
+    Args:
+        delegations: The calls.
+        known: The threads there are, in the order of their start.
+        message: The message that holds the calls.
+        identity: Who calls.
+
     Returns:
-        Thread ids by call id, and the entries of the threads that are new.
+        Thread ids by call id, and the entry of each of these threads for the state.
     """
-    latest = {head["agent"]: thread for thread, head in heads.items()}
+    latest = {head["agent"]: thread for thread, head in known.items()}
     threads: dict[str, str] = {}
-    fresh: dict[str, Head] = {}
+    used: dict[str, Head] = {}
     for each in delegations:
         thread = None if each.reset else latest.get(each.subordinate)
         if thread is None:
             thread = subordinate_thread_id(identity.thread_id, message.id or "", each.call_id)
-            fresh[thread] = Head(agent=each.subordinate)
             latest[each.subordinate] = thread
         threads[each.call_id] = thread
-    return threads, fresh
+        used.setdefault(thread, known.get(thread) or Head(agent=each.subordinate))
+    return threads, used
 
 
 def _own(reply: Any, identity: Identity, position: int) -> AIMessage:

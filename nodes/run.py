@@ -7,13 +7,13 @@ task and its answer in it.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 
-from echelons.history import History
+from echelons.history import History, Past
 from echelons.lineage import message_id
 from echelons.nodes.calls import close
 from echelons.nodes.identity import identity_of
@@ -84,8 +84,8 @@ class RunGraph(Shell):
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002
         """Invoke the graph."""
-        earlier = self._history.before(input.get("previous"), config or {})
-        return answered(self._graph.invoke(_thread(earlier, input), config), config)
+        past = self._history.before(input.get("previous"), config or {})
+        return answered(self._graph.invoke(_thread(past, input), config), config)
 
     async def ainvoke(
         self,
@@ -94,8 +94,8 @@ class RunGraph(Shell):
         **kwargs: Any,
     ) -> Any:
         """Invoke the graph."""
-        earlier = await self._history.abefore(input.get("previous"), config or {})
-        return answered(await self._graph.ainvoke(_thread(earlier, input), config), config)
+        past = await self._history.abefore(input.get("previous"), config or {})
+        return answered(await self._graph.ainvoke(_thread(past, input), config), config)
 
 
 def answered(result: Any, config: RunnableConfig | None) -> dict[str, Any]:
@@ -127,5 +127,5 @@ def _task(state: Mapping[str, Any]) -> str:
     return str(state["messages"][-1].text)
 
 
-def _thread(earlier: Sequence[BaseMessage], state: Mapping[str, Any]) -> dict[str, Any]:
-    return {"messages": close([*earlier, *state["messages"]])}
+def _thread(past: Past, state: Mapping[str, Any]) -> dict[str, Any]:
+    return {"messages": close([*past.messages, *state["messages"]])}
