@@ -46,12 +46,18 @@ class AsyncClient(DefaultAsyncHttpxClient):
         self._pools: WeakKeyDictionary[asyncio.AbstractEventLoop, _Pool] = WeakKeyDictionary()
 
     async def send(self, request: Request, **options: Any) -> Response:
-        """Send a request over a connection of the running loop."""
+        """Send a request over a connection of the running loop.
+
+        Raises:
+            RuntimeError: The client has been closed.
+        """
+        if self.is_closed:
+            raise RuntimeError("a request cannot be sent: the client has been closed")
         client = await self._client_here()
         return await client.send(request, **options)
 
     async def aclose(self) -> None:
-        """Close the connections of the running loop."""
+        """Close the client, and the connections of the running loop."""
         with self._lock:
             pool = self._pools.pop(asyncio.get_running_loop(), None)
         if pool is not None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from echelons.testing.clock import Clock, FakeClock, ManualClock, SystemClock
     from echelons.testing.openai_server import OpenAIServer
     from echelons.testing.scripted_model import ScriptedModel
-    from echelons.testing.scripts import per_conversation
+    from echelons.testing.scripts import Script, Step, per_conversation
     from echelons.testing.steps import Call, Reply, delegate, report
 
 _HOMES = {
@@ -24,7 +24,9 @@ _HOMES = {
     "ManualClock": "clock",
     "OpenAIServer": "openai_server",
     "Reply": "steps",
+    "Script": "scripts",
     "ScriptedModel": "scripted_model",
+    "Step": "scripts",
     "SystemClock": "clock",
     "delegate": "steps",
     "per_conversation": "scripts",
@@ -39,7 +41,9 @@ __all__ = [
     "ManualClock",
     "OpenAIServer",
     "Reply",
+    "Script",
     "ScriptedModel",
+    "Step",
     "SystemClock",
     "delegate",
     "per_conversation",

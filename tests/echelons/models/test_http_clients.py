@@ -8,6 +8,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import pytest
+
 from echelons.models.http_clients import AsyncClient
 
 Serve = Callable[..., tuple[Any, Any]]
@@ -56,10 +58,14 @@ def test_a_dropped_model_leaves_no_socket(serve: Serve) -> None:
     gc.collect()  # an open socket would warn here, and warnings are errors
 
 
-async def test_a_closed_client_has_closed_the_connections_of_its_loop(serve: Serve) -> None:
+async def test_a_closed_client_has_closed_its_connections_and_sends_no_more(serve: Serve) -> None:
     _, server = serve("a", keep_alive=True)
     client = AsyncClient(trust_env=False)
     response = await client.get(server.url + "/models")
     assert response.status_code == 200
+    pool = await client._client_here()
     await client.aclose()
-    assert client.is_closed
+    assert pool.is_closed
+    with pytest.raises(RuntimeError, match="has been closed"):
+        await client.get(server.url + "/models")
+    assert server.connections == 1

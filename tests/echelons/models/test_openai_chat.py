@@ -52,7 +52,7 @@ async def in_all_ways(model: Any) -> list[AIMessage]:
 
 
 async def errors_in_all_ways(model: Any) -> list[type[BaseException]]:
-    errors = []
+    errors: list[type[BaseException]] = []
     for way in (model.invoke, streamed_by(model)):
         with pytest.raises(openai.OpenAIError) as caught:
             way("hi")

@@ -16,7 +16,7 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from pydantic import BaseModel
 
 from echelons.errors import InvalidScript
-from echelons.testing import Call, FakeClock, ManualClock, Reply, ScriptedModel
+from echelons.testing import Call, FakeClock, ManualClock, Reply, ScriptedModel, Step
 
 HEAD: RunnableConfig = {
     "metadata": {"agent": "head", "agent_path": "head", "agent_thread_id": "t1"}
@@ -65,7 +65,8 @@ async def test_an_agent_in_a_graph_is_known_also_when_its_words_are_streamed(mod
         builder.add_edge(START, "reason")
         builder.add_edge("reason", END)
         graph = builder.compile()
-        assert [part async for part in graph.astream({"messages": ["hi"]}, stream_mode=mode)]
+        asked: Any = {"messages": ["hi"]}
+        assert [part async for part in graph.astream(asked, stream_mode=mode)]
     assert [call.agent for call in model.calls] == ["head", "head"]
 
 
@@ -172,7 +173,7 @@ def test_a_question_that_was_answered_and_is_asked_again_is_found() -> None:
 
 
 def test_the_same_conversation_gets_the_same_answer_in_a_new_process() -> None:
-    script = [Call("search", {"city": "Rome"}), "done"]
+    script: list[Step] = [Call("search", {"city": "Rome"}), "done"]
     first = ScriptedModel(script).invoke("x")
     asked: list[BaseMessage] = [HumanMessage("x"), first]
     assert ScriptedModel(script).invoke(asked).content == "done"
