@@ -18,6 +18,7 @@ class Clock(Protocol):
 
     def now(self) -> float:
         """The time since some fixed moment; never goes back."""
+        ...
 
     def sleep(self, seconds: float) -> None:
         """Wait in this thread."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
@@ -125,7 +125,7 @@ def as_script(script: object) -> Steps | Computed:
     if isinstance(script, list | tuple):
         return Steps(tuple(as_outcome(step) for step in script))
     if callable(script) and not isinstance(script, type):
-        return Computed(script)
+        return Computed(cast("StepFunction", script))
     raise InvalidScript(f"the script {script!r}", "a list of steps or a function of the messages")
 
 

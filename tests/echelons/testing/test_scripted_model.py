@@ -159,7 +159,7 @@ def test_calls_from_many_threads_are_all_recorded_once() -> None:
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda n: model.invoke(str(n)), range(200)))
     assert sorted(call.number for call in model.calls) == list(range(200))
-    assert {call.messages[0].content for call in model.calls} == set(map(str, range(200)))
+    assert {str(call.messages[0].content) for call in model.calls} == set(map(str, range(200)))
     assert model.repeated_calls == []
 
 
