@@ -1,9 +1,9 @@
 """What each agent of the travel team says that it can do, in the words that people use.
 
 ``team`` declares these as capabilities; superiors and the offline planner match the words
-of a task against them. Only what the tools can answer stands here, so no trains, no fares
-and no beaches. Forms of one word ("fly", "flights", "flying") need only one entry where
-they have one stem.
+of a task against them, longer phrases first. Only what the tools can answer stands here,
+so no trains, no fares and no beaches; and no word that is more often a circumstance than a
+wish ("evening", "area", "arrival"), for it would send for an agent that nobody asked for.
 """
 
 from __future__ import annotations
@@ -20,65 +20,71 @@ def _rated(levels: Mapping[float, str]) -> Mapping[str, float]:
 
 
 # A trip needs a way there and a bed, whatever else it is about.
-_TRIP = "trip, travel, holiday, vacation, journey, getaway, honeymoon, itinerary"
+_TRIP = "trip, travel, holiday, vacation, journey, getaway, honeymoon, itinerary, city break"
+
+# What there is to do, asked without a word about what: sights and events answer that.
+_THINGS = "activities, experiences, things to do, what to do, there to do"
 
 FLIGHTS = _rated(
     {
-        0.95: "flights, flying, fly, airports, flew, flown",
-        0.8: "plane, airplane, aeroplane, airline, aviation, iata, distance, nonstop",
+        0.95: "flights, flying, fly, airports, flew, flown, round trip",
+        0.8: "plane, airplane, aeroplane, airline, aviation, iata, distance, nonstop, how far",
         0.7: _TRIP,
-        0.6: "airfare, layover, stopover, arrival, departure, jet",
     }
 )
 
 HOTELS = _rated(
     {
-        0.95: "hotels, accommodation, lodging, stay",
-        0.85: "place to stay, inn, ryokan, room, suite, bed, sleep, overnight, hostel, guesthouse",
+        0.95: "hotels, accommodation, lodging, stay, place to stay, where to stay",
+        0.85: "inn, ryokan, room, suite, sleep, overnight, hostel, guesthouse,"
+        "bed and breakfast, bed",
         0.7: _TRIP,
-        0.6: "neighbourhood, neighborhood, district, quarter, area, resort, check in",
+        0.6: "walking distance, resort",
     }
 )
 
-EXPERIENCES = _rated({0.9: "activities, experiences", 0.7: "things to do"})
+EXPERIENCES = _rated({0.9: _THINGS})
 
 RESTAURANTS = _rated(
     {
-        0.95: "restaurants, food, dining, eat, cuisine, dishes, dine",
+        0.95: "restaurants, food, dining, eat, cuisine, dishes, dine, dining room",
         0.9: "dinner, lunch, breakfast, brunch, supper, meal, gastronomy, culinary, foodie,"
-        "street food, specialities, specialties, table, reserve a table, eatery",
+        "street food, specialities, specialties, table, reserve a table, book a table, eatery",
         0.85: "pizza, pasta, sushi, tapas, ramen, noodles, seafood, fish, oysters, steak, meat,"
         "tacos, cheese, bread, pastry, cake, dessert, sweets, chocolate, ice cream, gelato, soup,"
-        "sandwich, burger, curry, barbecue, vegetarian, vegan, halal, kosher, risotto, croissant,"
+        "sandwich, burger, curry, barbecue, vegetarian, vegan, risotto, croissant,"
         "bakery, delicatessen, pizzeria, trattoria, osteria, bistro, brasserie, bouchon, tavern,"
-        "pub, bar, cafe, coffee, tea, wine, beer, whisky, cocktails, drinks, delicious, tasty,"
-        "tasting, gourmet, chef, cooking, taste, hungry, kaiseki, paella, schnitzel, churros",
-        0.7: "reservation, reserve, food market, markets, michelin, snack, spicy, ingredients,"
-        "local flavours, flavors, izakaya, beer garden, coffee house",
+        "pub, bar, cafe, coffee, coffee house, tea, wine, beer, beer garden, whisky, cocktails,"
+        "drinks, delicious, tasty, tasting, gourmet, chef, cooking, hungry, kaiseki, paella,"
+        "schnitzel, churros",
+        0.7: "food market, markets, snack, afternoon tea",
     }
 )
 
 TOURS = _rated(
     {
-        0.95: "tours, sightseeing, museums, sights, guided, guides, attractions",
+        0.95: "tours, sightseeing, museums, sights, guided, guides, attractions,"
+        "what to see, things to see",
         0.9: "art, gallery, monuments, landmarks, history, historic, historical, architecture,"
         "ruins, archaeology, archaeological, castle, palace, cathedral, church, basilica, temple,"
         "shrine, heritage, unesco, painting, sculpture, exhibits, ancient, renaissance, medieval",
-        0.8: "walking, walk, hiking, hike, excursion, outing, parks, gardens, views, viewpoint,"
-        "mosaic, frescoes, baroque, gothic, impressionism, antiquities, science, aquarium, tower,"
-        "bridge, fortress, pyramids, colosseum, louvre, prado, acropolis, pompeii, explore",
-        0.6: "culture, outdoors, nature, canals, catacombs, volcano, island, manga, design",
+        0.8: "walking, walk, hiking, hike, excursion, outing, day trip, boat trip, parks, gardens,"
+        "viewpoint, mosaic, frescoes, baroque, gothic, impressionism, antiquities, science,"
+        "aquarium, tower, bridge, fortress, pyramids, colosseum, louvre, prado, acropolis, pompeii",
+        0.6: "culture, nature, canals, catacombs, manga",
+        0.5: _THINGS,
     }
 )
 
 EVENTS = _rated(
     {
         0.95: "events, concerts, opera, festivals, theatre, theater, performances",
-        0.9: "music, musical, ballet, jazz, orchestra, symphony, carnival, parade, gig,"
+        0.9: "music, musical, ballet, jazz, orchestra, symphony, carnival, parade, gig, shows,"
         "philharmonic, flamenco, fado, kabuki, bunraku, recital, cabaret, broadway, mariachi,"
         "oktoberfest, mardi gras, matsuri, biennale, celebrations, fireworks",
         0.8: "dance, dancing, film, cinema, entertainment, nightlife, drama, comedy, singing,"
         "singer, band, sumo, wrestling, marathon, stage, venue, premiere, puppets, marionettes",
-        0.6: "shows, culture, sport, party, club, fair, performers, evening",
+        0.6: "culture, sport, club, book fair, performers",
+        0.5: _THINGS,
     }
 )

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.tools import ToolException
 
+from echelons.teams.travel.airports import find_airport
 from echelons.teams.travel.flights import LIMITS, find_flights
 from echelons.teams.travel.gazetteer import gazetteer
 
@@ -34,6 +35,11 @@ def test_codes_work_at_both_ends() -> None:
     answer = find_flights("FCO", "JFK")
     assert answer.startswith("FCO Leonardo Da Vinci")
     assert "km from JFK" in answer
+
+
+def test_a_country_goes_before_an_airport_of_the_same_letters() -> None:
+    assert find_airport("USA") is not None
+    assert find_flights("USA") == find_flights("United States")
 
 
 def test_the_origin_may_stand_inside_the_destination() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from echelons.agent import Agent
-from echelons.matching import stems
+from echelons.matching import stem, words
 from echelons.teams.travel.team import team
 
 
@@ -20,13 +20,16 @@ def agents() -> dict[str, Agent]:
     return found
 
 
-def leading_to(word: str) -> set[str]:
-    """The agents that declare a capability with the stem of ``word``."""
-    (stem,) = stems(word)
+def stemmed(phrase: str) -> list[str]:
+    return [stem(word) for word in words(phrase)]
+
+
+def leading_to(phrase: str) -> set[str]:
+    """The agents that declare ``phrase``, in whatever form, as a capability."""
     return {
         name
         for name, agent in agents().items()
-        if any(stem in stems(capability) for capability in agent.capabilities)
+        if any(stemmed(phrase) == stemmed(capability) for capability in agent.capabilities)
     }
 
 
@@ -73,12 +76,17 @@ def test_every_agent_is_described_and_every_capability_is_lower_case() -> None:
 
 def test_every_capability_says_something() -> None:
     for agent in agents().values():
-        assert all(stems(word) for word in agent.capabilities), agent.name
+        assert all(stemmed(word) for word in agent.capabilities), agent.name
 
 
 @pytest.mark.parametrize("word", ["trip", "travelling", "holidays", "vacation", "honeymoon"])
 def test_a_trip_needs_flights_and_hotels(word: str) -> None:
     assert leading_to(word) == {"flights", "hotels"}
+
+
+@pytest.mark.parametrize("phrase", ["activity", "experience", "things to do", "what to do"])
+def test_things_to_do_are_what_experiences_hands_to_tours_and_events(phrase: str) -> None:
+    assert leading_to(phrase) == {"experiences", "tours", "events"}
 
 
 @pytest.mark.parametrize(
@@ -88,18 +96,19 @@ def test_a_trip_needs_flights_and_hotels(word: str) -> None:
         ("airport", "flights"),
         ("accommodation", "hotels"),
         ("staying", "hotels"),
+        ("bed and breakfast", "hotels"),
         ("eating", "restaurants"),
         ("pizzas", "restaurants"),
         ("dinner", "restaurants"),
+        ("beer gardens", "restaurants"),
         ("museum", "tours"),
         ("sights", "tours"),
         ("guide", "tours"),
+        ("day trips", "tours"),
         ("concert", "events"),
         ("operas", "events"),
         ("festival", "events"),
         ("shows", "events"),
-        ("activity", "experiences"),
-        ("experience", "experiences"),
     ],
 )
 def test_a_word_leads_to_the_agent_that_it_is_about(word: str, name: str) -> None:
