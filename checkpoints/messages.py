@@ -51,11 +51,10 @@ def reduce_messages(held: Sequence[BaseMessage] | None, writes: Sequence[Any]) -
     """
     messages = list(held or ())
     places: dict[str, int] | None = None
-    for message in _coerce(writes):
+    for given in _coerce(writes):
         if places is None:
             places = {each.id: place for place, each in enumerate(messages) if each.id}
-        if message.id is None:
-            message = message.model_copy(update={"id": _free_id(message, messages, places)})
+        message = given if given.id else _with_id(given, messages, places)
         if isinstance(message, RemoveMessage):
             messages = _removed(message.id, messages, places)
             places = None
@@ -121,12 +120,14 @@ def _is_many(write: Any) -> bool:
     return not (len(write) == 2 and all(isinstance(part, str) for part in write))
 
 
-def _free_id(message: BaseMessage, messages: Sequence[BaseMessage], taken: Mapping[str, int]) -> str:
+def _with_id(
+    message: BaseMessage, messages: Sequence[BaseMessage], taken: Mapping[str, int]
+) -> BaseMessage:
     last = messages[-1].id if messages else ""
     count = len(messages)
     while (free := message_id(f"{last}/{message.type}", f"{count}/{message.content!r}")) in taken:
         count += 1
-    return free
+    return message.model_copy(update={"id": free})
 
 
 def _removed(

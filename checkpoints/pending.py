@@ -82,10 +82,10 @@ def _subordinate_of(
     if delegation is None:
         return None
     queue = delegation.checkpoint["channel_values"].get("queue") or []
-    for task_id, _ in _interrupted(delegation):
+    for running, _ in _interrupted(delegation):
         for node in (queue[0]["request"]["current"] if queue else "", "dispatch"):
             level_below = yield OneCheckpoint(
-                thread_id, below(_namespace(delegation), node, task_id)
+                thread_id, below(_namespace(delegation), node, running)
             )
             if level_below is not None:
                 return level_below  # type: ignore[no-any-return]  # a plan is sent what it asked for

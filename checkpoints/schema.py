@@ -10,6 +10,7 @@ _FIELD = "json_extract(CAST(metadata AS TEXT), '$.{}')"
 # The very expression of LangGraph's metadata filter, or SQLite would not use the index.
 _THREAD = _FIELD.format("agent_thread_id")
 
+# Made of the constants above, never of anything given.
 SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS events (
     id INTEGER PRIMARY KEY,

@@ -123,7 +123,7 @@ class SqliteCheckpointer(SqliteSaver):
         self,
         config: RunnableConfig | None,
         *,
-        filter: dict[str, Any] | None = None,  # noqa: A002
+        filter: dict[str, Any] | None = None,
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
@@ -225,7 +225,7 @@ class SqliteCheckpointer(SqliteSaver):
         self,
         config: RunnableConfig | None,
         *,
-        filter: dict[str, Any] | None = None,  # noqa: A002
+        filter: dict[str, Any] | None = None,
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
@@ -329,7 +329,9 @@ def _connect(path: str, synchronous: Synchronous, busy_timeout: float) -> sqlite
         try:
             connection.execute("PRAGMA journal_mode=WAL")
             # A literal, never the caller's text: pragmas take no parameters.
-            connection.execute(f"PRAGMA synchronous={'FULL' if synchronous == 'FULL' else 'NORMAL'}")
+            connection.execute(
+                f"PRAGMA synchronous={'FULL' if synchronous == 'FULL' else 'NORMAL'}"
+            )
         except sqlite3.Error:
             connection.close()
             raise

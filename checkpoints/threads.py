@@ -6,9 +6,7 @@ every link holds. Nothing here needs the graph that wrote the checkpoints.
 
 from __future__ import annotations
 
-
 from dataclasses import dataclass
-from typing import Any
 
 from langchain_core.messages import BaseMessage
 from langgraph.checkpoint.base import CheckpointTuple
@@ -222,7 +220,7 @@ def read_thread(segments: list[CheckpointTuple]) -> Plan[Thread]:
     """Read the conversation that ends with the newest of some segments."""
     newest = segments[0]
     identity = Identity.read(newest.metadata)
-    assert identity is not None  # noqa: S101  rows are found by their identity
+    assert identity is not None
     given = newest.config["configurable"]
     end = OneCheckpoint(given["thread_id"], given["checkpoint_ns"], given["checkpoint_id"])
     own = yield from past_plan(newest)
@@ -269,5 +267,3 @@ def _started(thread: Thread) -> tuple[str, ...]:
         if event.kind is EventKind.DELEGATION
     )
     return tuple(dict.fromkeys(ids))
-
-

@@ -408,7 +408,7 @@ class UnknownQuestion(QuestionError):
         pending: Ids of the questions that are.
     """
 
-    def __init__(self, id: str, pending: Sequence[str]) -> None:  # noqa: A002
+    def __init__(self, id: str, pending: Sequence[str]) -> None:
         self.id = id
         self.pending = tuple(pending)
         super().__init__(

@@ -28,13 +28,24 @@ class Member(Protocol):
     """What the tree knows of anything that stands in it."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Its name, unique in the tree."""
+        ...
+
     @property
-    def description(self) -> str: ...
+    def description(self) -> str:
+        """What it is for."""
+        ...
+
     @property
-    def capabilities(self) -> Mapping[str, float]: ...
+    def capabilities(self) -> Mapping[str, float]:
+        """What it can do, each with a confidence from 0 to 1."""
+        ...
+
     @property
-    def subordinates(self) -> tuple[Member, ...]: ...
+    def subordinates(self) -> tuple[Member, ...]:
+        """Who works for it."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,9 +40,7 @@ def walk(root: Member) -> Iterator[Place]:
     Raises:
         CyclicTree: A member stands below itself.
     """
-    stack: list[tuple[Place, frozenset[int]]] = [
-        (Place(root, (root.name,)), frozenset({id(root)}))
-    ]
+    stack: list[tuple[Place, frozenset[int]]] = [(Place(root, (root.name,)), frozenset({id(root)}))]
     while stack:
         place, above = stack.pop()
         yield place

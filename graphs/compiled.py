@@ -89,7 +89,10 @@ class AgentGraph(Compiled):
         return type(self)(**{**attributes, **(update or {})})
 
     def stream(
-        self, input: Any, config: RunnableConfig | None = None, **kwargs: Any  # noqa: A002
+        self,
+        input: Any,
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
     ) -> Iterator[Any]:
         """Run the tree, see ``CompiledStateGraph.stream``.
 
@@ -101,7 +104,10 @@ class AgentGraph(Compiled):
         return super().stream(input, own, **_durable(kwargs))
 
     def astream(
-        self, input: Any, config: RunnableConfig | None = None, **kwargs: Any  # noqa: A002
+        self,
+        input: Any,
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
     ) -> AsyncIterator[Any]:
         """Run the tree, see ``CompiledStateGraph.astream``.
 
@@ -163,7 +169,7 @@ class _Plan:
     def agent(self, agent: Agent, above: BaseChatModel | None, reports: bool) -> Builder:
         own = agent.model
         model = self.models[own] if isinstance(own, str) else own or above
-        assert model is not None  # noqa: S101  the root always has one
+        assert model is not None
         levels = {
             member.name: UntouchedLevel(member.name, self._below(member, model))
             for member in agent.subordinates

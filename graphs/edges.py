@@ -13,9 +13,9 @@ from langgraph.types import Send
 from echelons.delegation import MAX_HOPS, DelegationRequest
 from echelons.history import Head
 from echelons.lineage import THREADS_KEY, Identity, request_id, subordinate_thread_id
+from echelons.nodes.calls import unanswered
 from echelons.nodes.identity import identity_of
 from echelons.nodes.orders import Desk, Order
-from echelons.nodes.calls import unanswered
 from echelons.nodes.shell import Shell
 from echelons.nodes.tools import CALL_SUBORDINATE, CallSubordinate
 
@@ -31,13 +31,13 @@ class AfterReason(Shell):
         super().__init__("after_reason")
         self._max_hops = max(MAX_HOPS, depth)
 
-    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Return the sends, or the node to go to."""
         return dispatch(input, identity_of(config), self._max_hops)
 
     async def ainvoke(
         self,
-        input: Any,  # noqa: A002
+        input: Any,
         config: RunnableConfig | None = None,
         **kwargs: Any,
     ) -> Any:
@@ -52,13 +52,13 @@ class Route(Shell):
         super().__init__("route")
         self._desk = desk
 
-    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Return the candidate's node, or ``refuse``."""
         return self._desk.node(input["queue"][0], config or {})
 
     async def ainvoke(
         self,
-        input: Any,  # noqa: A002
+        input: Any,
         config: RunnableConfig | None = None,
         **kwargs: Any,
     ) -> Any:
@@ -66,9 +66,7 @@ class Route(Shell):
         return self._desk.node(input["queue"][0], config or {})
 
 
-def dispatch(
-    state: Mapping[str, Any], identity: Identity, max_hops: int
-) -> list[Send] | str:
+def dispatch(state: Mapping[str, Any], identity: Identity, max_hops: int) -> list[Send] | str:
     """Return what a level does next: one send a tool call, one a thread, or where to go."""
     message, calls = unanswered(state["messages"])
     if message is None:

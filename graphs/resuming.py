@@ -23,9 +23,7 @@ from echelons.members import Member
 from echelons.names import PATH_SEPARATOR
 
 
-def check_resume(
-    agent: Agent, own: Any, given: Any, config: Mapping[str, Any]
-) -> None:
+def check_resume(agent: Agent, own: Any, given: Any, config: Mapping[str, Any]) -> None:
     """Check that a tree can go on with a thread.
 
     Args:
@@ -42,9 +40,7 @@ def check_resume(
         read(saver, _check(agent, thread_id))
 
 
-async def acheck_resume(
-    agent: Agent, own: Any, given: Any, config: Mapping[str, Any]
-) -> None:
+async def acheck_resume(agent: Agent, own: Any, given: Any, config: Mapping[str, Any]) -> None:
     """Do what ``check_resume`` does in an event loop.
 
     Raises:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import operator
-from typing import Annotated, Any
+from typing import Annotated, Any, NotRequired
 
 # LangGraph's server needs typing_extensions' TypedDict on Python 3.11.
-from typing_extensions import NotRequired, TypedDict
+from typing_extensions import TypedDict
 
 from echelons.checkpoints.messages import Entries, Messages
 

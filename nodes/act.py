@@ -24,13 +24,13 @@ class Act(Shell):
         super().__init__("act")
         self._tools = ToolNode(list(tools), handle_tool_errors=explain)
 
-    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Run the call."""
         return self._tools.invoke(input, config, **kwargs)
 
     async def ainvoke(
         self,
-        input: Any,  # noqa: A002
+        input: Any,
         config: RunnableConfig | None = None,
         **kwargs: Any,
     ) -> Any:

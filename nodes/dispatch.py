@@ -26,13 +26,13 @@ class Dispatch(Shell):
         super().__init__(DISPATCH)
         self._seats = seats
 
-    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Let the named subordinate work off the first request of the queue."""
         return self._seat(input).invoke(input, config, **kwargs)
 
     async def ainvoke(
         self,
-        input: Any,  # noqa: A002
+        input: Any,
         config: RunnableConfig | None = None,
         **kwargs: Any,
     ) -> Any:

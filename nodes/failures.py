@@ -7,10 +7,10 @@ LONGEST = 300
 
 
 def describe(error: BaseException) -> str:
-    """Return one line about an error.
+    r"""Return one line about an error.
 
     Examples:
-        >>> describe(ValueError("no such city\\nmore"))
+        >>> describe(ValueError("no such city\nmore"))
         'ValueError: no such city'
     """
     lines = str(error).strip().splitlines()

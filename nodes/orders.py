@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from langchain_core.messages import ToolMessage
-from langchain_core.runnables import RunnableConfig
 from langgraph.types import Command
 
 from echelons.delegation import DelegationRequest, DelegationResponse, Status

@@ -21,7 +21,6 @@ from echelons.nodes.identity import identity_of
 from echelons.nodes.shell import Shell
 
 
-
 @dataclass(frozen=True, slots=True)
 class Mind:
     """What an agent thinks with.
@@ -45,7 +44,7 @@ class Reason(Shell):
         self._mind = mind
         self._history = history
 
-    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Call the model, unless the segment has reported already."""
         if input.get("response"):
             return {}
@@ -55,7 +54,7 @@ class Reason(Shell):
 
     async def ainvoke(
         self,
-        input: Any,  # noqa: A002
+        input: Any,
         config: RunnableConfig | None = None,
         **kwargs: Any,
     ) -> Any:
@@ -128,7 +127,7 @@ def _own(reply: Any, identity: Identity, position: int) -> AIMessage:
     if not isinstance(reply, AIMessage):
         raise TypeError(f"the model of {identity.agent!r} returned {type(reply).__name__}")
     message = message_chunk_to_message(reply)
-    assert isinstance(message, AIMessage)  # noqa: S101  a chunk's message is of its kind
+    assert isinstance(message, AIMessage)
     update: dict[str, Any] = {"name": identity.agent}
     if message.id is None:
         update["id"] = message_id(identity.thread_id, f"{identity.request_id}/{position}")

@@ -20,13 +20,13 @@ class Refuse(Shell):
         super().__init__(REFUSE)
         self._desk = desk
 
-    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Answer the first request of the queue with ``unable``."""
         return refused(self._desk, input, config or {})
 
     async def ainvoke(
         self,
-        input: Any,  # noqa: A002
+        input: Any,
         config: RunnableConfig | None = None,
         **kwargs: Any,
     ) -> Any:

@@ -29,7 +29,7 @@ class RunFunction(Shell):
         super().__init__(RUN)
         self._function = function
 
-    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Call the function.
 
         Raises:
@@ -44,7 +44,7 @@ class RunFunction(Shell):
 
     async def ainvoke(
         self,
-        input: Any,  # noqa: A002
+        input: Any,
         config: RunnableConfig | None = None,
         **kwargs: Any,
     ) -> Any:
@@ -60,13 +60,13 @@ class RunRunnable(Shell):
         super().__init__(RUN)
         self._runnable = runnable
 
-    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Invoke the Runnable."""
         return answered(self._runnable.invoke(_task(input), config), config)
 
     async def ainvoke(
         self,
-        input: Any,  # noqa: A002
+        input: Any,
         config: RunnableConfig | None = None,
         **kwargs: Any,
     ) -> Any:
@@ -82,14 +82,14 @@ class RunGraph(Shell):
         self._graph = graph
         self._history = history
 
-    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Invoke the graph."""
         past = self._history.before(input.get("previous"), config or {})
         return answered(self._graph.invoke(_thread(past, input), config), config)
 
     async def ainvoke(
         self,
-        input: Any,  # noqa: A002
+        input: Any,
         config: RunnableConfig | None = None,
         **kwargs: Any,
     ) -> Any:

@@ -35,13 +35,13 @@ class Shell(RunnableLambda[Any, Any], ABC):
         return self._runs
 
     @abstractmethod
-    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Do the work, waiting in this thread."""
 
     @abstractmethod
     async def ainvoke(
         self,
-        input: Any,  # noqa: A002
+        input: Any,
         config: RunnableConfig | None = None,
         **kwargs: Any,
     ) -> Any:

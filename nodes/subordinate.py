@@ -44,7 +44,7 @@ class Subordinate(Shell):
         self._confidence = confidence
         self._desk = desk
 
-    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:  # noqa: A002
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Work off the first request of the queue."""
         order, own = _prepared(input, config)
         outcome = call(self._level, brief(order, input.get("head")), own)
@@ -53,7 +53,7 @@ class Subordinate(Shell):
 
     async def ainvoke(
         self,
-        input: Any,  # noqa: A002
+        input: Any,
         config: RunnableConfig | None = None,
         **kwargs: Any,
     ) -> Any:
@@ -124,7 +124,9 @@ def respond(
     )
 
 
-def _prepared(state: Mapping[str, Any], config: RunnableConfig | None) -> tuple[Order, RunnableConfig]:
+def _prepared(
+    state: Mapping[str, Any], config: RunnableConfig | None
+) -> tuple[Order, RunnableConfig]:
     order = Order.load(state["queue"][0])
     superior = identity_of(config)
     own = replace(

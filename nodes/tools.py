@@ -72,8 +72,7 @@ def report_schema() -> dict[str, Any]:
     """Return the schema of ``report``."""
     return _function(
         REPORT,
-        "End your turn with anything else than a plain answer. A plain answer counts as "
-        "fulfilled.",
+        "End your turn with anything else than a plain answer. A plain answer counts as fulfilled.",
         {
             "status": {
                 "type": "string",

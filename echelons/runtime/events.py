@@ -53,7 +53,7 @@ class RunEvent:
     kind: Kind
     content: str = ""
     reasoning: str = ""
-    usage: Usage = Usage()
+    usage: Usage = field(default_factory=Usage)
     thread_id: str = ""
     data: Mapping[str, Any] = field(default_factory=dict)
 

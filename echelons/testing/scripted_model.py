@@ -121,7 +121,7 @@ class ScriptedModel(BaseChatModel):
 
     def invoke(
         self,
-        input: LanguageModelInput,  # noqa: A002  (LangChain's name for it)
+        input: LanguageModelInput,
         config: RunnableConfig | None = None,
         **kwargs: Any,
     ) -> AIMessage:
@@ -130,7 +130,7 @@ class ScriptedModel(BaseChatModel):
 
     async def ainvoke(
         self,
-        input: LanguageModelInput,  # noqa: A002
+        input: LanguageModelInput,
         config: RunnableConfig | None = None,
         **kwargs: Any,
     ) -> AIMessage:
@@ -139,7 +139,7 @@ class ScriptedModel(BaseChatModel):
 
     def stream(
         self,
-        input: LanguageModelInput,  # noqa: A002
+        input: LanguageModelInput,
         config: RunnableConfig | None = None,
         **kwargs: Any,
     ) -> Iterator[AIMessageChunk]:
@@ -148,7 +148,7 @@ class ScriptedModel(BaseChatModel):
 
     def astream(
         self,
-        input: LanguageModelInput,  # noqa: A002
+        input: LanguageModelInput,
         config: RunnableConfig | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[AIMessageChunk]:

@@ -76,7 +76,7 @@ def delegate(
     subordinate: str | None,
     message: str,
     reset: bool = False,
-    id: str | None = None,  # noqa: A002  (what a call's id is called everywhere)
+    id: str | None = None,
 ) -> Call:
     """The call by which an agent hands ``message`` to a subordinate.
 
@@ -99,7 +99,7 @@ def delegate(
 def report(
     status: str,
     result: Any,
-    id: str | None = None,  # noqa: A002
+    id: str | None = None,
     **more: Any,
 ) -> Call:
     """The call by which a subordinate says how its work ended.

@@ -103,9 +103,10 @@ def collect(root: Path) -> tuple[list[Document], list[Skipped]]:
                 continue
             read = _read(entry, below)
             (documents if isinstance(read, Document) else skipped).append(read)  # type: ignore[arg-type]
+    skipped.sort(key=_place)
     if not documents:
         raise NothingToRead(root, [(each.path, each.reason) for each in skipped])
-    return sorted(documents, key=_place), sorted(skipped, key=_place)
+    return sorted(documents, key=_place), skipped
 
 
 def arrange(documents: Sequence[Document], levels: int) -> Folder:
@@ -147,7 +148,7 @@ def _read(entry: os.DirEntry[str], path: str) -> Document | Skipped:
             return Skipped(path, "no ordinary file")
         if kept.st_size > ENORMOUS:
             size, limit = kept.st_size / 2**20, ENORMOUS / 2**20
-            return Skipped(path, f"enormous: {size:.1f} MiB, the limit is {limit:g}; split it")
+            return Skipped(path, f"enormous: {size:.1f} MiB, the limit is {limit:g} MiB; split it")
         text = decode(Path(entry.path).read_bytes())
     except OSError as error:
         return Skipped(path, _unreadable(error))

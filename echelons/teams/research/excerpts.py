@@ -19,14 +19,21 @@ def excerpt(index: Index, window: Window, stems: Collection[str]) -> tuple[Row, 
     in the next. Then the ends grow to blank lines, and at the start of a section its
     heading is put in front.
     """
-    inside = range(window.first, window.end)
-    speaking = [at for at in inside if index.said(at, stems)] or [window.first, window.end - 1]
+    speaking = [at for at in window.inside if index.said(at, stems)] or [
+        window.first,
+        window.end - 1,
+    ]
     first, last = speaking[0], min(speaking[-1] + 1, window.end - 1)
     start, end = index.blocks[first].first, index.blocks[last].end
     lowest = max(window.place.start, start - GROWTH)
     highest = min(window.place.end, end + GROWTH)
-    while start > lowest and index.rows[start - 1].text.strip():
+    while start > lowest and _goes_on(index.rows[start - 1], index.rows[start]):
         start -= 1
-    while end < highest and index.rows[end].text.strip():
+    while end < highest and _goes_on(index.rows[end], index.rows[end - 1]):
         end += 1
     return tuple(index.rows[window.place.opening if start == window.place.start else start : end])
+
+
+def _goes_on(beyond: Row, edge: Row) -> bool:
+    """Whether a row belongs to its neighbour; the pieces of a very long line stand alone."""
+    return bool(beyond.text.strip()) and beyond.line != edge.line

@@ -20,7 +20,8 @@ PROSE: Final = MARKDOWN | {".rst", ".txt", ".text", ""}
 _ATX: Final = re.compile(r" {0,3}(#{1,6})[ \t]+(.*?)(?:[ \t]+#+)?[ \t]*$")
 _UNDERLINE: Final = re.compile(r"([=\-~^\"'`#*+.:_])\1{2,}[ \t]*$")
 _FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})")
-_MARKUP: Final = re.compile(r"!?\[([^\]]*)\]\([^)]*\)|<[^>]*>|[*`]+|\\(?=[^\w\s])")
+_IMAGE: Final = re.compile(r"!\[[^\]]*\]\([^)]*\)")
+_MARKUP: Final = re.compile(r"\[([^\]]*)\]\([^)]*\)|<[^>]*>|[*`]+|\\(?=[^\w\s])")
 _NO_TITLE: Final = re.compile(r"[ \t]*(?:[-*+•>][ \t]|\|)")
 _FRONT_ROWS: Final = 60
 
@@ -65,18 +66,19 @@ def headings(rows: Sequence[Row], suffix: str) -> Iterator[Heading]:
     """
     atx = suffix in MARKDOWN or (suffix in PROSE - {".rst"} and _speaks_markdown(rows))
     levels = {"=": 1, "-": 2} if atx else {}
-    fence = ""
+    fence, done = "", 0
     for place in range(front_end(rows), len(rows)):
         text = rows[place].text
         mark = _FENCE.match(text)
-        if fence or mark:
+        if atx and (fence or mark):
             fence = _fence_after(fence, mark, text)
         elif atx and (hashes := _ATX.match(text)) and plain(hashes[2]):
-            yield Heading(len(hashes[1]), plain(hashes[2]), place, place + 1)
-        elif found := _underlined(rows, place, "=-" if atx else ""):
-            first, style = found
-            level = levels.setdefault(style, len(levels) + 1)
-            yield Heading(level, plain(rows[place - 1].text), first, place + 1)
+            done = place + 1
+            yield Heading(len(hashes[1]), plain(hashes[2]), place, done)
+        elif (found := _underlined(rows, place, "=-" if atx else "")) and found[0] >= done:
+            done = place + 1
+            level = levels.setdefault(found[1], len(levels) + 1)
+            yield Heading(level, plain(rows[place - 1].text), found[0], done)
 
 
 def front_end(rows: Sequence[Row]) -> int:
@@ -94,7 +96,7 @@ def plain(text: str) -> str:
     >>> plain("The `act` node, see [design](design.md)")
     'The act node, see design'
     """
-    bare = " ".join(_MARKUP.sub(lambda mark: mark[1] or "", text).split())
+    bare = " ".join(_MARKUP.sub(lambda mark: mark[1] or "", _IMAGE.sub("", text)).split())
     return bare if any(char.isalnum() for char in bare) else ""
 
 
@@ -125,7 +127,8 @@ def _underlined(rows: Sequence[Row], place: int, marks: str) -> tuple[int, str] 
     if over == line[0].rstrip():
         return place - 2, line[1] * 2
     # Below more than one line, or an item, the marks are a rule or belong to a table.
-    return None if over or _NO_TITLE.match(title) else (place - 1, line[1])
+    paragraph = over and not _UNDERLINE.match(over)
+    return None if paragraph or _NO_TITLE.match(title) else (place - 1, line[1])
 
 
 def _speaks_markdown(rows: Sequence[Row]) -> bool:

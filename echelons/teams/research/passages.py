@@ -14,6 +14,7 @@ from typing import Final
 from echelons.matching import stems
 from echelons.teams.research.headings import Row
 from echelons.teams.research.outline import Block, Outline
+from echelons.teams.research.question import has_number
 
 WINDOW_ROWS: Final = 24
 WINDOW_CHARACTERS: Final = 1500
@@ -51,6 +52,11 @@ class Window:
     end: int
     place: Place
 
+    @property
+    def inside(self) -> range:
+        """The indices of its blocks."""
+        return range(self.first, self.end)
+
 
 @dataclass(frozen=True, slots=True)
 class Index:
@@ -60,6 +66,7 @@ class Index:
         rows: Its rows.
         blocks: Its blocks, in their order.
         windows: Its windows, in their order; one begins at each block.
+        numbered: The blocks that name a number or a time.
         postings: For each stem, the blocks that have it and how often.
         reached: Words in all blocks before each block, and at last in all.
     """
@@ -67,6 +74,7 @@ class Index:
     rows: Sequence[Row]
     blocks: Sequence[Block]
     windows: Sequence[Window]
+    numbered: frozenset[int]
     postings: Mapping[str, Mapping[int, int]]
     reached: Sequence[int]
 
@@ -102,13 +110,18 @@ def index(document: Outline) -> Index:
                 windows.append(Window(begins + first, begins + end, place))
     postings: dict[str, dict[int, int]] = {}
     lengths = []
+    numbered = set()
     for at, block in enumerate(blocks):
-        rows = document.rows[block.first : block.end]
-        counts = Counter(stems("\n".join(row.text for row in rows)))
+        text = "\n".join(row.text for row in document.rows[block.first : block.end])
+        if has_number(text):
+            numbered.add(at)
+        counts = Counter(stems(text))
         lengths.append(counts.total())
         for found, count in counts.items():
             postings.setdefault(found, {})[at] = count
-    return Index(document.rows, blocks, windows, postings, [0, *accumulate(lengths)])
+    return Index(
+        document.rows, blocks, windows, frozenset(numbered), postings, [0, *accumulate(lengths)]
+    )
 
 
 def _spans(rows: Sequence[Row], blocks: Sequence[Block]) -> Iterator[tuple[int, int]]:

@@ -13,7 +13,8 @@ from echelons.teams.research.corpus import Document
 from echelons.teams.research.headings import Row
 from echelons.teams.research.outline import outline
 from echelons.teams.research.passages import Index, index
-from echelons.teams.research.search import asked, find
+from echelons.teams.research.question import asked
+from echelons.teams.research.search import find
 from echelons.teams.research.words import Vocabulary
 
 LONGEST_QUOTE: Final = 80
@@ -59,7 +60,7 @@ class Desk:
             ToolException: The question is empty, or the document says nothing about it.
         """
         wanted = asked(question, self._known)
-        if not wanted:
+        if not wanted.shares:
             raise ToolException(f"{question!r} has no word to search for; ask in whole words")
         found = find(self._index, wanted)
         if found is None:
