@@ -52,4 +52,4 @@ SELECT
     at
 FROM events
 WHERE kind = 'delegation';
-"""
+"""  # noqa: S608

@@ -220,7 +220,7 @@ def read_thread(segments: list[CheckpointTuple]) -> Plan[Thread]:
     """Read the conversation that ends with the newest of some segments."""
     newest = segments[0]
     identity = Identity.read(newest.metadata)
-    assert identity is not None
+    assert identity is not None  # noqa: S101  rows are found by their identity
     given = newest.config["configurable"]
     end = OneCheckpoint(given["thread_id"], given["checkpoint_ns"], given["checkpoint_id"])
     own = yield from past_plan(newest)

@@ -79,7 +79,7 @@ class Agent:
 
     if TYPE_CHECKING:
         # What goes in is wider than what is kept.
-        def __init__(
+        def __init__(  # noqa: PLR0913
             self,
             name: str,
             description: str = "",

@@ -169,7 +169,7 @@ class _Plan:
     def agent(self, agent: Agent, above: BaseChatModel | None, reports: bool) -> Builder:
         own = agent.model
         model = self.models[own] if isinstance(own, str) else own or above
-        assert model is not None
+        assert model is not None  # noqa: S101  the root always has one
         levels = {
             member.name: UntouchedLevel(member.name, self._below(member, model))
             for member in agent.subordinates

@@ -46,7 +46,7 @@ def call(level: Runnable[Any, Any], brief: Any, config: RunnableConfig) -> Any |
     """
     try:
         return level.invoke(brief, config)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001  sorted below: interrupts and our own errors go on
         return _sorted_out(error)
 
 
@@ -58,7 +58,7 @@ async def acall(level: Runnable[Any, Any], brief: Any, config: RunnableConfig) -
     """
     try:
         return await level.ainvoke(brief, config)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001  sorted below: interrupts and our own errors go on
         return _sorted_out(error)
 
 

@@ -127,7 +127,7 @@ def _own(reply: Any, identity: Identity, position: int) -> AIMessage:
     if not isinstance(reply, AIMessage):
         raise TypeError(f"the model of {identity.agent!r} returned {type(reply).__name__}")
     message = message_chunk_to_message(reply)
-    assert isinstance(message, AIMessage)
+    assert isinstance(message, AIMessage)  # noqa: S101  a chunk's message is of its kind
     update: dict[str, Any] = {"name": identity.agent}
     if message.id is None:
         update["id"] = message_id(identity.thread_id, f"{identity.request_id}/{position}")

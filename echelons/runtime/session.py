@@ -68,7 +68,7 @@ class Session:
         self.thread_id = root_thread_id(thread)
         self.graph = agent.compile(database)
         saver = self.graph.checkpointer
-        assert isinstance(saver, BaseCheckpointSaver)
+        assert isinstance(saver, BaseCheckpointSaver)  # noqa: S101  a database always makes one
         self._saver = saver
         self._opened = None if saver is database else saver
         self.store = ThreadStore(saver)

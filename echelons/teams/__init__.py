@@ -1,0 +1,1 @@
+"""The sample teams: loaded by name, nothing imports them."""

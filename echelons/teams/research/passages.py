@@ -29,7 +29,7 @@ class Place:
         opening: Index of its first row, that of its heading.
         start: Index of the first row of its first block.
         end: Index after the last row of its last block.
-        context: How often each stem stands in the headings above it and in the title.
+        context: How often each stem stands in the headings above it, the title left out.
     """
 
     opening: int
@@ -63,6 +63,7 @@ class Index:
     """The counted words of one document.
 
     Attributes:
+        title: The stems of its title.
         rows: Its rows.
         blocks: Its blocks, in their order.
         windows: Its windows, in their order; one begins at each block.
@@ -71,6 +72,7 @@ class Index:
         reached: Words in all blocks before each block, and at last in all.
     """
 
+    title: frozenset[str]
     rows: Sequence[Row]
     blocks: Sequence[Block]
     windows: Sequence[Window]
@@ -95,13 +97,13 @@ class Index:
 
 def index(document: Outline) -> Index:
     """Cut a document into windows and count the words of its blocks."""
-    title = stems(document.title)
     blocks: list[Block] = []
     windows: list[Window] = []
     for section in document.sections():
         if section.blocks:
-            context = Counter(stems("\n".join(section.headings)))
-            context.update(set(title) - context.keys())
+            # The title stands above all of them, and tells none from the others.
+            above = (each for each in section.headings if each != document.title)
+            context = Counter(stems("\n".join(above)))
             begins = len(blocks)
             edges = (section.blocks[0].first, section.blocks[-1].end)
             place = Place(section.opening, *edges, context)

@@ -89,7 +89,7 @@ def _hits(index: Index, question: Question) -> Iterator[_Hit]:
     lengths = index.lengths()
     average = sum(lengths) / len(lengths) if any(lengths) else 1.0
     for at, window in enumerate(index.windows):
-        spoken = frozenset(each for each in weights if counts[each][at])
+        spoken = frozenset(each for each in weights if counts[each][at] or each in index.title)
         norm = K1 * (1 - B + B * lengths[at] / average)
         score = sum(
             weights[each] * counts[each][at] * (K1 + 1) / (counts[each][at] + norm)
@@ -128,7 +128,7 @@ def _follows(hit: _Hit, chosen: Sequence[_Hit], added: Mapping[str, float]) -> b
 
 def _confidence(index: Index, window: Window, said: Mapping[str, float]) -> float:
     """Weigh what a window says: in all, in its best single block, in the headings above it."""
-    above = said.keys() & window.place.context.keys()
+    above = said.keys() & (window.place.context.keys() | index.title)
     closest = max(sum(said[each] for each in above | index.said(at, said)) for at in window.inside)
     headed = sum(said[each] for each in above)
     return 0.45 * sum(said.values()) + 0.45 * closest + 0.1 * headed

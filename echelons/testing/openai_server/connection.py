@@ -66,7 +66,7 @@ class Connection(BaseHTTPRequestHandler):
     def _play(self, request: ChatRequest) -> None:
         try:
             response = self._owner.next(request)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  (a script's function may raise anything)
             self._owner.errors.append(error)
             self._refuse(400, f"{type(error).__name__}: {error}")
             return
