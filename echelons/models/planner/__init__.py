@@ -1,0 +1,7 @@
+"""The offline planner: the chat model of agents that were given none."""
+
+from __future__ import annotations
+
+from echelons.models.planner.model import OfflinePlanner
+
+__all__ = ["OfflinePlanner"]

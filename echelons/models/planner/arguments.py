@@ -1,0 +1,238 @@
+"""Arguments for a tool, taken from a task by the tool's schema.
+
+``choose`` asks what a call would look like; nothing is ever made up to complete one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from echelons.matching import stem, words
+from echelons.models.planner import dates
+from echelons.models.planner.kinds import Kind, is_later, kind
+from echelons.models.planner.lexicon import listed
+from echelons.models.planner.names import named
+from echelons.models.planner.numbers import number
+from echelons.models.planner.places import Place, Role, enumerated, places
+from echelons.models.planner.reading import Reading, Token
+from echelons.models.planner.said import Said
+from echelons.models.planner.schema import Parameter
+from echelons.models.planner.toolbox import Tool
+from echelons.models.planner.wishes import Mark, marks
+
+MOST_CALLS: Final = 5
+"""Calls of one tool for places named in one breath."""
+
+_SWITCHES: Final = frozenset(
+    map(stem, listed("is has have with include includes only want wants need needs allow use"))
+)
+_PREFERRED: Final[dict[Kind, tuple[Role, ...]]] = {
+    Kind.ORIGIN: (Role.ORIGIN,),
+    Kind.DESTINATION: (Role.DESTINATION, Role.PLACE, Role.MENTION, Role.NEAR),
+    Kind.PLACE: (Role.PLACE, Role.NEAR, Role.DESTINATION, Role.MENTION),
+    Kind.NEAR: (Role.NEAR,),
+}
+
+
+@dataclass(frozen=True)
+class Filled:
+    """What a task gives for a tool.
+
+    Attributes:
+        calls: The arguments of each call; more than one if the task names several places in
+            one breath. Empty if a required argument is missing.
+        missing: Names of required parameters for which the task has nothing.
+        given: Names of the parameters for which it has something.
+    """
+
+    calls: tuple[dict[str, Any], ...]
+    missing: tuple[str, ...]
+    given: tuple[str, ...]
+
+
+def fill(tool: Tool, said: Said) -> Filled:
+    """Take the arguments of ``tool`` from what was ``said``.
+
+    Optional parameters of which nothing was said are left out.
+    """
+    source = _Source(said, _own_stems(tool, said))
+    values = {p.name: source.value(p) for p in tool.parameters}
+    given = {name: value for name, value in values.items() if value is not None}
+    missing = tuple(p.name for p in tool.parameters if p.required and p.name not in given)
+    calls = () if missing else source.spread(tool.parameters, given)
+    return Filled(calls, missing, tuple(given))
+
+
+def _own_stems(tool: Tool, said: Said) -> frozenset[str]:
+    """Stems of the trade itself, which no place is called by: "Flights to Rome"."""
+    return frozenset(map(stem, words(f"{tool.name} {tool.summary} {' '.join(said.part)}")))
+
+
+class _Source:
+    """What was said, as a source of values for one tool."""
+
+    def __init__(self, said: Said, trade: frozenset[str]) -> None:
+        self._said = said
+        self._trade = trade
+
+    def value(self, parameter: Parameter) -> Any:
+        """The value of ``parameter``, or None if nothing of it was said."""
+        if parameter.choices:
+            return _choice(parameter, self._said.task)
+        readers: dict[str, Callable[[Parameter], Any]] = {
+            "boolean": self._switch,
+            "integer": self._number,
+            "number": self._number,
+            "array": self._list,
+            "object": self._object,
+            "string": self._text,
+        }
+        reader = readers.get(parameter.type)
+        return reader(parameter) if reader else None
+
+    def spread(
+        self, parameters: Sequence[Parameter], given: dict[str, Any]
+    ) -> tuple[dict[str, Any], ...]:
+        """One call, or one for each of the places that are named together."""
+        for parameter in parameters:
+            if parameter.type == "string" and parameter.name in given and not parameter.choices:
+                together = self._together(kind(parameter))
+                if len(together) > 1:
+                    return tuple({**given, parameter.name: name} for name in together)
+        return (given,)
+
+    def _switch(self, parameter: Parameter) -> bool | None:
+        task = self._said.task
+        meant = parameter.stems - _SWITCHES
+        for token, mark in zip(task.tokens, marks(task), strict=True):
+            if token.stem in meant:
+                return mark is not Mark.REFUSED
+        return False if parameter.required else None
+
+    def _number(self, parameter: Parameter) -> int | float | None:
+        for reading in self._sources(parameter):
+            found = number(parameter, reading.excerpt)
+            if found is not None:
+                return int(found) if found == int(found) else found
+        return None
+
+    def _list(self, parameter: Parameter) -> list[Any] | None:
+        item = replace(parameter.inner[0], name=parameter.name)
+        if item.choices:
+            return _mentioned(item, self._said.task) or None
+        together = self._together(kind(item)) if item.type == "string" else []
+        if together:
+            return list(together)
+        value = self.value(replace(item, required=parameter.required))
+        return None if value is None else [value]
+
+    def _object(self, parameter: Parameter) -> dict[str, Any] | None:
+        values = {inner.name: self.value(inner) for inner in parameter.inner}
+        given = {name: value for name, value in values.items() if value is not None}
+        lacks = any(inner.required and inner.name not in given for inner in parameter.inner)
+        return None if lacks or not given else given
+
+    def _text(self, parameter: Parameter) -> str | None:
+        meant = kind(parameter)
+        if meant is Kind.FREE:
+            return self._whole()
+        if meant in _PREFERRED:
+            place = self._place(meant, parameter.required)
+            return place[1].name if place else None
+        sources = self._sources(parameter)
+        if meant in (Kind.DATE, Kind.TIME, Kind.WHEN):
+            return next((said for r in sources if (said := _moment(parameter, meant, r))), None)
+        return named(parameter, meant, self._said.task)
+
+    def _whole(self) -> str | None:
+        """The task; a task that leans on an earlier one takes it along."""
+        said = self._said
+        ground = said.brief.earlier or (said.ground.text if said.leans and said.ground else "")
+        whole = f"{said.brief.task}\n{ground}" if ground and said.leans else said.brief.task
+        return whole.strip() or None
+
+    def _sources(self, parameter: Parameter) -> tuple[Reading, ...]:
+        """Where to look: in earlier statements only if the value is needed or pointed at."""
+        back = parameter.required or self._said.leans
+        return tuple(self._said.back()) if back else (self._said.task,)
+
+    def _together(self, meant: Kind) -> tuple[str, ...]:
+        if meant not in (Kind.PLACE, Kind.DESTINATION):
+            return ()
+        found = self._place(meant, needed=False)
+        if found is None:
+            return ()
+        reading, first = found
+        chain = enumerated(reading.tokens, places(reading), first)
+        return tuple(dict.fromkeys(place.name for place in chain))[:MOST_CALLS]
+
+    def _place(self, meant: Kind, needed: bool) -> tuple[Reading, Place] | None:
+        """The place that was meant: written with a capital sooner than guessed, lately sooner."""
+        roles = (*_PREFERRED[meant], Role.VENUE) if needed else _PREFERRED[meant]
+        for certain in (True, False):
+            for reading in self._said.back():
+                found = [
+                    p for p in places(reading) if p.certain is certain and self._fits(reading, p)
+                ]
+                for role in roles:
+                    for place in found:
+                        if place.role is role:
+                            return reading, place
+        return None
+
+    def _fits(self, reading: Reading, place: Place) -> bool:
+        return place.certain or not any(
+            token.stem in self._trade for token in reading.tokens[place.start : place.end]
+        )
+
+
+def _moment(parameter: Parameter, meant: Kind, reading: Reading) -> str:
+    text = reading.excerpt
+    if meant is Kind.DATE or (meant is Kind.WHEN and parameter.format):
+        first, last = dates.edges(text)
+        day = last if is_later(parameter) else first
+        if not parameter.format:
+            return day
+        hour = dates.iso_time(dates.spoken(text, "time"))
+        iso = dates.iso_date(day)
+        return f"{iso}T{hour or '00:00:00'}" if iso and meant is Kind.WHEN else iso
+    hour = dates.spoken(text, "time")
+    if meant is Kind.TIME:
+        return dates.iso_time(hour) if parameter.format else hour
+    return dates.spoken(text)
+
+
+def _choice(parameter: Parameter, reading: Reading) -> Any:
+    found = _mentioned(parameter, reading)
+    if found:
+        return found[0]
+    return parameter.choices[0] if parameter.required and len(parameter.choices) == 1 else None
+
+
+def _mentioned(parameter: Parameter, reading: Reading) -> list[Any]:
+    """The choices that a text mentions and does not refuse, longer ones first."""
+    marked = zip(reading.tokens, marks(reading), strict=True)
+    wished = [token for token, mark in marked if mark > Mark.REFUSED]
+    found: list[tuple[int, int, Any]] = []
+    for choice in parameter.choices:
+        if isinstance(choice, bool) or choice is None:
+            continue
+        if isinstance(choice, int | float):
+            value = number(replace(parameter, choices=()), reading.excerpt)
+            at, length = (0 if value == choice else -1), 1
+        else:
+            sought = [stem(word) for word in words(str(choice))]
+            at, length = _position(sought, wished), len(sought)
+        if at >= 0:
+            found.append((-length, at, choice))
+    return [choice for _, _, choice in sorted(found, key=lambda one: one[:2])]
+
+
+def _position(sought: Sequence[str], tokens: Sequence[Token]) -> int:
+    said = [token.stem for token in tokens]
+    size = len(sought)
+    if not size:
+        return -1
+    return next((i for i in range(len(said) - size + 1) if said[i : i + size] == list(sought)), -1)

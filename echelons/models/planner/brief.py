@@ -1,0 +1,63 @@
+"""The brief: what an agent is asked, with the lines that its superior's planner added.
+
+A superior hands a task on whole, so that the next level can split it by the same rules,
+and says below it which part is meant and what was said before. Both lines are plain
+language: a language model at the next level understands them as well as a planner does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+PART: Final = "Your part: "
+EARLIER: Final = "Earlier: "
+
+MOST_OF_EARLIER: Final = 1_000
+"""Characters of an earlier message that travel along."""
+
+
+@dataclass(frozen=True)
+class Brief:
+    """A task and its frame.
+
+    Attributes:
+        task: The task, as the human put it.
+        part: The words of the task that are meant; empty if all of it is.
+        earlier: What was said before that the task leans on; empty if nothing was.
+    """
+
+    task: str
+    part: tuple[str, ...] = ()
+    earlier: str = ""
+
+    @classmethod
+    def read(cls, text: str) -> Brief:
+        r"""Take ``text`` apart; a text without the lines is a task and nothing else.
+
+        >>> Brief.read("Rome, with museums and food\nYour part: museums, food")
+        Brief(task='Rome, with museums and food', part=('museums', 'food'), earlier='')
+        """
+        task, earlier = _last_line(text, EARLIER)
+        task, part = _last_line(task, PART)
+        return cls(task, tuple(word for word in part.split(", ") if word), earlier)
+
+    def __str__(self) -> str:
+        lines = [self.task]
+        if self.part:
+            lines.append(PART + ", ".join(self.part))
+        if self.earlier:
+            lines.append(EARLIER + _short(self.earlier))
+        return "\n".join(lines)
+
+
+def _last_line(text: str, mark: str) -> tuple[str, str]:
+    before, newline, last = text.rpartition("\n")
+    if newline and last.startswith(mark):
+        return before, last.removeprefix(mark)
+    return text, ""
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= MOST_OF_EARLIER else f"{line[:MOST_OF_EARLIER]}…"

@@ -1,0 +1,168 @@
+"""The closed word lists of the planner's rules; words of a team's own trade never stand here.
+
+``clauses``, ``wishes`` and the readers of arguments use them. All are in lower case and
+without apostrophes, as ``Token.word`` is.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+
+def listed(text: str) -> frozenset[str]:
+    """The words of ``text`` as a set.
+
+    >>> sorted(listed("to from"))
+    ['from', 'to']
+    """
+    return frozenset(text.split())
+
+
+ASKING: Final = listed(
+    "arrange check compare find get give go help include list like look love make need organise "
+    "organize plan prefer prepare recommend search see send show suggest take tell try want wants"
+)
+"""Verbs with which a human asks for anything at all."""
+
+REQUESTS: Final = ASKING | listed(
+    "book buy drink eat enjoy explain explore fly order read rent reserve sleep stay summarise "
+    "summarize travel visit write"
+)
+"""Verbs with which a human asks for something."""
+
+TURNS: Final = listed(
+    "but however so instead then though although because since while whereas plus"
+)
+"""Words that begin another statement wherever they stand."""
+
+EVERYTHING: Final = listed("everything rest whole complete entire")
+
+SUBJECTS: Final = listed("i we you they he she it please lets what where which how")
+AUXILIARIES: Final = listed("am is are can could would will should do does did")
+FILLERS: Final = listed("also then now please just only still")
+AFTER_SUBJECT: Final = listed("have has had not is are was were i we they")
+"""Before a "just" that belongs to a verb: "we have just booked"."""
+
+NEGATORS: Final = listed(
+    "no without except excluding exclude excludes skip omit ignore neither nor minus avoid hate "
+    "dislike neednt"
+)
+"""Words that refuse what follows them."""
+
+NEGATING_PAIRS: Final = frozenset(
+    {
+        *(("instead", "of"), ("rather", "than"), ("apart", "from"), ("aside", "from")),
+        *(("other", "than"), ("leave", "out"), ("nothing", "about"), ("anything", "but")),
+        *(("not", "interested"), ("not", "looking"), ("forget", "about"), ("forget", "the")),
+        *(("never", "mind"), ("not", "need"), ("not", "want")),
+    }
+)
+LISTERS: Final = listed("except excluding exclude excludes skip omit ignore avoid neednt")
+"""Negators after which "a, b and c" is one list; after others only "a, b or c" is."""
+
+DENIALS: Final = listed("dont doesnt didnt wont wouldnt not")
+REFUSED: Final = listed(
+    "need want require like care wish bother include book show suggest recommend add search "
+    "look give plan worry"
+)
+ADVERBS: Final = listed("really even actually currently particularly already now just also all")
+NO_REFUSAL: Final = listed("miss forget skip avoid lose mind")
+"""A negation of these asks for the thing: "we don't want to miss the opera"."""
+
+AFTER_NO: Final = listed(
+    "idea ideas problem problems matter doubt rush preference preferences one later earlier less "
+    "fewer i we you it they please thanks thank more fail delay"
+)
+"""After "no" or "without", these refuse nothing that anyone could do."""
+
+AFTER_NOT: Final = listed(
+    "only just sure yet too far very so that more less later earlier least necessarily "
+    "expensive cheap a an until before after"
+)
+BEFORE_NOT: Final = listed("but and or please definitely absolutely certainly")
+HAVING: Final = listed("have has had got is are there theres")
+NARROWERS: Final = listed("with including includes include that which")
+"""Words where a refusal ends: "no hotels, with museums"."""
+
+OWNERS: Final = listed("i we they he she who")
+QUESTIONING: Final = listed(
+    "can could should may might will would shall do does did if when where what how which "
+    "whether unless until once"
+)
+"""Before "we have", these make it a question or a condition."""
+
+SETTLED: Final = listed(
+    "booked reserved bought arranged sorted got paid organised organized settled secured covered "
+    "handled fixed"
+)
+SETTLED_STATES: Final = SETTLED | listed("done taken ready set")
+DONE_BY_HAND: Final = listed("book handle arrange sort organise organize find care do manage")
+BEING: Final = listed("is are was were been be")
+OPINIONS: Final = listed("know love like want decided agreed told asked said excited think")
+NOT_OWNED: Final = listed(
+    "to no not never been any day days week weeks weekend hour hours night nights afternoon "
+    "evening morning time month months year years euro euros dollar dollars pound pounds budget "
+    "kid kids child children people friend friends free question questions idea ideas interest "
+    "interests craving passion taste wish dream plan plans mind chance request appetite"
+)
+"""After "we have", these are circumstances and no things that need not be found any more."""
+
+STATES: Final = listed(
+    "is are was were will lands arrives leaves departs starts ends begins gets goes takes"
+)
+BREAKS_BACKWARD: Final = listed("with that which who whose where as near")
+PRONOUNS: Final = listed("i we they he she")
+BESIDE: Final = listed("near around beside opposite behind outside during")
+BESIDE_PAIRS: Final = frozenset(
+    {
+        *(("close", "to"), ("next", "to"), ("distance", "of"), ("distance", "from")),
+        *(("distance", "to"), ("from", "the"), ("from", "my"), ("from", "our")),
+    }
+)
+FRAME_PAIRS: Final = frozenset(
+    (preposition, owner)
+    for preposition in ("on", "for")
+    for owner in ("my", "our", "this", "their", "a", "the")
+    if (preposition, owner) not in (("for", "a"), ("for", "the"))
+)
+"""Openings of a circumstance: "for my trip", "on a journey"."""
+
+SHOWN: Final = listed("me us him her them what which where how all the some any available")
+"""After the verb "show", which is then no performance."""
+
+PARTICLES: Final = listed("de del della dell di da do dos das la le les of the van der upon sur am")
+"""Small words inside a name: "Rio de Janeiro", "Isle of Man"."""
+
+OPENERS: Final = listed(
+    "hello hi hey dear thanks thank ok okay yes yeah sure good great maybe perhaps anything "
+    "everything something someone things tips ideas cheap best nice tomorrow today"
+)
+"""Words that begin a sentence with a capital and name nothing."""
+
+NO_PLACES: Final = listed(
+    "general total advance particular order case time addition fact future past meantime mind "
+    "detail details english italian french german spanish portuguese dutch japanese chinese "
+    "euro euros dollar dollars person people advance budget morning afternoon evening night day "
+    "days week weeks month months year years weekend spring summer autumn winter fall dinner "
+    "lunch breakfast bed home work sleep date trip journey travel ticket tickets transfer route "
+    "way return direct nonstop economy business first class short style bulk stock charge town "
+    "ok pm am two three four five six seven eight nine ten cheap nearby walking reach"
+)
+"""What stands after "in", "to" or "from", or with a capital, and is no place."""
+
+LEANING: Final = listed("there then that those these same it them they its another else instead")
+"""Words by which a task points to what was said before."""
+
+LEANING_OPENERS: Final = listed("and also or what how")
+"""With "about" or alone at the beginning of a task, a sign that it goes on with the last one."""
+
+MORE_VERBS: Final = listed(
+    "be become begin bring call celebrate change choose come cover cook discover do experience "
+    "hear hire join know learn leave listen live meet move pay play put relax return ride run say "
+    "share shop sit spend start stop swim talk taste think understand use wait walk watch work "
+    "answer ask attend cancel continue finish keep know reach save improve increase reduce"
+)
+"""Verbs that may follow "to"; a place cannot."""
+
+NO_NAME_ENDINGS: Final = ("ed", "ing", "ly", "est", "able", "ful", "ous", "ive")
+"""How words end that begin a sentence without being a name."""

@@ -1,0 +1,89 @@
+"""The toolbox: what a model call may use, sorted by what it is for.
+
+Read from the bound tools at every call; ``plan`` asks it whom and what there is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+from echelons.models.planner.schema import Parameter, parameters
+from echelons.models.planner.team import Team, team_of
+
+DELEGATE: Final = "call_subordinate"
+REPORT: Final = "report"
+BUILT_IN: Final = frozenset(
+    {DELEGATE, REPORT, "delegate_many", "ask_superior", "contact_user", "send_message"}
+)
+"""Tools that every agent may have; they do none of its own work."""
+
+_SECTION: Final = re.compile(r"\n[ \t]{0,40}(?:Args|Arguments|Parameters|Returns|Raises):")
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A tool of the agent's own.
+
+    Attributes:
+        name: Its name.
+        description: What it does, without the list of its arguments.
+        parameters: Its arguments.
+    """
+
+    name: str
+    description: str = ""
+    parameters: tuple[Parameter, ...] = ()
+
+    @classmethod
+    def read(cls, written: object) -> Tool | None:
+        """Read a tool in OpenAI's form; None if ``written`` is no function with a name."""
+        function = written.get("function", written) if isinstance(written, Mapping) else None
+        if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
+            return None
+        description = str(function.get("description") or "")
+        return cls(function["name"], description, parameters(function.get("parameters")))
+
+    @cached_property
+    def summary(self) -> str:
+        """The description up to its section of arguments or results."""
+        return _SECTION.split(self.description, maxsplit=1)[0]
+
+
+@dataclass(frozen=True)
+class Toolbox:
+    """The tools of one model call.
+
+    Attributes:
+        team: The subordinates that can be called.
+        own: The agent's own tools.
+        reports: Whether the agent has a superior to report to.
+    """
+
+    team: Team
+    own: tuple[Tool, ...] = ()
+    reports: bool = False
+
+    @classmethod
+    def read(cls, tools: Iterable[Any]) -> Toolbox:
+        """Sort ``tools``; what is no tool is passed over, the first of a name counts."""
+        read: dict[str, Tool] = {}
+        for written in tools:
+            tool = Tool.read(written)
+            if tool is not None:
+                read.setdefault(tool.name, tool)
+        team = _team(read.get(DELEGATE))
+        taken = BUILT_IN | set(team.names)  # a subordinate with a form of its own is no tool
+        own = tuple(tool for tool in read.values() if tool.name not in taken)
+        return cls(team, own, REPORT in read)
+
+
+def _team(delegate: Tool | None) -> Team:
+    if delegate is None:
+        return Team(())
+    whom = next((p for p in delegate.parameters if p.name == "subordinate"), None)
+    names = tuple(name for name in whom.choices if isinstance(name, str)) if whom else ()
+    return team_of(delegate.description, names)
