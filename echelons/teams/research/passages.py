@@ -97,33 +97,40 @@ class Index:
 
 def index(document: Outline) -> Index:
     """Cut a document into windows and count the words of its blocks."""
-    blocks: list[Block] = []
-    windows: list[Window] = []
-    for section in document.sections():
-        if section.blocks:
-            # The title stands above all of them, and tells none from the others.
-            above = (each for each in section.headings if each != document.title)
-            context = Counter(stems("\n".join(above)))
-            begins = len(blocks)
-            edges = (section.blocks[0].first, section.blocks[-1].end)
-            place = Place(section.opening, *edges, context)
-            blocks += section.blocks
-            for first, end in _spans(document.rows, section.blocks):
-                windows.append(Window(begins + first, begins + end, place))
+    blocks = [block for section in document.sections() for block in section.blocks]
     postings: dict[str, dict[int, int]] = {}
     lengths = []
     numbered = set()
     for at, block in enumerate(blocks):
         text = "\n".join(row.text for row in document.rows[block.first : block.end])
-        if has_number(text):
-            numbered.add(at)
         counts = Counter(stems(text))
         lengths.append(counts.total())
         for found, count in counts.items():
             postings.setdefault(found, {})[at] = count
+        if has_number(text):
+            numbered.add(at)
     return Index(
-        document.rows, blocks, windows, frozenset(numbered), postings, [0, *accumulate(lengths)]
+        title=frozenset(stems(document.title)),
+        rows=document.rows,
+        blocks=blocks,
+        windows=list(_windows(document)),
+        numbered=frozenset(numbered),
+        postings=postings,
+        reached=[0, *accumulate(lengths)],
     )
+
+
+def _windows(document: Outline) -> Iterator[Window]:
+    before = 0
+    for section in document.sections():
+        if section.blocks:
+            # The title stands above all of them, and tells none from the others.
+            above = "\n".join(each for each in section.headings if each != document.title)
+            edges = (section.opening, section.blocks[0].first, section.blocks[-1].end)
+            place = Place(*edges, Counter(stems(above)))
+            for first, end in _spans(document.rows, section.blocks):
+                yield Window(before + first, before + end, place)
+            before += len(section.blocks)
 
 
 def _spans(rows: Sequence[Row], blocks: Sequence[Block]) -> Iterator[tuple[int, int]]:

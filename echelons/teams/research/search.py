@@ -9,7 +9,7 @@ headings above it.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -31,8 +31,10 @@ LEAST: Final = 0.4
 """Share of a question that a passage must speak of; below, it says nothing about it."""
 LEAST_ALONE: Final = 0.5
 """The same for a single word of several: it must weigh more than all others together."""
-NEARLY: Final = 0.8
+NEARLY: Final = 0.75
 """Of the best score: a further passage that reaches it may hold the answer as well."""
+UNSURE: Final = 0.5
+"""Below this confidence, other passages as good as the best would only be more noise."""
 GAIN: Final = 0.25
 """Share of a question that any other further passage must add to be worth its place."""
 FURTHER: Final = 0.8
@@ -58,29 +60,27 @@ class Found:
 class _Hit:
     window: Window
     score: float
+    confidence: float
     spoken: frozenset[str]
 
 
 def find(index: Index, question: Question) -> Found | None:
     """Return what a document says about a question; ``None`` if that is nothing."""
     hits = sorted(_hits(index, question), key=lambda hit: (-hit.score, hit.window.first))
-    chosen: list[_Hit] = []
-    covered: frozenset[str] = frozenset()
-    confidence = 0.0
-    for hit in hits:
-        added = {each: question.shares[each] for each in hit.spoken - covered}
-        if not (_follows(hit, chosen, added) if chosen else _speaks(added)):
-            if chosen:
-                continue
-            return None
-        if added:
-            confidence += _confidence(index, hit.window, added) * (FURTHER if chosen else 1.0)
-        chosen.append(hit)
-        covered |= hit.spoken
-        if len(chosen) == PASSAGES:
-            break
+    if not hits or not _speaks(_shares(question, hits[0].spoken)):
+        return None
+    best, *others = hits
+    chosen, covered, confidence = [best], best.spoken, best.confidence
+    for hit in others:
+        apart = not any(_overlap(hit.window, other.window) for other in chosen)
+        added = _shares(question, hit.spoken - covered)
+        as_good = confidence >= UNSURE and hit.score >= NEARLY * best.score
+        if len(chosen) < PASSAGES and apart and (as_good or _adds(added)):
+            chosen.append(hit)
+            covered |= hit.spoken
+            confidence += FURTHER * _confidence(index, hit.window, added)
     passages = tuple(excerpt(index, hit.window, question.shares) for hit in chosen)
-    return Found(passages, round(min(confidence, 1.0), 3)) if chosen else None
+    return Found(passages, round(min(confidence, 1.0), 3))
 
 
 def _hits(index: Index, question: Question) -> Iterator[_Hit]:
@@ -90,15 +90,19 @@ def _hits(index: Index, question: Question) -> Iterator[_Hit]:
     average = sum(lengths) / len(lengths) if any(lengths) else 1.0
     for at, window in enumerate(index.windows):
         spoken = frozenset(each for each in weights if counts[each][at] or each in index.title)
+        if not spoken:
+            continue
         norm = K1 * (1 - B + B * lengths[at] / average)
         score = sum(
             weights[each] * counts[each][at] * (K1 + 1) / (counts[each][at] + norm)
             for each in spoken
         )
+        # Many rare words, and close together, beat one rare word that comes often.
+        confidence = _confidence(index, window, _shares(question, spoken))
+        score *= confidence
         if question.for_a_number and not index.numbered.isdisjoint(window.inside):
             score *= NUMBER_BOOST
-        if spoken:
-            yield _Hit(window, score, spoken)
+        yield _Hit(window, score, confidence, spoken)
 
 
 def _weighted(index: Index, stem: str) -> list[float]:
@@ -118,12 +122,12 @@ def _speaks(said: Mapping[str, float]) -> bool:
     return share >= LEAST and (len(said) > 1 or share > LEAST_ALONE)
 
 
-def _follows(hit: _Hit, chosen: Sequence[_Hit], added: Mapping[str, float]) -> bool:
-    """Whether a hit is worth being the next passage after those that were chosen."""
-    if any(_overlap(hit.window, other.window) for other in chosen):
-        return False
-    as_good = hit.score >= NEARLY * chosen[0].score
-    return as_good or (len(added) > 1 and sum(added.values()) >= GAIN)
+def _adds(said: Mapping[str, float]) -> bool:
+    return len(said) > 1 and sum(said.values()) >= GAIN
+
+
+def _shares(question: Question, stems: Iterable[str]) -> dict[str, float]:
+    return {each: question.shares[each] for each in stems}
 
 
 def _confidence(index: Index, window: Window, said: Mapping[str, float]) -> float:
