@@ -46,26 +46,26 @@ class SavedHistory:
 
     def durable(self, config: Mapping[str, Any]) -> bool:
         """Return whether the run has a saver, its superior's included."""
-        return saver_of(config) is not None
+        return saver_of(config["configurable"]) is not None
 
     def head(self, config: Mapping[str, Any]) -> Head:
         """Return the end of the segment that has just run under ``config``."""
-        saver = saver_of(config)
+        saver = saver_of(config["configurable"])
         return _head(_latest(config).get(saver)) if saver else Head()
 
     async def ahead(self, config: Mapping[str, Any]) -> Head:
         """Return the same in an event loop."""
-        saver = saver_of(config)
+        saver = saver_of(config["configurable"])
         return _head(await _latest(config).aget(saver)) if saver else Head()
 
     def before(self, head: Head | None, config: Mapping[str, Any]) -> Past:
         """Return what a segment and all before it leave to the next."""
-        saver = saver_of(config)
+        saver = saver_of(config["configurable"])
         return read(saver, self._chain(saver, head, config)) if saver and head else Past()
 
     async def abefore(self, head: Head | None, config: Mapping[str, Any]) -> Past:
         """Return the same in an event loop."""
-        saver = saver_of(config)
+        saver = saver_of(config["configurable"])
         return await aread(saver, self._chain(saver, head, config)) if saver and head else Past()
 
     def _chain(self, saver: Saver, head: Head, config: Mapping[str, Any]) -> Plan[Past]:

@@ -1,7 +1,7 @@
-"""The saver of a run, as a node sees it.
+"""What a run inherits from the graph around it: its saver, and whether it resumes.
 
-LangGraph lends the saver to nested graphs under a key of the config that has no public
-name; this is the one module that knows it.
+LangGraph lends both under keys of the config that have no public name; this is the one
+module that knows them.
 """
 
 from __future__ import annotations
@@ -12,9 +12,15 @@ from typing import Any
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
 CHECKPOINTER_KEY = "__pregel_checkpointer"
+RESUMING_KEY = "__pregel_resuming"
 
 
-def saver_of(config: Mapping[str, Any]) -> BaseCheckpointSaver[Any] | None:
-    """Return the saver that a node's run writes to, or ``None`` if nothing is kept."""
-    saver = (config.get("configurable") or {}).get(CHECKPOINTER_KEY)
+def saver_of(configurable: Mapping[str, Any]) -> BaseCheckpointSaver[Any] | None:
+    """Return the saver that a run was lent, or ``None`` if nothing is kept."""
+    saver = configurable.get(CHECKPOINTER_KEY)
     return saver if isinstance(saver, BaseCheckpointSaver) else None
+
+
+def is_resuming(configurable: Mapping[str, Any]) -> bool:
+    """Return whether the graph around this one goes on with a stored run."""
+    return bool(configurable.get(RESUMING_KEY))

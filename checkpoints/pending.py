@@ -110,16 +110,23 @@ def _question(level: CheckpointTuple, interrupt: Interrupt) -> Question:
     )
 
 
-def unfinished(thread_id: str) -> Plan[list[OpenAgent]]:
-    """Return the agents of a root's thread that have work left, superiors first.
+def unfinished(root: OneCheckpoint) -> Plan[list[OpenAgent]]:
+    """Return the agents under a root that have work left, superiors first.
 
     Reads every checkpoint of the thread; asked only when the tree has changed.
+
+    Args:
+        root: The root's place; its namespace is empty unless it is embedded.
     """
-    listed: list[CheckpointTuple] = yield AllCheckpoints(thread_id)
+    listed: list[CheckpointTuple] = yield AllCheckpoints(root.thread_id)
     latest: dict[str, CheckpointTuple] = {}
     for saved in listed:
         latest.setdefault(_namespace(saved), saved)
-    open_ones = [saved for name, saved in latest.items() if _is_open(name, latest)]
+    open_ones = [
+        saved
+        for name, saved in latest.items()
+        if name.startswith(root.checkpoint_ns) and _is_open(name, latest)
+    ]
     open_ones.sort(key=lambda saved: depth_of(_namespace(saved)))
     return [agent for saved in open_ones if (agent := _open_agent(saved)) is not None]
 

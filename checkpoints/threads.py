@@ -246,18 +246,20 @@ def read_thread(segments: list[CheckpointTuple]) -> Plan[Thread]:
 def _trace(root: str) -> Plan[Trace]:
     rows: list[CheckpointTuple] = yield AllCheckpoints(root)
     by_thread: dict[str, list[CheckpointTuple]] = {}
-    top: str | None = None
+    tops: dict[str, None] = {}
     for row in rows:
         identity = Identity.read(row.metadata)
         if identity is not None:
             by_thread.setdefault(identity.thread_id, []).append(row)
-            top = top if identity.superior_thread_id else identity.thread_id
-    if top is None:
+            if not identity.superior_thread_id:
+                tops.setdefault(identity.thread_id)
+    if not tops:
         raise ThreadNotFound(root)
     threads: dict[str, Thread] = {}
     for thread_id, own in by_thread.items():
         threads[thread_id] = yield from read_thread(segments_of(own))
-    return trace_of(top, threads)
+    # Embedded in another graph, each run is a root of its own: the latest is shown.
+    return trace_of(root if root in tops else next(iter(tops)), threads)
 
 
 def _started(thread: Thread) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from typing import Any
 from uuid import uuid4, uuid5
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables import RunnableConfig, ensure_config
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.store.base import BaseStore
@@ -125,11 +125,13 @@ class AgentGraph(Compiled):
 
     def _identified(self, config: RunnableConfig | None) -> RunnableConfig:
         given = config or {}
+        # A node that calls the tree without a config still lends its own.
+        around = ensure_config(config)
         metadata = given.get("metadata") or {}
         identity = Identity(
             agent=self.agent.name,
             path=(self.agent.name,),
-            thread_id=_thread_id(given.get("configurable") or {}),
+            thread_id=_thread_id(around.get("configurable") or {}, self.agent.name),
             tree=self.fingerprint,
             thread_name=str(metadata.get("thread_name", "")),
         )
@@ -182,12 +184,12 @@ class _Plan:
         return lambda: foreign_level(member, self.history)
 
 
-def _thread_id(configurable: Mapping[str, Any]) -> str:
+def _thread_id(configurable: Mapping[str, Any], agent: str) -> str:
     given, namespace = configurable.get("thread_id"), configurable.get("checkpoint_ns")
     if given is None:
         return str(uuid4())
-    # Embedded as a node of another graph, several runs share the host's thread.
-    return str(uuid5(ECHELONS_NS, f"{given}/{namespace}")) if namespace else str(given)
+    # Embedded as a node of another graph, several runs and trees share the host's thread.
+    return str(uuid5(ECHELONS_NS, f"{given}/{namespace}/{agent}")) if namespace else str(given)
 
 
 def _durable(kwargs: dict[str, Any]) -> dict[str, Any]:

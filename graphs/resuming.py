@@ -7,16 +7,17 @@ triggers the comparison; a changed prompt or a new document passes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, cast
 
+from langchain_core.runnables import RunnableConfig, ensure_config
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.types import Command
 
 from echelons import tree
 from echelons.agent import Agent
-from echelons.checkpoints.inherited import saver_of
+from echelons.checkpoints.inherited import is_resuming, saver_of
 from echelons.checkpoints.pending import OpenAgent, unfinished
-from echelons.checkpoints.reading import OneCheckpoint, Plan, aread, read
+from echelons.checkpoints.reading import OneCheckpoint, Plan, Saver, aread, read
 from echelons.errors import MissingAgents
 from echelons.lineage import Identity
 from echelons.members import Member
@@ -35,9 +36,9 @@ def check_resume(agent: Agent, own: Any, given: Any, config: Mapping[str, Any]) 
     Raises:
         MissingAgents: It waits in agents or nodes that the tree does not have.
     """
-    saver, thread_id = _resumed(own, given, config)
-    if saver and thread_id:
-        read(saver, _check(agent, thread_id))
+    resumed = _resumed(own, given, config)
+    if resumed:
+        read(resumed[0], _check(agent, resumed[1]))
 
 
 async def acheck_resume(agent: Agent, own: Any, given: Any, config: Mapping[str, Any]) -> None:
@@ -46,30 +47,31 @@ async def acheck_resume(agent: Agent, own: Any, given: Any, config: Mapping[str,
     Raises:
         MissingAgents: It waits in agents or nodes that the tree does not have.
     """
-    saver, thread_id = _resumed(own, given, config)
-    if saver and thread_id:
-        await aread(saver, _check(agent, thread_id))
+    resumed = _resumed(own, given, config)
+    if resumed:
+        await aread(resumed[0], _check(agent, resumed[1]))
 
 
-def _resumed(
-    own: Any, given: Any, config: Mapping[str, Any]
-) -> tuple[BaseCheckpointSaver[Any] | None, str | None]:
-    if given is not None and not isinstance(given, Command):
-        return None, None
-    saver = saver_of(config) or (own if isinstance(own, BaseCheckpointSaver) else None)
-    thread_id = (config.get("configurable") or {}).get("thread_id")
-    return saver, None if thread_id is None else str(thread_id)
+def _resumed(own: Any, given: Any, config: Mapping[str, Any]) -> tuple[Saver, OneCheckpoint] | None:
+    """Return the saver and the root's place, if the run goes on with a stored one."""
+    configurable = ensure_config(cast("RunnableConfig", config)).get("configurable") or {}
+    resumes = given is None or isinstance(given, Command) or is_resuming(configurable)
+    saver = saver_of(configurable) or (own if isinstance(own, BaseCheckpointSaver) else None)
+    if not resumes or saver is None or configurable.get("thread_id") is None:
+        return None
+    namespace = str(configurable.get("checkpoint_ns") or "")
+    return saver, OneCheckpoint(str(configurable["thread_id"]), namespace)
 
 
-def _check(agent: Agent, thread_id: str) -> Plan[None]:
-    head = yield OneCheckpoint(thread_id)
+def _check(agent: Agent, root: OneCheckpoint) -> Plan[None]:
+    head = yield root
     identity = Identity.read(head.metadata) if head else None
     if identity is None or identity.tree == tree.fingerprint(agent):
         return
-    waiting = yield from unfinished(thread_id)
-    lost = list(missing(agent, waiting))
+    waiting = yield from unfinished(root)
+    lost = missing(agent, waiting)
     if lost:
-        raise MissingAgents(thread_id, lost)
+        raise MissingAgents(root.thread_id, lost)
 
 
 def missing(root: Agent, waiting: Iterable[OpenAgent]) -> list[str]:
