@@ -13,7 +13,7 @@ from echelons.members import Member
 from echelons.tree import walk
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Drawing:
     """The picture of a tree; a notebook shows it as Mermaid, ``print`` as text.
 
@@ -43,7 +43,8 @@ class Drawing:
                 lines.append(f"    {names[place.path[:-1]]} --> {names[place.path]}")
         return "\n".join(lines)
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
+        # What a notebook without Mermaid and a plain prompt show.
         return self.text
 
     def _repr_markdown_(self) -> str:

@@ -20,6 +20,7 @@ from echelons.models.planner.reading import Reading, Token
 from echelons.models.planner.said import Said
 from echelons.models.planner.schema import Parameter
 from echelons.models.planner.toolbox import Tool
+from echelons.models.planner.wanted import wish
 from echelons.models.planner.wishes import Mark, marks
 
 MOST_CALLS: Final = 5
@@ -57,17 +58,12 @@ def fill(tool: Tool, said: Said) -> Filled:
 
     Optional parameters of which nothing was said are left out.
     """
-    source = _Source(said, _own_stems(tool, said))
+    source = _Source(said, frozenset(map(stem, words(f"{tool.name} {tool.summary}"))))
     values = {p.name: source.value(p) for p in tool.parameters}
     given = {name: value for name, value in values.items() if value is not None}
     missing = tuple(p.name for p in tool.parameters if p.required and p.name not in given)
     calls = () if missing else source.spread(tool.parameters, given)
     return Filled(calls, missing, tuple(given))
-
-
-def _own_stems(tool: Tool, said: Said) -> frozenset[str]:
-    """Stems of the trade itself, which no place is called by: "Flights to Rome"."""
-    return frozenset(map(stem, words(f"{tool.name} {tool.summary} {' '.join(said.part)}")))
 
 
 class _Source:
@@ -76,6 +72,8 @@ class _Source:
     def __init__(self, said: Said, trade: frozenset[str]) -> None:
         self._said = said
         self._trade = trade
+        # No place is called by what is asked for: "Flights to Rome" go from nowhere.
+        self._asked = trade.union(stem(word) for part in said.part for word in words(part))
 
     def value(self, parameter: Parameter) -> Any:
         """The value of ``parameter``, or None if nothing of it was said."""
@@ -144,6 +142,10 @@ class _Source:
         sources = self._sources(parameter)
         if meant in (Kind.DATE, Kind.TIME, Kind.WHEN):
             return next((said for r in sources if (said := _moment(parameter, meant, r))), None)
+        if meant is Kind.WISH:
+            return wish(parameter, self._said, self._trade) or (
+                self._whole() if parameter.required else None
+            )
         return named(parameter, meant, self._said.task)
 
     def _whole(self) -> str | None:
@@ -184,7 +186,7 @@ class _Source:
 
     def _fits(self, reading: Reading, place: Place) -> bool:
         return place.certain or not any(
-            token.stem in self._trade for token in reading.tokens[place.start : place.end]
+            token.stem in self._asked for token in reading.tokens[place.start : place.end]
         )
 
 

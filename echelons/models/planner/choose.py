@@ -41,6 +41,9 @@ _SAME_ACT: Final = tuple(
 _ACTS: Final = frozenset().union(*_SAME_ACT)
 
 
+Calls = tuple[tuple[str, dict[str, Any]], ...]
+
+
 @dataclass(frozen=True)
 class Choice:
     """What is done with the agent's own tools.
@@ -51,7 +54,7 @@ class Choice:
         tool: Name of the tool that needs it.
     """
 
-    calls: tuple[tuple[str, dict[str, Any]], ...] = ()
+    calls: Calls = ()
     missing: tuple[str, ...] = ()
     tool: str = ""
 
@@ -66,7 +69,7 @@ def choose(tools: Sequence[Tool], said: Said, alone: bool) -> Choice:
     """
     fitting = _fitting(tools, said, alone)
     filled = [(tool, fill(tool, said)) for tool in fitting]
-    calls = _calls(filled)
+    calls = _apart(_calls(filled), tools)
     if calls or not (alone or fitting):
         return Choice(calls)
     # What fits lacks arguments, or nothing fits: a tool that only looks things up may do.
@@ -80,10 +83,22 @@ def choose(tools: Sequence[Tool], said: Said, alone: bool) -> Choice:
     return _lacking(filled) or _lacking([(t, one) for t, one in could if one.given]) or Choice()
 
 
-def _calls(
-    filled: Iterable[tuple[Tool, Filled]],
-) -> tuple[tuple[str, dict[str, Any]], ...]:
+def _calls(filled: Iterable[tuple[Tool, Filled]]) -> Calls:
     return tuple((tool.name, arguments) for tool, one in filled for arguments in one.calls)
+
+
+def _apart(calls: Calls, tools: Sequence[Tool]) -> Calls:
+    """The calls without look-ups of what an act is done with.
+
+    Whoever reserves "at Roscioli" has named a house, and no place to look around in.
+    """
+    acting = {tool.name for tool in tools if _acts(tool)}
+    used = {value for name, given in calls if name in acting for value in map(str, given.values())}
+    return tuple(
+        (name, given)
+        for name, given in calls
+        if name in acting or not used.intersection(map(str, given.values()))
+    )
 
 
 def _lacking(filled: Iterable[tuple[Tool, Filled]]) -> Choice | None:
@@ -94,8 +109,11 @@ def _fitting(tools: Sequence[Tool], said: Said, alone: bool) -> list[Tool]:
     """The tools that the task speaks of, best first, without those that fit far worse."""
     shared = Counter(word for tool in tools for word in _name(tool) | _summary(tool))
     scores = {tool.name: _score(tool, shared, said, alone) for tool in tools}
-    best = max(scores.values(), default=0.0)
-    fitting = [tool for tool in tools if best and scores[tool.name] > best / 2]
+    best = {
+        acts: max((scores[t.name] for t in tools if _acts(t) is acts), default=0.0)
+        for acts in (True, False)
+    }
+    fitting = [tool for tool in tools if scores[tool.name] > best[_acts(tool)] / 2]
     return sorted(fitting, key=lambda tool: -scores[tool.name])[:MOST_TOOLS]
 
 

@@ -30,6 +30,8 @@ class Kind(Enum):
     """An e-mail or web address."""
     VENUE = auto()
     """The name of a house or a person: "at Roscioli"."""
+    WISH = auto()
+    """What to look for, in a word or two: a dish, an interest."""
     OTHER = auto()
 
 
@@ -46,8 +48,10 @@ _PLACES: Final = listed(
 _NEARS: Final = listed("near around nearby")
 _FREE: Final = listed(
     "question questions query queries task message text prompt request topic topics keyword "
-    "keywords term terms phrase input search subject q instruction instructions what content "
-    "wish wishes brief"
+    "keywords term terms phrase input search subject q instruction instructions what content brief"
+)
+_WISHES: Final = listed(
+    "wish wishes interest interests theme cuisine dish genre filter preference preferences style"
 )
 _VENUES: Final = listed(
     "restaurant hotel venue museum theatre theater cafe bar shop store company club gallery event "
@@ -75,6 +79,8 @@ def kind(parameter: Parameter) -> Kind:
     by_name = _of(parameter.name_words)
     if _EDGES.intersection(parameter.name_words) and (_DATES | _TIMES).intersection(about):
         return Kind.DATE if _DATES.intersection(about) else Kind.TIME
+    if by_name is Kind.OTHER and about[:1] == ["what"]:
+        return Kind.WISH
     if by_name is Kind.OTHER or _ADDRESSES.intersection(about[:8]):
         by_head = _of(_head(parameter.description))
         return by_head if by_name is Kind.OTHER or by_head is Kind.ADDRESS else by_name
@@ -113,6 +119,7 @@ def _of(name: tuple[str, ...] | list[str]) -> Kind:
         (Kind.NEAR, said & _NEARS),
         (Kind.PLACE, said & _PLACES),
         (Kind.DATE, said in ({"start"}, {"end"}, {"until"})),
+        (Kind.WISH, said & _WISHES),
         (Kind.FREE, said & _FREE),
         (Kind.VENUE, said & _VENUES),
     )

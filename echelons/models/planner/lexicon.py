@@ -166,3 +166,15 @@ MORE_VERBS: Final = listed(
 
 NO_NAME_ENDINGS: Final = ("ed", "ing", "ly", "est", "able", "ful", "ous", "ive")
 """How words end that begin a sentence without being a name."""
+
+PRAISE: Final = listed(
+    "good great best better nice lovely fine excellent amazing wonderful beautiful favourite "
+    "favorite popular famous typical traditional local authentic top recommended interesting"
+)
+"""Words that praise and choose nothing."""
+
+COMPANY: Final = listed(
+    "kid kids child children baby family families friend friends couple couples wife husband "
+    "partner parents mother father colleague colleagues group senior seniors adult adults"
+)
+"""Who comes along, which chooses nothing by itself."""

@@ -13,6 +13,7 @@ from echelons.models.planner.kinds import Kind
 from echelons.models.planner.places import Place, Role, places
 from echelons.models.planner.reading import Reading
 from echelons.models.planner.schema import Parameter
+from echelons.models.planner.wishes import marks
 
 _EMAIL: Final = re.compile(r"[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,5}")
 _LINK: Final = re.compile(r"https?://[^\s<>\"']{1,2000}")
@@ -38,7 +39,7 @@ def named(parameter: Parameter, kind: Kind, reading: Reading) -> str | None:
         return house
     if parameter.required and (quoted := _QUOTED.search(text)):
         return quoted[1] or quoted[2]
-    return _example(parameter, reading)
+    return next(iter(examples(parameter, reading)), None)
 
 
 def _stated(parameter: Parameter, text: str) -> str | None:
@@ -76,10 +77,11 @@ def _holds(place: Place, parameter: Parameter, reading: Reading) -> bool:
     return len(inside) > 1 and any(token.stem in parameter.stems for token in inside)
 
 
-def _example(parameter: Parameter, reading: Reading) -> str | None:
-    """A word of the text that the parameter's description gives as an example."""
+def examples(parameter: Parameter, reading: Reading) -> tuple[str, ...]:
+    """The words of ``reading`` that the parameter's description gives as examples."""
     found = _EXAMPLES.search(parameter.description)
     if not found:
-        return None
-    examples = {stem(word) for word in words(found[1]) if word not in STOPWORDS}
-    return next((token.raw for token in reading.tokens if token.stem in examples), None)
+        return ()
+    given = {stem(word) for word in words(found[1]) if word not in STOPWORDS}
+    said = zip(reading.tokens, marks(reading), strict=True)
+    return tuple(dict.fromkeys(token.raw for token, mark in said if mark and token.stem in given))

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from pydantic import BaseModel
 
 from echelons.models.planner.brief import Brief
 from echelons.models.planner.reading import Reading
@@ -106,7 +107,7 @@ def _answer(call: Mapping[str, Any], message: ToolMessage | None) -> Answer:
 
 def _facts(message: ToolMessage | None) -> Mapping[str, Any]:
     artifact = message.artifact if message is not None else None
-    if not isinstance(artifact, Mapping) and hasattr(artifact, "model_dump"):
+    if isinstance(artifact, BaseModel):
         artifact = artifact.model_dump()
     return artifact if isinstance(artifact, Mapping) else {}
 

@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from echelons.matching import fold, stems
-from echelons.teams.research.words import Vocabulary
-
-_ASKING: Final = frozenset(
-    stems(
-        "tell explain describe show find give list say said mean know answer question look "
-        "document documentation text according summarise summarize summary information "
-        "let make made get got take took become became use"
-    )
-)
-"""Words of the asking, not of what is asked."""
+from echelons.teams.research.words import LIGHT, Vocabulary
 
 _HOW_MUCH: Final = re.compile(
     r"\bhow (?:long|many|much|often|far|big|large|high|deep|old|fast|soon|late)\b", re.IGNORECASE
@@ -28,6 +19,11 @@ _FOR_A_NUMBER: Final = re.compile(
     r"|length|limit|number|percentage|rate|share|size|speed|temperature|time|weight|year)s?\b",
     re.IGNORECASE,
 )
+_ASKS: Final = r"(?:what|when|where|who|whose|which|why|how|is|are|do|does|did|can|should|will)"
+_BETWEEN: Final = re.compile(
+    rf"[.?!;]\s+|\n+|,?\s+(?:and|or|but|then)\s+(?={_ASKS}\b)", re.IGNORECASE
+)
+_ASKING: Final = re.compile(rf"\s*{_ASKS}\b", re.IGNORECASE)
 _NUMBER: Final = re.compile(
     r"\b(?:two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|dozen|hundreds?|thousands?"
     r"|millions?|twice|daily|weekly|monthly|yearly|seconds|minutes?|hours?|days?|weeks?|months?"
@@ -46,10 +42,12 @@ class Question:
         shares: For each of its telling stems its share of the question; they add up to 1,
             rare ones have more. Empty if it has no telling word.
         for_a_number: Whether a number or a time would answer it.
+        parts: The stems of each question in it, where it is several in one.
     """
 
     shares: Mapping[str, float]
     for_a_number: bool = False
+    parts: tuple[frozenset[str], ...] = ()
 
 
 def asked(text: str, known: Vocabulary) -> Question:
@@ -60,12 +58,27 @@ def asked(text: str, known: Vocabulary) -> Question:
         known: How many documents have each word.
     """
     # "How long" asks; the answer says "45 seconds", and nothing is long in it.
-    thing = _HOW_MUCH.sub(" ", fold(text))
-    found = list(dict.fromkeys(stems(thing)))
-    telling = [each for each in found if each not in _ASKING] or found
+    thing = _HOW_MUCH.sub("how", fold(text))
+    telling = _telling(thing)
     total = sum(known.idf(each) for each in telling)
     shares = {each: known.idf(each) / total for each in telling}
-    return Question(shares, thing != fold(text) or bool(_FOR_A_NUMBER.search(thing)))
+    for_a_number = thing != fold(text) or bool(_FOR_A_NUMBER.search(thing))
+    parts = (part & shares.keys() for part in _parts(thing))
+    return Question(shares, for_a_number, tuple(part for part in parts if part))
+
+
+def _telling(text: str) -> list[str]:
+    found = list(dict.fromkeys(stems(text)))
+    return [each for each in found if each not in LIGHT] or found
+
+
+def _parts(text: str) -> Iterator[frozenset[str]]:
+    clauses = [clause for clause in _BETWEEN.split(text) if stems(clause)]
+    for clause in clauses if len(clauses) > 1 else ():
+        telling = frozenset(_telling(clause))
+        # A single word is a question of its own only if it is asked like one.
+        if len(telling) > 1 or _ASKING.match(clause):
+            yield telling
 
 
 def has_number(text: str) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Final
 
@@ -67,15 +68,16 @@ class _Hit:
 def find(index: Index, question: Question) -> Found | None:
     """Return what a document says about a question; ``None`` if that is nothing."""
     hits = sorted(_hits(index, question), key=lambda hit: (-hit.score, hit.window.first))
-    if not hits or not _speaks(_shares(question, hits[0].spoken)):
+    best = next((hit for hit in hits if _speaks(question, hit.spoken)), None)
+    if best is None:
         return None
-    best, *others = hits
-    chosen, covered, confidence = [best], best.spoken, best.confidence
-    for hit in others:
+    chosen, covered, confidence = [best], best.spoken, _sure(index, best, question)
+    for hit in hits:
         apart = not any(_overlap(hit.window, other.window) for other in chosen)
         added = _shares(question, hit.spoken - covered)
         as_good = confidence >= UNSURE and hit.score >= NEARLY * best.score
-        if len(chosen) < PASSAGES and apart and (as_good or _adds(added)):
+        adds = len(added) > 1 and (sum(added.values()) >= GAIN or _speaks(question, added.keys()))
+        if len(chosen) < PASSAGES and apart and (as_good or adds):
             chosen.append(hit)
             covered |= hit.spoken
             confidence += FURTHER * _confidence(index, hit.window, added)
@@ -117,13 +119,15 @@ def _idf(counts: Sequence[float]) -> float:
     return math.log(1 + (len(counts) - having + 0.5) / (having + 0.5))
 
 
-def _speaks(said: Mapping[str, float]) -> bool:
-    share = sum(said.values())
-    return share >= LEAST and (len(said) > 1 or share > LEAST_ALONE)
-
-
-def _adds(said: Mapping[str, float]) -> bool:
-    return len(said) > 1 and sum(said.values()) >= GAIN
+def _speaks(question: Question, said: AbstractSet[str]) -> bool:
+    """Whether enough is said of the question, or of one of several questions in it."""
+    for part in (question.shares.keys(), *question.parts):
+        spoken = part & said
+        share = sum(question.shares[each] for each in spoken)
+        whole = sum(question.shares[each] for each in part)
+        if share >= LEAST * whole and (len(spoken) > 1 or share > LEAST_ALONE * whole):
+            return True
+    return False
 
 
 def _shares(question: Question, stems: Iterable[str]) -> dict[str, float]:
@@ -136,6 +140,16 @@ def _confidence(index: Index, window: Window, said: Mapping[str, float]) -> floa
     closest = max(sum(said[each] for each in above | index.said(at, said)) for at in window.inside)
     headed = sum(said[each] for each in above)
     return 0.45 * sum(said.values()) + 0.45 * closest + 0.1 * headed
+
+
+def _sure(index: Index, hit: _Hit, question: Question) -> float:
+    """Return the confidence of a hit; who answers one of several questions well is surer."""
+    parts = (
+        _confidence(index, hit.window, _shares(question, part & hit.spoken))
+        / sum(question.shares[each] for each in part)
+        for part in question.parts
+    )
+    return (hit.confidence + max((hit.confidence, *parts))) / 2
 
 
 def _overlap(one: Window, other: Window) -> bool:

@@ -64,7 +64,7 @@ class Desk:
             raise ToolException(f"{question!r} has no word to search for; ask in whole words")
         found = find(self._index, wanted)
         if found is None:
-            raise ToolException(f"{self._document.path} says nothing about: {question}")
+            raise ToolException(f"{self._document.path} says nothing about it")
         return self._answer(found.passages, found.confidence)
 
     def quote(self, first_line: int, last_line: int) -> Answer:

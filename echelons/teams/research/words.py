@@ -12,12 +12,21 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from echelons.matching import STOPWORDS, stem, words
+from echelons.matching import STOPWORDS, stem, stems, words
 
 OF_A_DOCUMENT: Final = 40
 """Telling words kept of one document."""
 OF_A_FOLDER: Final = 60
 """Telling words kept of a folder."""
+
+LIGHT: Final = frozenset(
+    stems(
+        "tell explain describe show find give list say said mean know answer question look "
+        "document documents documentation text according summarise summarize summary information "
+        "let lets make made get got take took become became use used come came go goes"
+    )
+)
+"""Stems of asking, and of verbs that say nothing without their object."""
 
 _SHORTEST, _LONGEST_MIXED, _LONGEST = 2, 8, 30
 _ADDRESSES: Final = frozenset({"http", "https", "www", "com", "org", "html"})
@@ -102,7 +111,7 @@ def telling(document: Profile, known: Vocabulary) -> dict[str, float]:
     most = 1 + math.log(max(document.counts.values(), default=1))
     told: dict[str, float] = {}
     for found in document.counts.keys() | document.title:
-        if not _is_word(document.spelled[found]):
+        if found in LIGHT or not _is_word(document.spelled[found]):
             continue
         rarity = known.rarity(found)
         value = rarity * (1 + math.log(document.counts.get(found, 0) or 1)) / most

@@ -109,6 +109,29 @@ def test_two_questions_at_once_bring_a_passage_for_each(surveyed: Survey) -> Non
     assert len(found.passages) <= PASSAGES
 
 
+@pytest.mark.parametrize(
+    ("path", "answer"),
+    [
+        ("engineering/circuit-breakers.md", "a single probe may pass"),
+        ("engineering/backups.txt", "every month"),
+        ("sea/tides.md", "Bay of Fundy"),
+    ],
+)
+def test_of_several_questions_each_document_answers_its_own(
+    surveyed: Survey, path: str, answer: str
+) -> None:
+    wanted = asked(
+        "What may pass a half-open breaker, how often is a backup restored, "
+        "and where is the largest tidal range?",
+        surveyed.known,
+    )
+    found = find(opened(surveyed, path), wanted)
+
+    assert found
+    assert answer in quoted(found)
+    assert find(opened(surveyed, "kitchen/knives.txt"), wanted) is None
+
+
 def test_words_close_together_count_more_than_scattered_ones() -> None:
     together = "The red kite flies.\n\nNothing else.\n\nNothing at all.\n"
     scattered = "The red door.\n\nA kite of paper.\n\nTime flies.\n"

@@ -44,7 +44,7 @@ def test_an_answer_is_a_quotation_with_its_place(both: list[BaseTool], corpus: P
 
 
 def test_a_question_that_the_document_does_not_answer_is_refused(both: list[BaseTool]) -> None:
-    with pytest.raises(ToolException, match=r"circuit-breakers.md says nothing about"):
+    with pytest.raises(ToolException, match=r"circuit-breakers.md says nothing about it"):
         both[0].invoke({"question": "Who painted the Mona Lisa?"})
 
 
