@@ -35,7 +35,6 @@ SELECT
     {_FIELD.format("agent_path")} AS agent_path,
     {_FIELD.format("superior_thread_id")} AS superior_thread_id,
     max({_FIELD.format("thread_name")}) AS thread_name,
-    count(DISTINCT checkpoint_ns) AS segments,
     count(*) AS checkpoints,
     max(checkpoint_id) AS latest_checkpoint_id
 FROM checkpoints
