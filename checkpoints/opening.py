@@ -1,13 +1,16 @@
-"""Turns what a user gives as ``checkpointer`` into a saver."""
+"""Turns what a user gives as a database into a saver."""
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
 from echelons.checkpoints.sqlite import SqliteCheckpointer
+from echelons.errors import DatabaseMissing, StorageError
 
 
 def open_checkpointer(
@@ -26,3 +29,24 @@ def open_checkpointer(
     raise TypeError(
         f"checkpointer={given!r}: pass a LangGraph saver, the path of a SQLite database, or None"
     )
+
+
+def open_existing(path: str | Path) -> SqliteCheckpointer:
+    """Return a saver on a database that has threads already; it is never made or changed.
+
+    Raises:
+        DatabaseMissing: There is no file at the path.
+        StorageError: It cannot be opened, or is no database of threads.
+    """
+    file = Path(path)
+    try:
+        if not file.exists():
+            raise DatabaseMissing(str(path))
+        # Read-only, for opening a database of something else as ours would add our tables.
+        with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as found:
+            ours = found.execute("SELECT 1 FROM sqlite_master WHERE name = 'checkpoints'")
+            if ours.fetchone() is None:
+                raise StorageError(str(path), "it holds no threads")
+    except (sqlite3.Error, OSError) as error:
+        raise StorageError(str(path), str(error)) from error
+    return SqliteCheckpointer(path)

@@ -13,6 +13,7 @@ from typing import Any
 
 from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.checkpoint.serde.types import ERROR, INTERRUPT, RESUME, SCHEDULED
+from langgraph.constants import START
 from langgraph.types import Interrupt
 
 from echelons.checkpoints.namespaces import SEPARATOR, below, depth_of, parts_of
@@ -23,6 +24,8 @@ OPEN = frozenset({ERROR, INTERRUPT, RESUME, SCHEDULED})
 """Writes with which a task is not done."""
 SENDS = "__pregel_tasks"
 """The channel in which LangGraph stores sends."""
+BRANCH = "branch:to:"
+"""How the channels begin that trigger a node; they hold a value until it has run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +111,16 @@ def _question(level: CheckpointTuple, interrupt: Interrupt) -> Question:
         thread_id=identity.thread_id if identity else "",
         asked_at=level.checkpoint["ts"],
     )
+
+
+def is_finished(root: OneCheckpoint) -> Plan[bool]:
+    """Return whether a root has no work left; one that never ran has none."""
+    saved = yield root
+    if saved is None:
+        return True
+    values = saved.checkpoint["channel_values"]
+    triggered = any(channel == START or channel.startswith(BRANCH) for channel in values)
+    return not triggered and not values.get(SENDS)
 
 
 def unfinished(root: OneCheckpoint) -> Plan[list[OpenAgent]]:

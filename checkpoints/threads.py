@@ -6,7 +6,9 @@ every link holds. Nothing here needs the graph that wrote the checkpoints.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from langchain_core.messages import BaseMessage
 from langgraph.checkpoint.base import CheckpointTuple
@@ -17,7 +19,7 @@ from echelons.checkpoints.namespaces import depth_of
 from echelons.checkpoints.reading import AllCheckpoints, OneCheckpoint, Plan, Saver, aread, read
 from echelons.checkpoints.tracing import Link, Trace, links_of, trace_of
 from echelons.errors import ThreadNotFound
-from echelons.lineage import Identity
+from echelons.lineage import METADATA_KEYS, Identity
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,7 @@ class RootThread:
         agent: The root agent.
         turns: Messages that a human sent.
         updated_at: Time of the last of them, ISO 8601, UTC.
+        metadata: What its session noted with the last of them, and LangGraph's own.
     """
 
     id: str
@@ -69,6 +72,7 @@ class RootThread:
     agent: str
     turns: int
     updated_at: str
+    metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
 class ThreadStore:
@@ -179,17 +183,36 @@ def _roots() -> Plan[list[RootThread]]:
     inputs: list[CheckpointTuple] = yield AllCheckpoints(
         None, {"superior_thread_id": "", "source": "input"}
     )
-    turns: dict[str, list[CheckpointTuple]] = {}
+    by_thread: dict[str, list[CheckpointTuple]] = {}
     for saved in inputs:
-        turns.setdefault(str(saved.config["configurable"]["thread_id"]), []).append(saved)
-    found: list[RootThread] = []
-    for thread_id, each in turns.items():
-        identity = Identity.read(each[0].metadata)
+        identity = Identity.read(saved.metadata)
         if identity is not None:
-            updated_at = each[0].checkpoint["ts"]
-            name, agent = identity.thread_name, identity.agent
-            found.append(RootThread(thread_id, name, agent, len(each), updated_at))
+            by_thread.setdefault(identity.thread_id, []).append(saved)
+    found = [_root(turns_of(rows)) for rows in by_thread.values()]
     return sorted(found, key=lambda root: root.updated_at, reverse=True)
+
+
+def turns_of(inputs: list[CheckpointTuple]) -> list[CheckpointTuple]:
+    """Return the inputs of a root itself, of all that were stored with its identity.
+
+    Its delegations take input too, in namespaces below its own.
+    """
+    depths = [depth_of(str(row.config["configurable"]["checkpoint_ns"])) for row in inputs]
+    return [row for row, depth in zip(inputs, depths, strict=True) if depth == min(depths)]
+
+
+def _root(turns: list[CheckpointTuple]) -> RootThread:
+    latest = turns[0]
+    identity = Identity.read(latest.metadata)
+    assert identity is not None  # noqa: S101  rows are found by their identity
+    return RootThread(
+        id=str(latest.config["configurable"]["thread_id"]),
+        name=identity.thread_name,
+        agent=identity.agent,
+        turns=len(turns),
+        updated_at=latest.checkpoint["ts"],
+        metadata={key: value for key, value in latest.metadata.items() if key not in METADATA_KEYS},
+    )
 
 
 def _thread(thread_id: str, root: str | None) -> Plan[Thread]:

@@ -363,6 +363,43 @@ class StorageError(EchelonsError):
         )
 
 
+class DatabaseMissing(StorageError):
+    """There is no database where threads should be read from; none is made for that.
+
+    Attributes:
+        path: The database.
+        why: What is wrong.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.why = "there is no such file"
+        EchelonsError.__init__(
+            self,
+            f"there is no database {path!r}; `echelons run` makes one, "
+            "or name the one that you mean with --db or ECHELONS_DB",
+        )
+
+
+class DatabaseFolderMissing(StorageError):
+    """A database is named in a folder that is not there.
+
+    Attributes:
+        path: The database.
+        why: What is wrong.
+        folder: The folder.
+    """
+
+    def __init__(self, path: str, folder: str) -> None:
+        self.path = path
+        self.why = f"there is no folder {folder!r}"
+        self.folder = folder
+        EchelonsError.__init__(
+            self,
+            f"database {path!r}: {self.why}; make the folder, or name another database",
+        )
+
+
 class MissingAgents(EchelonsError):
     """A stored run waits in agents or nodes that the tree does not have any more.
 

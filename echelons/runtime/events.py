@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 from echelons.delegation import DelegationResponse, Usage
 from echelons.nodes.tools import CALL_SUBORDINATE
@@ -46,7 +46,8 @@ class RunEvent:
         reasoning: What the model thought, where it shows that.
         usage: What the reply cost; zero for other kinds.
         thread_id: The agent's thread.
-        data: The rest as plain values: a call's arguments, a response's status, an id.
+        data: The rest as plain values: a call's arguments, a response's status, an id, the
+            model that a reply says it is from.
     """
 
     path: str
@@ -156,6 +157,7 @@ def _told(who: _Who, message: BaseMessage) -> Iterator[RunEvent]:
             _reasoning(message),
             _usage(message),
             who.thread_id,
+            {"model": str(message.response_metadata.get("model_name", ""))},
         )
         for call in message.tool_calls:
             kind = Kind.DELEGATION if call["name"] == CALL_SUBORDINATE else Kind.TOOL_CALL
@@ -197,8 +199,10 @@ def _messages(result: Any) -> Iterator[BaseMessage]:
 
 
 def _task(state: Any) -> str:
+    # A segment that goes on has more than its task in its state.
     messages = state.get("messages") if isinstance(state, Mapping) else None
-    return str(messages[-1].text) if messages else ""
+    tasks = (each for each in reversed(messages or ()) if isinstance(each, HumanMessage))
+    return next((str(task.text) for task in tasks), "")
 
 
 def _reasoning(message: AIMessage) -> str:

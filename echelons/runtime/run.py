@@ -99,6 +99,10 @@ class Run:
             pass
         return self._tally.result(self._standing())
 
+    def pause(self) -> None:
+        """Ask the tree to stop at the end of its current step; signal handlers may call it."""
+        self._tally.control.request_drain("paused")
+
     def close(self) -> None:
         """Stop at the end of the current step, with everything done so far stored."""
         self._tally.control.request_drain("closed")
@@ -144,6 +148,10 @@ class AsyncRun:
         async for _ in self._events:
             pass
         return self._tally.result(await self._standing())
+
+    def pause(self) -> None:
+        """Ask the tree to stop at the end of its current step; signal handlers may call it."""
+        self._tally.control.request_drain("paused")
 
     async def close(self) -> None:
         """Stop at the end of the current step, with everything done so far stored."""

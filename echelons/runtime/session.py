@@ -44,6 +44,8 @@ class Session:
         database: Path of a SQLite database, or any LangGraph saver. A path is opened here
             and closed with the session.
         thread: What people call the thread; a UUID is taken as the thread's id itself.
+        metadata: Texts and numbers stored with each of its checkpoints; ``RootThread`` gives
+            them back, so a program can note what it needs to go on in another process.
 
     Raises:
         StorageError: The database cannot be opened.
@@ -63,8 +65,10 @@ class Session:
         database: str | Path | BaseCheckpointSaver[Any],
         *,
         thread: str = "main",
+        metadata: Mapping[str, str | int | float | bool] | None = None,
     ) -> None:
         self.thread = thread
+        self._metadata = dict(metadata or {})
         self.thread_id = root_thread_id(thread)
         self.graph = agent.compile(database)
         saver = self.graph.checkpointer
@@ -78,7 +82,7 @@ class Session:
         """The LangGraph config of the root thread."""
         return {
             "configurable": {"thread_id": self.thread_id},
-            "metadata": {"thread_name": self.thread},
+            "metadata": {**self._metadata, "thread_name": self.thread},
         }
 
     def close(self) -> None:

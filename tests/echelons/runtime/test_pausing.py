@@ -1,0 +1,97 @@
+"""A run that is asked to pause stops at the end of its step and goes on from there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from langgraph.types import interrupt
+
+from echelons import Agent, Session, SqliteCheckpointer
+from echelons.checkpoints.pending import is_finished
+from echelons.checkpoints.reading import OneCheckpoint, read
+from echelons.testing import Call, ScriptedModel, delegate
+
+
+def confirm(what: str) -> str:
+    """Ask a human.
+
+    Args:
+        what: What to confirm.
+    """
+    return str(interrupt({"question": what}))
+
+
+def model() -> ScriptedModel:
+    return ScriptedModel(
+        {
+            "head": [delegate("leaf", "look"), "Seen."],
+            "leaf": [Call("confirm", {"what": "Really?"}), "There."],
+        }
+    )
+
+
+def team(script: ScriptedModel) -> Agent:
+    leaf = Agent("leaf", "Looks", tools=[confirm])
+    return Agent("head", model=script, subordinates=[leaf])
+
+
+def finished(session: Session) -> bool:
+    assert isinstance(session.graph.checkpointer, SqliteCheckpointer)
+    return read(session.graph.checkpointer, is_finished(OneCheckpoint(session.thread_id)))
+
+
+def test_a_paused_run_is_not_finished_and_goes_on_without_repeating_anything(
+    tmp_path: Path,
+) -> None:
+    script = model()
+    with Session(team(script), tmp_path / "t.sqlite") as session:
+        run = session.send("Go")
+        for event in run:
+            if event.kind == "delegation":
+                run.pause()
+        stopped = run.result()
+        assert not stopped.finished
+        assert not stopped.questions
+        assert not finished(session)
+
+        result = session.resume().result()
+
+    assert [question.path for question in result.questions] == [("head", "leaf")]
+    assert script.repeated_calls == []
+
+
+async def test_a_run_in_an_event_loop_pauses_too(tmp_path: Path) -> None:
+    async with Session(team(model()), tmp_path / "t.sqlite") as session:
+        run = await session.asend("Go")
+        async for event in run:
+            if event.kind == "delegation":
+                run.pause()
+        assert not (await run.result()).finished
+        assert (await (await session.aresume()).result()).questions
+
+
+def test_a_thread_is_finished_when_no_work_is_left_and_only_then(tmp_path: Path) -> None:
+    with Session(team(model()), tmp_path / "t.sqlite") as session:
+        assert finished(session), "it never ran"
+        result = session.send("Go").result()
+        assert not finished(session), "it waits for an answer"
+        session.answer(result.questions[0].id, "yes").result()
+        assert finished(session)
+
+
+def test_a_thread_whose_model_failed_is_not_finished(tmp_path: Path) -> None:
+    broken = Agent("head", model=ScriptedModel([ConnectionError("down")]))
+    with Session(broken, tmp_path / "t.sqlite") as session:
+        with pytest.raises(ConnectionError):
+            session.send("Go").result()
+        assert not finished(session)
+
+
+def test_an_agent_that_goes_on_after_an_answer_is_shown_with_its_own_task(tmp_path: Path) -> None:
+    with Session(team(model()), tmp_path / "t.sqlite") as session:
+        result = session.send("Go").result()
+        events = list(session.answer(result.questions[0].id, "yes"))
+
+    tasks = {event.path: event.content for event in events if event.kind == "task"}
+    assert tasks == {"head/leaf": "look", "head": "Go"}
