@@ -21,6 +21,7 @@ from langgraph.store.base import BaseStore
 from echelons import tree
 from echelons.agent import Agent
 from echelons.checkpoints.history import SavedHistory
+from echelons.checkpoints.inherited import saver_of
 from echelons.checkpoints.opening import open_checkpointer
 from echelons.graphs.level import Builder, Position, agent_level, foreign_level
 from echelons.graphs.resuming import acheck_resume, check_resume
@@ -101,7 +102,7 @@ class AgentGraph(Compiled):
         """
         own = self._identified(config)
         check_resume(self.agent, self.checkpointer, input, own)
-        return super().stream(input, own, **_durable(kwargs))
+        return super().stream(input, own, **self._durable(own, kwargs))
 
     def astream(
         self,
@@ -114,7 +115,8 @@ class AgentGraph(Compiled):
         Raises:
             MissingAgents: The thread waits in agents that this tree does not have.
         """
-        return self._astream(input, self._identified(config), _durable(kwargs))
+        own = self._identified(config)
+        return self._astream(input, own, self._durable(own, kwargs))
 
     async def _astream(
         self, given: Any, config: RunnableConfig, kwargs: dict[str, Any]
@@ -136,6 +138,12 @@ class AgentGraph(Compiled):
             thread_name=str(metadata.get("thread_name", "")),
         )
         return {**given, "metadata": {**metadata, **identity.metadata()}}
+
+    def _durable(self, config: RunnableConfig, kwargs: dict[str, Any]) -> dict[str, Any]:
+        # With LangGraph's default, "async", a tool can run twice after a crash. Where nothing
+        # is kept, it warns of any durability.
+        kept = saver_of(ensure_config(config).get("configurable") or {}) or self.checkpointer
+        return {**kwargs, "durability": kwargs.get("durability") or "sync"} if kept else kwargs
 
 
 def compile_tree(
@@ -190,8 +198,3 @@ def _thread_id(configurable: Mapping[str, Any], agent: str) -> str:
         return str(uuid4())
     # Embedded as a node of another graph, several runs and trees share the host's thread.
     return str(uuid5(ECHELONS_NS, f"{given}/{namespace}/{agent}")) if namespace else str(given)
-
-
-def _durable(kwargs: dict[str, Any]) -> dict[str, Any]:
-    # With LangGraph's default, "async", a tool can run twice after a crash.
-    return kwargs if kwargs.get("durability") else {**kwargs, "durability": "sync"}
