@@ -25,10 +25,10 @@ class Trip:
 
     folder: Path
 
-    def go(self, world: str, *steps: Sequence[Any]) -> dict[str, Any]:
+    def go(self, mode: str, *steps: Sequence[Any]) -> dict[str, Any]:
         """Let a new process take some steps, and return what it printed at its end."""
         paths = [str(self.folder / "trip.sqlite"), str(self.folder / "log.txt")]
-        command = [sys.executable, str(DRIVER), *paths, world, json.dumps(steps)]
+        command = [sys.executable, str(DRIVER), *paths, mode, json.dumps(steps)]
         ended = subprocess.run(command, capture_output=True, text=True, check=False)
         assert ended.returncode == 0, ended.stderr
         return dict(json.loads(ended.stdout))
@@ -45,22 +45,22 @@ class Trip:
 
 
 @pytest.fixture(scope="module", params=["sync", "async"])
-def world(request: pytest.FixtureRequest) -> str:
+def mode(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
 @pytest.fixture(scope="module")
-def whole(world: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Trip]:
+def whole(mode: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Trip]:
     """What one process prints that does it all."""
     trip = Trip(tmp_path_factory.mktemp("whole"))
-    return trip.go(world, TASK, ["answer", TO_SCOUT], ["answer", TO_PILOT]), trip
+    return trip.go(mode, TASK, ["answer", TO_SCOUT], ["answer", TO_PILOT]), trip
 
 
 @pytest.fixture(scope="module")
-def asked(world: str, tmp_path_factory: pytest.TempPathFactory) -> Trip:
+def asked(mode: str, tmp_path_factory: pytest.TempPathFactory) -> Trip:
     """A trip whose process has ended at the questions."""
     trip = Trip(tmp_path_factory.mktemp("asked"))
-    end = trip.go(world, TASK)
+    end = trip.go(mode, TASK)
     assert questions(end) == [[SCOUT, "Which pass?"], [PILOT, "Which harbour?"]]
     return trip
 
@@ -76,13 +76,13 @@ def conversations(end: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def test_three_processes_come_to_the_end_that_one_comes_to(
-    tmp_path: Path, world: str, whole: tuple[dict[str, Any], Trip], asked: Trip
+    tmp_path: Path, mode: str, whole: tuple[dict[str, Any], Trip], asked: Trip
 ) -> None:
     expected, alone = whole
     trip = asked.copy(tmp_path)
 
-    middle = trip.go(world, ["answer", TO_SCOUT])
-    end = trip.go(world, ["answer", TO_PILOT])
+    middle = trip.go(mode, ["answer", TO_SCOUT])
+    end = trip.go(mode, ["answer", TO_PILOT])
 
     assert questions(middle) == [[PILOT, "Which harbour?"]]
     assert end["steps"] == [{"text": "The expedition is over.", "finished": True, "asked": []}]
@@ -91,19 +91,19 @@ def test_three_processes_come_to_the_end_that_one_comes_to(
 
 
 def test_one_answer_to_both_questions_comes_to_the_same_end(
-    tmp_path: Path, world: str, whole: tuple[dict[str, Any], Trip], asked: Trip
+    tmp_path: Path, mode: str, whole: tuple[dict[str, Any], Trip], asked: Trip
 ) -> None:
     expected, alone = whole
     trip = asked.copy(tmp_path)
 
-    end = trip.go(world, ["answer", {**TO_SCOUT, **TO_PILOT}])
+    end = trip.go(mode, ["answer", {**TO_SCOUT, **TO_PILOT}])
 
     assert end["steps"][-1]["finished"]
     assert conversations(end) == conversations(expected)
     assert trip.done == alone.done
 
 
-@pytest.mark.parametrize("world", ["sync"], indirect=True)
+@pytest.mark.parametrize("mode", ["sync"], indirect=True)
 def test_the_other_order_in_the_other_world_comes_to_the_same_end(
     tmp_path: Path, whole: tuple[dict[str, Any], Trip], asked: Trip
 ) -> None:

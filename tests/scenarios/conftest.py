@@ -1,0 +1,108 @@
+"""Two worlds: every scenario is run with the synchronous and the asynchronous methods."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import pytest
+from langchain_core.runnables import RunnableConfig
+
+from echelons import Result, Session, SqliteCheckpointer
+
+
+class World(Protocol):
+    """How a test runs a tree; the same calls in either world."""
+
+    def invoke(
+        self, graph: Any, given: Any, config: RunnableConfig | None = None, **kwargs: Any
+    ) -> dict[str, Any]: ...
+
+    def stream(
+        self, graph: Any, given: Any, config: RunnableConfig | None = None, **kwargs: Any
+    ) -> list[Any]: ...
+
+    def send(self, session: Session, task: str) -> Result: ...
+
+    def answer(self, session: Session, answers: dict[str, Any]) -> Result: ...
+
+    def resume(self, session: Session) -> Result: ...
+
+
+class Sync:
+    """``invoke``, ``send`` and their like."""
+
+    def invoke(
+        self, graph: Any, given: Any, config: RunnableConfig | None = None, **kwargs: Any
+    ) -> dict[str, Any]:
+        return dict(graph.invoke(given, config, **kwargs))
+
+    def stream(
+        self, graph: Any, given: Any, config: RunnableConfig | None = None, **kwargs: Any
+    ) -> list[Any]:
+        return list(graph.stream(given, config, **kwargs))
+
+    def send(self, session: Session, task: str) -> Result:
+        return session.send(task).result()
+
+    def answer(self, session: Session, answers: dict[str, Any]) -> Result:
+        return session.answer(answers).result()
+
+    def resume(self, session: Session) -> Result:
+        return session.resume().result()
+
+
+class Async:
+    """``ainvoke``, ``asend`` and their like, in one event loop."""
+
+    def __init__(self, runner: asyncio.Runner) -> None:
+        self._run = runner.run
+
+    def invoke(
+        self, graph: Any, given: Any, config: RunnableConfig | None = None, **kwargs: Any
+    ) -> dict[str, Any]:
+        return dict(self._run(graph.ainvoke(given, config, **kwargs)))
+
+    def stream(
+        self, graph: Any, given: Any, config: RunnableConfig | None = None, **kwargs: Any
+    ) -> list[Any]:
+        async def parts() -> list[Any]:
+            return [part async for part in graph.astream(given, config, **kwargs)]
+
+        return self._run(parts())
+
+    def send(self, session: Session, task: str) -> Result:
+        async def result() -> Result:
+            return await (await session.asend(task)).result()
+
+        return self._run(result())
+
+    def answer(self, session: Session, answers: dict[str, Any]) -> Result:
+        async def result() -> Result:
+            return await (await session.aanswer(answers)).result()
+
+        return self._run(result())
+
+    def resume(self, session: Session) -> Result:
+        async def result() -> Result:
+            return await (await session.aresume()).result()
+
+        return self._run(result())
+
+
+@pytest.fixture(params=["sync", "async"])
+def world(request: pytest.FixtureRequest) -> Iterator[World]:
+    """The world that a test runs its trees in."""
+    if request.param == "sync":
+        yield Sync()
+    else:
+        with asyncio.Runner() as runner:
+            yield Async(runner)
+
+
+@pytest.fixture
+def saver() -> Iterator[SqliteCheckpointer]:
+    """A real database, in memory."""
+    with SqliteCheckpointer(":memory:") as saver:
+        yield saver
