@@ -17,11 +17,12 @@ MARKDOWN: Final = frozenset({".md", ".markdown", ".mdx", ".mkd", ".qmd", ".rmd"}
 PROSE: Final = MARKDOWN | {".rst", ".txt", ".text", ""}
 """Suffixes of what people write for people; others are data and code."""
 
-_ATX: Final = re.compile(r" {0,3}(#{1,6})[ \t]+(.*?)(?:[ \t]+#+)?[ \t]*$")
+_ATX: Final = re.compile(r" {0,3}(#{1,6})[ \t]+(\S.*)")
+_CLOSING: Final = re.compile(r"(?<=[ \t])#+$")
 _UNDERLINE: Final = re.compile(r"([=\-~^\"'`#*+.:_])\1{2,}[ \t]*$")
 _FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})")
-_IMAGE: Final = re.compile(r"!\[[^\]]*\]\([^)]*\)")
-_MARKUP: Final = re.compile(r"\[([^\]]*)\]\([^)]*\)|<[^>]*>|[*`]+|\\(?=[^\w\s])")
+_IMAGE: Final = re.compile(r"!\[[^\[\]]*\]\([^()]*\)")
+_MARKUP: Final = re.compile(r"\[([^\[\]]*)\]\([^()]*\)|<[^<>]*>|[*`]+|\\(?=[^\w\s])")
 _NO_TITLE: Final = re.compile(r"[ \t]*(?:[-*+•>][ \t]|\|)")
 _FRONT_ROWS: Final = 60
 
@@ -74,7 +75,7 @@ def headings(rows: Sequence[Row], suffix: str) -> Iterator[Heading]:
             fence = _fence_after(fence, mark, text)
         elif atx and (hashes := _ATX.match(text)) and plain(hashes[2]):
             done = place + 1
-            yield Heading(len(hashes[1]), plain(hashes[2]), place, done)
+            yield Heading(len(hashes[1]), plain(_CLOSING.sub("", hashes[2].rstrip())), place, done)
         elif (found := _underlined(rows, place, "=-" if atx else "")) and found[0] >= done:
             done = place + 1
             level = levels.setdefault(found[1], len(levels) + 1)
@@ -96,6 +97,8 @@ def plain(text: str) -> str:
     >>> plain("The `act` node, see [design](design.md)")
     'The act node, see design'
     """
+    if not any(char.isalnum() for char in text):
+        return ""
     bare = " ".join(_MARKUP.sub(lambda mark: mark[1] or "", _IMAGE.sub("", text)).split())
     return bare if any(char.isalnum() for char in bare) else ""
 

@@ -37,7 +37,7 @@ def name_of(path: str) -> str:
         >>> name_of("guides/circuit-breakers.md")
         'guides__circuit-breakers_md'
         >>> name_of("guides/Überblick (neu).md")
-        'guides__Uberblick_neu_md-6b9ff8ff'
+        'guides__Uberblick_neu_md-3ea20613'
     """
     parts = (re.sub(r"[^A-Za-z0-9-]+", "_", fold(part)).strip("_-") for part in path.split("/"))
     plain = "__".join(part for part in parts if part) or "document"

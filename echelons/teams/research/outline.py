@@ -29,7 +29,7 @@ LONGEST_BLOCK: Final = 800
 _ITEM: Final = re.compile(r"[ \t]*(?:[-*+•][ \t]|\d{1,3}[.)][ \t]|\|)")
 _FRONT_TITLE: Final = re.compile(r"title:[ \t]*[\"']?(.*?)[\"']?[ \t]*$", re.IGNORECASE)
 _UP_TO: Final = f".{{1,{LONGEST_ROW}}}"
-_PIECE: Final = re.compile(rf"{_UP_TO}(?:(?<=[.!?;])\s+|$)|{_UP_TO}(?:\s+|$)|{_UP_TO}")
+_PIECE: Final = re.compile(rf"{_UP_TO}(?:(?<=[.!?;])\s|$)|{_UP_TO}(?:\s|$)|{_UP_TO}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,17 +21,18 @@ _FOR_A_NUMBER: Final = re.compile(
 )
 _ASKS: Final = r"(?:what|when|where|who|whose|which|why|how|is|are|do|does|did|can|should|will)"
 _BETWEEN: Final = re.compile(
-    rf"[.?!;]\s+|\n+|,?\s+(?:and|or|but|then)\s+(?={_ASKS}\b)", re.IGNORECASE
+    rf"[.?!;]\s+|\n+|,?\s+(?:and|or|but|then)\s+(?={_ASKS}\b)"
+    r"|,\s+(?=(?:what|when|where|who|which|why|how)\b)",
+    re.IGNORECASE,
 )
 _ASKING: Final = re.compile(rf"\s*{_ASKS}\b", re.IGNORECASE)
 _NUMBER: Final = re.compile(
     r"\b(?:two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|dozen|hundreds?|thousands?"
     r"|millions?|twice|daily|weekly|monthly|yearly|seconds|minutes?|hours?|days?|weeks?|months?"
-    r"|years?|percent)\b"
-    # A digit, but not in the number of a list item.
-    r"|(?!^\s*\d+[.)]\s)\d(?!\d*[.)]\s)",
-    re.IGNORECASE | re.MULTILINE,
+    r"|years?|percent)\b|\d",
+    re.IGNORECASE,
 )
+_ITEM_NUMBER: Final = re.compile(r"^[ \t]*\d+[.)][ \t]", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,4 +88,4 @@ def has_number(text: str) -> bool:
     >>> has_number("at most twice a day"), has_number("1. First of all")
     (True, False)
     """
-    return bool(_NUMBER.search(text))
+    return bool(_NUMBER.search(_ITEM_NUMBER.sub("", text)))

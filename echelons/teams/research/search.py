@@ -9,8 +9,7 @@ headings above it.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -28,10 +27,10 @@ NUMBER_BOOST: Final = 1.3
 """Factor for a passage with a number in it, where the question asks for one."""
 PASSAGES: Final = 3
 """Passages returned at most."""
-LEAST: Final = 0.4
-"""Share of a question that a passage must speak of; below, it says nothing about it."""
+LEAST: Final = 0.35
+"""Confidence below which a passage says nothing about a question."""
 LEAST_ALONE: Final = 0.5
-"""The same for a single word of several: it must weigh more than all others together."""
+"""The same where only one of several words is found: it must outweigh all others."""
 NEARLY: Final = 0.75
 """Of the best score: a further passage that reaches it may hold the answer as well."""
 UNSURE: Final = 0.5
@@ -50,61 +49,109 @@ class Found:
         passages: The best first; at least one.
         confidence: Share of the question's telling words, weighted by rarity, that the
             passages speak of; more where the words stand close together or in the headings
-            above, as ``_confidence`` says. In (0, 1].
+            above. In (0, 1].
     """
 
     passages: tuple[tuple[Row, ...], ...]
     confidence: float
 
 
+def find(index: Index, question: Question) -> Found | None:
+    """Return what a document says about a question; ``None`` if that is nothing."""
+    return _Search(index, question).found()
+
+
 @dataclass(frozen=True, slots=True)
 class _Hit:
     window: Window
     score: float
-    confidence: float
     spoken: frozenset[str]
 
 
-def find(index: Index, question: Question) -> Found | None:
-    """Return what a document says about a question; ``None`` if that is nothing."""
-    hits = sorted(_hits(index, question), key=lambda hit: (-hit.score, hit.window.first))
-    best = next((hit for hit in hits if _speaks(question, hit.spoken)), None)
-    if best is None:
-        return None
-    chosen, covered, confidence = [best], best.spoken, _sure(index, best, question)
-    for hit in hits:
-        apart = not any(_overlap(hit.window, other.window) for other in chosen)
-        added = _shares(question, hit.spoken - covered)
-        as_good = confidence >= UNSURE and hit.score >= NEARLY * best.score
-        adds = len(added) > 1 and (sum(added.values()) >= GAIN or _speaks(question, added.keys()))
-        if len(chosen) < PASSAGES and apart and (as_good or adds):
-            chosen.append(hit)
-            covered |= hit.spoken
-            confidence += FURTHER * _confidence(index, hit.window, added)
-    passages = tuple(excerpt(index, hit.window, question.shares) for hit in chosen)
-    return Found(passages, round(min(confidence, 1.0), 3))
+@dataclass(frozen=True, slots=True)
+class _Search:
+    index: Index
+    question: Question
 
+    def found(self) -> Found | None:
+        hits = sorted(self._hits(), key=lambda hit: (-hit.score, hit.window.first))
+        whole = frozenset(self.question.shares)
+        parts = (whole, *self.question.parts)
+        best = next((hit for hit in hits if any(self._answers(hit, part) for part in parts)), None)
+        if best is None:
+            return None
+        # Who answers one of several questions well is surer than of the whole.
+        confidence = self._sure(best, whole) / 2 + max(self._sure(best, each) for each in parts) / 2
+        chosen, covered = [best], best.spoken
+        for hit in hits:
+            apart = not any(_overlap(hit.window, other.window) for other in chosen)
+            as_good = confidence >= UNSURE and hit.score >= NEARLY * best.score
+            if len(chosen) < PASSAGES and apart and (as_good or self._adds(hit, covered)):
+                chosen.append(hit)
+                confidence += FURTHER * self._sure(hit, whole, covered)
+                covered |= hit.spoken
+        passages = tuple(excerpt(self.index, hit.window, whole) for hit in chosen)
+        return Found(passages, round(min(confidence, 1.0), 3))
 
-def _hits(index: Index, question: Question) -> Iterator[_Hit]:
-    counts = {each: _weighted(index, each) for each in question.shares}
-    weights = {each: question.shares[each] * _idf(count) for each, count in counts.items()}
-    lengths = index.lengths()
-    average = sum(lengths) / len(lengths) if any(lengths) else 1.0
-    for at, window in enumerate(index.windows):
-        spoken = frozenset(each for each in weights if counts[each][at] or each in index.title)
-        if not spoken:
-            continue
-        norm = K1 * (1 - B + B * lengths[at] / average)
-        score = sum(
-            weights[each] * counts[each][at] * (K1 + 1) / (counts[each][at] + norm)
-            for each in spoken
-        )
+    def _hits(self) -> Iterator[_Hit]:
+        index, shares = self.index, self.question.shares
+        counts = {each: _weighted(index, each) for each in shares}
+        weights = {each: shares[each] * _idf(count) for each, count in counts.items()}
+        lengths = index.lengths()
+        average = sum(lengths) / len(lengths) if any(lengths) else 1.0
+        for at, window in enumerate(index.windows):
+            spoken = frozenset(each for each in shares if counts[each][at] or each in index.title)
+            if spoken:
+                norm = K1 * (1 - B + B * lengths[at] / average)
+                score = sum(
+                    weights[each] * counts[each][at] * (K1 + 1) / (counts[each][at] + norm)
+                    for each in spoken
+                )
+                yield self._weighed(_Hit(window, score, spoken))
+
+    def _weighed(self, hit: _Hit) -> _Hit:
         # Many rare words, and close together, beat one rare word that comes often.
-        confidence = _confidence(index, window, _shares(question, spoken))
-        score *= confidence
-        if question.for_a_number and not index.numbered.isdisjoint(window.inside):
-            score *= NUMBER_BOOST
-        yield _Hit(window, score, confidence, spoken)
+        score = hit.score * self._sure(hit, frozenset(self.question.shares))
+        numbered = not self.index.numbered.isdisjoint(hit.window.inside)
+        boost = NUMBER_BOOST if self.question.for_a_number and numbered else 1.0
+        return _Hit(hit.window, score * boost, hit.spoken)
+
+    def _answers(self, hit: _Hit, part: frozenset[str]) -> bool:
+        alone = len(hit.spoken & part) == 1
+        return self._sure(hit, part) >= (LEAST_ALONE if alone else LEAST)
+
+    def _adds(self, hit: _Hit, covered: frozenset[str]) -> bool:
+        """Whether a hit says enough that is new, or answers a question that is still open."""
+        added = hit.spoken - covered
+        gain = sum(self.question.shares[each] for each in added)
+        if len(added) > 1 and gain >= GAIN:
+            return True
+        return any(part & added and self._answers(hit, part) for part in self.question.parts)
+
+    def _sure(
+        self, hit: _Hit, part: frozenset[str], covered: frozenset[str] = frozenset()
+    ) -> float:
+        """Return how sure it is that a hit answers a part of the question, from 0 to 1.
+
+        Nine tenths are the share of the part's weight that it speaks of: in all, and in its
+        best single block. The last tenth is the share that headings above it speak of.
+
+        Args:
+            hit: The hit.
+            part: The stems of the part.
+            covered: Those that no longer count, for another passage has them.
+        """
+        shares = self.question.shares
+        said = (hit.spoken & part) - covered
+        above = said & (hit.window.place.context.keys() | self.index.title)
+        headed = sum(shares[each] for each in above)
+        closest = headed + max(
+            sum(shares[each] for each in self.index.said(at, said - above))
+            for at in hit.window.inside
+        )
+        whole = sum(shares[each] for each in part)
+        sure = 0.45 * sum(shares[each] for each in said) + 0.45 * closest + 0.1 * headed
+        return round(sure / whole, 6)  # thirds must add up to one
 
 
 def _weighted(index: Index, stem: str) -> list[float]:
@@ -117,39 +164,6 @@ def _weighted(index: Index, stem: str) -> list[float]:
 def _idf(counts: Sequence[float]) -> float:
     having = sum(count > 0 for count in counts)
     return math.log(1 + (len(counts) - having + 0.5) / (having + 0.5))
-
-
-def _speaks(question: Question, said: AbstractSet[str]) -> bool:
-    """Whether enough is said of the question, or of one of several questions in it."""
-    for part in (question.shares.keys(), *question.parts):
-        spoken = part & said
-        share = sum(question.shares[each] for each in spoken)
-        whole = sum(question.shares[each] for each in part)
-        if share >= LEAST * whole and (len(spoken) > 1 or share > LEAST_ALONE * whole):
-            return True
-    return False
-
-
-def _shares(question: Question, stems: Iterable[str]) -> dict[str, float]:
-    return {each: question.shares[each] for each in stems}
-
-
-def _confidence(index: Index, window: Window, said: Mapping[str, float]) -> float:
-    """Weigh what a window says: in all, in its best single block, in the headings above it."""
-    above = said.keys() & (window.place.context.keys() | index.title)
-    closest = max(sum(said[each] for each in above | index.said(at, said)) for at in window.inside)
-    headed = sum(said[each] for each in above)
-    return 0.45 * sum(said.values()) + 0.45 * closest + 0.1 * headed
-
-
-def _sure(index: Index, hit: _Hit, question: Question) -> float:
-    """Return the confidence of a hit; who answers one of several questions well is surer."""
-    parts = (
-        _confidence(index, hit.window, _shares(question, part & hit.spoken))
-        / sum(question.shares[each] for each in part)
-        for part in question.parts
-    )
-    return (hit.confidence + max((hit.confidence, *parts))) / 2
 
 
 def _overlap(one: Window, other: Window) -> bool:
