@@ -52,6 +52,23 @@ class UnknownModel(ModelError):
         )
 
 
+class ModelCannotCall(ModelError):
+    """A model without tool calls belongs to an agent with tools or subordinates.
+
+    Attributes:
+        agent: The agent.
+        model: The model's class.
+    """
+
+    def __init__(self, agent: str, model: str) -> None:
+        self.agent = agent
+        self.model = model
+        super().__init__(
+            f"agent {agent!r} has tools or subordinates, and its model {model} cannot call any; "
+            "give the agent a model with bind_tools, or take its tools and subordinates away"
+        )
+
+
 class ConfigurationError(EchelonsError):
     """An agent or a tree is described in a way that cannot work; raised at construction."""
 
@@ -520,3 +537,35 @@ class InvalidTask(EchelonsError):
     def __init__(self, task: object) -> None:
         self.task = task
         super().__init__(f"{task!r} is no task; give some words")
+
+
+class ThreadTaken(EchelonsError):
+    """A thread was to be copied to an id that has something stored under it.
+
+    Attributes:
+        thread_id: LangGraph's id of the thread that is there.
+    """
+
+    def __init__(self, thread_id: str) -> None:
+        self.thread_id = thread_id
+        super().__init__(
+            f"thread {thread_id!r} is there already; copy to another id, or delete it first. "
+            "Nothing was changed"
+        )
+
+
+class UnknownStrategy(EchelonsError):
+    """Threads were to be pruned in a way that there is not.
+
+    Attributes:
+        strategy: The strategy as it was given.
+        known: The strategies that there are.
+    """
+
+    def __init__(self, strategy: str, known: Sequence[str]) -> None:
+        self.strategy = strategy
+        self.known = tuple(known)
+        super().__init__(
+            f"there is no strategy {strategy!r}; use one of {', '.join(self.known)}. "
+            "Nothing was changed"
+        )

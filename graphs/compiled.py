@@ -1,13 +1,13 @@
 """The compiled tree: an ordinary LangGraph graph that knows whose conversation it holds.
 
-``compile_tree`` makes it; ``Agent.compile`` is the user's way in. ``AgentGraph`` is the
-root; the levels below are ``LevelGraph``s, compiled when they are first touched.
+``compile_tree`` makes it; ``Agent.compile`` is the user's way in.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4, uuid5
@@ -15,7 +15,6 @@ from uuid import uuid4, uuid5
 from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import RunnableConfig, ensure_config
 from langgraph.checkpoint.base import BaseCheckpointSaver
-from langgraph.graph.state import CompiledStateGraph
 from langgraph.store.base import BaseStore
 
 from echelons import tree
@@ -23,49 +22,12 @@ from echelons.agent import Agent
 from echelons.checkpoints.history import SavedHistory
 from echelons.checkpoints.inherited import saver_of
 from echelons.checkpoints.opening import open_checkpointer
+from echelons.graphs.lazy import Compiled, UntouchedLevel
 from echelons.graphs.level import Builder, Position, agent_level, foreign_level
+from echelons.graphs.models import models_of
 from echelons.graphs.resuming import acheck_resume, check_resume
 from echelons.lineage import ECHELONS_NS, Identity
 from echelons.members import Member
-from echelons.models import resolve
-
-Compiled = CompiledStateGraph[Any, Any, Any, Any]
-
-
-class LevelGraph(Compiled):
-    """The compiled graph of one level."""
-
-
-class UntouchedLevel(LevelGraph):
-    """A level that compiles itself at its first touch, and then is a ``LevelGraph``.
-
-    A tree of thousands is made in milliseconds, and no inspection can tell the difference:
-    anything but the type and the two facts below fills it first.
-    """
-
-    def __init__(self, name: str, build: Callable[[], Builder]) -> None:
-        # Not Pregel's own: there is nothing to hold yet.
-        object.__setattr__(self, "_name", name)
-        object.__setattr__(self, "_build", build)
-
-    def __getattribute__(self, key: str) -> Any:
-        if key in ("__class__", "__dict__", "__init__"):
-            return object.__getattribute__(self, key)
-        # LangGraph asks these two of every node's graph while it compiles the superior.
-        if key == "checkpointer":
-            return None
-        if key == "name":
-            return object.__getattribute__(self, "_name")
-        _fill(self)
-        return getattr(self, key)
-
-
-def _fill(level: UntouchedLevel) -> None:
-    held = object.__getattribute__(level, "__dict__")
-    compiled = held["_build"]().compile(name=held["_name"])
-    # Two threads may both get here; both fill in equal graphs, and the class changes last.
-    held.update(compiled.__dict__)
-    object.__setattr__(level, "__class__", LevelGraph)
 
 
 class AgentGraph(Compiled):
@@ -152,44 +114,37 @@ def compile_tree(
     store: BaseStore | None,
 ) -> AgentGraph:
     """Compile a tree, see ``Agent.compile``."""
-    places = list(tree.walk(agent))
-    # All at once, so that a missing key is known now and not in the middle of a run.
-    asked = (place.member.model for place in places if isinstance(place.member, Agent))
-    named = {model for model in asked if isinstance(model, str)}
-    plan = _Plan(
-        models={name: resolve(name) for name in sorted(named)},
-        depth=max(len(place.path) for place in places),
+    levels = _Levels(
+        models=models_of(agent),
+        depth=max(len(place.path) for place in tree.walk(agent)),
         history=SavedHistory(),
     )
-    builder = plan.agent(agent, resolve(None) if agent.model is None else None, reports=False)
-    compiled = builder.compile(
+    compiled = levels.of_agent(agent, reports=False).compile(
         checkpointer=open_checkpointer(checkpointer), store=store, name=agent.name
     )
     return AgentGraph(agent=agent, **compiled.__dict__)
 
 
 @dataclass(frozen=True, slots=True)
-class _Plan:
-    """What all levels of one compiled tree share."""
+class _Levels:
+    """Makes the levels of one tree, with what they share."""
 
     models: Mapping[str, BaseChatModel]
     depth: int
     history: SavedHistory
 
-    def agent(self, agent: Agent, above: BaseChatModel | None, reports: bool) -> Builder:
-        own = agent.model
-        model = self.models[own] if isinstance(own, str) else own or above
-        assert model is not None  # noqa: S101  the root always has one
-        levels = {
-            member.name: UntouchedLevel(member.name, self._below(member, model))
+    def of_agent(self, agent: Agent, reports: bool) -> Builder:
+        below = {
+            member.name: UntouchedLevel(member.name, partial(self._of_member, member))
             for member in agent.subordinates
         }
-        return agent_level(agent, Position(model, reports, self.depth, self.history), levels)
+        position = Position(self.models[agent.name], reports, self.depth, self.history)
+        return agent_level(agent, position, below)
 
-    def _below(self, member: Member, model: BaseChatModel) -> Callable[[], Builder]:
+    def _of_member(self, member: Member) -> Builder:
         if isinstance(member, Agent):
-            return lambda: self.agent(member, model, reports=True)
-        return lambda: foreign_level(member, self.history)
+            return self.of_agent(member, reports=True)
+        return foreign_level(member, self.history)
 
 
 def _thread_id(configurable: Mapping[str, Any], agent: str) -> str:

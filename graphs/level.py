@@ -14,6 +14,7 @@ from langgraph.graph import END, START, StateGraph
 from echelons.agent import Agent
 from echelons.graphs.delegation import delegation_graph
 from echelons.graphs.edges import AfterReason
+from echelons.graphs.models import can_call
 from echelons.graphs.state import Brief, Conversation, Level, Outcome
 from echelons.history import History
 from echelons.members import FunctionMember, GraphMember, Member, RunnableMember
@@ -107,13 +108,14 @@ def _mind(agent: Agent, tools: Sequence[BaseTool], position: Position) -> Mind:
     shown: list[Any] = list(tools)
     if agent.subordinates:
         shown.append(call_subordinate_schema(agent.subordinates))
-    if position.reports:
+    reports = position.reports and can_call(position.model)
+    if reports:
         shown.append(report_schema())
     model: Runnable[Any, Any] = position.model.bind_tools(shown) if shown else position.model
     abilities = Abilities(
         tools=frozenset(each.name for each in tools),
         subordinates=tuple(each.name for each in agent.subordinates),
-        reports=position.reports,
+        reports=reports,
     )
     return Mind(model, _prompt(agent), abilities)
 
