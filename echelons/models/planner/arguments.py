@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -13,7 +13,7 @@ from echelons.matching import stem, words
 from echelons.models.planner import dates
 from echelons.models.planner.kinds import Kind, is_later, kind
 from echelons.models.planner.lexicon import listed
-from echelons.models.planner.names import named
+from echelons.models.planner.names import addressee, named
 from echelons.models.planner.numbers import number
 from echelons.models.planner.places import Place, Role, enumerated, places
 from echelons.models.planner.reading import Reading, Token
@@ -31,10 +31,14 @@ _SWITCHES: Final = frozenset(
 )
 _PREFERRED: Final[dict[Kind, tuple[Role, ...]]] = {
     Kind.ORIGIN: (Role.ORIGIN,),
-    Kind.DESTINATION: (Role.DESTINATION, Role.PLACE, Role.MENTION, Role.NEAR),
-    Kind.PLACE: (Role.PLACE, Role.NEAR, Role.DESTINATION, Role.MENTION),
+    Kind.DESTINATION: (Role.DESTINATION, Role.PLACE, Role.NEAR),
+    Kind.PLACE: (Role.PLACE, Role.NEAR, Role.DESTINATION),
     Kind.NEAR: (Role.NEAR,),
 }
+"""Roles that fit a kind of place, the best first."""
+
+_ANYWHERE: Final = (Kind.DESTINATION, Kind.PLACE)
+"""Kinds for which a place may be meant that is only mentioned."""
 
 
 @dataclass(frozen=True)
@@ -53,12 +57,18 @@ class Filled:
     given: tuple[str, ...]
 
 
-def fill(tool: Tool, said: Said) -> Filled:
+def fill(tool: Tool, said: Said, trade: frozenset[str] = frozenset()) -> Filled:
     """Take the arguments of ``tool`` from what was ``said``.
 
     Optional parameters of which nothing was said are left out.
+
+    Args:
+        tool: The tool.
+        said: The task in its conversation.
+        trade: Stems of the agent's whole trade; they and the tool's own choose nothing.
     """
-    source = _Source(said, frozenset(map(stem, words(f"{tool.name} {tool.summary}"))))
+    own = frozenset(map(stem, words(f"{tool.name} {tool.summary}")))
+    source = _Source(said, own | trade)
     values = {p.name: source.value(p) for p in tool.parameters}
     given = {name: value for name, value in values.items() if value is not None}
     missing = tuple(p.name for p in tool.parameters if p.required and p.name not in given)
@@ -136,6 +146,8 @@ class _Source:
         meant = kind(parameter)
         if meant is Kind.FREE:
             return self._whole()
+        if parameter.name_words == ("to",) and (mail := addressee(self._said.task.excerpt)):
+            return mail
         if meant in _PREFERRED:
             place = self._place(meant, parameter.required)
             return place[1].name if place else None
@@ -146,13 +158,21 @@ class _Source:
             return wish(parameter, self._said, self._trade) or (
                 self._whole() if parameter.required else None
             )
-        return named(parameter, meant, self._said.task)
+        return self._name(parameter, meant, sources)
+
+    def _name(self, parameter: Parameter, meant: Kind, sources: Sequence[Reading]) -> str | None:
+        for reading in sources:
+            known = [place for place in places(reading) if self._fits(reading, place)]
+            if found := named(parameter, meant, reading, known):
+                return found
+            if len(sources) > 1 and len(known) == 1 and _is_all(known[0], reading):
+                return known[0].name  # the answer to a question of ours: "Roscioli"
+        return None
 
     def _whole(self) -> str | None:
         """The task; a task that leans on an earlier one takes it along."""
-        said = self._said
-        ground = said.brief.earlier or (said.ground.text if said.leans and said.ground else "")
-        whole = f"{said.brief.task}\n{ground}" if ground and said.leans else said.brief.task
+        task, ground = self._said.brief.task, self._said.ground
+        whole = f"{task}\n{ground}" if self._said.leans else task
         return whole.strip() or None
 
     def _sources(self, parameter: Parameter) -> tuple[Reading, ...]:
@@ -171,23 +191,38 @@ class _Source:
         return tuple(dict.fromkeys(place.name for place in chain))[:MOST_CALLS]
 
     def _place(self, meant: Kind, needed: bool) -> tuple[Reading, Place] | None:
-        """The place that was meant: written with a capital sooner than guessed, lately sooner."""
-        roles = (*_PREFERRED[meant], Role.VENUE) if needed else _PREFERRED[meant]
-        for certain in (True, False):
-            for reading in self._said.back():
-                found = [
-                    p for p in places(reading) if p.certain is certain and self._fits(reading, p)
-                ]
-                for role in roles:
-                    for place in found:
-                        if place.role is role:
-                            return reading, place
+        """The place that was meant; what is said now goes before what was said earlier.
+
+        Within one text a place after the right preposition goes before one that is merely
+        mentioned, and a capital before none. A house counts only if a place is needed.
+        """
+        for reading in self._said.back():
+            known = [place for place in places(reading) if self._fits(reading, place)]
+            for role, certain in _order(meant, needed):
+                for place in known:
+                    if place.role is role and place.certain is certain:
+                        return reading, place
         return None
 
     def _fits(self, reading: Reading, place: Place) -> bool:
         return place.certain or not any(
             token.stem in self._asked for token in reading.tokens[place.start : place.end]
         )
+
+
+def _is_all(place: Place, reading: Reading) -> bool:
+    return place.start == 0 and place.end == len(reading.tokens)
+
+
+def _order(meant: Kind, needed: bool) -> Iterator[tuple[Role, bool]]:
+    for certain in (True, False):
+        for role in _PREFERRED[meant]:
+            yield role, certain
+    if meant in _ANYWHERE:
+        yield Role.MENTION, True
+        if needed:
+            yield Role.VENUE, True
+        yield Role.MENTION, False
 
 
 def _moment(parameter: Parameter, meant: Kind, reading: Reading) -> str:

@@ -14,7 +14,7 @@ from typing import Any, Final
 from echelons.matching import STOPWORDS, stem, words
 from echelons.models.planner.arguments import Filled, fill
 from echelons.models.planner.clauses import clauses
-from echelons.models.planner.lexicon import listed
+from echelons.models.planner.lexicon import QUESTION_OPENERS, listed
 from echelons.models.planner.said import Said
 from echelons.models.planner.team import GENERIC
 from echelons.models.planner.toolbox import Tool
@@ -68,7 +68,8 @@ def choose(tools: Sequence[Tool], said: Said, alone: bool) -> Choice:
         alone: Whether nobody else is asked; then a tool that merely could do is used.
     """
     fitting = _fitting(tools, said, alone)
-    filled = [(tool, fill(tool, said)) for tool in fitting]
+    trade = _trade(tools)
+    filled = [(tool, fill(tool, said, trade)) for tool in fitting]
     calls = _apart(_calls(filled), tools)
     if calls or not (alone or fitting):
         return Choice(calls)
@@ -76,7 +77,7 @@ def choose(tools: Sequence[Tool], said: Said, alone: bool) -> Choice:
     harmless = [tool for tool in tools if not _acts(tool) and tool not in fitting]
     if fitting:
         harmless = [tool for tool in harmless if _shares_a_noun(tool, fitting)]
-    could = [(tool, fill(tool, said)) for tool in harmless]
+    could = [(tool, fill(tool, said, trade)) for tool in harmless]
     able = next(((tool, one) for tool, one in could if one.calls), None)
     if able:
         return Choice(_calls([able]))
@@ -85,6 +86,10 @@ def choose(tools: Sequence[Tool], said: Said, alone: bool) -> Choice:
 
 def _calls(filled: Iterable[tuple[Tool, Filled]]) -> Calls:
     return tuple((tool.name, arguments) for tool, one in filled for arguments in one.calls)
+
+
+def _trade(tools: Iterable[Tool]) -> frozenset[str]:
+    return frozenset(word for tool in tools for word in _name(tool))
 
 
 def _apart(calls: Calls, tools: Sequence[Tool]) -> Calls:
@@ -122,33 +127,38 @@ def _score(tool: Tool, shared: Counter[str], said: Said, alone: bool) -> float:
 
     A verb of asking, "find" or "get", is worth half a point: it decides where nothing else does.
     """
-    own = {word for word in _name(tool) | _summary(tool) if shared[word] == 1}
+    own = frozenset(word for word in _name(tool) | _summary(tool) if shared[word] == 1)
     wished = _wished(said)
     by_name = own & _name(tool) & wished
     if _acts(tool):
-        act = by_name - _ACTS - GENERIC or _asks_to_act(tool, said, alone)
+        act = _asks_to_act(tool, own & _name(tool), said, alone)
         return 2.0 * max(len(by_name), 1) if act else 0.0
     telling = 2.0 * len(by_name - GENERIC) + 0.5 * len(by_name & GENERIC)
     return telling + len((own - _name(tool)) & wished)
 
 
-def _asks_to_act(tool: Tool, said: Said, alone: bool) -> bool:
-    """Whether a clause has the tool's verb, or one that means the same, and is about it.
+def _asks_to_act(tool: Tool, own: frozenset[str], said: Said, alone: bool) -> bool:
+    """Whether a clause has the tool's own noun, or its verb, or one that means the same.
 
-    In "book a flight and find a restaurant" the verb is not for who reserves tables: a
-    clause is about the tool if it has another of its words, or one of the part that is
-    meant; if the whole task is the agent's own, the verb suffices.
+    In "book a flight and find a restaurant" the verb is not for who reserves tables: with a
+    verb, a clause must have another of the tool's words, or one of the part that is meant;
+    if the whole task is the agent's own, the verb suffices. A question asks for no act.
     """
     verbs = _name(tool) & _ACTS
     verbs = verbs.union(*(group for group in _SAME_ACT if group & verbs))
-    about = (_name(tool) | _summary(tool) | _stems(" ".join(said.part))) - _ACTS - GENERIC
+    nouns = own - _ACTS - GENERIC
+    part = _stems(" ".join(said.part))
+    about = (_name(tool) | _summary(tool) | part) - _ACTS - GENERIC
     task = said.task
     given = marks(task)
     for clause in clauses(task.tokens):
         stems = {task.tokens[i].stem for i in clause if given[i] is Mark.WISHED}
-        if verbs & stems and ((alone and not said.part) or about & stems):
+        whole = alone and not said.part
+        asked = verbs & stems and (whole or about & stems or len(_name(tool) & stems) > 1)
+        if (asked or nouns & stems) and task.tokens[clause.start].word not in QUESTION_OPENERS:
             return True
-    return False
+    # An answer to a question of ours, "Roscioli", need not say again what it is for.
+    return bool(nouns & (part - {token.stem for token in task.tokens}))
 
 
 def _shares_a_noun(tool: Tool, fitting: Sequence[Tool]) -> bool:

@@ -40,9 +40,8 @@ def clauses(tokens: Sequence[Token]) -> list[range]:
     ['we have rooms and flights', 'so find a museum', 'and book a tour']
     """
     starts = [i for i in range(len(tokens)) if i == 0 or _begins(tokens, i)]
-    return [
-        range(start, end) for start, end in zip(starts, [*starts[1:], len(tokens)], strict=True)
-    ]
+    ends = [*starts[1:], len(tokens)]
+    return [range(start, end) for start, end in zip(starts, ends, strict=False)]
 
 
 def _begins(tokens: Sequence[Token], i: int) -> bool:

@@ -16,6 +16,8 @@ LONGEST_REASON: Final = 300
 
 WITHOUT_WORDS: Final = "empty answer"
 
+_ASKS: Final = " asks: "
+
 
 def contributions(answers: Iterable[Answer]) -> list[Answer]:
     """The answers that give something, the best first among those to the same question."""
@@ -39,7 +41,7 @@ def failures(answers: Iterable[Answer]) -> str:
 def questions(answers: Iterable[Answer]) -> str:
     """What the others need to know before they can go on."""
     open_ones = [one for one in answers if one.status == "needs_input"]
-    return "; ".join(f"{one.source} asks: {_line(one.reason or one.text)}" for one in open_ones)
+    return "; ".join(map(_question, open_ones))
 
 
 def compose(answers: Sequence[Answer]) -> str:
@@ -62,6 +64,12 @@ def compose(answers: Sequence[Answer]) -> str:
 def _certainty(answer: Answer) -> float:
     # Only answers to one question compete; a tool's own have no common question to rank by.
     return answer.confidence or 0.0 if answer.delegated else 0.0
+
+
+def _question(answer: Answer) -> str:
+    asked = _line(answer.reason or answer.text)
+    # Passed up through several levels, a question still belongs to whoever asked it first.
+    return asked if _ASKS in asked else f"{answer.source}{_ASKS}{asked}"
 
 
 def _why(answer: Answer) -> str:

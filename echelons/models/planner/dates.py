@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import date, time
+from functools import lru_cache
 from typing import Final, Literal
 
 Kind = Literal["date", "time"]
@@ -79,8 +80,9 @@ class Moment:
     end: int
 
 
+@lru_cache(maxsize=32)
 def moments(text: str) -> tuple[Moment, ...]:
-    """All dates and times in ``text``, in their order.
+    """All dates and times in ``text``, in their order; remembered within a turn.
 
     >>> [moment.text for moment in moments("On Friday 5 May at 8pm, or tomorrow")]
     ['Friday 5 May', '8pm', 'tomorrow']

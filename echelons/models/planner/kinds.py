@@ -29,7 +29,9 @@ class Kind(Enum):
     ADDRESS = auto()
     """An e-mail or web address."""
     VENUE = auto()
-    """The name of a house or a person: "at Roscioli"."""
+    """The name of a house: "at Roscioli"."""
+    PERSON = auto()
+    """The name of a person or a firm: "for Anna Schmidt"."""
     WISH = auto()
     """What to look for, in a word or two: a dish, an interest."""
     OTHER = auto()
@@ -48,14 +50,18 @@ _PLACES: Final = listed(
 _NEARS: Final = listed("near around nearby")
 _FREE: Final = listed(
     "question questions query queries task message text prompt request topic topics keyword "
-    "keywords term terms phrase input search subject q instruction instructions what content brief"
+    "keywords term terms phrase input search subject q instruction instructions what content "
+    "brief title headline summary body"
 )
 _WISHES: Final = listed(
     "wish wishes interest interests theme cuisine dish genre filter preference preferences style"
 )
 _VENUES: Final = listed(
-    "restaurant hotel venue museum theatre theater cafe bar shop store company club gallery event "
-    "customer client person guest employee author artist"
+    "restaurant hotel venue museum theatre theater cafe bar shop store club gallery event"
+)
+_PERSONS: Final = listed(
+    "customer client person guest employee author artist user member manager supplier vendor "
+    "colleague company firm organisation organization recipient sender patient student"
 )
 _LATER: Final = listed("end until till to return checkout out inbound last latest before")
 _ADDRESSES: Final = listed("email mail url uri link website")
@@ -122,5 +128,6 @@ def _of(name: tuple[str, ...] | list[str]) -> Kind:
         (Kind.WISH, said & _WISHES),
         (Kind.FREE, said & _FREE),
         (Kind.VENUE, said & _VENUES),
+        (Kind.PERSON, said & _PERSONS),
     )
     return next((found for found, holds in tests if holds), Kind.OTHER)

@@ -30,6 +30,11 @@ REQUESTS: Final = ASKING | listed(
 )
 """Verbs with which a human asks for something."""
 
+QUESTION_OPENERS: Final = listed(
+    "what which who whom whose where when why how is are was were do does did has have"
+)
+"""Words that open a question, and so no order to act."""
+
 TURNS: Final = listed(
     "but however so instead then though although because since while whereas plus"
 )
@@ -107,9 +112,10 @@ NOT_OWNED: Final = listed(
 )
 """After "we have", these are circumstances and no things that need not be found any more."""
 
-STATES: Final = listed(
-    "is are was were will lands arrives leaves departs starts ends begins gets goes takes"
-)
+ARRIVALS: Final = listed("lands arrives leaves departs starts ends begins gets goes takes")
+PLACED: Final = listed("in at on near close next around from by called just right")
+"""After "our hotel is", these tell of a hotel that is known, and ask for none."""
+
 BREAKS_BACKWARD: Final = listed("with that which who whose where as near")
 PRONOUNS: Final = listed("i we they he she")
 BESIDE: Final = listed("near around beside opposite behind outside during")
@@ -150,11 +156,12 @@ NO_PLACES: Final = listed(
 )
 """What stands after "in", "to" or "from", or with a capital, and is no place."""
 
-LEANING: Final = listed("there then that those these same it them they its another else instead")
+POINTERS: Final = listed("same those them")
 """Words by which a task points to what was said before."""
 
-LEANING_OPENERS: Final = listed("and also or what how")
-"""With "about" or alone at the beginning of a task, a sign that it goes on with the last one."""
+PRONOUNS_FOR_THINGS: Final = listed("it that these they this one")
+EXISTENCE: Final = listed("is are was were be any some a an theres")
+"""Beside "there", these make it no place: "is there a museum"."""
 
 MORE_VERBS: Final = listed(
     "be become begin bring call celebrate change choose come cover cook discover do experience "
@@ -169,7 +176,8 @@ NO_NAME_ENDINGS: Final = ("ed", "ing", "ly", "est", "able", "ful", "ous", "ive")
 
 PRAISE: Final = listed(
     "good great best better nice lovely fine excellent amazing wonderful beautiful favourite "
-    "favorite popular famous typical traditional local authentic top recommended interesting"
+    "favorite popular famous typical traditional local authentic top recommended interesting "
+    "romantic simple hungry thirsty tired"
 )
 """Words that praise and choose nothing."""
 

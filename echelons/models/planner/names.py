@@ -6,14 +6,21 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
 from echelons.matching import STOPWORDS, stem, words
 from echelons.models.planner.kinds import Kind
-from echelons.models.planner.places import Place, Role, places
+from echelons.models.planner.places import Place, Role
 from echelons.models.planner.reading import Reading
 from echelons.models.planner.schema import Parameter
 from echelons.models.planner.wishes import marks
+
+_ROLES: Final = {
+    Kind.VENUE: (Role.VENUE,),
+    Kind.PERSON: (Role.MENTION, Role.NEAR, Role.VENUE),
+}
+"""Where names of houses and people stand: "at Roscioli", "does Bob", "of Bob"."""
 
 _EMAIL: Final = re.compile(r"[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,5}")
 _LINK: Final = re.compile(r"https?://[^\s<>\"']{1,2000}")
@@ -26,20 +33,37 @@ _EXAMPLES: Final = re.compile(
 )
 
 
-def named(parameter: Parameter, kind: Kind, reading: Reading) -> str | None:
-    """The name that ``reading`` gives for ``parameter``, or None if it gives none."""
+def named(parameter: Parameter, kind: Kind, reading: Reading, known: Sequence[Place]) -> str | None:
+    """The name that ``reading`` gives for ``parameter``, or None if it gives none.
+
+    Args:
+        parameter: What asks.
+        kind: What it asks for.
+        reading: A text of the human's.
+        known: The names in that text that are no words of the trade.
+    """
     text = reading.excerpt
     if kind is Kind.ADDRESS:
-        found = (_LINK if parameter.format in ("uri", "url") else _EMAIL).search(text)
-        found = found or _LINK.search(text)
-        return found[0] if found else None
+        return _address(parameter, text)
     if stated := _stated(parameter, text):
         return stated
-    if house := _house(parameter, kind, reading):
-        return house
+    if name := _name(parameter, kind, reading, known):
+        return name
     if parameter.required and (quoted := _QUOTED.search(text)):
         return quoted[1] or quoted[2]
     return next(iter(examples(parameter, reading)), None)
+
+
+def addressee(text: str) -> str | None:
+    """The first e-mail address in ``text``."""
+    found = _EMAIL.search(text)
+    return found[0] if found else None
+
+
+def _address(parameter: Parameter, text: str) -> str | None:
+    link = _LINK.search(text)
+    by_link = link[0] if link else None
+    return by_link if parameter.format in ("uri", "url") else addressee(text) or by_link
 
 
 def _stated(parameter: Parameter, text: str) -> str | None:
@@ -51,15 +75,14 @@ def _stated(parameter: Parameter, text: str) -> str | None:
     return found[1].strip() or None if found else None
 
 
-def _house(parameter: Parameter, kind: Kind, reading: Reading) -> str | None:
-    """A name beside the parameter's, "Hotel Artemide"; for a house also "at Artemide"."""
-    found = places(reading)
-    for place in found:
+def _name(parameter: Parameter, kind: Kind, reading: Reading, known: Sequence[Place]) -> str | None:
+    """A name beside the parameter's, "Hotel Artemide", or where a name of its kind stands."""
+    for place in known:
         if _stands_beside(place, parameter, reading) or _holds(place, parameter, reading):
             return place.name
-    if kind is not Kind.VENUE:
-        return None
-    return next((place.name for place in found if place.role is Role.VENUE), None)
+    roles = _ROLES.get(kind, ())
+    fitting = (place for role in roles for place in known if place.role is role and place.certain)
+    return next((place.name for place in fitting), None)
 
 
 def _stands_beside(place: Place, parameter: Parameter, reading: Reading) -> bool:

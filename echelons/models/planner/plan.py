@@ -8,7 +8,7 @@ composed. No call is made twice, whatever it gave.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from echelons.models.planner.brief import Brief
@@ -73,7 +73,10 @@ def _shared(said: Said, team: Team) -> tuple[Said, tuple[Share, ...]]:
     shares = split(team, said.task, said.part)
     for reading in () if shares else said.earlier:
         if shares := split(team, reading):
-            return Said(said.brief, (reading, *said.earlier)), shares
+            meant = dict.fromkeys(word for share in shares for word in share.words)
+            ground = said.ground or reading.text
+            brief = replace(said.brief, part=tuple(meant), earlier=ground)
+            return replace(said, brief=brief), shares
     if not shares and len(team) == len(team.unspecified) == 1:
         return said, (Share(team.names[0], ()),)  # who says nothing of itself may be able
     return said, shares
@@ -82,11 +85,10 @@ def _shared(said: Said, team: Team) -> tuple[Said, tuple[Share, ...]]:
 def _delegations(said: Said, shares: Sequence[Share], large: bool) -> Iterator[Call]:
     """One call for each share: the whole task, and which part of it is meant."""
     every = {word for share in shares for word in share.words}
-    earlier = said.brief.earlier or (said.ground.text if said.ground else "")
     for share in shares:
         told = bool(said.part) or set(share.words) != every
         part = share.words if told and not large else ()
-        brief = Brief(said.brief.task, part, earlier)
+        brief = Brief(said.brief.task, part, said.ground)
         arguments = {"message": str(brief), "subordinate": share.name, "reset": False}
         yield Call(DELEGATE, arguments)
 
@@ -122,7 +124,7 @@ def _unable(box: Toolbox, reason: str) -> Reply:
 def _introduction(reason: str) -> str:
     return (
         f"I am the {NAME}: I match words and pass tasks on, but do not think for myself. "
-        f"I cannot help with this, for {reason}."
+        f"I cannot help with this: {reason}."
     )
 
 

@@ -5,14 +5,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Final
 
 from echelons.models.planner import lexicon as lex
 from echelons.models.planner.brief import Brief
-from echelons.models.planner.places import Place, places
+from echelons.models.planner.places import Place, Role, places
 from echelons.models.planner.reading import Reading
+
+MOST_STATEMENTS: Final = 3
+"""Earlier messages of the human that a task can stand on."""
+
+MOST_WORDS: Final = 200
+"""Words of a task in which pointers are looked for; who writes more says it all."""
+
+SHORT: Final = 12
+"""Words of a task in which "it" may well be something said before."""
 
 
 @dataclass(frozen=True)
@@ -48,15 +58,15 @@ class Said:
         return bool(self.earlier) and _leans(self.task)
 
     @cached_property
-    def ground(self) -> Reading | None:
-        """The earlier statement that the task stands on, if it stands on one."""
-        if not self.earlier:
-            return None
+    def ground(self) -> str:
+        """The earlier statements that the task stands on, the latest first; empty if none."""
+        if self.brief.earlier:
+            return self.brief.earlier
         if self.leans:
-            return next((one for one in self.earlier if not _leans(one)), self.earlier[0])
-        if any(place.certain for place in self.places):
-            return None
-        return next((one for one in self.earlier if _names_a_place(one)), None)
+            return " ".join(reading.text for reading in _down_to_firm(self.earlier))
+        if any(place.certain or place.role is not Role.MENTION for place in self.places):
+            return ""
+        return next((one.text for one in self.earlier if _names_a_place(one)), "")
 
     def back(self) -> Iterator[Reading]:
         """The task, then what was said before it, the latest first."""
@@ -64,13 +74,32 @@ class Said:
         yield from self.earlier
 
 
+def _down_to_firm(earlier: Sequence[Reading]) -> Iterator[Reading]:
+    """The last few statements, down to the first that stands on its own."""
+    for reading in earlier[:MOST_STATEMENTS]:
+        yield reading
+        if not _leans(reading):
+            return
+
+
 def _leans(reading: Reading) -> bool:
-    said = [token.word for token in reading.tokens[:200]]
-    opens = said[:1] in (["and"], ["also"], ["or"]) or said[:2] in (
-        ["what", "about"],
-        ["how", "about"],
+    said = [token.word for token in reading.tokens[:MOST_WORDS]]
+    if said[:1] in (["and"], ["also"], ["or"]) or said[:2] in (["what", "about"], ["how", "about"]):
+        return True
+    if lex.POINTERS.intersection(said) or _points_there(said):
+        return True
+    short = len(reading.tokens) <= SHORT and not _names_a_place(reading)
+    return short and bool(lex.PRONOUNS_FOR_THINGS.intersection(said))
+
+
+def _points_there(said: Sequence[str]) -> bool:
+    """Whether "there" is a place: in "is there a museum" it is not."""
+    return any(
+        word == "there"
+        and not lex.EXISTENCE.intersection(said[max(0, i - 1) : i])
+        and not lex.EXISTENCE.intersection(said[i + 1 : i + 2])
+        for i, word in enumerate(said)
     )
-    return opens or bool(lex.LEANING.intersection(said))
 
 
 def _names_a_place(reading: Reading) -> bool:

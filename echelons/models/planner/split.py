@@ -20,7 +20,10 @@ MOST_ASKED: Final = 10
 """Subordinates asked at once; a team of more is large."""
 
 NEARLY: Final = 0.75
-"""Of the best score: who reaches it knows as much, and is asked as well."""
+"""Of the best confidence for a word: who reaches it covers the word."""
+
+ENOUGH: Final = 0.3
+"""Of the best score: who reaches it is asked too, even if others cover the same words."""
 
 TINY: Final = 0.15
 """Of the best score: who stays below is not worth a call."""
@@ -52,9 +55,11 @@ def split(team: Team, task: Reading, part: Sequence[str] = ()) -> tuple[Share, .
         team keeps the roster's order, of a large one the best comes first.
     """
     given = marks(task)
-    found = _found(team, task, given, part)
+    large = len(team) > MOST_ASKED
+    # Scores weigh all words against each other, and a part would take words away from them.
+    found = _found(team, task, given, () if large else part)
     out = _ruled_out(team, task, given, found)
-    if len(team) > MOST_ASKED:
+    if large:
         return _shares((name for name in _telling(team, found) if name not in out), found)
     owners = {owner for place in found for owner in place.owners}
     if not found and _asks_for_everything(task, given):
@@ -117,7 +122,7 @@ def _shares(names: Iterable[str], found: Sequence[Found]) -> tuple[Share, ...]:
 
 
 def _telling(team: Team, found: Sequence[Found]) -> list[str]:
-    """Who of a large team to ask: the best for what is not covered yet, then the near-best.
+    """Who of a large team to ask: the best for what is not covered yet, then who knows enough.
 
     A subordinate's score is the sum of confidence times rarity over the words it can serve;
     it covers a word if its confidence for it is nearly the best.
@@ -136,7 +141,7 @@ def _telling(team: Team, found: Sequence[Found]) -> list[str]:
             break
         chosen.append(best)
         open_words = {w: place for w, place in open_words.items() if not _covers(best, place)}
-    near = [name for name in scores if scores[name] >= NEARLY * most and name not in chosen]
+    near = [name for name in scores if scores[name] >= ENOUGH * most and name not in chosen]
     chosen += sorted(near, key=lambda name: -scores[name])
     return sorted(chosen[:MOST_ASKED], key=lambda name: -scores[name])
 

@@ -40,6 +40,9 @@ GENERIC: Final = frozenset(
 BROAD: Final = 1.5
 """Times the usual number of capabilities: who has more stands for several trades."""
 
+_NOT_LOOSE: Final = listed("you dont not no")
+"""Small words that change what a phrase asks: "what can you do" is about the agent."""
+
 Phrase = tuple[str, ...]
 
 
@@ -75,6 +78,7 @@ class Team:
         self.names = tuple(entry.name for entry in entries)
         self.unspecified = tuple(entry.name for entry in entries if not entry.capabilities)
         self._offers: dict[Phrase, dict[str, float]] = {}
+        self._loose: dict[Phrase, Phrase] = {}
         self._hints: dict[str, set[str]] = {}
         for entry in entries:
             self._index(entry)
@@ -127,7 +131,10 @@ class Team:
             self._hints.setdefault(hint, set()).add(entry.name)
 
     def _offer(self, phrase: str, name: str, confidence: float) -> None:
-        key = tuple(stem(word) for word in words(phrase)[:LONGEST_PHRASE])
+        said = words(phrase)[:LONGEST_PHRASE]
+        key = tuple(map(stem, said))
+        if len(key) > 2 and STOPWORDS.issuperset(said[1:-1]):
+            self._loose[key[0], key[-1]] = key
         if key and confidence > 0:
             offers = self._offers.setdefault(key, {})
             offers[name] = max(confidence, offers.get(name, 0.0))
@@ -135,22 +142,39 @@ class Team:
     def _find(self, tokens: Sequence[Token], marks: Sequence[Mark]) -> Iterator[Found]:
         i = 0
         while i < len(tokens):
-            length = self._phrase_at(tokens, marks, i) if marks[i] > Mark.REFUSED else 0
-            if length:
-                phrase = tokens[i : i + length]
-                said = " ".join(token.word for token in phrase)
-                yield Found(said, marks[i], self._offers[tuple(token.stem for token in phrase)])
-            i += length or 1
+            end, phrase = self._phrase_at(tokens, marks, i)
+            if phrase:
+                said = " ".join(token.word for token in tokens[i:end])
+                yield Found(said, marks[i], self._offers[phrase])
+            i = end
 
-    def _phrase_at(self, tokens: Sequence[Token], marks: Sequence[Mark], i: int) -> int:
-        for length in range(min(self._longest, len(tokens) - i), 0, -1):
-            if any(mark is not marks[i] for mark in marks[i : i + length]):
-                continue
-            if length == 1 and not _names_something(tokens[i]):
-                continue
-            if tuple(token.stem for token in tokens[i : i + length]) in self._offers:
-                return length
-        return 0
+    def _phrase_at(
+        self, tokens: Sequence[Token], marks: Sequence[Mark], i: int
+    ) -> tuple[int, Phrase]:
+        """Where the longest phrase that begins at ``i`` ends, and which it is."""
+        if marks[i] is Mark.REFUSED:
+            return i + 1, ()
+        alike = i + 1
+        while alike < min(len(tokens), i + self._longest) and marks[alike] is marks[i]:
+            alike += 1
+        for end in range(alike, i, -1):
+            phrase = tuple(token.stem for token in tokens[i:end])
+            if phrase in self._offers and (end > i + 1 or _names_something(tokens[i])):
+                return end, phrase
+        return self._loosely_at(tokens, marks, i)
+
+    def _loosely_at(
+        self, tokens: Sequence[Token], marks: Sequence[Mark], i: int
+    ) -> tuple[int, Phrase]:
+        """The same for phrases whose small words vary: "what can we see" is "what to see"."""
+        for last in range(i + 2, min(len(tokens), i + LONGEST_PHRASE + 1)):
+            between = tokens[last - 1]
+            if between.telling or between.word in _NOT_LOOSE or marks[last] is not marks[i]:
+                break
+            phrase = self._loose.get((tokens[i].stem, tokens[last].stem))
+            if phrase:
+                return last + 1, phrase
+        return i + 1, ()
 
 
 def _names_something(token: Token) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from functools import lru_cache
+from typing import Final
 
 from echelons.models.planner import lexicon as lex
 from echelons.models.planner.clauses import clauses, ends_before
@@ -26,6 +27,9 @@ class Mark(IntEnum):
     """A circumstance, as "trip" in "a hotel for our trip": counts if it is one agent's own."""
     WISHED = 3
 
+
+MOST_LISTED: Final = 12
+"""Things refused in one breath, "no flights, hotels, cars or museums"."""
 
 Finding = tuple[range, Mark]
 
@@ -102,7 +106,9 @@ def _reach(tokens: Sequence[Token], cut: Sequence[range], number: int, start: in
     if tokens[start].word in lex.LISTERS or tokens[start].word in lex.DENIALS:
         joints.add("and")
     end = clause.stop
-    for later in cut[number + 1 :]:  # "no flights, hotels or cars" is one list
+    for later in cut[
+        number + 1 : number + 1 + MOST_LISTED
+    ]:  # "no flights, hotels or cars" is one list
         listed = [tokens[i].word for i in later]
         if len(listed) > 4 or lex.REQUESTS.intersection(listed) or "," not in tokens[later[0]].gap:
             break
@@ -171,15 +177,24 @@ def _in_passing(tokens: Sequence[Token], words: Sequence[str], clause: range) ->
         elif pair in lex.FRAME_PAIRS:
             yield _thing(tokens, i + 2, clause), Mark.FRAME
         elif words[i] in ("my", "our"):
-            known = next((k for k in clause if i + 1 < k <= i + 4 and words[k] in lex.STATES), i)
-            yield range(i, known), Mark.ASIDE
+            yield range(i, _stated(tokens, i, clause)), Mark.ASIDE
         elif words[i] == "show" and pair[1] in lex.SHOWN:
             yield range(i, i + 1), Mark.REFUSED
 
 
+def _stated(tokens: Sequence[Token], owner: int, clause: range) -> int:
+    """Where "our hotel is in …" ends its noun; ``owner`` itself if nothing of it is told."""
+    for k in range(owner + 2, min(clause.stop - 1, owner + 5)):
+        following = tokens[k + 1]
+        placed = following.word in lex.PLACED or following.capital
+        if tokens[k].word in lex.ARRIVALS or (tokens[k].word in lex.BEING and placed):
+            return k
+    return owner
+
+
 def _thing(tokens: Sequence[Token], start: int, clause: range) -> range:
     """The noun phrase from ``start`` on: articles passed over, then at most three words."""
-    while start < clause.stop and not tokens[start].telling and start not in (clause.stop - 1,):
+    while start < clause.stop and not tokens[start].telling and start < clause.stop - 1:
         start += 1
     end = start
     while end < min(clause.stop, start + 3) and tokens[end].telling:
