@@ -79,34 +79,51 @@ def collect(root: Path) -> tuple[list[Document], list[Skipped]]:
         NotAFolder: ``root`` is a file.
         NothingToRead: No readable document is there.
     """
-    if not root.exists():
-        raise FolderMissing(root)
-    if not root.is_dir():
+    try:
+        mode = root.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError, ValueError) as error:
+        raise FolderMissing(root) from error
+    except OSError as error:
+        raise NothingToRead(root, [(".", _unreadable(error))]) from error
+    if not stat.S_ISDIR(mode):
         raise NotAFolder(root, root.parent)
     documents: list[Document] = []
     skipped: list[Skipped] = []
+    for each in _walk(root):
+        if isinstance(each, Document):
+            documents.append(each)
+        else:
+            skipped.append(each)
+    documents.sort(key=_place)
+    skipped.sort(key=_place)
+    if not documents:
+        raise NothingToRead(root, [(each.path, each.reason) for each in skipped])
+    return documents, skipped
+
+
+def _walk(root: Path) -> Iterator[Document | Skipped]:
     folders: list[tuple[str, str]] = [(os.fspath(root), "")]
     while folders:
         place, path = folders.pop()
         try:
             with os.scandir(place) as entries:
-                found = sorted(entries, key=lambda entry: entry.name)
+                found = [entry for entry in entries if not entry.name.startswith(".")]
         except OSError as error:
-            skipped.append(Skipped(path or ".", _unreadable(error)))
+            yield Skipped(path or ".", _unreadable(error))
             continue
         for entry in found:
-            if entry.name.startswith("."):
-                continue
             below = f"{path}/{_shown(entry.name)}" if path else _shown(entry.name)
-            if entry.is_dir(follow_symlinks=False):
+            if _is_folder(entry):
                 folders.append((entry.path, below))
-                continue
-            read = _read(entry, below)
-            (documents if isinstance(read, Document) else skipped).append(read)  # type: ignore[arg-type]
-    skipped.sort(key=_place)
-    if not documents:
-        raise NothingToRead(root, [(each.path, each.reason) for each in skipped])
-    return sorted(documents, key=_place), skipped
+            else:
+                yield _read(entry, below)
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir(follow_symlinks=False)
+    except OSError:  # reading it fails as well, and says why
+        return False
 
 
 def arrange(documents: Sequence[Document], levels: int) -> Folder:

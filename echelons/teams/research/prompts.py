@@ -22,7 +22,8 @@ OUTLINED: Final = 80
 
 def of_document(reading: Reading) -> str:
     """Return the description of the agent for one document."""
-    return f'Knows "{reading.title}" ({reading.document.path}): {_some(reading.capabilities)}.'
+    words = ", ".join(list(reading.capabilities)[:LISTED])
+    return f'Knows "{reading.title}" ({reading.document.path}){words and f": {words}"}.'
 
 
 def of_folder(folder: Folder, titles: Sequence[str]) -> str:

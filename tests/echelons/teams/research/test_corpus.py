@@ -130,6 +130,24 @@ def test_a_missing_folder_is_named(tmp_path: Path) -> None:
     assert raised.value.folder == tmp_path / "nowhere"
 
 
+@pytest.mark.parametrize("path", ["a.md/b", "nul\0nul"])
+def test_a_path_that_cannot_exist_is_a_missing_folder(tmp_path: Path, path: str) -> None:
+    write(tmp_path, {"a.md": "a"})
+
+    with pytest.raises(FolderMissing):
+        collect(tmp_path / path)
+
+
+@linux_only
+def test_a_folder_that_cannot_be_opened_says_why(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+
+    with pytest.raises(NothingToRead, match="unreadable: Too many levels of symbolic links"):
+        collect(tmp_path / "loop")
+    with pytest.raises(NothingToRead, match="unreadable: File name too long"):
+        collect(tmp_path / ("x" * 300))
+
+
 def test_a_file_instead_of_a_folder_is_told_which_folder_to_pass(tmp_path: Path) -> None:
     write(tmp_path, {"a.md": "a"})
 
