@@ -67,11 +67,13 @@ class Outline:
     Attributes:
         title: Its front matter's title, its highest heading, a text's first line, or the
             file's name: the first of these that there is.
+        named: Its title and its path, which both say what all of it is about.
         headings: All headings, in their order.
         rows: All rows, in their order.
     """
 
     title: str
+    named: str
     headings: tuple[Heading, ...]
     rows: tuple[Row, ...] = field(repr=False)
 
@@ -93,9 +95,11 @@ def outline(path: str, text: str) -> Outline:
         path: Its path; the suffix tells the syntax, the name is the title of last resort.
         text: Its text, lines ended by a line feed.
     """
+    place = PurePosixPath(path)
     rows = tuple(_rows(text))
-    found = tuple(headings(rows, PurePosixPath(path).suffix.lower()))
-    return Outline(_title(PurePosixPath(path), rows, found), found, rows)
+    found = tuple(headings(rows, place.suffix.lower()))
+    title = _title(place, rows, found)
+    return Outline(title, f"{title} {place.with_suffix('')}", found, rows)
 
 
 def _rows(text: str) -> Iterator[Row]:

@@ -63,7 +63,7 @@ class Index:
     """The counted words of one document.
 
     Attributes:
-        title: The stems of its title.
+        named: The stems of its title and path.
         rows: Its rows.
         blocks: Its blocks, in their order.
         windows: Its windows, in their order; one begins at each block.
@@ -72,7 +72,7 @@ class Index:
         reached: Words in all blocks before each block, and at last in all.
     """
 
-    title: frozenset[str]
+    named: frozenset[str]
     rows: Sequence[Row]
     blocks: Sequence[Block]
     windows: Sequence[Window]
@@ -110,7 +110,7 @@ def index(document: Outline) -> Index:
         if has_number(text):
             numbered.add(at)
     return Index(
-        title=frozenset(stems(document.title)),
+        named=frozenset(stems(document.named)),
         rows=document.rows,
         blocks=blocks,
         windows=list(_windows(document)),

@@ -100,7 +100,7 @@ class _Search:
         lengths = index.lengths()
         average = sum(lengths) / len(lengths) if any(lengths) else 1.0
         for at, window in enumerate(index.windows):
-            spoken = frozenset(each for each in shares if counts[each][at] or each in index.title)
+            spoken = frozenset(each for each in shares if counts[each][at] or each in index.named)
             if spoken:
                 norm = K1 * (1 - B + B * lengths[at] / average)
                 score = sum(
@@ -143,7 +143,7 @@ class _Search:
         """
         shares = self.question.shares
         said = (hit.spoken & part) - covered
-        above = said & (hit.window.place.context.keys() | self.index.title)
+        above = said & (hit.window.place.context.keys() | self.index.named)
         headed = sum(shares[each] for each in above)
         closest = headed + max(
             sum(shares[each] for each in self.index.said(at, said - above))

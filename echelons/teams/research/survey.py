@@ -76,7 +76,7 @@ def survey(docs: Path | str) -> Survey:
     outlines = {each.path: outline(each.path, each.text) for each in documents}
     profiles = {
         each.path: profile(
-            f"{outlines[each.path].title} {each.path.rpartition('.')[0] or each.path}",
+            outlines[each.path].named,
             (heading.text for heading in outlines[each.path].headings),
             each.text,
         )
