@@ -53,11 +53,13 @@ class OpenAgent:
 
     Attributes:
         path: Names from the root.
-        nodes: Nodes of its level that were sent work and have not done it.
+        nodes: Nodes of its level, or of its delegation graph, that have not done their work.
+        subordinates: Names of those to whom it has given work that is not answered.
     """
 
     path: tuple[str, ...]
     nodes: tuple[str, ...]
+    subordinates: tuple[str, ...]
 
 
 def questions(thread_id: str) -> Plan[list[Question]]:
@@ -141,25 +143,33 @@ def unfinished(root: OneCheckpoint) -> Plan[list[OpenAgent]]:
         if name.startswith(root.checkpoint_ns) and _is_open(name, latest)
     ]
     open_ones.sort(key=lambda saved: depth_of(_namespace(saved)))
-    return [agent for saved in open_ones if (agent := _open_agent(saved)) is not None]
+    answered = frozenset(request for saved in latest.values() for request in _answered(saved))
+    return [agent for saved in open_ones if (agent := _open_agent(saved, answered)) is not None]
 
 
-def _open_agent(saved: CheckpointTuple) -> OpenAgent | None:
+def _open_agent(saved: CheckpointTuple, answered: Collection[str]) -> OpenAgent | None:
     identity = Identity.read(saved.metadata)
     if identity is None:
         return None
     values = saved.checkpoint["channel_values"]
-    sends = [send.node for send in values.get(SENDS) or ()]
-    # A delegation that has not begun names its subordinate in its queue only.
-    queue = values.get("queue") or []
-    waiting = [order["request"]["current"] for order in queue]
-    queued = [
-        order["request"]["current"]
-        for send in values.get(SENDS) or ()
-        if isinstance(send.arg, Mapping)
-        for order in send.arg.get("queue") or ()
-    ]
-    return OpenAgent(identity.path, tuple(dict.fromkeys([*sends, *waiting, *queued])))
+    sends = values.get(SENDS) or ()
+    triggered = [key.removeprefix(BRANCH) for key in values if key.startswith(BRANCH)]
+    # A delegation that has not begun names its subordinates in its superior's send only; the
+    # sends of those that have ended are there too, until all of the step have.
+    given = [values, *(send.arg for send in sends if isinstance(send.arg, Mapping))]
+    requests = [order["request"] for each in given for order in each.get("queue") or ()]
+    return OpenAgent(
+        identity.path,
+        tuple(dict.fromkeys([*(send.node for send in sends), *triggered])),
+        tuple(dict.fromkeys(each["current"] for each in requests if each["id"] not in answered)),
+    )
+
+
+def _answered(saved: CheckpointTuple) -> Iterator[str]:
+    """Yield the ids of the requests that a delegation has worked off."""
+    values = saved.checkpoint["channel_values"]
+    if "queue" in values:
+        yield from (message.artifact["request_id"] for message in values.get("messages") or ())
 
 
 def _is_open(namespace: str, latest: Mapping[str, CheckpointTuple]) -> bool:

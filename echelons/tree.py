@@ -78,11 +78,15 @@ def fingerprint(root: Member) -> str:
     """Return a short digest of the tree's names and shape.
 
     Equal trees have equal fingerprints in every process. A differing one only says that
-    somebody should compare; prompts, models and tools are left out, since a change of
-    these never makes a stored run impossible to go on with.
+    somebody should compare. Of each member counts what decides which nodes it has: its place,
+    its kind, and whether it has tools. Prompts, models and the tools themselves are left out,
+    since a change of these never makes a stored run impossible to go on with.
     """
-    paths = sorted(place.text for place in walk(root))
-    return hashlib.sha256(json.dumps(paths).encode()).hexdigest()[:16]
+    members = sorted(
+        (place.text, type(place.member).__name__, bool(getattr(place.member, "tools", ())))
+        for place in walk(root)
+    )
+    return hashlib.sha256(json.dumps(members).encode()).hexdigest()[:16]
 
 
 def capabilities_below(member: Member) -> dict[str, float]:

@@ -6,7 +6,7 @@ goes next; edges between all siblings would cost the square of their number.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from langchain_core.runnables import Runnable
@@ -37,12 +37,12 @@ def delegation_graph(
         levels: The level graph of each, by name.
         history: Reads their threads.
     """
-    shared = DISPATCH if len(members) > MOST_NODES else None
-    desk = Desk.of(members, history, shared)
+    desk = Desk(nodes_of(members), history)
     seats = {
         name: Subordinate(name, levels[name], _confidence(member), desk)
         for name, member in members.items()
     }
+    shared = DISPATCH in desk.nodes.values()
     nodes: dict[str, Shell] = {DISPATCH: Dispatch(seats)} if shared else dict(seats)
     nodes[REFUSE] = Refuse(desk)
     builder: StateGraph[Any, Any, Any, Any] = StateGraph(
@@ -52,6 +52,12 @@ def delegation_graph(
         builder.add_node(name, node)
     builder.add_conditional_edges(START, Route(desk), list(nodes))
     return builder.compile(name="delegate")
+
+
+def nodes_of(names: Collection[str]) -> dict[str, str]:
+    """Return the node that takes the requests for each subordinate, by its name."""
+    shared = len(names) > MOST_NODES
+    return {name: DISPATCH if shared else name for name in names}
 
 
 def _confidence(member: Member) -> float:

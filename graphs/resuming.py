@@ -19,9 +19,12 @@ from echelons.checkpoints.inherited import is_resuming, saver_of
 from echelons.checkpoints.pending import OpenAgent, unfinished
 from echelons.checkpoints.reading import OneCheckpoint, Plan, Saver, aread, read
 from echelons.errors import MissingAgents
+from echelons.graphs.delegation import nodes_of
 from echelons.lineage import Identity
 from echelons.members import Member
 from echelons.names import PATH_SEPARATOR
+from echelons.nodes.orders import REFUSE
+from echelons.nodes.run import RUN
 
 
 def check_resume(agent: Agent, own: Any, given: Any, config: Mapping[str, Any]) -> None:
@@ -83,18 +86,20 @@ def missing(root: Agent, waiting: Iterable[OpenAgent]) -> list[str]:
         if member is None:
             lost[PATH_SEPARATOR.join(each.path)] = None
             continue
-        nodes = _nodes(member)
-        for node in each.nodes:
-            if node not in nodes:
-                lost[PATH_SEPARATOR.join((*each.path, node))] = None
+        nodes, below = _nodes(member), {each.name for each in member.subordinates}
+        gone = [name for name in each.nodes if name not in nodes]
+        gone += [name for name in each.subordinates if name not in below]
+        lost |= {PATH_SEPARATOR.join((*each.path, name)): None for name in gone}
     return list(lost)
 
 
 def _nodes(member: Member) -> set[str]:
-    """Return the names that work can be sent to at a member's level."""
-    own = {"reason", "run", "refuse", "dispatch"} | {each.name for each in member.subordinates}
-    if member.subordinates:
-        own.add("delegate")
-    if getattr(member, "tools", ()):
+    """Return the nodes of a member's level and of its delegation graph."""
+    if not isinstance(member, Agent):
+        return {RUN}
+    own = {"reason"}
+    if member.tools:
         own.add("act")
+    if member.subordinates:
+        own |= {"delegate", REFUSE, *nodes_of([each.name for each in member.subordinates])}
     return own

@@ -6,7 +6,7 @@ the same rule wherever it comes from.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,11 +68,6 @@ class Desk:
 
     nodes: Mapping[str, str]
     history: History
-
-    @classmethod
-    def of(cls, names: Collection[str], history: History, node: str | None = None) -> Desk:
-        """Return a desk at which each subordinate has its own node, or all share one."""
-        return cls({name: node or name for name in names}, history)
 
     def refusal(self, order: Order, config: Mapping[str, Any]) -> str | None:
         """Return why nobody may take an order, or ``None`` if its candidate may."""
