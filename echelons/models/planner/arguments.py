@@ -11,12 +11,13 @@ from typing import Any, Final
 
 from echelons.matching import stem, words
 from echelons.models.planner import dates
+from echelons.models.planner.choices import choice, mentioned
 from echelons.models.planner.kinds import Kind, is_later, kind
 from echelons.models.planner.lexicon import listed
 from echelons.models.planner.names import addressee, named
 from echelons.models.planner.numbers import number
 from echelons.models.planner.places import Place, Role, enumerated, places
-from echelons.models.planner.reading import Reading, Token
+from echelons.models.planner.reading import Reading
 from echelons.models.planner.said import Said
 from echelons.models.planner.schema import Parameter
 from echelons.models.planner.toolbox import Tool
@@ -88,7 +89,7 @@ class _Source:
     def value(self, parameter: Parameter) -> Any:
         """The value of ``parameter``, or None if nothing of it was said."""
         if parameter.choices:
-            return _choice(parameter, self._said.task)
+            return choice(parameter, self._said.task)
         readers: dict[str, Callable[[Parameter], Any]] = {
             "boolean": self._switch,
             "integer": self._number,
@@ -129,7 +130,7 @@ class _Source:
     def _list(self, parameter: Parameter) -> list[Any] | None:
         item = replace(parameter.inner[0], name=parameter.name)
         if item.choices:
-            return _mentioned(item, self._said.task) or None
+            return mentioned(item, self._said.task) or None
         together = self._together(kind(item)) if item.type == "string" else []
         if together:
             return list(together)
@@ -239,37 +240,3 @@ def _moment(parameter: Parameter, meant: Kind, reading: Reading) -> str:
     if meant is Kind.TIME:
         return dates.iso_time(hour) if parameter.format else hour
     return dates.spoken(text)
-
-
-def _choice(parameter: Parameter, reading: Reading) -> Any:
-    found = _mentioned(parameter, reading)
-    if found:
-        return found[0]
-    return parameter.choices[0] if parameter.required and len(parameter.choices) == 1 else None
-
-
-def _mentioned(parameter: Parameter, reading: Reading) -> list[Any]:
-    """The choices that a text mentions and does not refuse, longer ones first."""
-    marked = zip(reading.tokens, marks(reading), strict=True)
-    wished = [token for token, mark in marked if mark > Mark.REFUSED]
-    found: list[tuple[int, int, Any]] = []
-    for choice in parameter.choices:
-        if isinstance(choice, bool) or choice is None:
-            continue
-        if isinstance(choice, int | float):
-            value = number(replace(parameter, choices=()), reading.excerpt)
-            at, length = (0 if value == choice else -1), 1
-        else:
-            sought = [stem(word) for word in words(str(choice))]
-            at, length = _position(sought, wished), len(sought)
-        if at >= 0:
-            found.append((-length, at, choice))
-    return [choice for _, _, choice in sorted(found, key=lambda one: one[:2])]
-
-
-def _position(sought: Sequence[str], tokens: Sequence[Token]) -> int:
-    said = [token.stem for token in tokens]
-    size = len(sought)
-    if not size:
-        return -1
-    return next((i for i in range(len(said) - size + 1) if said[i : i + size] == list(sought)), -1)

@@ -80,6 +80,9 @@ AFTER_NO: Final = listed(
 )
 """After "no" or "without", these refuse nothing that anyone could do."""
 
+NEEDLESS: Final = listed("need interest use")
+"""After "no", these refuse what follows: "no need for a hotel"."""
+
 AFTER_NOT: Final = listed(
     "only just sure yet too far very so that more less later earlier least necessarily "
     "expensive cheap a an until before after"
@@ -115,6 +118,12 @@ NOT_OWNED: Final = listed(
 ARRIVALS: Final = listed("lands arrives leaves departs starts ends begins gets goes takes")
 PLACED: Final = listed("in at on near close next around from by called just right")
 """After "our hotel is", these tell of a hotel that is known, and ask for none."""
+
+INTENDING: Final = listed(
+    "looking planning thinking hoping searching considering wondering needing wanting trying going "
+    "dreaming asking hunting craving preparing organising organizing"
+)
+"""What somebody is doing who asks for something."""
 
 BREAKS_BACKWARD: Final = listed("with that which who whose where as near")
 PRONOUNS: Final = listed("i we they he she")

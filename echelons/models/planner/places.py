@@ -191,7 +191,11 @@ def _role(tokens: Sequence[Token], i: int) -> Role | None:
     word = tokens[before].word
     if word == "of" and before and tokens[before - 1].word == "out":
         return Role.ORIGIN
-    if word == "for" and before and tokens[before - 1].word in ("leave", "leaving", "depart"):
+    if (
+        word == "for"
+        and before
+        and tokens[before - 1].word in ("leaving", "departing", "heading", "bound")
+    ):
         return Role.DESTINATION
     return _ROLES.get(word)
 

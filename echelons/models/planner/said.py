@@ -31,11 +31,17 @@ class Said:
 
     Attributes:
         brief: The task with the lines of its superior.
-        earlier: What was said before, the latest first.
+        thread: What was said before in the same thread, the latest first.
     """
 
     brief: Brief
-    earlier: tuple[Reading, ...] = ()
+    thread: tuple[Reading, ...] = ()
+
+    @cached_property
+    def earlier(self) -> tuple[Reading, ...]:
+        """What was said before, the latest first; what the superior told goes before all."""
+        told = (Reading(self.brief.earlier),) if self.brief.earlier else ()
+        return (*told, *self.thread)
 
     @cached_property
     def task(self) -> Reading:

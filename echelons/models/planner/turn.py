@@ -65,9 +65,8 @@ class Turn:
         if not humans:
             return cls(Said(Brief("")))
         brief, *before = (Brief.read(str(messages[i].text)) for i in reversed(humans))
-        frame = [brief.earlier] if brief.earlier else []
-        earlier = [text for one in before for text in (one.task, one.earlier)]
-        said = Said(brief, tuple(Reading(text) for text in [*frame, *earlier] if text.strip()))
+        thread = [text for one in before for text in (one.task, one.earlier)]
+        said = Said(brief, tuple(Reading(text) for text in thread if text.strip()))
         since = messages[humans[-1] + 1 :]
         calls = [call for m in since if isinstance(m, AIMessage) for call in m.tool_calls]
         given = {m.tool_call_id: m for m in since if isinstance(m, ToolMessage)}

@@ -71,17 +71,13 @@ def _refusals(words: Sequence[str], clause: range) -> Iterator[int]:
 
 def _is_refusal(word: str, before: Sequence[str], after: Sequence[str]) -> bool:
     following = after[0] if after else ""
-    if lex.DENIALS.intersection(before) and word in lex.NO_REFUSAL:
-        return False
-    if word in lex.NEGATORS and lex.DENIALS.intersection(before):
-        return False
+    denied = lex.DENIALS.intersection(before)
     if word in ("no", "without"):
-        needless = following in ("need", "interest", "use")
-        return needless or not (
-            following in lex.AFTER_NO or (word == "no" and lex.HAVING.intersection(before[-2:]))
-        )
+        lacking = word == "no" and lex.HAVING.intersection(before[-2:])
+        nothing = following in lex.AFTER_NO or lacking
+        return following in lex.NEEDLESS or not (nothing or denied)
     if word in lex.NEGATORS or (word, following) in lex.NEGATING_PAIRS:
-        return not lex.DENIALS.intersection(before)
+        return not denied
     if word in lex.DENIALS and _denied_verb(after):
         return True
     return word == "not" and _denies_a_thing(before, following)
@@ -105,16 +101,13 @@ def _reach(tokens: Sequence[Token], cut: Sequence[range], number: int, start: in
     joints = {"or", "nor"}
     if tokens[start].word in lex.LISTERS or tokens[start].word in lex.DENIALS:
         joints.add("and")
-    end = clause.stop
-    for later in cut[
-        number + 1 : number + 1 + MOST_LISTED
-    ]:  # "no flights, hotels or cars" is one list
-        listed = [tokens[i].word for i in later]
+    for later in cut[number + 1 : number + 1 + MOST_LISTED]:
+        listed = [tokens[i].word for i in later]  # "no flights, hotels or cars" is one list
         if len(listed) > 4 or lex.REQUESTS.intersection(listed) or "," not in tokens[later[0]].gap:
             break
         if joints.intersection(listed):
             return later.stop
-    return end
+    return clause.stop
 
 
 def _settled(tokens: Sequence[Token], words: Sequence[str], clause: range) -> Iterator[range]:
@@ -178,6 +171,8 @@ def _in_passing(tokens: Sequence[Token], words: Sequence[str], clause: range) ->
             yield _thing(tokens, i + 2, clause), Mark.FRAME
         elif words[i] in ("my", "our"):
             yield range(i, _stated(tokens, i, clause)), Mark.ASIDE
+        elif words[i] in lex.PRONOUNS:
+            yield _doing(words, i, clause), Mark.ASIDE
         elif words[i] == "show" and pair[1] in lex.SHOWN:
             yield range(i, i + 1), Mark.REFUSED
 
@@ -190,6 +185,16 @@ def _stated(tokens: Sequence[Token], owner: int, clause: range) -> int:
         if tokens[k].word in lex.ARRIVALS or (tokens[k].word in lex.BEING and placed):
             return k
     return owner
+
+
+def _doing(words: Sequence[str], subject: int, clause: range) -> range:
+    """The verb of "we are staying with friends", which tells and does not ask."""
+    for k in range(subject + 1, min(clause.stop, subject + 4)):
+        if words[k].endswith("ing"):
+            return range(k, k + 1 if words[k] not in lex.INTENDING else k)
+        if words[k] not in lex.BEING and words[k] not in ("am", *lex.ADVERBS):
+            break
+    return range(subject, subject)
 
 
 def _thing(tokens: Sequence[Token], start: int, clause: range) -> range:

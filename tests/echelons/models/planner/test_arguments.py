@@ -1,0 +1,177 @@
+"""Arguments: what a task gives for a tool, and nothing besides."""
+
+from typing import Any
+
+import pytest
+
+from echelons.models.planner.arguments import fill
+from echelons.models.planner.brief import Brief
+from echelons.models.planner.reading import Reading
+from echelons.models.planner.said import Said
+from echelons.models.planner.toolbox import Tool
+
+
+def tool(name: str, properties: dict[str, Any], *required: str, about: str = "") -> Tool:
+    schema = {"properties": properties, "required": list(required)}
+    read = Tool.read({"name": name, "description": about, "parameters": schema})
+    assert read is not None
+    return read
+
+
+def given(used: Tool, text: str, *earlier: str) -> dict[str, Any] | None:
+    said = Said(Brief.read(text), tuple(map(Reading, earlier)))
+    calls = fill(used, said).calls
+    return calls[0] if calls else None
+
+
+TEXT = {"type": "string"}
+WHOLE = {"type": "integer"}
+FLIGHTS = tool(
+    "find_flights",
+    {"destination": TEXT, "origin": TEXT, "departure_date": TEXT, "return_date": TEXT},
+    "destination",
+    about="Find flights to a city",
+)
+TABLE = tool(
+    "reserve_table", {"restaurant": TEXT, "when": TEXT, "people": WHOLE}, "restaurant", "when"
+)
+STAY = tool(
+    "find_hotels", {"city": TEXT, "nights": WHOLE, "breakfast": {"type": "boolean"}}, "city"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("I want to fly to Rome from London", {"destination": "Rome", "origin": "London"}),
+        ("flights to rome", {"destination": "Rome"}),
+        ("Flights to Rome", {"destination": "Rome"}),
+        ("London to Rome", {"destination": "Rome", "origin": "London"}),
+        ("Flights from London please", None),
+        (
+            "to Oslo from 3 to 7 May",
+            {"destination": "Oslo", "departure_date": "3 May", "return_date": "7 May"},
+        ),
+        ("Plan a trip to Italy in spring", {"destination": "Italy", "departure_date": "spring"}),
+    ],
+)
+def test_a_journey_has_ends_and_days(text: str, expected: dict[str, Any] | None) -> None:
+    assert given(FLIGHTS, text) == expected
+
+
+def test_a_table_needs_a_house_and_an_hour() -> None:
+    text = "Book a table for two at the restaurant Da Enzo tomorrow at 8pm"
+    assert given(TABLE, text) == {"restaurant": "Da Enzo", "when": "tomorrow at 8pm", "people": 2}
+    filled = fill(TABLE, Said(Brief("Book a table in Rome tonight")))
+    assert filled.calls == ()
+    assert filled.missing == ("restaurant",)
+    assert "when" in filled.given
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("hotels in Rome for 3 nights with breakfast", {"nights": 3, "breakfast": True}),
+        ("hotels in Rome without breakfast", {"breakfast": False}),
+        ("hotels in Rome", {}),
+    ],
+)
+def test_what_is_not_said_is_left_out(text: str, expected: dict[str, Any]) -> None:
+    assert given(STAY, text) == {"city": "Rome", **expected}
+
+
+def test_a_place_is_remembered_from_what_was_said_before() -> None:
+    assert given(STAY, "and hotels there?", "fly to Rome from London") == {"city": "Rome"}
+    assert given(STAY, "hotels", "fly to Rome", "fly to Oslo") == {"city": "Rome"}
+    assert given(STAY, "hotels in paris", "fly to Rome") == {"city": "Paris"}
+    assert given(FLIGHTS, "And from Paris?", "to Rome from London") == {
+        "destination": "Rome",
+        "origin": "Paris",
+    }
+
+
+def test_a_superior_tells_what_was_said_before() -> None:
+    assert given(STAY, "and hotels there?\nEarlier: fly to Rome") == {"city": "Rome"}
+
+
+def test_a_question_gets_the_task_without_the_lines_of_a_superior() -> None:
+    search = tool("search", {"question": TEXT}, "question")
+    assert given(search, "What grew?\nYour part: grew") == {"question": "What grew?"}
+
+
+def test_a_question_that_leans_on_another_takes_it_along() -> None:
+    search = tool("search", {"query": TEXT}, "query")
+    assert given(search, "And in 2022?", "What grew in 2023?") == {
+        "query": "And in 2022?\nWhat grew in 2023?"
+    }
+
+
+@pytest.mark.parametrize(
+    ("schema", "text", "value"),
+    [
+        ({"enum": ["economy", "business class"]}, "in business class", "business class"),
+        ({"enum": ["open", "overdue"]}, "the overdue ones", "overdue"),
+        ({"enum": [2, 3]}, "grade 3", 3),
+        ({"enum": ["red", "blue"]}, "no red, blue please", "blue"),
+        ({"enum": ["red", "blue"]}, "green", None),
+        ({"const": "fixed"}, "whatever", "fixed"),
+        ({"type": "array", "items": {"enum": ["a1", "b2", "c3"]}}, "b2 and a1", ["b2", "a1"]),
+        ({"type": "string", "format": "date"}, "on 5 May 2026", "2026-05-05"),
+        ({"type": "string", "format": "date"}, "tomorrow", None),
+        (
+            {"type": "string", "format": "date-time"},
+            "5 May 2026 at 8pm",
+            "2026-05-05T20:00:00",
+        ),
+        ({"type": "string", "format": "email"}, "to bob@example.com", "bob@example.com"),
+        ({"type": "string", "format": "uri"}, "see https://x.org/a?b", "https://x.org/a?b"),
+        ({"type": "string", "description": "Colour, such as red"}, "a red one", "red"),
+        ({"type": "string"}, "grade: B plus, please", "B plus"),
+        ({"type": "string"}, 'the word "lapis lazuli"', "lapis lazuli"),
+        ({"type": "string"}, "nothing of the kind", None),
+        ({"type": "boolean"}, "nothing of the kind", False),
+        ({"type": "null"}, "nothing", None),
+        ({"type": "object", "properties": {"city": TEXT}}, "in Rome", {"city": "Rome"}),
+        ({"type": "object", "properties": {"city": TEXT}}, "anywhere", None),
+    ],
+)
+def test_values_are_taken_by_the_schema(schema: dict[str, Any], text: str, value: object) -> None:
+    used = tool("use", {"grade": schema}, "grade")
+    assert given(used, text) == (None if value is None else {"grade": value})
+
+
+@pytest.mark.parametrize(
+    ("name", "description", "text", "value"),
+    [
+        ("a", "Departure airport", "to Rome from London", "London"),
+        ("b", "City to fly to", "to Rome from London", "Rome"),
+        ("check_in", "", "in Rome from 3 to 7 May", "3 May"),
+        ("check_out", "", "in Rome from 3 to 7 May", "7 May"),
+        ("start", "Date of arrival", "in Rome from 3 to 7 May", "3 May"),
+        ("time", "", "tomorrow at 8pm", "8pm"),
+        ("near", "", "in Rome near the Colosseum", "Colosseum"),
+        ("employee", "", "leave for Anna Schmidt", "Anna Schmidt"),
+        ("hotel", "Name of the hotel in the city", "book Hotel Artemide in Rome", "Hotel Artemide"),
+        ("recipient_email", "", "mail bob@example.com", "bob@example.com"),
+        ("to", "", "mail to bob@example.com", "bob@example.com"),
+        ("dish", "What to look for", "good pizza in Naples", "pizza"),
+        ("note", "What the human wants to be told", "Rome", None),
+    ],
+)
+def test_names_and_descriptions_tell_what_is_asked_for(
+    name: str, description: str, text: str, value: str | None
+) -> None:
+    used = tool("use", {name: {"type": "string", "description": description}})
+    expected = {} if value is None else {name: value}
+    assert given(used, text) == expected
+
+
+def test_places_in_one_breath_make_a_call_each() -> None:
+    said = Said(Brief("hotels in Rome, Florence and Venice for 2 nights"))
+    assert fill(STAY, said).calls == tuple(
+        {"city": city, "nights": 2} for city in ("Rome", "Florence", "Venice")
+    )
+
+
+def test_a_tool_without_arguments_can_always_be_called() -> None:
+    assert given(tool("now", {}), "anything") == {}
