@@ -28,9 +28,9 @@ from langgraph.checkpoint.base import (
     get_checkpoint_metadata,
 )
 from langgraph.checkpoint.serde.types import INTERRUPT, _DeltaSnapshot
-from langgraph.checkpoint.sqlite import SqliteSaver
 
 from echelons.checkpoints.events import Event, events_of, question
+from echelons.checkpoints.maintenance import Maintained
 from echelons.checkpoints.messages import MESSAGES
 from echelons.checkpoints.schema import SCHEMA
 from echelons.checkpoints.serde import serializer
@@ -45,7 +45,7 @@ def now() -> datetime:
     return datetime.now(UTC)
 
 
-class SqliteCheckpointer(SqliteSaver):
+class SqliteCheckpointer(Maintained):
     """Checkpoints, and the events of every thread, in one SQLite file.
 
     Args:
@@ -255,10 +255,6 @@ class SqliteCheckpointer(SqliteSaver):
     ) -> None:
         """Do what ``put_writes`` does in an event loop."""
         await self._run(lambda: self.put_writes(config, writes, task_id, task_path))
-
-    async def adelete_thread(self, thread_id: str) -> None:
-        """Do what ``delete_thread`` does in an event loop."""
-        await self._run(lambda: self.delete_thread(thread_id))
 
     async def aget_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]

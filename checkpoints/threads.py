@@ -17,6 +17,7 @@ from echelons.checkpoints.events import Event, EventKind, events_of
 from echelons.checkpoints.history import past_plan, segment_end, segment_plan
 from echelons.checkpoints.namespaces import depth_of
 from echelons.checkpoints.reading import AllCheckpoints, OneCheckpoint, Plan, Saver, aread, read
+from echelons.checkpoints.retention import turns_in
 from echelons.checkpoints.tracing import Link, Trace, links_of, trace_of
 from echelons.errors import ThreadNotFound
 from echelons.lineage import METADATA_KEYS, Identity
@@ -209,7 +210,7 @@ def _root(turns: list[CheckpointTuple]) -> RootThread:
         id=str(latest.config["configurable"]["thread_id"]),
         name=identity.thread_name,
         agent=identity.agent,
-        turns=len(turns),
+        turns=turns_in(turns),
         updated_at=latest.checkpoint["ts"],
         metadata={key: value for key, value in latest.metadata.items() if key not in METADATA_KEYS},
     )

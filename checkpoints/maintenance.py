@@ -1,0 +1,195 @@
+"""Deletes, copies and prunes threads: the part of ``SqliteCheckpointer`` that takes away.
+
+Each method is one transaction. LangGraph's server asks for all four, and so does its
+conformance suite.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from sqlite3 import Cursor
+from typing import TypeVar
+
+from langgraph.checkpoint.base import CheckpointTuple
+from langgraph.checkpoint.sqlite import SqliteSaver
+
+from echelons.checkpoints.copying import copy
+from echelons.checkpoints.reading import read
+from echelons.checkpoints.retention import Place, latest_only, without_runs
+from echelons.errors import ThreadTaken, UnknownStrategy
+
+T = TypeVar("T")
+STATES = ("checkpoints", "writes")
+TABLES = (*STATES, "events")
+KEEP_LATEST = "keep_latest"
+DELETE = ("delete", "delete_all")
+"""What LangGraph and its server call the strategy that leaves nothing."""
+
+
+class Maintained(SqliteSaver):
+    """A SQLite saver with events whose threads can be deleted, copied and pruned."""
+
+    @abstractmethod
+    async def _run(self, work: Callable[[], T]) -> T:
+        """Do some work as the saver does all of it in an event loop."""
+
+    def delete_thread(self, thread_id: str) -> None:
+        """Delete a root's thread: checkpoints, writes and events of its whole tree.
+
+        Raises:
+            StorageError: SQLite could not write.
+        """
+        with self.cursor() as cursor:
+            _delete(cursor, str(thread_id))
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        """Do what ``delete_thread`` does in an event loop.
+
+        Raises:
+            StorageError: SQLite could not write.
+        """
+        await self._run(lambda: self.delete_thread(thread_id))
+
+    def delete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """Delete what some runs of a server stored, as its rollback does.
+
+        What later checkpoints are rebuilt from stays. So do writes that a run left on a
+        checkpoint of an earlier one: LangGraph does not replay them into another branch.
+
+        Args:
+            run_ids: The server's ids of the runs; unknown ones are passed over.
+
+        Raises:
+            StorageError: SQLite could not read or write.
+        """
+        runs = frozenset(map(str, run_ids))
+        with self._rewriting() as (cursor, reader):
+            for thread_id in _threads_of(cursor, runs):
+                kept = read(reader, without_runs(thread_id, runs))
+                _remove(cursor, TABLES, thread_id, kept.gone)
+
+    async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """Do what ``delete_for_runs`` does in an event loop.
+
+        Raises:
+            StorageError: SQLite could not read or write.
+        """
+        await self._run(lambda: self.delete_for_runs(run_ids))
+
+    def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """Copy a root's thread under another id; its subordinates' threads keep theirs.
+
+        Look-ups take the root's id as well, so the two never mix. The copy has no name,
+        for nobody has called it anything yet. A source that never ran is copied as such.
+
+        Args:
+            source_thread_id: LangGraph's id of the thread to copy.
+            target_thread_id: An id that nothing is stored under.
+
+        Raises:
+            ThreadTaken: There is something under the target's id.
+            StorageError: SQLite could not read or write.
+        """
+        source, target = str(source_thread_id), str(target_thread_id)
+        with self._rewriting() as (cursor, _):
+            taken = "SELECT 1 FROM checkpoints WHERE thread_id = ?"
+            if cursor.execute(taken, (target,)).fetchone():
+                raise ThreadTaken(target)
+            copy(cursor, source, target)
+
+    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """Do what ``copy_thread`` does in an event loop.
+
+        Raises:
+            ThreadTaken: There is something under the target's id.
+            StorageError: SQLite could not read or write.
+        """
+        await self._run(lambda: self.copy_thread(source_thread_id, target_thread_id))
+
+    def prune(self, thread_ids: Sequence[str], *, strategy: str = KEEP_LATEST) -> None:
+        """Take the past out of some roots' threads.
+
+        Conversations stay whole, open questions stay open, and the threads go on; only
+        going back to an earlier checkpoint is no longer possible. Events stay.
+
+        Args:
+            thread_ids: LangGraph's ids; unknown ones are passed over.
+            strategy: ``"keep_latest"`` keeps the latest checkpoint of every agent's every
+                segment, and what is needed to read it; ``"delete"`` keeps nothing.
+
+        Raises:
+            UnknownStrategy: It is neither.
+            StorageError: SQLite could not read or write.
+        """
+        if strategy not in (KEEP_LATEST, *DELETE):
+            raise UnknownStrategy(strategy, (KEEP_LATEST, *DELETE))
+        with self._rewriting() as (cursor, reader):
+            for thread_id in map(str, thread_ids):
+                if strategy == KEEP_LATEST:
+                    kept = read(reader, latest_only(thread_id))
+                    _remove(cursor, STATES, thread_id, kept.gone)
+                    self._store(cursor, thread_id, kept.changed)
+                else:
+                    _delete(cursor, thread_id)
+
+    async def aprune(self, thread_ids: Sequence[str], *, strategy: str = KEEP_LATEST) -> None:
+        """Do what ``prune`` does in an event loop.
+
+        Raises:
+            UnknownStrategy: There is no such strategy.
+            StorageError: SQLite could not read or write.
+        """
+        await self._run(lambda: self.prune(thread_ids, strategy=strategy))
+
+    @contextmanager
+    def _rewriting(self) -> Iterator[tuple[Cursor, SqliteSaver]]:
+        """Keep other writers out from the first read on, and lend a saver that reads inside."""
+        with self.cursor() as cursor:
+            cursor.execute("BEGIN IMMEDIATE")
+            reader = SqliteSaver(self.conn, serde=self.serde)
+            # Its own setup would commit the transaction.
+            reader.is_setup = True
+            yield cursor, reader
+
+    def _store(self, cursor: Cursor, thread_id: str, rows: Mapping[Place, CheckpointTuple]) -> None:
+        cursor.executemany(
+            "UPDATE checkpoints SET metadata = ?, type = ?, checkpoint = ?"
+            " WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?",
+            (
+                (
+                    json.dumps(row.metadata, ensure_ascii=False).encode("utf-8", "ignore"),
+                    *self.serde.dumps_typed(row.checkpoint),
+                    thread_id,
+                    *place,
+                )
+                for place, row in rows.items()
+            ),
+        )
+
+
+def _delete(cursor: Cursor, thread_id: str) -> None:
+    for table in TABLES:
+        cursor.execute(f"DELETE FROM {table} WHERE thread_id = ?", (thread_id,))  # noqa: S608
+
+
+def _remove(cursor: Cursor, tables: Iterable[str], thread_id: str, places: Iterable[Place]) -> None:
+    rows = [(thread_id, *place) for place in places]
+    for table in tables:
+        cursor.executemany(
+            f"DELETE FROM {table} WHERE thread_id = ? AND checkpoint_ns = ?"  # noqa: S608
+            " AND checkpoint_id = ?",
+            rows,
+        )
+
+
+def _threads_of(cursor: Cursor, runs: Iterable[str]) -> list[str]:
+    cursor.execute(
+        "SELECT DISTINCT thread_id FROM checkpoints"
+        " WHERE json_extract(CAST(metadata AS TEXT), '$.run_id')"
+        " IN (SELECT value FROM json_each(?))",
+        (json.dumps(sorted(runs)),),
+    )
+    return [thread_id for (thread_id,) in cursor.fetchall()]
