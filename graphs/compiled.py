@@ -22,7 +22,8 @@ from echelons.agent import Agent
 from echelons.checkpoints.history import SavedHistory
 from echelons.checkpoints.inherited import saver_of
 from echelons.checkpoints.opening import open_checkpointer
-from echelons.graphs.lazy import Compiled, UntouchedLevel
+from echelons.graphs.editing import Editable
+from echelons.graphs.lazy import UntouchedLevel
 from echelons.graphs.level import Builder, Position, agent_level, foreign_level
 from echelons.graphs.models import models_of
 from echelons.graphs.resuming import acheck_resume, check_resume
@@ -30,7 +31,7 @@ from echelons.lineage import ECHELONS_NS, Identity
 from echelons.members import Member
 
 
-class AgentGraph(Compiled):
+class AgentGraph(Editable):
     """The root of a compiled tree.
 
     Gives every run the identity of the root's thread and durability ``"sync"``, and refuses
@@ -89,17 +90,19 @@ class AgentGraph(Compiled):
 
     def _identified(self, config: RunnableConfig | None) -> RunnableConfig:
         given = config or {}
+        metadata = given.get("metadata") or {}
+        return {**given, "metadata": {**metadata, **self._unstored(given).metadata()}}
+
+    def _unstored(self, config: RunnableConfig) -> Identity:
         # A node that calls the tree without a config still lends its own.
         around = ensure_config(config)
-        metadata = given.get("metadata") or {}
-        identity = Identity(
+        return Identity(
             agent=self.agent.name,
             path=(self.agent.name,),
             thread_id=_thread_id(around.get("configurable") or {}, self.agent.name),
             tree=self.fingerprint,
-            thread_name=str(metadata.get("thread_name", "")),
+            thread_name=str((config.get("metadata") or {}).get("thread_name", "")),
         )
-        return {**given, "metadata": {**metadata, **identity.metadata()}}
 
     def _durable(self, config: RunnableConfig, kwargs: dict[str, Any]) -> dict[str, Any]:
         # With LangGraph's default, "async", a tool can run twice after a crash. Where nothing

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any
 
-from langgraph.graph.state import CompiledStateGraph
-
+from echelons.graphs.editing import Editable
 from echelons.graphs.level import Builder
 
-Compiled: TypeAlias = CompiledStateGraph[Any, Any, Any, Any]
 
-
-class LevelGraph(Compiled):
+class LevelGraph(Editable):
     """The compiled graph of one level."""
 
 

@@ -1,0 +1,79 @@
+"""A graph whose stored states can be changed by hand, in the name of the agent they are of.
+
+Studio does it, and whoever calls ``update_state``. LangGraph then runs the edges of a node
+with the caller's config only, and stores a checkpoint with the caller's metadata only: the
+identity that a run would carry is read from the checkpoint that is changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig, ensure_config
+from langchain_core.runnables.config import var_child_runnable_config
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.graph.state import CompiledStateGraph
+from langgraph.types import StateUpdate
+
+from echelons.checkpoints.inherited import saver_of
+from echelons.checkpoints.reading import OneCheckpoint, Plan, Saver, aread, read
+from echelons.lineage import Identity
+
+Supersteps = Sequence[Sequence[StateUpdate]]
+
+
+class Editable(CompiledStateGraph[Any, Any, Any, Any]):
+    """The graph of a level, of whichever agent."""
+
+    def bulk_update_state(self, config: RunnableConfig, supersteps: Supersteps) -> RunnableConfig:
+        """Change a stored state, see ``CompiledStateGraph.bulk_update_state``."""
+        found = self._edited(config)
+        stored = read(found[0], _identity(found[1])) if found else None
+        with _in_the_name_of(stored or self._unstored(config), config) as named:
+            return super().bulk_update_state(named, supersteps)
+
+    async def abulk_update_state(
+        self, config: RunnableConfig, supersteps: Supersteps
+    ) -> RunnableConfig:
+        """Do what ``bulk_update_state`` does in an event loop."""
+        found = self._edited(config)
+        stored = await aread(found[0], _identity(found[1])) if found else None
+        with _in_the_name_of(stored or self._unstored(config), config) as named:
+            return await super().abulk_update_state(named, supersteps)
+
+    def _unstored(self, config: RunnableConfig) -> Identity | None:
+        """Return whose state it is where nothing is stored yet."""
+        return None
+
+    def _edited(self, config: RunnableConfig) -> tuple[Saver, OneCheckpoint] | None:
+        given = ensure_config(config)["configurable"]
+        saver = saver_of(given) or self.checkpointer
+        if not isinstance(saver, BaseCheckpointSaver) or given.get("thread_id") is None:
+            return None
+        namespace = str(given.get("checkpoint_ns") or "")
+        return saver, OneCheckpoint(
+            str(given["thread_id"]), namespace, given.get("checkpoint_id") or None
+        )
+
+
+def _identity(place: OneCheckpoint) -> Plan[Identity | None]:
+    saved = yield place
+    return Identity.read(saved.metadata) if saved else None
+
+
+@contextmanager
+def _in_the_name_of(identity: Identity | None, config: RunnableConfig) -> Iterator[RunnableConfig]:
+    own = identity.metadata() if identity else {}
+    # LangGraph drops a config's metadata after the first of several steps; what is around
+    # the call reaches them all.
+    token = var_child_runnable_config.set(_with(own, var_child_runnable_config.get() or {}))
+    try:
+        yield _with(own, config)
+    finally:
+        var_child_runnable_config.reset(token)
+
+
+def _with(own: dict[str, str], config: RunnableConfig) -> RunnableConfig:
+    return {**config, "metadata": {**(config.get("metadata") or {}), **own}}
