@@ -6,11 +6,21 @@ two nested nodes of one name, and every level has a ``delegate``.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from echelons.members import Member
 from echelons.tree import walk
+
+LONGEST = 80
+"""Characters of a description that a Mermaid label shows."""
+
+# All ASCII punctuation but ' ( ) , - and .
+_MARKUP = re.compile(r"[!-&*+/:-@\[-`{-~]")
+# What Mermaid reads even in entities: the line break \n, formulas in $$, icons as fa:fa-car.
+_SEQUENCE = re.compile(r"[\\$](?=.)|fa\w?:(?=fa)")
+_WORD_JOINER = "\u2060"  # shows as nothing, and breaks a sequence up
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -60,14 +70,21 @@ def _branches(member: Member, indent: str) -> Iterator[str]:
 
 
 def _label(member: Member) -> str:
-    summary = " ".join(member.description.split())
+    summary = _summary(member)
     return f"{member.name}: {summary}" if summary else member.name
 
 
 def _escaped(member: Member) -> str:
-    # Mermaid takes HTML entities, and Markdown in labels that begin like a list.
-    summary = " ".join(member.description.split())
-    for character, entity in (("&", "&amp;"), ('"', "#quot;"), ("<", "&lt;"), (">", "&gt;")):
-        summary = summary.replace(character, entity)
-    short = summary if len(summary) <= 80 else summary[:79] + "…"
-    return f"<b>{member.name}</b><br/>{short}" if short else f"<b>{member.name}</b>"
+    # Mermaid finds directives and styles in labels too; as numbered entities, characters mean
+    # nothing but themselves.
+    summary = _summary(member)
+    short = summary if len(summary) <= LONGEST else summary[: LONGEST - 1] + "…"
+    apart = _SEQUENCE.sub(rf"\g<0>{_WORD_JOINER}", short)
+    text = _MARKUP.sub(lambda found: f"#{ord(found[0])};", apart)
+    return f"<b>{member.name}</b><br/>{text}" if text else f"<b>{member.name}</b>"
+
+
+def _summary(member: Member) -> str:
+    """Return the description on one line, without characters that steer a terminal."""
+    printable = (each if each.isprintable() else " " for each in member.description)
+    return " ".join("".join(printable).split())
