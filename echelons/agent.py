@@ -6,6 +6,7 @@ domain reaches LangGraph, and only when it is called.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,12 +17,13 @@ from echelons import tree
 from echelons.errors import (
     DuplicateName,
     InvalidCapability,
+    InvalidField,
     InvalidModel,
     InvalidName,
     UnknownTool,
 )
 from echelons.limits import Limits
-from echelons.members import Member, adopt, no_capabilities
+from echelons.members import Member, adopt_all, no_capabilities
 from echelons.names import check_name
 
 if TYPE_CHECKING:
@@ -95,10 +97,11 @@ class Agent:
     def __post_init__(self) -> None:
         keep = object.__setattr__
         check_name(self.name)
+        _check_fields(self)
         _check_model(self.name, self.model)
         keep(self, "tools", _check_tools(self.name, self.tools))
         keep(self, "capabilities", _check_capabilities(self.name, self.capabilities))
-        keep(self, "subordinates", tuple(adopt(self.name, each) for each in self.subordinates))
+        keep(self, "subordinates", adopt_all(self.name, self.subordinates))
         tree.check(self, self.limits.depth)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Agent:
@@ -138,10 +141,19 @@ class Agent:
         return Drawing(self)
 
 
+def _check_fields(agent: Agent) -> None:
+    for field_name, kind in (("description", str), ("prompt", str), ("limits", Limits)):
+        value = getattr(agent, field_name)
+        if not isinstance(value, kind):
+            raise InvalidField(agent.name, field_name, value, kind.__name__)
+
+
 def _check_model(agent: str, model: Any) -> None:
-    if model is None or (isinstance(model, str) and model.strip()) or hasattr(model, "bind_tools"):
-        return
-    raise InvalidModel(agent, model)
+    named = isinstance(model, str) and model.strip()
+    # A class is no model yet, though it has all the methods of one.
+    usable = not isinstance(model, type) and callable(getattr(model, "bind_tools", None))
+    if not (model is None or named or usable):
+        raise InvalidModel(agent, model)
 
 
 def _check_tools(agent: str, tools: Any) -> tuple[Any, ...]:
@@ -151,7 +163,7 @@ def _check_tools(agent: str, tools: Any) -> tuple[Any, ...]:
     seen: set[str] = set()
     for tool in checked:
         name = getattr(tool, "name", None) or getattr(tool, "__name__", None)
-        if not isinstance(name, str) or not (callable(tool) or hasattr(tool, "invoke")):
+        if not isinstance(name, str) or not _is_tool(tool):
             raise UnknownTool(agent, tool)
         if name in BUILT_IN_TOOLS:
             raise InvalidName(name, "a tool of every agent is called so")
@@ -159,6 +171,13 @@ def _check_tools(agent: str, tools: Any) -> tuple[Any, ...]:
             raise DuplicateName(name, (f"tools of {agent}",))
         seen.add(name)
     return checked
+
+
+def _is_tool(tool: Any) -> bool:
+    if inspect.isroutine(tool):
+        # A model calls a tool by its name and knows it by its docstring; a lambda has neither.
+        return bool(inspect.getdoc(tool)) and tool.__name__.isidentifier()
+    return hasattr(tool, "invoke") and hasattr(tool, "args_schema") and not isinstance(tool, type)
 
 
 def _check_capabilities(agent: str, capabilities: Any) -> Mapping[str, float]:

@@ -9,10 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from difflib import get_close_matches
+from typing import Any
 
 
 class EchelonsError(Exception):
     """The root of all errors of this library."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Python would make a copy of the message alone, and an error is made of its fields.
+        return _restored, (type(self), self.args, self.__dict__)
+
+
+def _restored(
+    kind: type[EchelonsError], args: tuple[Any, ...], fields: dict[str, Any]
+) -> EchelonsError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(fields)
+    return error
 
 
 class ModelError(EchelonsError):
@@ -203,6 +216,26 @@ class InvalidModel(ConfigurationError):
         super().__init__(
             f"agent {agent!r}: {model!r} is no model; pass a LangChain chat model, a name such "
             "as 'openai:gpt-5-mini', or nothing to inherit the superior's"
+        )
+
+
+class InvalidField(ConfigurationError):
+    """A field of an agent holds a value of another kind than it takes.
+
+    Attributes:
+        agent: The agent that was given it.
+        field: The field's name.
+        value: What was given.
+        expected: The kind that it takes.
+    """
+
+    def __init__(self, agent: str, field: str, value: object, expected: str) -> None:
+        self.agent = agent
+        self.field = field
+        self.value = value
+        self.expected = expected
+        super().__init__(
+            f"agent {agent!r}: {field}={value!r}; pass a value of type {expected}, or leave it out"
         )
 
 

@@ -84,6 +84,18 @@ class GraphMember(_Foreign):
     graph: Any = field(kw_only=True)
 
 
+def adopt_all(superior: str, things: Any) -> tuple[Member, ...]:
+    """Return each of some things as a member of the tree, see ``adopt``.
+
+    Raises:
+        InvalidSubordinate: One of them is none, or they are no list.
+        InvalidName: The name of one is no valid agent name.
+    """
+    if isinstance(things, (str, bytes, Mapping)) or not hasattr(things, "__iter__"):
+        raise InvalidSubordinate(superior, things, "pass a list of subordinates")
+    return tuple(adopt(superior, each) for each in things)
+
+
 def adopt(superior: str, thing: Any) -> Member:
     """Return ``thing`` as a member of the tree.
 
@@ -96,6 +108,9 @@ def adopt(superior: str, thing: Any) -> Member:
         InvalidSubordinate: It is none of these, or a graph that cannot be nested.
         InvalidName: Its own name is no valid agent name.
     """
+    # A class has every attribute of its objects, and can do nothing.
+    if isinstance(thing, type):
+        raise InvalidSubordinate(superior, thing, "it is a class; pass an object of it")
     if isinstance(thing, Member):
         return thing
     if hasattr(thing, "get_subgraphs") and hasattr(thing, "checkpointer"):
@@ -131,9 +146,13 @@ def _adopt_graph(superior: str, graph: Any) -> GraphMember:
 
 def _adopt_function(superior: str, function: Callable[..., Any]) -> FunctionMember:
     name = getattr(function, "__name__", "")
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except ValueError as error:  # some built-in functions tell none
+        raise InvalidSubordinate(superior, name, f"{error}; wrap it in a function") from error
     required = [
         parameter
-        for parameter in inspect.signature(function).parameters.values()
+        for parameter in parameters
         if parameter.default is parameter.empty
         and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
     ]

@@ -1,0 +1,100 @@
+"""Every error keeps its facts in fields, and tells the value and the way out in its message."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import pickle
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from echelons import EchelonsError, errors
+
+SAMPLES = {
+    "int": 4711,
+    "Sequence[str]": ["sample-one", "sample-two"],
+    "Sequence[tuple[str, str]]": [("sample-path", "sample-reason")],
+}
+
+
+def all_errors() -> list[type[EchelonsError]]:
+    """Return every error that the module defines, the base included."""
+    found = [each for each in vars(errors).values() if inspect.isclass(each)]
+    return [each for each in found if issubclass(each, EchelonsError)]
+
+
+def parameters(error: type[EchelonsError]) -> dict[str, inspect.Parameter]:
+    """Return what an error is made of."""
+    if error.__init__ is Exception.__init__:
+        return {}
+    return dict(list(inspect.signature(error).parameters.items()))
+
+
+def made(error: type[EchelonsError]) -> tuple[EchelonsError, dict[str, Any]]:
+    """Return an error of a kind, and what it was made of."""
+    given = {
+        name: SAMPLES.get(str(each.annotation), "sample-text")
+        for name, each in parameters(error).items()
+    }
+    return error(**given), given
+
+
+def documented(error: type[EchelonsError]) -> Iterator[str]:
+    """Yield the names under ``Attributes`` in an error's docstring."""
+    _, _, section = (inspect.getdoc(error) or "").partition("Attributes:")
+    yield from re.findall(r"^ {4}(\w+):", section, re.MULTILINE)
+
+
+CONCRETE = [each for each in all_errors() if parameters(each)]
+
+
+def test_there_is_one_tree_of_errors() -> None:
+    assert len(all_errors()) > 20
+    assert all(issubclass(each, Exception) for each in all_errors())
+
+
+@pytest.mark.parametrize("error", all_errors())
+def test_every_error_says_in_its_docstring_when_it_is_raised(error: type[EchelonsError]) -> None:
+    assert error.__doc__
+    assert error.__doc__ is not Exception.__doc__
+
+
+@pytest.mark.parametrize("error", CONCRETE)
+def test_an_error_keeps_what_it_documents_in_fields(error: type[EchelonsError]) -> None:
+    instance, _ = made(error)
+
+    fields = set(documented(error))
+    assert fields
+    assert fields == set(vars(instance))
+
+
+@pytest.mark.parametrize("error", CONCRETE)
+def test_an_error_tells_all_that_it_knows(error: type[EchelonsError]) -> None:
+    instance, given = made(error)
+
+    for value in given.values():
+        for each in [value] if isinstance(value, str | int) else value:
+            for part in [each] if isinstance(each, str | int) else each:
+                assert str(part) in str(instance)
+
+
+@pytest.mark.parametrize("error", CONCRETE)
+def test_a_field_that_holds_several_values_cannot_be_changed(error: type[EchelonsError]) -> None:
+    instance, given = made(error)
+
+    for name, value in given.items():
+        if isinstance(value, list) and name in vars(instance):
+            assert getattr(instance, name) == tuple(value)
+
+
+@pytest.mark.parametrize("error", CONCRETE)
+def test_an_error_survives_the_way_to_another_process(error: type[EchelonsError]) -> None:
+    instance, _ = made(error)
+
+    for copied in (pickle.loads(pickle.dumps(instance)), copy.copy(instance)):
+        assert type(copied) is error
+        assert str(copied) == str(instance)
+        assert vars(copied) == vars(instance)
