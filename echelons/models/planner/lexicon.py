@@ -68,7 +68,7 @@ LISTERS: Final = listed("except excluding exclude excludes skip omit ignore avoi
 DENIALS: Final = listed("dont doesnt didnt wont wouldnt not")
 REFUSED: Final = listed(
     "need want require like care wish bother include book show suggest recommend add search "
-    "look give plan worry"
+    "look give plan worry eat drink"
 )
 ADVERBS: Final = listed("really even actually currently particularly already now just also all")
 NO_REFUSAL: Final = listed("miss forget skip avoid lose mind")
@@ -79,6 +79,9 @@ AFTER_NO: Final = listed(
     "fewer i we you it they please thanks thank more fail delay"
 )
 """After "no" or "without", these refuse nothing that anyone could do."""
+
+DECLINING: Final = listed("no thanks thank you need thats not needed necessary required please")
+"""Words of an answer that says no and nothing else."""
 
 NEEDLESS: Final = listed("need interest use")
 """After "no", these refuse what follows: "no need for a hotel"."""

@@ -56,6 +56,9 @@ _ROLES: Final = {
 }
 
 
+_JOINTS: Final = (["and"], ["or"], ["then"], ["and", "then"])
+
+
 @dataclass(frozen=True)
 class Place:
     """A span of a text that names something.
@@ -106,7 +109,7 @@ def enumerated(tokens: Sequence[Token], found: Sequence[Place], first: Place) ->
             continue
         between = [token.word for token in tokens[chain[-1].end : place.start]]
         gap = tokens[place.start].gap.strip()
-        if not (between in (["and"], ["or"]) or (not between and gap == ",")):
+        if not (between in _JOINTS or (not between and gap == ",")):
             break
         chain.append(place)
         joined = joined or bool(between)
@@ -178,7 +181,14 @@ def _between(tokens: Sequence[Token], found: Sequence[Place]) -> Iterator[Place]
             role = previous.role if inherits else Role.DESTINATION
         elif not before or role is not Role.MENTION:
             role = place.role
-        yield Place(place.name, role, place.certain, place.start, place.end)
+        certain = place.certain or (bool(following) and _opens_list(tokens, place, link))
+        yield Place(place.name, role, certain, place.start, place.end)
+
+
+def _opens_list(tokens: Sequence[Token], place: Place, link: Sequence[str]) -> bool:
+    """Whether "London, then Paris" goes on with a name, which makes London one."""
+    begins = place.role is Role.MENTION and tokens[place.start].capital
+    return begins and (link in _JOINTS or (not link and tokens[place.end].gap.strip() == ","))
 
 
 def _role(tokens: Sequence[Token], i: int) -> Role | None:

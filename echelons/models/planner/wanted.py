@@ -26,6 +26,7 @@ _SAYS_NOTHING: Final = (
     | lex.EVERYTHING
     | lex.PRAISE
     | lex.COMPANY
+    | lex.BESIDE
 )
 
 

@@ -31,6 +31,9 @@ class Mark(IntEnum):
 MOST_LISTED: Final = 12
 """Things refused in one breath, "no flights, hotels, cars or museums"."""
 
+SHORT_TOPIC: Final = 4
+"""Words of a topic that is put as a question and answered at once."""
+
 Finding = tuple[range, Mark]
 
 
@@ -47,6 +50,8 @@ def marks(reading: Reading) -> tuple[Mark, ...]:
     words = [token.word for token in tokens]
     cut = clauses(tokens)
     for number, clause in enumerate(cut):
+        if number and _declines(tokens, cut[number - 1], clause):
+            _lower(given, cut[number - 1], Mark.REFUSED)
         for refusal in _refusals(words, clause):
             _lower(given, range(refusal, _reach(tokens, cut, number, refusal)), Mark.REFUSED)
         for span in _settled(tokens, words, clause):
@@ -59,6 +64,15 @@ def marks(reading: Reading) -> tuple[Mark, ...]:
 def _lower(given: list[Mark], span: range, mark: Mark) -> None:
     for i in span:
         given[i] = min(given[i], mark)
+
+
+def _declines(tokens: Sequence[Token], topic: range, clause: range) -> bool:
+    """Whether ``clause`` says no to the clause before it: "Hotels? No thanks."."""
+    said = [tokens[i].word for i in clause]
+    asked = "?" in tokens[clause.start].gap or ":" in tokens[clause.start].gap
+    return (
+        asked and len(topic) <= SHORT_TOPIC and said[0] == "no" and lex.DECLINING.issuperset(said)
+    )
 
 
 def _refusals(words: Sequence[str], clause: range) -> Iterator[int]:
@@ -140,7 +154,8 @@ def _is_settled(words: Sequence[str], i: int, clause: range) -> bool:
     following = after[0] if after else ""
     before = words[clause.start : i]
     if words[i] == "already":
-        return following not in lex.OPINIONS
+        known = after[:1] == ["know"] and after[1:2] in (["where"], ["what"], ["which"], ["how"])
+        return known or following not in lex.OPINIONS
     if words[i] in lex.BEING:
         settled = following in lex.SETTLED_STATES and "to" not in before[-1:]
         needless = after[:2] in (["not", "needed"], ["not", "necessary"], ["not", "required"])

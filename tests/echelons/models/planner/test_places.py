@@ -45,6 +45,7 @@ def test_places_without_capitals_are_less_certain() -> None:
     [
         ("in Rome, Florence and Venice for a week", ["Rome", "Florence", "Venice"]),
         ("in Rome or Florence", ["Rome", "Florence"]),
+        ("London, then Paris and then Rome", ["London", "Paris", "Rome"]),
         ("in Rome, Italy", ["Rome"]),
         ("in Rome with Anna and Bob", ["Rome"]),
     ],

@@ -32,6 +32,10 @@ def marked(text: str, mark: Mark) -> set[str]:
         ("Forget about the hotels; tours!", "hotels", "tours"),
         ("Hotels: booked. Concerts?", "hotels", "concerts"),
         ("no museums and no tours but food", "museums tours", "food"),
+        ("Hotels? No thanks. Flights? Yes!", "hotels", "flights"),
+        ("I don't eat meat, where can we have lunch?", "meat", "lunch"),
+        ("I already know where I sleep. What opera is on?", "sleep", "opera"),
+        ("Our flights are taken care of; museums?", "flights", "museums"),
     ],
 )
 def test_what_is_refused_or_settled_is_no_wish(text: str, refused: str, wished: str) -> None:
@@ -56,6 +60,8 @@ def test_what_is_refused_or_settled_is_no_wish(text: str, refused: str, wished: 
         ("Nothing but museums", "museums"),
         ("No, just hotels", "hotels"),
         ("I'm looking for hotels", "hotels"),
+        ("Hotels? No idea yet.", "hotels"),
+        ("My laptop is broken", "laptop"),
     ],
 )
 def test_a_wish_that_sounds_like_a_refusal_is_a_wish(text: str, wished: str) -> None:
