@@ -1,0 +1,92 @@
+"""The command line's wiring: the Typer app, its commands, and the entry point ``main``.
+
+Importing this must stay cheap, for every completion and every ``--help`` does it: what is
+heavy is imported in the commands.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from echelons.cli import output
+from echelons.cli.draw import draw
+from echelons.cli.exits import MEANINGS
+from echelons.cli.inbox import answer, inbox
+from echelons.cli.run import resume, run
+from echelons.cli.threads import show, threads
+from echelons.cli.trace import trace
+
+
+def _examples(*lines: str) -> str:
+    return "\n".join(["[b]Examples[/b]", *(f"  {line}" for line in lines)])
+
+
+EXITS = "\n".join(
+    ["[b]Exit codes[/b]", *(f"  [b]{code:>3}[/b]  {meaning}" for code, meaning in MEANINGS.items())]
+)
+
+app = typer.Typer(
+    name="echelons",
+    help="Hierarchies of agents on LangGraph: run them, answer them, look at what they did.",
+    epilog=EXITS,
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+)
+
+app.command(
+    epilog=_examples(
+        'echelons run travel "Plan a trip to Italy with great food"',
+        'echelons run research "What are circuit breakers for?" --docs notes/',
+        'echelons run mine:head "Hello" --model openai:gpt-5-mini --thread hello',
+    )
+)(run)
+app.command(
+    epilog=_examples(
+        "echelons inbox",
+        "echelons inbox --thread trip --json",
+    )
+)(inbox)
+app.command(
+    epilog=_examples(
+        "echelons answer yes",
+        'echelons answer 3f1c "Friday at eight, please"',
+        "echelons answer 3f1c '{\"approved\": true}' --json-value",
+        "echelons answer 3f1c - < letter.txt",
+    )
+)(answer)
+app.command(epilog=_examples("echelons resume", "echelons resume --thread trip"))(resume)
+app.command(epilog=_examples("echelons threads", "echelons threads --all"))(threads)
+app.command(epilog=_examples("echelons trace --thread trip", "echelons trace --verify"))(trace)
+app.command(epilog=_examples("echelons show trip", "echelons show 8f1d0a52-6a5e-5c0b-9d55-…"))(show)
+app.command(
+    epilog=_examples(
+        "echelons draw travel",
+        "echelons draw research --docs notes/ --mermaid",
+        "echelons draw --thread trip",
+    )
+)(draw)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        output.tell(f"echelons {version('echelons')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _echelons(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None: ...
+
+
+def main() -> None:
+    """Run the command line."""
+    output.adapt_streams()
+    app()

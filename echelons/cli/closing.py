@@ -1,0 +1,66 @@
+"""What a turn came to, for the shell, for people and for programs. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from echelons.cli.board import Board
+from echelons.cli.exits import ExitCode
+from echelons.cli.questions import question_json
+from echelons.cli.words import command_line, count, duration
+from echelons.lineage import root_thread_id
+
+if TYPE_CHECKING:
+    from echelons.runtime.run import Result
+
+OFFLINE = "offline planner"
+"""What a reply of the offline planner gives as its model."""
+
+
+def code_of(result: Result, board: Board) -> ExitCode:
+    """Return the exit code that a turn's end stands for."""
+    if result.finished:
+        return ExitCode.FINISHED
+    if board.stopping:
+        return ExitCode.INTERRUPTED
+    return ExitCode.ASKING if result.questions else ExitCode.FAILED
+
+
+def closing(board: Board, thread: str, code: ExitCode, given: Path | None) -> Iterator[str]:
+    """Yield what people should know at the end, beside the answer.
+
+    Args:
+        board: The agents of the run.
+        thread: The name of its thread.
+        code: How it ended.
+        given: The database as the command line named it.
+    """
+    rows = board.rows()
+    tokens = sum(row.tokens for row in rows)
+    spent = f", {count(tokens)} tokens" if tokens else ""
+    agents = f"{len(rows)} agent{'' if len(rows) == 1 else 's'}"
+    yield f"{duration(board.seconds)}, {agents}{spent}, thread {thread}"
+    if OFFLINE in board.models:
+        yield "by the offline planner: rules, no language model"
+    if code is ExitCode.INTERRUPTED:
+        resume = command_line("resume", "--thread", thread, db=given)
+        yield f"stopped; all that was done is stored. Go on with: {resume}"
+
+
+def result_json(result: Result, board: Board, thread: str, code: ExitCode) -> dict[str, Any]:
+    """Return what a turn came to for programs."""
+    return {
+        "kind": "result",
+        "thread": thread,
+        "thread_id": root_thread_id(thread),
+        "finished": result.finished,
+        "interrupted": code is ExitCode.INTERRUPTED,
+        "text": result.text,
+        "questions": [question_json(each, thread) for each in result.questions],
+        "usage": result.usage.model_dump(),
+        "models": sorted(model for model in board.models if model),
+        "seconds": round(board.seconds, 3),
+        "exit_code": int(code),
+    }

@@ -1,0 +1,108 @@
+"""What every command has in common: grouped options, exit codes, errors in one line.
+
+``command`` wraps the function of a command before Typer sees it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass
+from functools import wraps
+from typing import Any, get_type_hints
+
+import typer
+
+from echelons.cli import output
+from echelons.cli.exits import ExitCode
+from echelons.cli.options import Output
+from echelons.errors import EchelonsError, RunFailed
+
+BROKEN_PIPE = 141
+"""What a shell sees of a program whose reader has gone: 128 + SIGPIPE."""
+
+
+def command(function: Callable[..., ExitCode]) -> Callable[..., None]:
+    """Make a command of a function.
+
+    A parameter whose type is a dataclass of options becomes one option for each field.
+    The function returns its exit code; whatever it raises becomes one line on the standard
+    error and an exit code. One of its dataclasses is an ``Output``.
+    """
+    hints = get_type_hints(function, include_extras=True)
+    groups = {name: hint for name, hint in hints.items() if _is_group(hint)}
+
+    @wraps(function)
+    def run(**given: Any) -> None:
+        for name, group in groups.items():
+            given[name] = group(**{field.name: given.pop(field.name) for field in fields(group)})
+        spoken = next(value for value in given.values() if isinstance(value, Output))
+        raise typer.Exit(_guarded(lambda: function(**given), spoken))
+
+    del run.__wrapped__  # Typer would look through the wrapper at the dataclasses
+    flat = _flat(function, hints)
+    run.__signature__ = inspect.Signature(flat)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in flat}
+    return run
+
+
+def _is_group(hint: Any) -> bool:
+    return isinstance(hint, type) and is_dataclass(hint)
+
+
+def _flat(function: Callable[..., Any], hints: dict[str, Any]) -> list[inspect.Parameter]:
+    flat: list[inspect.Parameter] = []
+    for parameter in inspect.signature(function).parameters.values():
+        hint = hints[parameter.name]
+        if _is_group(hint):
+            own = get_type_hints(hint, include_extras=True)
+            flat += [
+                inspect.Parameter(
+                    field.name,
+                    inspect.Parameter.KEYWORD_ONLY,
+                    default=field.default,
+                    annotation=own[field.name],
+                )
+                for field in fields(hint)
+            ]
+        else:
+            flat.append(parameter.replace(annotation=hint, kind=inspect.Parameter.KEYWORD_ONLY))
+    return flat
+
+
+def _guarded(work: Callable[[], ExitCode], spoken: Output) -> int:
+    # A subordinate's failure is logged with its trace; people are shown the outcome instead.
+    logging.getLogger("echelons").addHandler(
+        logging.StreamHandler() if spoken.debug else logging.NullHandler()
+    )
+    try:
+        return work()
+    except (typer.Exit, typer.Abort, typer.BadParameter):
+        raise
+    except KeyboardInterrupt:
+        return ExitCode.INTERRUPTED
+    except BrokenPipeError:
+        _leave_the_pipe()
+        return BROKEN_PIPE
+    except RunFailed as error:
+        return _failed(error, ExitCode.FAILED, spoken)
+    except EchelonsError as error:
+        return _failed(error, ExitCode.REFUSED, spoken)
+    except Exception as error:  # noqa: BLE001  the last line of defence: a line, not a traceback
+        return _failed(error, ExitCode.UNEXPECTED, spoken)
+
+
+def _failed(error: Exception, code: ExitCode, spoken: Output) -> ExitCode:
+    if spoken.debug:
+        traceback.print_exception(error)
+    output.tell_error(error, code, as_json=spoken.json)
+    return code
+
+
+def _leave_the_pipe() -> None:
+    # Python flushes once more at its end, and must find somebody who takes it.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,29 @@
+"""What the shell offers while a command is typed: teams and threads.
+
+Never fails and never makes a database: somebody is in the middle of typing.
+"""
+
+from __future__ import annotations
+
+import typer
+
+from echelons.errors import EchelonsError
+
+
+def complete_team(incomplete: str) -> list[str]:
+    """Return the shipped teams that begin so."""
+    from echelons.cli.teams import shipped
+
+    return [name for name in shipped() if name.startswith(incomplete)]
+
+
+def complete_thread(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the named threads of the database that begin so, latest first."""
+    from echelons.cli.database import reading, roots
+
+    try:
+        with reading(ctx.params.get("db")) as saver:
+            names = [root.name or root.id for root in roots(saver)]
+    except EchelonsError:
+        return []
+    return [name for name in names if name.startswith(incomplete)]

@@ -1,0 +1,169 @@
+"""Which database a command works on, and what stands in it.
+
+Only ``run`` makes one; the commands that read refuse a database that is not there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from echelons.errors import DatabaseFolderMissing, StorageError, ThreadNotFound, ThreadNotNamed
+from echelons.lineage import root_thread_id
+
+if TYPE_CHECKING:
+    from echelons.checkpoints.pending import Question
+    from echelons.checkpoints.sqlite import SqliteCheckpointer
+    from echelons.checkpoints.threads import RootThread
+
+MAIN = "main"
+"""The thread that is meant where none is named and there are several."""
+
+
+def default() -> Path:
+    """Return the database in the user's data folder, where the system keeps such things."""
+    from platformdirs import user_data_path
+
+    return user_data_path("echelons", appauthor=False) / "echelons.sqlite"
+
+
+def path(given: Path | None) -> Path:
+    """Return the database that is meant."""
+    return given.expanduser() if given else default()
+
+
+def for_writing(given: Path | None) -> Path:
+    """Return the database that is meant, with its folder there; the default's is made.
+
+    Raises:
+        DatabaseFolderMissing: It is named in a folder that is not there.
+        StorageError: The default's folder cannot be made.
+    """
+    database = path(given)
+    try:
+        if given is None:
+            database.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        elif not database.parent.is_dir():
+            raise DatabaseFolderMissing(str(database), str(database.parent))
+    except OSError as error:
+        raise StorageError(str(database), str(error)) from error
+    return database
+
+
+def reading(given: Path | None) -> SqliteCheckpointer:
+    """Open the database that is meant, which must be there.
+
+    Raises:
+        DatabaseMissing: It is not.
+        StorageError: It cannot be opened, or is no database of threads.
+    """
+    from echelons.checkpoints.opening import open_existing
+
+    return open_existing(path(given))
+
+
+def roots(saver: SqliteCheckpointer) -> list[RootThread]:
+    """Return the root threads, latest first."""
+    from echelons.checkpoints.threads import ThreadStore
+
+    return ThreadStore(saver).roots()
+
+
+def root_named(saver: SqliteCheckpointer, thread: str) -> RootThread:
+    """Return a root thread by its name or id.
+
+    Raises:
+        ThreadNotFound: There is none.
+    """
+    for root in roots(saver):
+        if root.id == root_thread_id(thread):
+            return root
+    raise ThreadNotFound(thread)
+
+
+def root_meant(saver: SqliteCheckpointer, thread: str | None) -> RootThread:
+    """Return the root thread that is named, else the only one, else ``main``.
+
+    Raises:
+        ThreadNotFound: There is none of that name, or none at all.
+        ThreadNotNamed: There are several, and none is ``main``.
+    """
+    if thread is not None:
+        return root_named(saver, thread)
+    found = roots(saver)
+    mains = [root for root in found if root.name == MAIN]
+    if len(found) > 1 and not mains:
+        raise ThreadNotNamed([label(root) for root in found])
+    if not found:
+        raise ThreadNotFound(MAIN)
+    return (mains or found)[0]
+
+
+def thread_name(database: Path, thread: str) -> str:
+    """Return what a thread is called that may be given by its id."""
+    if not database.exists() or not _is_id(thread):
+        return thread
+    with reading(database) as saver:
+        found = {root.id: label(root) for root in roots(saver)}
+    return found.get(root_thread_id(thread), thread)
+
+
+def _is_id(thread: str) -> bool:
+    try:
+        UUID(thread)
+    except ValueError:
+        return False
+    return True
+
+
+def label(root: RootThread) -> str:
+    """Return what a thread is called; its id if it has no name."""
+    return root.name or root.id
+
+
+class State(StrEnum):
+    """Whether a root thread has work left."""
+
+    FINISHED = "finished"
+    ASKING = "asking"
+    UNFINISHED = "unfinished"
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A root thread and what it waits for.
+
+    Attributes:
+        root: The thread.
+        state: Whether it has work left; one that runs now is unfinished, too.
+        questions: What it asks.
+    """
+
+    root: RootThread
+    state: State
+    questions: tuple[Question, ...]
+
+
+def standing(saver: SqliteCheckpointer, root: RootThread) -> Standing:
+    """Return where a root thread stands."""
+    from echelons.checkpoints.pending import is_finished, questions
+    from echelons.checkpoints.reading import OneCheckpoint, read
+
+    asked = tuple(read(saver, questions(root.id)))
+    if asked:
+        return Standing(root, State.ASKING, asked)
+    finished = read(saver, is_finished(OneCheckpoint(root.id)))
+    return Standing(root, State.FINISHED if finished else State.UNFINISHED, ())
+
+
+def standings(saver: SqliteCheckpointer, thread: str | None) -> list[Standing]:
+    """Return where the named root thread stands, or all of them, latest first.
+
+    Raises:
+        ThreadNotFound: There is none of that name.
+    """
+    chosen = roots(saver) if thread is None else [root_named(saver, thread)]
+    return [standing(saver, root) for root in chosen]

@@ -1,0 +1,31 @@
+"""Exit codes: what a command tells the shell that called it."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """How a command ended."""
+
+    FINISHED = 0
+    UNEXPECTED = 1
+    USAGE = 2
+    REFUSED = 3
+    ASKING = 4
+    FAILED = 5
+    BROKEN = 6
+    INTERRUPTED = 130
+
+
+MEANINGS = {
+    ExitCode.FINISHED: "finished",
+    ExitCode.UNEXPECTED: "unexpected error; --debug shows where",
+    ExitCode.USAGE: "the command line is wrong",
+    ExitCode.REFUSED: "refused, with the reason: an unknown team, no such thread, no key …",
+    ExitCode.ASKING: "the turn waits for an answer: `echelons inbox`",
+    ExitCode.FAILED: "the turn stopped at an error and is stored: `echelons resume`",
+    ExitCode.BROKEN: "`echelons trace --verify` found a broken link",
+    ExitCode.INTERRUPTED: "stopped by Ctrl-C; all that was done is stored: `echelons resume`",
+}
+"""What each code means, as ``echelons --help`` says it."""

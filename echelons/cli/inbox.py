@@ -1,0 +1,101 @@
+"""``echelons inbox`` and ``echelons answer``: what is asked, and what is said to it."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+from echelons.cli import database, output
+from echelons.cli.command import command
+from echelons.cli.exits import ExitCode
+from echelons.cli.options import Output, Place, Remaking, RunOutput
+from echelons.cli.questions import meant, question_json, questions_text
+from echelons.cli.remaking import remade
+from echelons.cli.teams import load
+from echelons.cli.words import encoded, text_or_stdin
+
+QuestionArgument = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="QUESTION_ID",
+        help="The question, by its id or the beginning of it; left out if only one is pending.",
+        callback=encoded,
+        show_default=False,
+    ),
+]
+ValueArgument = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="VALUE",
+        help="The answer; [b]-[/b] reads it from the standard input.",
+        callback=encoded,
+        show_default=False,
+    ),
+]
+JsonValueOption = Annotated[
+    bool, typer.Option("--json-value", help="The answer is JSON, not text.")
+]
+
+
+@command
+def inbox(place: Place, how: Output) -> ExitCode:
+    """List the questions that wait for an answer, of all threads or of one."""
+    with database.reading(place.db) as saver:
+        found = [each for each in database.standings(saver, place.thread) if each.questions]
+    for each in found:
+        thread = database.label(each.root)
+        if how.json:
+            for question in each.questions:
+                output.tell_json(question_json(question, thread))
+        else:
+            output.tell(f"thread {thread}\n{questions_text(each.questions, place.db)}\n")
+    if not found and not how.json:
+        output.remark("nothing waits for an answer")
+    return ExitCode.FINISHED
+
+
+@command
+def answer(
+    first: QuestionArgument = None,
+    second: ValueArgument = None,
+    json_value: JsonValueOption = False,
+    *,
+    place: Place,
+    remaking: Remaking,
+    how: RunOutput,
+) -> ExitCode:
+    """Answer a question, and go on with the turn that asked it."""
+    where = str(database.path(place.db))
+    with database.reading(place.db) as saver:
+        found = database.standings(saver, place.thread)
+    asked = [question for each in found for question in each.questions]
+    question, words = meant(asked, first, second, where)
+    value = _value(text_or_stdin(words), json_value)
+    root = next(
+        each.root for each in found if question in [pending.id for pending in each.questions]
+    )
+    name = remade(root, remaking)
+    agent = load(name)
+
+    from echelons.cli.running import Turn, carry_out
+
+    turn = Turn(
+        agent=agent,
+        team=name,
+        thread=database.label(root),
+        database=database.path(place.db),
+        given=place.db,
+        begin=lambda session: session.aanswer(question, value),
+    )
+    return carry_out(turn, how)
+
+
+def _value(words: str, as_json: bool) -> Any:
+    if not as_json:
+        return words
+    try:
+        return json.loads(words)
+    except ValueError as error:
+        raise typer.BadParameter(f"the answer is no JSON: {error}") from error

@@ -1,0 +1,243 @@
+"""Teams by name: the shipped ones, and agents of one's own as ``module:agent``.
+
+Nothing imports a team; each is loaded here when a command names it, or when a thread that
+goes on has noted it. A database is data: from it alone, no function is called that does not
+say that it returns an ``Agent``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from echelons.errors import (
+    DocumentsNeeded,
+    DocumentsNotTaken,
+    EchelonsError,
+    NotATeam,
+    TeamAttributeMissing,
+    TeamNotImported,
+    TeamNotTrusted,
+    UnknownTeam,
+)
+
+if TYPE_CHECKING:
+    from echelons.agent import Agent
+
+PACKAGE = "echelons.teams"
+
+
+@dataclass(frozen=True, slots=True)
+class TeamName:
+    """What a tree is made from, and made from again in another process.
+
+    Attributes:
+        team: The name of a shipped team, or ``module:agent``.
+        docs: The folder of its documents, for a team that takes some.
+        model: The model of its root, if another than its own.
+        trusted: Whether a person named it; a database's word alone counts for less.
+    """
+
+    team: str
+    docs: Path | None = None
+    model: str | None = None
+    trusted: bool = True
+
+    def metadata(self) -> dict[str, str]:
+        """Return what a thread notes."""
+        noted = {"team": self.team, "team_docs": self.docs, "team_model": self.model}
+        return {key: str(value) for key, value in noted.items() if value is not None}
+
+    @classmethod
+    def read(cls, metadata: Mapping[str, Any]) -> TeamName | None:
+        """Return what a thread has noted, or ``None`` if it has noted nothing."""
+        noted = {key: metadata.get(key) for key in ("team", "team_docs", "team_model")}
+        texts = {key: value for key, value in noted.items() if isinstance(value, str)}
+        if "team" not in texts:
+            return None
+        docs = Path(texts["team_docs"]) if "team_docs" in texts else None
+        return cls(texts["team"], docs, texts.get("team_model"), trusted=False)
+
+
+class Source(Protocol):
+    """Where a tree comes from."""
+
+    def agent(self) -> Agent:
+        """Make the tree's root."""
+        ...
+
+    def remarks(self) -> str:
+        """Return what its user should know before it runs; empty for nothing."""
+        ...
+
+
+def load(name: TeamName) -> Agent:
+    """Return the root of the tree that a name means.
+
+    Raises:
+        TeamError: There is no such team, or it cannot be loaded.
+        EchelonsError: What it is made of cannot work.
+    """
+    agent = source(name).agent()
+    return agent if name.model is None else replace(agent, model=name.model)
+
+
+def source(name: TeamName) -> Source:
+    """Return where the tree of a name comes from.
+
+    Raises:
+        TeamError: There is no such team, or documents are missing or too many.
+    """
+    if ":" in name.team:
+        found: Source = Imported(name.team, name.trusted)
+    elif name.team not in shipped():
+        raise UnknownTeam(name.team, shipped())
+    else:
+        make = _make_of(name.team)
+        if "docs" in inspect.signature(make).parameters:
+            if name.docs is None:
+                raise DocumentsNeeded(name.team)
+            return Documents(name.team, name.docs)
+        found = Shipped(make)
+    if name.docs is not None:
+        raise DocumentsNotTaken(name.team, str(name.docs))
+    return found
+
+
+def shipped() -> list[str]:
+    """Return the names of the teams that come with the library: the packages in ``teams``."""
+    package = find_spec(PACKAGE)
+    folders = package.submodule_search_locations if package else None
+    return sorted(module.name for module in pkgutil.iter_modules(folders) if module.ispkg)
+
+
+def _make_of(team: str) -> Callable[..., Agent]:
+    make: Callable[..., Agent] = importlib.import_module(f"{PACKAGE}.{team}.team").team
+    return make
+
+
+@dataclass(frozen=True, slots=True)
+class Shipped:
+    """A team that comes with the library."""
+
+    make: Callable[[], Agent]
+
+    def agent(self) -> Agent:
+        """Make the tree's root."""
+        return self.make()
+
+    def remarks(self) -> str:
+        """Return nothing; it depends on nothing of the user's."""
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Documents:
+    """A team that comes with the library and is made of a folder of documents."""
+
+    team: str
+    docs: Path
+
+    def agent(self) -> Agent:
+        """Make the tree's root."""
+        return _make_of(self.team)(self.docs)
+
+    def remarks(self) -> str:
+        """Return what of the folder was read, and what was not, with why."""
+        module = importlib.import_module(f"{PACKAGE}.{self.team}.team")
+        return str(module.survey(self.docs).report())
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """An agent in a module of the user's, or a function there that makes one."""
+
+    team: str
+    trusted: bool
+
+    def agent(self) -> Agent:
+        """Import the module, as from the current folder, and find or make the root.
+
+        Raises:
+            TeamNotImported: The module cannot be imported, or its function fails.
+            TeamAttributeMissing: The module has no such name.
+            NotATeam: The name means something else.
+            TeamNotTrusted: Only a database names the function.
+        """
+        from echelons.agent import Agent
+
+        module, _, attribute = self.team.partition(":")
+        if not module or not attribute:
+            raise TeamNotImported(self.team, "it lacks the module or the agent")
+        found = self._attribute(self._module(module), attribute)
+        if not isinstance(found, Agent):
+            found = self._called(found)
+        if not isinstance(found, Agent):
+            raise NotATeam(self.team, f"of type {type(found).__name__}, no Agent")
+        return found
+
+    def remarks(self) -> str:
+        """Return nothing; its user made it."""
+        return ""
+
+    def _module(self, name: str) -> Any:
+        # What `python -m` does: a module in the current folder can be imported.
+        here = str(Path.cwd())
+        if here not in sys.path:
+            sys.path.insert(0, here)
+        return self._attempt(lambda: importlib.import_module(name))
+
+    def _attribute(self, module: Any, path: str) -> Any:
+        found = module
+        for name in path.split("."):
+            if not hasattr(found, name):
+                raise TeamAttributeMissing(self.team, name, _offered(module))
+            found = getattr(found, name)
+        return found
+
+    def _called(self, make: Any) -> Any:
+        if not inspect.isroutine(make) or inspect.iscoroutinefunction(make):
+            return make
+        if not self.trusted and not _says_agent(make):
+            raise TeamNotTrusted(self.team)
+        try:
+            inspect.signature(make).bind()
+        except (TypeError, ValueError) as error:
+            raise NotATeam(self.team, f"a function with parameters ({error})") from error
+        return self._attempt(make)
+
+    def _attempt(self, work: Callable[[], Any]) -> Any:
+        from echelons.nodes.failures import describe
+
+        try:
+            return work()
+        except EchelonsError:
+            raise
+        # Anybody's code may raise anything, and a script may exit when it is imported.
+        except (Exception, SystemExit) as error:
+            raise TeamNotImported(self.team, describe(error)) from error
+
+
+def _offered(module: Any) -> list[str]:
+    from echelons.agent import Agent
+
+    names = vars(module).items()
+    return sorted(
+        name
+        for name, value in names
+        if isinstance(value, Agent) or (inspect.isfunction(value) and _says_agent(value))
+    )
+
+
+def _says_agent(make: Any) -> bool:
+    from echelons.agent import Agent
+
+    said = getattr(make, "__annotations__", {}).get("return")
+    return said is Agent or (isinstance(said, str) and said.rpartition(".")[2] == Agent.__name__)
