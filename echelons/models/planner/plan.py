@@ -104,7 +104,8 @@ def _conclude(turn: Turn, box: Toolbox) -> Reply:
         return _report("needs_input", text, reason=asked)
     if not given:
         return _report("unable", text or NOTHING_FITS, reason=failures(answers) or NOTHING_FITS)
-    sure = [one.confidence for one in given if not one.delegated and one.confidence is not None]
+    # An answer that was passed on is as good as the best that it was made of.
+    sure = [one.confidence for one in given if one.confidence is not None]
     return _report("fulfilled", text, confidence=max(sure)) if sure else Reply(text)
 
 

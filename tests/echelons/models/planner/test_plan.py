@@ -149,6 +149,15 @@ def test_the_surest_of_those_asked_the_same_comes_first(play: Any, actor: Any) -
     assert answer.index("sure 0.7") < answer.index("sure 0.2")
 
 
+def test_a_superior_in_between_passes_on_how_sure_the_best_answer_is(
+    play: Any, actor: Any, report_tool: BaseTool
+) -> None:
+    yearly = actor("yearly", "The yearly report", {"growth": 0.9}, [report_tool])
+    stage = play(actor("desk", "Knows all", below=[actor("folder", "Papers", below=[yearly])]))
+    stage.say("What was the growth?")
+    assert stage.reports["/desk/folder"]["confidence"] == 0.62
+
+
 def test_own_tools_and_subordinates_work_side_by_side(play: Any, actor: Any) -> None:
     @tool
     def exchange_rate(currency: str = "EUR") -> str:
