@@ -24,6 +24,8 @@ OPEN = frozenset({ERROR, INTERRUPT, RESUME, SCHEDULED})
 """Writes with which a task is not done."""
 SENDS = "__pregel_tasks"
 """The channel in which LangGraph stores sends."""
+NULL_TASK_ID = "00000000-0000-0000-0000-000000000000"
+"""The task under which LangGraph writes what comes from outside."""
 BRANCH = "branch:to:"
 """How the channels begin that trigger a node; they hold a value until it has run."""
 
@@ -62,46 +64,95 @@ class OpenAgent:
     subordinates: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """What keeps a stored run from its end.
+
+    Attributes:
+        questions: What it asks, in the order of the tree.
+        moves: Whether it has work left that waits for no answer.
+    """
+
+    questions: tuple[Question, ...] = ()
+    moves: bool = False
+
+
 def questions(thread_id: str) -> Plan[list[Question]]:
     """Return the pending questions of a root's thread, in the order of the tree."""
+    return list((yield from waiting(thread_id)).questions)
+
+
+def waiting(thread_id: str) -> Plan[Waiting]:
+    """Return what a root's thread waits for."""
     root = yield OneCheckpoint(thread_id)
-    return (yield from _asked(root, thread_id)) if root else []
+    return (yield from _waiting(root, thread_id)) if root else Waiting()
 
 
-def _asked(level: CheckpointTuple, thread_id: str) -> Plan[list[Question]]:
+def _waiting(level: CheckpointTuple, thread_id: str) -> Plan[Waiting]:
+    tasks = _Tasks.of(level)
     found: list[Question] = []
-    for task_id, interrupts in _interrupted(level):
-        subordinate = yield from _subordinate_of(level, task_id, thread_id)
-        if subordinate is None:
-            found += [_question(level, interrupt) for interrupt in interrupts]
-        else:
-            found += yield from _asked(subordinate, thread_id)
-    return found
+    moves = tasks.untouched
+    for task_id, interrupts in tasks.interrupted.items():
+        # An interrupt comes up through every level, and stays written there while the one who
+        # asked goes on: only the innermost task knows whether it is answered.
+        inner = yield from _run_by(task_id, level, tasks.nodes, thread_id)
+        below = (yield from _waiting(inner, thread_id)) if inner else Waiting()
+        own = [each for each in interrupts if tasks.asks(task_id, each.id, bool(inner))]
+        found += [*below.questions, *(_question(level, each) for each in own)]
+        moves = moves or below.moves or not (below.questions or own)
+    return Waiting(tuple(found), moves)
 
 
-def _subordinate_of(
-    level: CheckpointTuple, task_id: str, thread_id: str
+def _run_by(
+    task_id: str, level: CheckpointTuple, nodes: Collection[str], thread_id: str
 ) -> Plan[CheckpointTuple | None]:
-    """Return the level of the subordinate that an interrupted task of ``level`` runs."""
-    delegation = yield OneCheckpoint(thread_id, below(_namespace(level), "delegate", task_id))
-    if delegation is None:
-        return None
-    queue = delegation.checkpoint["channel_values"].get("queue") or []
-    for running, _ in _interrupted(delegation):
-        for node in (queue[0]["request"]["current"] if queue else "", "dispatch"):
-            level_below = yield OneCheckpoint(
-                thread_id, below(_namespace(delegation), node, running)
-            )
-            if level_below is not None:
-                return level_below  # type: ignore[no-any-return]  # a plan is sent what it asked for
+    """Return the latest checkpoint of the graph that a task runs, if it runs one."""
+    for node in nodes:
+        inner = yield OneCheckpoint(thread_id, below(_namespace(level), node, task_id))
+        if inner is not None:
+            return inner  # type: ignore[no-any-return]  # a plan is sent what it asked for
     return None
 
 
-def _interrupted(saved: CheckpointTuple) -> Iterator[tuple[str, Collection[Interrupt]]]:
-    answered = {task for task, channel, _ in saved.pending_writes or () if channel not in OPEN}
-    for task_id, channel, value in saved.pending_writes or ():
-        if channel == INTERRUPT and task_id not in answered:
-            yield task_id, value
+@dataclass(frozen=True, slots=True)
+class _Tasks:
+    """The open tasks of a checkpoint's next step."""
+
+    namespace: str
+    nodes: tuple[str, ...]
+    interrupted: Mapping[str, Collection[Interrupt]]
+    answers: Mapping[str, int]
+    untouched: bool
+
+    @classmethod
+    def of(cls, saved: CheckpointTuple) -> _Tasks:
+        values = saved.checkpoint["channel_values"]
+        nodes = [send.node for send in values.get(SENDS) or ()]
+        nodes += [key.removeprefix(BRANCH) for key in values if key.startswith(BRANCH)]
+        writes = [write for write in saved.pending_writes or () if write[0] != NULL_TASK_ID]
+        ended = {task for task, channel, _ in writes if channel not in OPEN}
+        interrupted = {
+            task: value
+            for task, channel, value in writes
+            if channel == INTERRUPT and task not in ended
+        }
+        answers = {task: len(value) for task, channel, value in writes if channel == RESUME}
+        untouched = len(nodes) + (START in values) > len(ended) + len(interrupted)
+        unique = tuple(dict.fromkeys(nodes))
+        return cls(_namespace(saved), unique, interrupted, answers, untouched)
+
+    def asks(self, task_id: str, question: str, runs_a_graph: bool) -> bool:
+        """Whether a task itself waits for the answer to a question that it has written."""
+        answered = self.answers.get(task_id, 0)
+        if runs_a_graph:
+            return question in self._ids(task_id, answered)
+        return all(question not in self._ids(task_id, each) for each in range(answered))
+
+    def _ids(self, task_id: str, answered: int) -> set[str]:
+        # LangGraph makes the id of a question of the task and the answers that it has already.
+        tasks = [below(self.namespace, node, task_id) for node in self.nodes]
+        suffix = f"{SEPARATOR}{answered}" if answered else ""
+        return {Interrupt.from_ns(None, task + suffix).id for task in tasks}
 
 
 def _question(level: CheckpointTuple, interrupt: Interrupt) -> Question:

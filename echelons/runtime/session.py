@@ -17,7 +17,7 @@ from langgraph.runtime import RunControl
 from langgraph.types import Command, StateSnapshot
 
 from echelons.agent import Agent
-from echelons.checkpoints.pending import Question, questions
+from echelons.checkpoints.pending import Question, Waiting, questions, waiting
 from echelons.checkpoints.reading import aread, read
 from echelons.checkpoints.sqlite import SqliteCheckpointer
 from echelons.checkpoints.threads import RootThread, ThreadStore
@@ -156,7 +156,9 @@ class Session:
             InterventionPending: Only answers can move it.
             NothingToResume: Its last turn is finished.
         """
-        self._resumable(self.graph.get_state(self.config), self.inbox())
+        self._resumable(
+            self.graph.get_state(self.config), read(self._saver, waiting(self.thread_id))
+        )
         return self._run(None)
 
     async def aresume(self) -> AsyncRun:
@@ -167,7 +169,10 @@ class Session:
             InterventionPending: Only answers can move it.
             NothingToResume: Its last turn is finished.
         """
-        self._resumable(await self.graph.aget_state(self.config), await self.ainbox())
+        self._resumable(
+            await self.graph.aget_state(self.config),
+            await aread(self._saver, waiting(self.thread_id)),
+        )
         return self._arun(None)
 
     def inbox(self) -> list[Question]:
@@ -223,14 +228,13 @@ class Session:
         if state.tasks:
             raise UnfinishedTurn(self.thread)
 
-    def _resumable(self, state: StateSnapshot, inbox: list[Question]) -> None:
+    def _resumable(self, state: StateSnapshot, left: Waiting) -> None:
         if not state.values and not state.tasks:
             raise ThreadNotFound(self.thread)
         if not state.tasks:
             raise NothingToResume(self.thread)
-        waiting = [task for task in state.tasks if task.interrupts]
-        if inbox and len(waiting) == len([task for task in state.tasks if task.result is None]):
-            raise InterventionPending(self.thread, [question.id for question in inbox])
+        if left.questions and not left.moves:
+            raise InterventionPending(self.thread, [question.id for question in left.questions])
 
     def _resumption(self, answers: Mapping[str, Any], inbox: list[Question]) -> Command[Any]:
         pending = [question.id for question in inbox]
