@@ -12,6 +12,7 @@ from threading import Lock
 from typing import Any, NamedTuple
 
 from langgraph.checkpoint.base import CheckpointTuple
+from langgraph.constants import START
 
 from echelons.checkpoints.inherited import saver_of
 from echelons.checkpoints.messages import (
@@ -116,20 +117,38 @@ def segment_plan(end: OneCheckpoint) -> Plan[Segment]:
     if saved is None:
         return Segment(Past(), None)
     past = yield from past_plan(saved)
-    return Segment(past, saved.checkpoint["channel_values"].get("previous"))
+    return Segment(past, previous_of(saved))
+
+
+def previous_of(saved: CheckpointTuple) -> Head | None:
+    """Return the end of the segment before the one that a checkpoint is of."""
+    values = saved.checkpoint["channel_values"]
+    return _input(values).get("previous") or values.get("previous")
 
 
 def past_plan(saved: CheckpointTuple) -> Plan[Past]:
-    """Read the messages and heads that a checkpoint holds."""
+    """Read the messages and heads that a checkpoint holds, what came since included.
+
+    A task that has ended is part of the conversation, though others of its step have not.
+    """
     values = saved.checkpoint["channel_values"]
     absent = tuple(name for name in CHANNELS if name not in values)
     found: Mapping[str, Any] = (yield ChannelWrites(saved.config, absent)) if absent else {}
+    since = [(START, name, value) for name, value in _input(values).items()]
+    since += saved.pending_writes or ()
     held = {}
     for name, annotated in CHANNELS.items():
         history = found.get(name) or {}
         stored = values.get(name, history.get("seed"))
-        held[name] = rebuild(annotated, stored, history.get("writes") or ())
+        new = [write for write in since if write[1] == name]
+        held[name] = rebuild(annotated, stored, [*(history.get("writes") or ()), *new])
     return Past(tuple(held[MESSAGES]), held[HEADS])
+
+
+def _input(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what a graph was given that has not taken its first step."""
+    given = values.get(START)
+    return given if isinstance(given, Mapping) else {}
 
 
 def _latest(config: Mapping[str, Any]) -> OneCheckpoint:

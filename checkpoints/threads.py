@@ -14,7 +14,7 @@ from langchain_core.messages import BaseMessage
 from langgraph.checkpoint.base import CheckpointTuple
 
 from echelons.checkpoints.events import Event, EventKind, events_of
-from echelons.checkpoints.history import past_plan, segment_end, segment_plan
+from echelons.checkpoints.history import past_plan, previous_of, segment_end, segment_plan
 from echelons.checkpoints.namespaces import depth_of
 from echelons.checkpoints.reading import AllCheckpoints, OneCheckpoint, Plan, Saver, aread, read
 from echelons.checkpoints.retention import turns_in
@@ -249,7 +249,7 @@ def read_thread(segments: list[CheckpointTuple]) -> Plan[Thread]:
     end = OneCheckpoint(given["thread_id"], given["checkpoint_ns"], given["checkpoint_id"])
     own = yield from past_plan(newest)
     messages, count = own.messages, 1
-    previous = newest.checkpoint["channel_values"].get("previous")
+    previous = previous_of(newest)
     while earlier := segment_end(previous, end.thread_id):
         segment = yield from segment_plan(earlier)
         messages = (*segment.past.messages, *messages)
