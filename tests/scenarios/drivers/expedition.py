@@ -62,13 +62,15 @@ class Log:
             file.write(line + "\n")
 
 
-def script(agent: str, log: Log) -> Callable[[Sequence[BaseMessage]], AIMessage]:
+def script(
+    agent: str, log: Log, scripts: Mapping[str, Sequence[Any]]
+) -> Callable[[Sequence[BaseMessage]], AIMessage]:
     """Return an agent's script with ids that are the same in every run."""
 
     def next_step(messages: Sequence[BaseMessage]) -> AIMessage:
         place = sum(isinstance(message, AIMessage) for message in messages)
         log.write(f"model {agent} {place}")
-        reply = as_reply(SCRIPTS[agent][place])
+        reply = as_reply(scripts[agent][place])
         assert reply is not None
         return as_message(reply, len(messages)).model_copy(update={"id": f"{agent}-{place}"})
 
@@ -97,7 +99,7 @@ def tools(log: Log) -> tuple[BaseTool, BaseTool]:
 def expedition(log: Log) -> Agent:
     """Return the tree."""
     note, ask = tools(log)
-    model = ScriptedModel({agent: script(agent, log) for agent in SCRIPTS})
+    model = ScriptedModel({agent: script(agent, log, SCRIPTS) for agent in SCRIPTS})
     scout = Agent("scout", tools=[note, ask])
     camp = Agent("camp", subordinates=[scout, Agent("cook", tools=[note])])
     harbour = Agent("harbour", subordinates=[Agent("pilot", tools=[note, ask])])

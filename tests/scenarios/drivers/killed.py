@@ -1,0 +1,194 @@
+"""Kills a process at each of its writes in turn, and lets another go on from the file.
+
+``python -m tests.scenarios.drivers.killed FOLDER WORLD WHEN FIRST`` prints, as JSON, a report
+for every second write of a whole run, from the FIRST: WHEN says whether the process dies
+``before`` that write or ``after`` it. Each process is a fork of this one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointMetadata
+
+from echelons import Agent, Result, Session, SqliteCheckpointer
+from echelons.errors import EchelonsError, NothingToResume
+from echelons.testing import Call, ScriptedModel, delegate
+from tests.scenarios.drivers.expedition import Log, atake, script, stored, take, tools
+
+T = TypeVar("T")
+
+SCRIPTS: Mapping[str, Sequence[Any]] = {
+    "head": [
+        [delegate("north", "find a pass"), Call("note", {"text": "set out"})],
+        delegate("north", "and back"),
+        "The expedition is over.",
+    ],
+    "north": [delegate("scout", "which pass?"), "North is done.", "North is back."],
+    "scout": [
+        [Call("ask", {"question": "Which pass?"}), Call("note", {"text": "scouted"})],
+        "The scout knows.",
+    ],
+}
+ANSWERS = {"head/north/scout": "the high one"}
+TASK = ["send", "Find a way."]
+
+
+class Mortal(SqliteCheckpointer):
+    """A checkpointer whose process dies at one of its writes."""
+
+    def __init__(self, path: Path, at: int, when: str) -> None:
+        super().__init__(path)
+        self._at = at
+        self._when = when
+        self._count = 0
+        self._counting = threading.Lock()
+
+    def put(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        put = super().put
+        return self._writing(lambda: put(config, checkpoint, metadata, new_versions))
+
+    def put_writes(
+        self,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str = "",
+    ) -> None:
+        put_writes = super().put_writes
+        self._writing(lambda: put_writes(config, writes, task_id, task_path))
+
+    def _writing(self, write: Callable[[], T]) -> T:
+        with self._counting:
+            self._count += 1
+            last = self._count == self._at
+            if last and self._when == "before":
+                os.kill(os.getpid(), signal.SIGKILL)
+            written = write()
+            if last:
+                os.kill(os.getpid(), signal.SIGKILL)
+        return written
+
+
+def tree(log: Log) -> Agent:
+    """Return a tree of three levels."""
+    note, ask = tools(log)
+    model = ScriptedModel({agent: script(agent, log, SCRIPTS) for agent in SCRIPTS})
+    north = Agent("north", subordinates=[Agent("scout", tools=[note, ask])])
+    return Agent("head", model=model, tools=[note], subordinates=[north])
+
+
+def step(session: Session, world: str, what: Sequence[Any]) -> Result:
+    """Take a step in a world."""
+    return asyncio.run(atake(session, what)) if world == "async" else take(session, what)
+
+
+def live(folder: Path, world: str, at: int, when: str) -> None:
+    """Run the tree to its end, or to death."""
+    saver = Mortal(folder / "trip.sqlite", at, when)
+    session = Session(tree(Log(folder / "log.txt")), saver, thread="trip")
+    step(session, world, TASK)
+    step(session, world, ["answer", ANSWERS])
+
+
+def go_on(folder: Path, world: str) -> dict[str, Any]:
+    """Bring a run to its end, as a person would who knows nothing of what happened."""
+    with Session(tree(Log(folder / "log.txt")), folder / "trip.sqlite", thread="trip") as session:
+        found = {"lines": lines(folder), "stored": work_stored(session)}
+        try:
+            found["links"] = [str(each.state) for each in session.store.verify(session.thread_id)]
+        except EchelonsError:  # it died before anything was stored
+            found["links"] = []
+        with suppress(NothingToResume):
+            while True:
+                step(session, world, next_step(session))
+        return {**found, "end": stored(session), "all_lines": lines(folder)}
+
+
+def next_step(session: Session) -> Sequence[Any]:
+    """Return what moves a thread: answers if it asks, its task if it has none yet."""
+    if session.inbox():
+        return ["answer", ANSWERS]
+    return ["resume"] if session.graph.get_state(session.config).values else TASK
+
+
+def lines(folder: Path) -> list[str]:
+    """Return what was done so far."""
+    log = folder / "log.txt"
+    return log.read_text(encoding="utf-8").splitlines() if log.exists() else []
+
+
+def work_stored(session: Session) -> list[str]:
+    """Return the lines of the work whose results are in the database."""
+    saver = session.graph.checkpointer
+    assert isinstance(saver, SqliteCheckpointer)
+    rows = saver.conn.execute("SELECT key, data FROM events WHERE kind = 'message'").fetchall()
+    found = []
+    for key, data in rows:
+        said = json.loads(data)
+        if said["role"] == "ai":
+            found.append("model {} {}".format(*key.rsplit("-", 1)))
+        elif said["role"] == "tool" and said["content"].startswith("noted: "):
+            found.append(f"tool note {said['content'].removeprefix('noted: ')}")
+        elif said["role"] == "tool" and "?" in said["content"]:
+            found.append(f"tool ask {said['content']}")
+    return found
+
+
+def forked(work: Callable[[], None]) -> int:
+    """Do something in a process of its own, and return how that ended."""
+    process = os.fork()
+    if process == 0:
+        try:
+            work()
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+
+
+def main(place: str, world: str, when: str, first: str) -> None:
+    """Report on each write, until a run comes to its end."""
+    reports = []
+    # What is imported and compiled here need not be in each process.
+    tree(Log(Path(os.devnull))).compile(":memory:").invoke(
+        {"messages": [("user", "x")]}, {"configurable": {"thread_id": "x"}}
+    )
+    for at in itertools.count(int(first), 2):
+        folder = Path(place) / str(at)
+        folder.mkdir()
+        died = forked(partial(live, folder, world, at, when))
+        if died != -signal.SIGKILL:
+            assert died == 0
+            break
+
+        def report(folder: Path = folder) -> None:
+            (folder / "report.json").write_text(json.dumps(go_on(folder, world)))
+
+        assert forked(report) == 0, f"death {when} write {at}"
+        reports.append(json.loads((folder / "report.json").read_text()))
+    print(json.dumps(reports))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,171 @@
+"""kill -9 at every write: what is promised, and that a person who goes on loses nothing.
+
+Promised is that work whose result is stored is never done again. A tool or a model call that
+was under way, its result not stored yet, is done again; so there is at most one such call for
+each branch that was at work.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from langchain_core.runnables import RunnableConfig
+from langgraph.types import interrupt
+
+from echelons import Agent, Session, SqliteCheckpointer
+from echelons.errors import InterventionPending, NoQuestionPending, UnknownQuestion
+from echelons.testing import Call, ScriptedModel, delegate
+
+if TYPE_CHECKING:
+    from tests.scenarios.conftest import World
+
+REPOSITORY = Path(__file__).parents[2]
+BRANCHES = 2
+"""Tasks that the tree has under way at most."""
+
+Report = dict[str, Any]
+
+
+@pytest.fixture(
+    scope="module",
+    params=[("sync", "after", "1"), ("async", "before", "2")],
+    ids=["sync after each", "async before each"],
+)
+def deaths(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> list[Report]:
+    """A report for every second write of a run at which its process was killed."""
+    world, when, first = request.param
+    place = str(tmp_path_factory.mktemp("deaths"))
+    command = [sys.executable, "-m", "tests.scenarios.drivers.killed", place, world, when, first]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, cwd=REPOSITORY)
+    assert ended.returncode == 0, ended.stderr
+    reports = json.loads(ended.stdout)
+    assert len(reports) > 20
+    return list(reports)
+
+
+def test_every_killed_run_comes_to_the_same_end(deaths: list[Report]) -> None:
+    ends = [report["end"] for report in deaths]
+
+    assert all(end == ends[0] for end in ends)
+    assert ends[0]["threads"]["head"][-1]["content"] == "The expedition is over."
+    assert set(ends[0]["links"].values()) == {"ok"}
+
+
+def test_nothing_whose_result_was_stored_is_done_again(deaths: list[Report]) -> None:
+    for report in deaths:
+        times: Counter[str] = Counter(report["all_lines"])
+        assert [times[line] for line in report["stored"]] == [1] * len(report["stored"])
+
+
+def test_only_what_was_under_way_is_done_again_and_once(deaths: list[Report]) -> None:
+    for report in deaths:
+        again: Counter[str] = Counter(report["all_lines"]) - Counter(set(report["all_lines"]))
+        under_way = set(report["lines"]) - set(report["stored"])
+        assert set(again) <= under_way
+        assert set(again.values()) <= {1}
+        assert len(again) <= BRANCHES
+
+
+def test_a_call_that_was_stored_and_not_begun_reads_as_not_started(deaths: list[Report]) -> None:
+    found = [report["links"] for report in deaths]
+
+    assert ["not_started"] in found
+    assert ["ok", "not_started"] in found
+    assert all(state != "broken" for links in found for state in links)
+
+
+def test_no_thread_is_ever_lost_from_sight(deaths: list[Report]) -> None:
+    seen = [len(report["links"]) for report in deaths]
+
+    assert seen == sorted(seen)
+
+
+class Died(BaseException):
+    """Stands for a process that ends where it is raised."""
+
+
+def chain(leaf: Any) -> Agent:
+    """Return a tree of three levels with a scripted leaf named ``scout``."""
+    model = ScriptedModel(
+        {
+            "head": [delegate("north", "go"), "done"],
+            "north": [delegate("scout", "go"), "done"],
+            "scout": [Call("ask"), "asked"],
+        }
+    )
+    return Agent("head", model=model, subordinates=[Agent("north", subordinates=[leaf])])
+
+
+def test_an_answer_that_a_death_took_away_is_asked_for_again_and_never_answers_the_next(
+    world: World, saver: SqliteCheckpointer
+) -> None:
+    deaths = [Died()]
+
+    def ask() -> str:
+        """Ask the human twice."""
+        first = interrupt("Go?")
+        while deaths:
+            raise deaths.pop()
+        return f"{first} {interrupt('Really?')}"
+
+    session = Session(chain(Agent("scout", tools=[ask])), saver)
+    [question] = world.send(session, "go").questions
+    with pytest.raises(Died):
+        world.answer(session, {question.id: "yes"})
+
+    assert [each.id for each in session.inbox()] == [question.id]
+    with pytest.raises(InterventionPending):
+        world.resume(session)
+    [second] = world.answer(session, {question.id: "yes"}).questions
+
+    assert second.value == "Really?"
+    with pytest.raises(UnknownQuestion):
+        world.answer(session, {question.id: "yes"})
+    assert world.answer(session, {second.id: "no"}).text == "done"
+    [scout] = [each for each in session.trace().walk() if each.agent == "scout"]
+    assert [each.text for each in session.store.get(scout.thread_id).messages][2] == "yes no"
+
+
+class DyingAtAnAnswer(SqliteCheckpointer):
+    """A checkpointer whose process dies when a subordinate's answer is to be stored."""
+
+    def put_writes(
+        self,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str = "",
+    ) -> None:
+        if any(channel == "heads" for channel, _ in writes) and "unable" in str(writes):
+            raise Died
+        super().put_writes(config, writes, task_id, task_path)
+
+
+def test_a_stored_answer_is_not_asked_for_again(world: World, tmp_path: Path) -> None:
+    def scout(task: str) -> str:
+        raise ValueError(interrupt("Go?"))
+
+    database = tmp_path / "trip.sqlite"
+    with DyingAtAnAnswer(database) as saver:
+        dying = Session(chain(scout), saver)
+        [question] = world.send(dying, "go").questions
+        with pytest.raises(Died):
+            world.answer(dying, {question.id: "not today"})
+
+    with Session(chain(scout), database) as session:
+        assert session.inbox() == []
+        with pytest.raises(NoQuestionPending):
+            world.answer(session, {question.id: "another"})
+        world.resume(session)
+        [answer] = [each for each in session.trace().walk() if each.agent == "scout"]
+
+    assert answer.requests[-1].reason == "ValueError: not today"
