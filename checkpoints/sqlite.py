@@ -37,6 +37,8 @@ from echelons.checkpoints.serde import serializer
 from echelons.errors import StorageError
 
 T = TypeVar("T")
+OWN_METADATA = CheckpointMetadata.__annotations__.keys() | {"thread_id", "graph_id", "assistant_id"}
+"""Keys of LangGraph's and its server's own, whatever a caller's ``configurable`` holds."""
 Synchronous = Literal["NORMAL", "FULL"]
 
 
@@ -141,8 +143,7 @@ class SqliteCheckpointer(Maintained):
         """Store a checkpoint, and the events of an input that it holds whole."""
         where = _Where.of(config, checkpoint["id"])
         kind, blob = self.serde.dumps_typed(checkpoint)
-        # A caller's `configurable` stays out: it may hold keys and secrets.
-        kept = get_checkpoint_metadata({"metadata": config.get("metadata") or {}}, metadata)
+        kept = _metadata(config, metadata)
         row = (
             where.thread_id,
             where.checkpoint_ns,
@@ -299,6 +300,17 @@ class _Where(NamedTuple):
             str(metadata.get("agent_thread_id", "")),
             str(metadata.get("agent_path", "")),
         )
+
+
+def _metadata(config: RunnableConfig, metadata: CheckpointMetadata) -> CheckpointMetadata:
+    """Return what is kept of a run's metadata.
+
+    A caller's ``configurable`` stays out: it may hold keys and secrets. LangGraph's server
+    mixes it into the metadata, so it is taken out again, but for the ids that it looks for.
+    """
+    given = config["configurable"].keys() - OWN_METADATA
+    own: Any = {key: value for key, value in metadata.items() if key not in given}
+    return get_checkpoint_metadata({"metadata": config.get("metadata") or {}}, own)
 
 
 def _input_events(checkpoint: Checkpoint, metadata: CheckpointMetadata) -> Iterator[Event]:

@@ -1,0 +1,53 @@
+"""The checkpointer as LangGraph's server wants it: a factory that it enters and leaves.
+
+A ``langgraph.json`` names it, ours and that of anybody who serves a tree: a graph for the
+server has no checkpointer compiled in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from platformdirs import user_data_path
+
+from echelons.checkpoints.sqlite import SqliteCheckpointer
+from echelons.errors import StorageError
+
+VARIABLE = "ECHELONS_DB"
+"""The environment variable that names the database, here and on the command line."""
+
+
+def database() -> Path:
+    """Return the database that is served: the one named, else the command line's own."""
+    named = os.environ.get(VARIABLE)
+    if named:
+        return Path(named).expanduser()
+    return user_data_path("echelons", appauthor=False) / "echelons.sqlite"
+
+
+@asynccontextmanager
+async def checkpointer() -> AsyncIterator[SqliteCheckpointer]:
+    """Open the database for a server, and close it with the server.
+
+    Raises:
+        StorageError: The database cannot be opened.
+    """
+    # The server forbids its event loop to touch a file.
+    opened = await asyncio.to_thread(_open, database())
+    try:
+        yield opened
+    finally:
+        await asyncio.to_thread(opened.close)
+
+
+def _open(path: Path) -> SqliteCheckpointer:
+    if not os.environ.get(VARIABLE):
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise StorageError(str(path), str(error)) from error
+    return SqliteCheckpointer(path, offload=True)
