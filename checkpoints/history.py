@@ -23,6 +23,7 @@ from echelons.checkpoints.messages import (
     rebuild,
     reduce_entries,
 )
+from echelons.checkpoints.pending import is_at_work
 from echelons.checkpoints.reading import ChannelWrites, OneCheckpoint, Plan, Saver, aread, read
 from echelons.history import Head, Past
 
@@ -116,7 +117,7 @@ def segment_plan(end: OneCheckpoint) -> Plan[Segment]:
     saved: CheckpointTuple | None = yield end
     if saved is None:
         return Segment(Past(), None)
-    past = yield from past_plan(saved)
+    past = yield from past_plan(saved, since(saved))
     return Segment(past, previous_of(saved))
 
 
@@ -126,21 +127,29 @@ def previous_of(saved: CheckpointTuple) -> Head | None:
     return _input(values).get("previous") or values.get("previous")
 
 
-def past_plan(saved: CheckpointTuple) -> Plan[Past]:
-    """Read the messages and heads that a checkpoint holds, what came since included.
+def since(saved: CheckpointTuple) -> list[tuple[str, str, Any]]:
+    """Return what has been written of a checkpoint's next step, if it has one.
 
-    A task that has ended is part of the conversation, though others of its step have not.
+    A task that has ended is part of the conversation, though others of its step have not. At
+    the end of a segment there is no step; what was written there came from outside, later.
     """
+    if not is_at_work(saved):
+        return []
+    given = _input(saved.checkpoint["channel_values"])
+    taken = [(START, name, value) for name, value in given.items()]
+    return taken + list(saved.pending_writes or ())
+
+
+def past_plan(saved: CheckpointTuple, then: Sequence[tuple[str, str, Any]] = ()) -> Plan[Past]:
+    """Read the messages and heads that a checkpoint holds, and those written then."""
     values = saved.checkpoint["channel_values"]
     absent = tuple(name for name in CHANNELS if name not in values)
     found: Mapping[str, Any] = (yield ChannelWrites(saved.config, absent)) if absent else {}
-    since = [(START, name, value) for name, value in _input(values).items()]
-    since += saved.pending_writes or ()
     held = {}
     for name, annotated in CHANNELS.items():
         history = found.get(name) or {}
         stored = values.get(name, history.get("seed"))
-        new = [write for write in since if write[1] == name]
+        new = [write for write in then if write[1] == name]
         held[name] = rebuild(annotated, stored, [*(history.get("writes") or ()), *new])
     return Past(tuple(held[MESSAGES]), held[HEADS])
 

@@ -169,11 +169,14 @@ def _question(level: CheckpointTuple, interrupt: Interrupt) -> Question:
 def is_finished(root: OneCheckpoint) -> Plan[bool]:
     """Return whether a root has no work left; one that never ran has none."""
     saved = yield root
-    if saved is None:
-        return True
+    return saved is None or not is_at_work(saved)
+
+
+def is_at_work(saved: CheckpointTuple) -> bool:
+    """Return whether a graph has work left after a checkpoint."""
     values = saved.checkpoint["channel_values"]
     triggered = any(channel == START or channel.startswith(BRANCH) for channel in values)
-    return not triggered and not values.get(SENDS)
+    return triggered or bool(values.get(SENDS))
 
 
 def unfinished(root: OneCheckpoint) -> Plan[list[OpenAgent]]:

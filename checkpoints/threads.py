@@ -14,7 +14,13 @@ from langchain_core.messages import BaseMessage
 from langgraph.checkpoint.base import CheckpointTuple
 
 from echelons.checkpoints.events import Event, EventKind, events_of
-from echelons.checkpoints.history import past_plan, previous_of, segment_end, segment_plan
+from echelons.checkpoints.history import (
+    past_plan,
+    previous_of,
+    segment_end,
+    segment_plan,
+    since,
+)
 from echelons.checkpoints.namespaces import depth_of
 from echelons.checkpoints.reading import AllCheckpoints, OneCheckpoint, Plan, Saver, aread, read
 from echelons.checkpoints.retention import turns_in
@@ -247,7 +253,7 @@ def read_thread(segments: list[CheckpointTuple]) -> Plan[Thread]:
     assert identity is not None  # noqa: S101  rows are found by their identity
     given = newest.config["configurable"]
     end = OneCheckpoint(given["thread_id"], given["checkpoint_ns"], given["checkpoint_id"])
-    own = yield from past_plan(newest)
+    own = yield from past_plan(newest, since(newest))
     messages, count = own.messages, 1
     previous = previous_of(newest)
     while earlier := segment_end(previous, end.thread_id):
