@@ -6,9 +6,9 @@ level does next.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any, TypeVar
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolCall, ToolMessage
@@ -70,20 +70,22 @@ def number(message: AIMessage) -> AIMessage:
 
     Some models leave ids out or repeat them; every answer needs one of its own.
     """
-    seen: Counter[str] = Counter()
-    changed = False
+    every = (*message.tool_calls, *message.invalid_tool_calls)
+    given = {call["id"] for call in every}
+    used: set[str] = set()
 
     def unique(call: Mapping[str, Any]) -> dict[str, Any]:
-        nonlocal changed
-        given = call.get("id") or "call"
-        seen[given] += 1
-        fresh = given if seen[given] == 1 and call.get("id") else f"{given}-{seen[given]}"
-        changed = changed or fresh != call.get("id")
+        own = call.get("id") or ""
+        stem, first = (own, 2) if own else ("call", 1)
+        # An id made here must not be one that another call has brought.
+        made = (each for n in count(first) if (each := f"{stem}-{n}") not in used | given)
+        fresh = own if own and own not in used else next(made)
+        used.add(fresh)
         return {**call, "id": fresh}
 
     calls = [unique(call) for call in message.tool_calls]
     broken = [unique(call) for call in message.invalid_tool_calls]
-    if not changed:
+    if used == given:
         return message
     return message.model_copy(update={"tool_calls": calls, "invalid_tool_calls": broken})
 
