@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, message_chunk_to_message
@@ -80,7 +81,7 @@ def settle(
     Raises:
         TypeError: The model returned something else than a message.
     """
-    message = _own(reply, identity, len(state["messages"]))
+    message = _own(reply, identity, [*past.messages, *state["messages"]])
     asked = sort(message, mind.abilities)
     known = {**past.heads, **(state.get("heads") or {})}
     threads, heads = resolve(asked.delegations, known, message, identity)
@@ -123,14 +124,18 @@ def resolve(
     return threads, used
 
 
-def _own(reply: Any, identity: Identity, position: int) -> AIMessage:
+def _own(reply: Any, identity: Identity, before: Sequence[BaseMessage]) -> AIMessage:
     if not isinstance(reply, AIMessage):
         raise TypeError(f"the model of {identity.agent!r} returned {type(reply).__name__}")
     message = message_chunk_to_message(reply)
     assert isinstance(message, AIMessage)  # noqa: S101  a chunk's message is of its kind
     update: dict[str, Any] = {"name": identity.agent}
-    if message.id is None:
-        update["id"] = message_id(identity.thread_id, f"{identity.request_id}/{position}")
+    taken = {each.id for each in before}
+    # A reply with the id of an earlier message would take its place.
+    if not message.id or message.id in taken:
+        places = (f"{identity.request_id}/{place}" for place in count(len(before)))
+        ids = (message_id(identity.thread_id, place) for place in places)
+        update["id"] = next(each for each in ids if each not in taken)
     return number(message.model_copy(update=update))
 
 

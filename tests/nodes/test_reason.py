@@ -1,0 +1,327 @@
+"""One turn of thinking: the model is called once, and its reply holds all that comes next."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    BaseMessage,
+    HumanMessage,
+    ToolCall,
+    ToolMessage,
+)
+from langchain_core.runnables import RunnableLambda
+
+from echelons.history import Head, Past
+from echelons.lineage import THREADS_KEY, Identity, subordinate_thread_id
+from echelons.nodes.calls import Abilities, Delegation
+from echelons.nodes.reason import Mind, Reason, conversation, resolve, settle
+from echelons.testing import Call, Reply, ScriptedModel, delegate, report
+
+IDENTITY = Identity(agent="head", path=("head",), thread_id="root", tree="t")
+CONFIG: Any = {"metadata": IDENTITY.metadata()}
+ABILITIES = Abilities(tools=("search",), subordinates=("eat", "sleep"), reports=True)
+NOTHING = RunnableLambda(lambda _: AIMessage("done"))
+
+
+class Remembered:
+    """A history that holds one past, and counts how often it is read."""
+
+    def __init__(self, past: Past | None = None) -> None:
+        self.past = past or Past()
+        self.read: list[Head | None] = []
+
+    def durable(self, config: Mapping[str, Any]) -> bool:
+        return True
+
+    def head(self, config: Mapping[str, Any]) -> Head:
+        return Head()
+
+    async def ahead(self, config: Mapping[str, Any]) -> Head:
+        return Head()
+
+    def before(self, head: Head | None, config: Mapping[str, Any]) -> Past:
+        self.read.append(head)
+        return self.past
+
+    async def abefore(self, head: Head | None, config: Mapping[str, Any]) -> Past:
+        return self.before(head, config)
+
+
+def state(*messages: BaseMessage, **more: Any) -> dict[str, Any]:
+    return {"messages": list(messages or [HumanMessage("plan", id="h")]), **more}
+
+
+def settled(reply: Any, past: Past | None = None, **more: Any) -> dict[str, Any]:
+    """Return the update that a reply makes to an agent with every ability."""
+    mind = Mind(NOTHING, "", ABILITIES)
+    return settle(mind, past or Past(), state(**more), reply, IDENTITY)
+
+
+def wanted(subordinate: str, call_id: str, reset: bool = False) -> Delegation:
+    return Delegation(call_id, subordinate, "x", reset)
+
+
+def resolved(
+    *delegations: Delegation, known: Mapping[str, Head] | None = None
+) -> tuple[dict[str, str], dict[str, Head]]:
+    return resolve(delegations, known or {}, AIMessage("", id="m"), IDENTITY)
+
+
+def started(call_id: str, message: str = "m") -> str:
+    """Return the id of the thread that a call starts."""
+    return subordinate_thread_id("root", message, call_id)
+
+
+# What the model is shown
+
+
+def test_the_model_sees_its_prompt_then_earlier_segments_then_this_one() -> None:
+    past = Past((HumanMessage("before"), AIMessage("answered")))
+
+    shown = conversation(Mind(NOTHING, "Be brief.", ABILITIES), past, state())
+
+    assert [(each.type, each.text) for each in shown] == [
+        ("system", "Be brief."),
+        ("human", "before"),
+        ("ai", "answered"),
+        ("human", "plan"),
+    ]
+
+
+def test_without_a_prompt_the_model_sees_no_system_message() -> None:
+    shown = conversation(Mind(NOTHING, "", ABILITIES), Past(), state())
+
+    assert [each.type for each in shown] == ["human"]
+
+
+def test_a_segment_that_was_cut_short_is_shown_with_its_calls_closed() -> None:
+    call = ToolCall(name="search", args={}, id="1", type="tool_call")
+    past = Past((HumanMessage("before"), AIMessage("", tool_calls=[call])))
+
+    shown = conversation(Mind(NOTHING, "", ABILITIES), past, state())
+
+    assert [each.type for each in shown] == ["human", "ai", "tool", "human"]
+    assert shown[2].text == "not run"
+
+
+# What a reply becomes
+
+
+def test_a_plain_answer_is_one_message_in_the_name_of_the_agent() -> None:
+    update = settled(AIMessage("done", id="m"))
+
+    assert set(update) == {"messages"}
+    [message] = update["messages"]
+    assert (message.text, message.id, message.name) == ("done", "m", "head")
+
+
+def test_the_reply_itself_is_not_changed() -> None:
+    reply = AIMessage("", id="m", tool_calls=[ToolCall(name="search", args={}, id=None)])
+
+    settled(reply)
+
+    assert reply.name is None
+    assert reply.tool_calls[0]["id"] is None
+
+
+@pytest.mark.parametrize("given", [None, ""])
+def test_a_reply_without_an_id_gets_the_same_one_at_every_replay(given: str | None) -> None:
+    ids = {settled(AIMessage("done", id=given))["messages"][0].id for _ in range(2)}
+
+    assert len(ids) == 1
+    assert all(ids)
+
+
+def test_replies_at_two_places_of_a_thread_have_two_ids() -> None:
+    mind = Mind(NOTHING, "", ABILITIES)
+    human, reply = HumanMessage("plan", id="h"), AIMessage("done")
+    first = settle(mind, Past(), state(human), reply, IDENTITY)["messages"][0]
+    second = settle(mind, Past(), state(human, first, human), reply, IDENTITY)["messages"][0]
+
+    assert first.id != second.id
+
+
+@pytest.mark.parametrize("earlier", ["past", "state"])
+def test_a_model_that_repeats_an_id_never_overwrites_what_it_said_before(earlier: str) -> None:
+    said = AIMessage("before", id="same")
+    past = Past((said,)) if earlier == "past" else Past()
+    messages = [said, HumanMessage("plan", id="h")] if earlier == "state" else []
+    mind = Mind(NOTHING, "", ABILITIES)
+
+    update = settle(mind, past, state(*messages), AIMessage("done", id="same"), IDENTITY)
+
+    assert update["messages"][0].id not in (None, "", "same")
+
+
+def test_a_streamed_reply_is_kept_as_a_whole_message() -> None:
+    [message] = settled(AIMessageChunk("done", id="m"))["messages"]
+
+    assert type(message) is AIMessage
+    assert message.text == "done"
+
+
+@pytest.mark.parametrize("reply", ["done", None, HumanMessage("done"), {"content": "done"}])
+def test_what_is_no_reply_of_a_model_is_refused(reply: Any) -> None:
+    with pytest.raises(TypeError, match=f"'head' returned {type(reply).__name__}"):
+        settled(reply)
+
+
+def test_mistakes_are_answered_in_the_same_update() -> None:
+    call = ToolCall(name="serach", args={}, id="1", type="tool_call")
+
+    reply, answer = settled(AIMessage("", id="m", tool_calls=[call]))["messages"]
+
+    assert isinstance(answer, ToolMessage)
+    assert reply.tool_calls[0]["id"] == answer.tool_call_id == "1"
+    assert answer.status == "error"
+
+
+def test_a_report_is_kept_as_plain_json() -> None:
+    call = ToolCall(name="report", args={"status": "partial", "result": "half"}, id="1")
+
+    update = settled(AIMessage("", id="m", tool_calls=[call]))
+
+    assert update["response"] == {"status": "partial", "result": "half", "reason": ""}
+
+
+def test_the_threads_of_its_delegations_stand_in_the_message() -> None:
+    calls = [
+        ToolCall(name="call_subordinate", args={"message": "a", "subordinate": "eat"}, id="1"),
+        ToolCall(name="search", args={}, id="2"),
+    ]
+    update = settled(AIMessage("", id="m", tool_calls=calls, response_metadata={"model": "x"}))
+
+    [message] = update["messages"]
+    assert message.response_metadata == {"model": "x", THREADS_KEY: {"1": started("1")}}
+    assert update["heads"] == {started("1"): {"agent": "eat"}}
+
+
+def test_the_threads_of_earlier_segments_are_known() -> None:
+    old = Head(agent="eat", checkpoint_ns="ns", checkpoint_id="c")
+    call = ToolCall(name="call_subordinate", args={"message": "a", "subordinate": "eat"}, id="1")
+
+    update = settled(AIMessage("", id="m", tool_calls=[call]), Past((), {"old": old}))
+
+    assert update["messages"][0].response_metadata[THREADS_KEY] == {"1": "old"}
+    assert update["heads"] == {"old": old}
+
+
+# Which thread a call runs on
+
+
+def test_the_first_call_of_a_subordinate_starts_a_thread() -> None:
+    assert resolved(wanted("eat", "1")) == (
+        {"1": started("1")},
+        {started("1"): {"agent": "eat"}},
+    )
+
+
+def test_a_second_call_of_one_message_goes_on_with_the_thread_of_the_first() -> None:
+    threads, heads = resolved(wanted("eat", "1"), wanted("eat", "2"))
+
+    assert threads == {"1": started("1"), "2": started("1")}
+    assert list(heads) == [started("1")]
+
+
+def test_every_reset_starts_a_thread_of_its_own() -> None:
+    threads, _ = resolved(wanted("eat", "1", reset=True), wanted("eat", "2", reset=True))
+
+    assert threads == {"1": started("1"), "2": started("2")}
+
+
+def test_a_call_after_a_reset_goes_on_with_the_new_thread() -> None:
+    known = {"old": Head(agent="eat")}
+
+    threads, heads = resolved(
+        wanted("eat", "1"), wanted("eat", "2", reset=True), wanted("eat", "3"), known=known
+    )
+
+    assert threads == {"1": "old", "2": started("2"), "3": started("2")}
+    assert list(heads) == ["old", started("2")]
+
+
+def test_a_call_goes_on_with_the_latest_of_its_subordinates_threads() -> None:
+    known = {"a": Head(agent="eat"), "b": Head(agent="sleep"), "c": Head(agent="eat")}
+
+    threads, heads = resolved(wanted("eat", "1"), wanted("sleep", "2"), known=known)
+
+    assert threads == {"1": "c", "2": "b"}
+    assert heads == {"c": known["c"], "b": known["b"]}
+
+
+# The node
+
+
+async def test_both_worlds_call_the_model_once_and_write_the_same() -> None:
+    model = ScriptedModel([[Call("search", {"q": "x"}), delegate("eat", "dinner")]])
+    node = Reason(Mind(model, "Be brief.", ABILITIES), Remembered())
+    given = state(previous={"checkpoint_id": "c"})
+
+    here, there = node.invoke(given, CONFIG), await node.ainvoke(given, CONFIG)
+
+    assert [[m.type for m in call.messages] for call in model.calls] == [["system", "human"]] * 2
+    assert here["messages"][0].tool_calls == there["messages"][0].tool_calls
+    assert set(here) == set(there) == {"messages", "heads"}
+
+
+async def test_a_segment_that_has_reported_calls_no_model() -> None:
+    model = ScriptedModel(["never"])
+    history = Remembered()
+    node = Reason(Mind(model, "", ABILITIES), history)
+    given = state(response={"status": "partial"})
+
+    assert node.invoke(given, CONFIG) == await node.ainvoke(given, CONFIG) == {}
+    assert model.calls == []
+    assert history.read == []
+
+
+async def test_the_past_is_read_through_the_end_of_the_previous_segment() -> None:
+    history = Remembered(Past((HumanMessage("before"), AIMessage("answered"))))
+    model = ScriptedModel(lambda messages: f"{len(messages)} messages")
+    node = Reason(Mind(model, "", ABILITIES), history)
+    end = Head(agent="eat", checkpoint_ns="ns", checkpoint_id="c")
+
+    update = node.invoke(state(previous=end), CONFIG)
+    await node.ainvoke(state(previous=end), CONFIG)
+
+    assert history.read == [end, end]
+    assert update["messages"][0].text == "3 messages"
+
+
+def test_an_error_of_the_model_is_the_errors_own() -> None:
+    node = Reason(Mind(ScriptedModel([ConnectionError("no line")]), "", ABILITIES), Remembered())
+
+    with pytest.raises(ConnectionError, match="no line"):
+        node.invoke(state(), CONFIG)
+
+
+def test_a_level_without_an_identity_does_not_run() -> None:
+    node = Reason(Mind(ScriptedModel(["done"]), "", ABILITIES), Remembered())
+
+    with pytest.raises(RuntimeError, match=r"Agent\.compile"):
+        node.invoke(state(), {})
+
+
+def test_usage_and_reasoning_of_a_reply_are_kept() -> None:
+    model = ScriptedModel([Reply("done", reasoning="because", usage=(3, 5))])
+    node = Reason(Mind(model, "", ABILITIES), Remembered())
+
+    [message] = node.invoke(state(), CONFIG)["messages"]
+
+    assert message.usage_metadata["output_tokens"] == 5
+    assert message.additional_kwargs["reasoning_content"] == "because"
+
+
+def test_a_report_beside_other_calls_waits_for_them() -> None:
+    model = ScriptedModel([[report("partial", "half"), Call("search", {"q": "x"}, "1")]])
+    node = Reason(Mind(model, "", ABILITIES), Remembered())
+
+    update = node.invoke(state(), CONFIG)
+
+    assert update["response"]["status"] == "partial"
+    assert [each.type for each in update["messages"]] == ["ai", "tool"]
