@@ -25,7 +25,7 @@ from echelons.testing import Call, Reply, ScriptedModel, delegate, report
 IDENTITY = Identity(agent="head", path=("head",), thread_id="root", tree="t")
 CONFIG: Any = {"metadata": IDENTITY.metadata()}
 ABILITIES = Abilities(tools=("search",), subordinates=("eat", "sleep"), reports=True)
-NOTHING = RunnableLambda(lambda _: AIMessage("done"))
+NOTHING: RunnableLambda[Any, Any] = RunnableLambda(lambda _: AIMessage("done"))
 
 
 class Remembered:
@@ -159,7 +159,7 @@ def test_a_model_that_repeats_an_id_never_overwrites_what_it_said_before(earlier
 
 
 def test_a_streamed_reply_is_kept_as_a_whole_message() -> None:
-    [message] = settled(AIMessageChunk("done", id="m"))["messages"]
+    [message] = settled(AIMessageChunk(content="done", id="m"))["messages"]
 
     assert type(message) is AIMessage
     assert message.text == "done"

@@ -1,0 +1,181 @@
+"""Orders wait in a queue; who may take the first, and what follows, is one rule for all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from echelons import DelegationRequest, DelegationResponse, Status
+from echelons.errors import UnreadableRecord
+from echelons.history import Head, Past
+from echelons.nodes.orders import REFUSE, Desk, Order, tool_message
+
+
+class Kept:
+    """A history that is durable or not, and holds nothing."""
+
+    def __init__(self, durable: bool) -> None:
+        self._durable = durable
+
+    def durable(self, config: Mapping[str, Any]) -> bool:
+        return self._durable
+
+    def head(self, config: Mapping[str, Any]) -> Head:
+        return Head()
+
+    async def ahead(self, config: Mapping[str, Any]) -> Head:
+        return Head()
+
+    def before(self, head: Head | None, config: Mapping[str, Any]) -> Past:
+        return Past()
+
+    async def abefore(self, head: Head | None, config: Mapping[str, Any]) -> Past:
+        return Past()
+
+
+def desk(durable: bool = True) -> Desk:
+    return Desk({"eat": "eat", "sleep": "dispatch"}, Kept(durable))
+
+
+def order(current: str = "eat", number: int = 1, continues: bool = False) -> Order:
+    request = DelegationRequest(id=f"r{number}", origin="head", current=current, task="dinner")
+    return Order(request, f"call-{number}", "thread", continues)
+
+
+def response(status: Status = Status.FULFILLED, **more: Any) -> DelegationResponse:
+    return DelegationResponse(request_id="r1", agent="eat", status=status, **more)
+
+
+def advanced(*queue: Order, head: Head | None = None) -> Any:
+    state = {"queue": [each.stored() for each in queue]}
+    return desk().advance(state, response(result="pizza"), head, {})
+
+
+# Orders
+
+
+def test_an_order_reads_back_as_it_was_stored() -> None:
+    assert Order.load(order(continues=True).stored()) == order(continues=True)
+
+
+def test_a_damaged_order_is_refused_by_name() -> None:
+    with pytest.raises(UnreadableRecord) as refused:
+        Order.load({**order().stored(), "request": {"model": "DelegationRequest"}})
+
+    assert refused.value.model == "DelegationRequest"
+
+
+# Who may take it
+
+
+def test_a_subordinate_may_take_an_order_of_its_own() -> None:
+    assert desk().refusal(order(), {}) is None
+    assert desk().node(order().stored(), {}) == "eat"
+
+
+def test_many_subordinates_share_a_node() -> None:
+    assert desk().node(order("sleep").stored(), {}) == "dispatch"
+
+
+def test_nobody_takes_an_order_for_somebody_who_is_not_there() -> None:
+    reason = desk().refusal(order("fly"), {})
+
+    assert reason is not None
+    assert reason.startswith("unknown_subordinate")
+    assert "'fly'" in reason
+    assert desk().node(order("fly").stored(), {}) == REFUSE
+
+
+@pytest.mark.parametrize(
+    ("durable", "continues", "taken"),
+    [(True, True, True), (True, False, True), (False, False, True), (False, True, False)],
+)
+def test_a_conversation_goes_on_only_where_it_was_kept(
+    durable: bool, continues: bool, taken: bool
+) -> None:
+    wanted = order(continues=continues)
+
+    reason = desk(durable).refusal(wanted, {})
+
+    assert (reason is None) is taken
+    assert (desk(durable).node(wanted.stored(), {}) == "eat") is taken
+    if reason is not None:
+        assert reason.startswith("no_checkpointer")
+        assert "reset=true" in reason
+
+
+# What follows
+
+
+def test_after_the_last_order_a_delegation_ends() -> None:
+    command = advanced(order())
+
+    assert command.goto == ()
+    assert command.update["queue"] == []
+    assert [each.text for each in command.update["messages"]] == ["pizza"]
+
+
+def test_after_an_order_comes_the_next_of_its_queue() -> None:
+    first, second, third = order(number=1), order("sleep", 2), order("fly", 3)
+
+    assert advanced(first, second, third).goto == "dispatch"
+    assert advanced(first, third).goto == REFUSE
+    assert advanced(first, second, third).update["queue"] == [second.stored(), third.stored()]
+
+
+def test_the_end_of_a_segment_is_kept_for_the_queue_and_for_the_superior() -> None:
+    head = Head(agent="eat", checkpoint_ns="ns", checkpoint_id="c")
+
+    update = advanced(order(), head=head).update
+
+    assert update["head"] == head
+    assert update["heads"] == {"thread": head}
+
+
+@pytest.mark.parametrize("head", [None, Head()])
+def test_a_segment_without_an_end_changes_no_head(head: Head | None) -> None:
+    assert set(advanced(order(), head=head).update) == {"queue", "messages"}
+
+
+# The answer
+
+
+@pytest.mark.parametrize(
+    ("answer", "text", "status", "unavailable"),
+    [
+        (response(result="pizza"), "pizza", "success", False),
+        (response(result=""), "", "success", False),
+        (response(Status.PARTIAL, result="half"), "[partial]\nhalf", "success", False),
+        (response(Status.UNABLE, reason="closed"), "[unable] closed", "error", True),
+        (response(Status.UNABLE), "[unable]", "error", True),
+        (
+            response(Status.NEEDS_INPUT, result="For how many?", reason="no number"),
+            "[needs_input] no number\nFor how many?",
+            "success",
+            False,
+        ),
+    ],
+)
+def test_an_answer_tells_its_status_unless_it_is_plain(
+    answer: DelegationResponse, text: str, status: str, unavailable: bool
+) -> None:
+    message = tool_message(order(), answer)
+
+    assert (message.text, message.status) == (text, status)
+    assert message.additional_kwargs == ({"unavailable": True} if unavailable else {})
+
+
+def test_an_answer_names_its_call_and_carries_the_response() -> None:
+    message = tool_message(order(), response(result="pizza", confidence=0.5))
+
+    assert (message.tool_call_id, message.name) == ("call-1", "call_subordinate")
+    assert DelegationResponse.load(message.artifact) == response(result="pizza", confidence=0.5)
+
+
+def test_one_answer_has_one_id_and_two_have_two() -> None:
+    first = tool_message(order(number=1), response())
+
+    assert first.id == tool_message(order(number=1), response()).id
+    assert first.id != tool_message(order(number=2), response()).id

@@ -1,0 +1,176 @@
+"""Functions, Runnables and graphs work on a request like agents, each in its own way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.runnables import RunnableLambda
+from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.types import Command, interrupt
+
+from echelons import Agent, DelegationResponse, Status, ThreadStore
+from echelons.nodes.run import answered
+from echelons.testing import ScriptedModel, Step, delegate
+
+CONFIG: Any = {"configurable": {"thread_id": "t"}}
+
+
+def shout(task: str) -> str:
+    """Say it louder."""
+    return task.upper()
+
+
+async def whisper(task: str) -> str:
+    return task.lower()
+
+
+def fail(task: str) -> str:
+    raise ValueError(f"cannot {task}")
+
+
+def sure(task: str) -> str:
+    return f"{task}: {interrupt('Sure?')}"
+
+
+def remember(state: MessagesState) -> dict[str, Any]:
+    """Answer with all that was said so far."""
+    return {"messages": [AIMessage(" / ".join(str(each.text) for each in state["messages"]))]}
+
+
+def graph_of(node: Any = remember, name: str = "foreign") -> Any:
+    builder: StateGraph[Any, Any, Any, Any] = StateGraph(MessagesState)
+    builder.add_node("only", node)
+    builder.add_edge(START, "only")
+    builder.add_edge("only", END)
+    return builder.compile(name=name)
+
+
+def team(subordinate: Any, *tasks: str) -> Agent:
+    """Return a superior that gives a subordinate one task after the other."""
+    name = getattr(subordinate, "name", None) or subordinate.__name__
+    steps: list[Step] = [*(delegate(name, task) for task in tasks or ("Go",)), "end"]
+    return Agent("head", model=ScriptedModel(steps), subordinates=[subordinate])
+
+
+def responses(messages: list[Any]) -> list[DelegationResponse]:
+    answers = [each for each in messages if isinstance(each, ToolMessage)]
+    return [DelegationResponse.load(each.artifact) for each in answers]
+
+
+def ran(subordinate: Any, *tasks: str, saver: Any = ":memory:") -> list[DelegationResponse]:
+    """Return what a subordinate answers to some tasks."""
+    graph = team(subordinate, *tasks).compile(saver)
+    return responses(graph.invoke({"messages": [("user", "plan")]}, CONFIG)["messages"])
+
+
+async def aran(subordinate: Any, *tasks: str) -> list[DelegationResponse]:
+    """Return what a subordinate answers to some tasks in an event loop."""
+    graph = team(subordinate, *tasks).compile(":memory:")
+    result = await graph.ainvoke({"messages": [("user", "plan")]}, CONFIG)
+    return responses(result["messages"])
+
+
+@pytest.mark.parametrize(
+    ("subordinate", "answer"),
+    [
+        (shout, "GO"),
+        (RunnableLambda(shout, name="loud"), "GO"),
+        (RunnableLambda(lambda task: AIMessage(f"{task}!"), name="message"), "Go!"),
+        (RunnableLambda(lambda task: {"messages": [AIMessage("last")]}, name="state"), "last"),
+        (RunnableLambda(lambda task: 5, name="number"), "5"),
+        (RunnableLambda(lambda task: None, name="nothing"), ""),
+        (graph_of(), "Go"),
+    ],
+    ids=lambda each: getattr(each, "name", getattr(each, "__name__", None)),
+)
+async def test_whatever_it_is_its_result_is_the_answer(subordinate: Any, answer: str) -> None:
+    for [response] in (ran(subordinate), await aran(subordinate), ran(subordinate, saver=None)):
+        assert (response.status, response.result) == (Status.FULFILLED, answer)
+        assert response.confidence == 1.0
+
+
+async def test_an_async_function_is_awaited() -> None:
+    [response] = await aran(whisper)
+
+    assert response.result == "go"
+
+
+def test_an_async_function_without_an_event_loop_says_how_to_run_it() -> None:
+    [response] = ran(whisper)
+
+    assert response.status is Status.UNABLE
+    assert "ainvoke" in response.reason
+
+
+async def test_what_fails_is_unable_and_says_why() -> None:
+    for [response] in (ran(fail), await aran(fail)):
+        assert (response.status, response.reason) == (Status.UNABLE, "ValueError: cannot Go")
+
+
+def test_a_function_has_a_thread_with_its_task_and_its_answer() -> None:
+    graph = team(shout).compile(":memory:")
+    graph.invoke({"messages": [("user", "plan")]}, CONFIG)
+    store = ThreadStore(graph.checkpointer)  # type: ignore[arg-type]
+
+    [thread_id] = store.subordinates("t")
+
+    thread = store.get(thread_id)
+    assert (thread.agent, thread.path) == ("shout", ("head", "shout"))
+    assert [(each.type, each.text) for each in thread.messages] == [("human", "Go"), ("ai", "GO")]
+    assert thread.messages[1].name == "shout"
+
+
+@pytest.mark.parametrize(
+    "subordinate", [sure, graph_of(lambda _: {"messages": [AIMessage(interrupt("Sure?"))]})]
+)
+def test_a_question_inside_goes_up_to_the_human_and_its_answer_down(subordinate: Any) -> None:
+    graph = team(subordinate).compile(":memory:")
+
+    stopped = graph.invoke({"messages": [("user", "plan")]}, CONFIG)
+    result = graph.invoke(Command(resume="yes"), CONFIG)
+
+    assert [each.value for each in stopped["__interrupt__"]] == ["Sure?"]
+    [response] = responses(result["messages"])
+    assert response.result.endswith("yes")
+
+
+def test_a_graph_sees_the_whole_of_its_thread() -> None:
+    first, second = ran(graph_of(), "one", "two")
+
+    assert first.result == "one"
+    assert second.result == "one / one / two"
+
+
+def test_a_function_sees_its_latest_task_only() -> None:
+    assert [each.result for each in ran(shout, "one", "two")] == ["ONE", "TWO"]
+
+
+def test_a_compiled_tree_works_inside_another() -> None:
+    inner = Agent("inner", model=ScriptedModel(["from inside"])).compile()
+
+    [response] = ran(inner)
+
+    assert response.result == "from inside"
+
+
+def test_a_function_that_wants_a_message_gets_its_text() -> None:
+    model = ScriptedModel([delegate("shout", "two\nlines"), "end"])
+    graph = Agent("head", model=model, subordinates=[shout]).compile()
+
+    [response] = responses(graph.invoke({"messages": [HumanMessage("plan")]})["messages"])
+
+    assert response.result == "TWO\nLINES"
+
+
+def test_an_answer_of_one_request_has_one_id() -> None:
+    metadata = {"agent": "eat", "agent_thread_id": "t", "request_id": "r"}
+    config: Any = {"metadata": metadata}
+    other: Any = {"metadata": {**metadata, "request_id": "s"}}
+
+    [message] = answered("x", config)["messages"]
+
+    assert message.id == answered("y", config)["messages"][0].id
+    assert message.id != answered("x", other)["messages"][0].id
+    assert message.name == "eat"
