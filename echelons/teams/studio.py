@@ -1,0 +1,26 @@
+"""The sample teams as graphs for LangGraph's local server, which opens them in Studio.
+
+``langgraph.json`` names them. Nothing else imports this module: it compiles both teams.
+The server brings the checkpointer itself, so none is compiled in.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from echelons.teams.research.team import team as research_team
+from echelons.teams.travel.team import team as travel_team
+
+DOCS = "ECHELONS_DOCS"
+"""The environment variable that names the research team's folder."""
+
+
+def documents() -> Path:
+    """Return the folder of the research team; the library's own documentation by default."""
+    named = os.environ.get(DOCS)
+    return Path(named) if named else Path(__file__).resolve().parents[2] / "docs"
+
+
+travel = travel_team().compile()
+research = research_team(documents()).compile()
