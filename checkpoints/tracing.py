@@ -16,6 +16,7 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from echelons.delegation import DelegationResponse, Status
 from echelons.errors import UnreadableRecord
 from echelons.lineage import THREADS_KEY
+from echelons.names import BUILT_IN_TOOLS
 
 if TYPE_CHECKING:
     from echelons.checkpoints.threads import Thread
@@ -195,7 +196,7 @@ def _tools(messages: Sequence[BaseMessage]) -> Iterator[str]:
     for message in messages:
         threads = _threads(message)
         for call in message.tool_calls if isinstance(message, AIMessage) else ():
-            if call["id"] not in threads:
+            if call["id"] not in threads and call["name"] not in BUILT_IN_TOOLS:
                 yield call["name"]
 
 

@@ -24,7 +24,7 @@ from echelons.errors import (
 )
 from echelons.limits import Limits
 from echelons.members import Member, adopt_all, no_capabilities
-from echelons.names import check_name
+from echelons.names import BUILT_IN_TOOLS, check_name
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
     from echelons.drawing import Drawing
     from echelons.graphs.compiled import AgentGraph
-
-BUILT_IN_TOOLS = frozenset({"call_subordinate", "report"})
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -14,6 +14,11 @@ RESERVED = frozenset({"reason", "act", "delegate", "refuse", "dispatch", "run"})
 
 PATH_SEPARATOR = "/"
 
+CALL_SUBORDINATE = "call_subordinate"
+REPORT = "report"
+BUILT_IN_TOOLS = frozenset({CALL_SUBORDINATE, REPORT})
+"""Tools that a level may have by itself."""
+
 
 def check_name(name: object) -> str:
     """Return ``name`` if it is a valid agent name.

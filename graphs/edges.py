@@ -13,11 +13,12 @@ from langgraph.types import Send
 from echelons.delegation import MAX_HOPS, DelegationRequest
 from echelons.history import Head
 from echelons.lineage import THREADS_KEY, Identity, request_id, subordinate_thread_id
+from echelons.names import CALL_SUBORDINATE
 from echelons.nodes.calls import unanswered
 from echelons.nodes.identity import identity_of
 from echelons.nodes.orders import Desk, Order
 from echelons.nodes.shell import Shell
-from echelons.nodes.tools import CALL_SUBORDINATE, CallSubordinate
+from echelons.nodes.tools import CallSubordinate
 
 
 class AfterReason(Shell):

@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 from langchain_core.messages import AIMessage, BaseMessage, ToolCall, ToolMessage
 from pydantic import BaseModel, ValidationError
 
-from echelons.nodes.tools import CALL_SUBORDINATE, REPORT, CallSubordinate, Report
+from echelons.names import CALL_SUBORDINATE, REPORT
+from echelons.nodes.tools import CallSubordinate, Report
 
 M = TypeVar("M", bound=BaseModel)
 

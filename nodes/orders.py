@@ -16,7 +16,7 @@ from langgraph.types import Command
 from echelons.delegation import DelegationRequest, DelegationResponse, Status
 from echelons.history import Head, History
 from echelons.lineage import message_id
-from echelons.nodes.tools import CALL_SUBORDINATE
+from echelons.names import CALL_SUBORDINATE
 
 REFUSE = "refuse"
 

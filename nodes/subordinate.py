@@ -22,11 +22,11 @@ from echelons.delegation import (
 )
 from echelons.history import Head
 from echelons.lineage import Identity, message_id
+from echelons.names import CALL_SUBORDINATE
 from echelons.nodes.call import Failure, acall, call
 from echelons.nodes.identity import identity_of
 from echelons.nodes.orders import Desk, Order
 from echelons.nodes.shell import Shell
-from echelons.nodes.tools import CALL_SUBORDINATE
 
 
 class Subordinate(Shell):

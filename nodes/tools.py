@@ -13,11 +13,9 @@ from pydantic import BaseModel, Field
 
 from echelons.delegation import Status
 from echelons.members import Member
+from echelons.names import CALL_SUBORDINATE, REPORT
 from echelons.roster import Entry, render
 from echelons.tree import capabilities_below
-
-CALL_SUBORDINATE = "call_subordinate"
-REPORT = "report"
 
 
 class CallSubordinate(BaseModel):

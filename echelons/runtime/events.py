@@ -14,7 +14,7 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 from echelons.delegation import DelegationResponse, Usage
-from echelons.nodes.tools import CALL_SUBORDINATE
+from echelons.names import CALL_SUBORDINATE
 
 STREAM_MODES = ("tasks", "messages")
 """What LangGraph is asked to stream: starts and ends of tasks, and pieces of replies."""
