@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -306,12 +306,16 @@ def test_pruning_again_changes_nothing(saver: SqliteCheckpointer) -> None:
     assert saver.conn.execute("SELECT * FROM checkpoints ORDER BY 1, 2, 3").fetchall() == once
 
 
-def longest(held: list[str] | None, writes: list[list[str]]) -> list[str]:
+def together(held: list[str] | None, writes: Sequence[list[str]]) -> list[str]:
     return sorted({*(held or ()), *(word for write in writes for word in write)})
 
 
 class Words(TypedDict):
-    words: Annotated[list[str], DeltaChannel(longest, list, snapshot_frequency=4)]
+    words: Annotated[list[str], DeltaChannel(together, list, snapshot_frequency=4)]
+
+
+def again(state: Words) -> dict[str, list[str]]:
+    return {"words": [f"word {len(state['words'])}"]}
 
 
 def test_a_foreign_delta_channel_is_pruned_back_to_its_last_snapshot(
@@ -319,7 +323,7 @@ def test_a_foreign_delta_channel_is_pruned_back_to_its_last_snapshot(
 ) -> None:
     graph = (
         StateGraph(Words)
-        .add_node("again", lambda state: {"words": [f"word {len(state['words'])}"]})
+        .add_node("again", again)
         .add_edge(START, "again")
         .compile(checkpointer=saver)
     )
