@@ -1,0 +1,177 @@
+"""After thinking, each open call goes to who does it; delegations of one thread go in order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolCall, ToolMessage
+from langgraph.graph import END
+from langgraph.types import Send
+from pydantic import ValidationError
+
+from echelons.graphs.edges import AfterReason, dispatch
+from echelons.history import Head
+from echelons.lineage import THREADS_KEY, Identity, request_id, subordinate_thread_id
+from echelons.nodes.orders import Order
+
+IDENTITY = Identity(agent="head", path=("head",), thread_id="root", tree="t")
+
+
+def search(call_id: str) -> ToolCall:
+    return ToolCall(name="search", args={"q": "x"}, id=call_id, type="tool_call")
+
+
+def eat(call_id: str, subordinate: str = "eat") -> ToolCall:
+    args = {"message": f"task {call_id}", "subordinate": subordinate, "reset": False}
+    return ToolCall(name="call_subordinate", args=args, id=call_id, type="tool_call")
+
+
+def said(*calls: ToolCall, **threads: str) -> AIMessage:
+    """Return a reply with some calls; ``_1="a"`` gives call 1 the thread a."""
+    given = {key.removeprefix("_"): thread for key, thread in threads.items()}
+    return AIMessage("", id="m", tool_calls=[*calls], response_metadata={THREADS_KEY: given})
+
+
+def sends(*messages: BaseMessage, depth: int = 2, **state: Any) -> list[Send]:
+    """Return the sends that follow some messages."""
+    found = dispatch({"messages": list(messages), **state}, IDENTITY, max(10, depth))
+    assert isinstance(found, list)
+    return found
+
+
+def follows(*messages: BaseMessage, **state: Any) -> Any:
+    return dispatch({"messages": list(messages), **state}, IDENTITY, 10)
+
+
+def orders(send: Send) -> list[Order]:
+    assert send.node == "delegate"
+    return [Order.load(each) for each in send.arg["queue"]]
+
+
+# Without open calls
+
+
+def test_a_plain_answer_ends_the_segment() -> None:
+    assert follows(HumanMessage("x"), AIMessage("done")) == END
+
+
+def test_a_state_without_any_reply_ends() -> None:
+    assert follows(HumanMessage("x")) == END
+
+
+def test_a_reply_with_mistakes_only_gives_the_model_another_go() -> None:
+    mistake = ToolMessage("Error: no such tool", tool_call_id="1")
+
+    assert follows(said(search("1")), mistake) == "reason"
+
+
+def test_a_report_ends_the_segment() -> None:
+    reported = ToolMessage("reported", tool_call_id="1")
+
+    assert follows(said(search("1")), reported, response={"status": "partial"}) == END
+
+
+def test_a_report_waits_for_the_calls_beside_it() -> None:
+    reported = ToolMessage("reported", tool_call_id="1")
+
+    [send] = sends(said(search("1"), search("2")), reported, response={"status": "partial"})
+
+    assert (send.node, send.arg[0]["id"]) == ("act", "2")
+
+
+# Tool calls
+
+
+def test_every_tool_call_is_sent_by_itself_and_only_itself() -> None:
+    found = sends(HumanMessage("x"), said(search("1"), search("2")))
+
+    assert found == [Send("act", [search("1")]), Send("act", [search("2")])]
+
+
+def test_a_call_that_is_answered_is_not_sent_again() -> None:
+    found = sends(said(search("1"), search("2")), ToolMessage("done", tool_call_id="1"))
+
+    assert [each.arg[0]["id"] for each in found] == ["2"]
+
+
+# Delegations
+
+
+def test_a_delegation_carries_all_that_its_subordinate_needs() -> None:
+    started = subordinate_thread_id("root", "m", "1")
+
+    [send] = sends(said(eat("1"), _1=started))
+
+    [order] = orders(send)
+    assert (order.call_id, order.thread_id, order.continues) == ("1", started, False)
+    assert order.request.id == request_id("root", "m", "1")
+    assert (order.request.origin, order.request.current) == ("head", "eat")
+    assert (order.request.task, order.request.path) == ("task 1", ("head", "eat"))
+    assert send.arg["head"] == {}
+
+
+def test_delegations_to_one_thread_travel_together_and_in_order() -> None:
+    found = sends(said(eat("1"), eat("2", "sleep"), eat("3"), _1="a", _2="b", _3="a"))
+
+    assert [[order.call_id for order in orders(send)] for send in found] == [["1", "3"], ["2"]]
+
+
+def test_a_thread_that_was_there_before_goes_on_from_its_end() -> None:
+    head = Head(agent="eat", checkpoint_ns="ns", checkpoint_id="c")
+
+    [send] = sends(said(eat("1"), _1="old"), heads={"old": head})
+
+    assert send.arg["head"] == head
+    [order] = orders(send)
+    assert order.continues
+
+
+def test_a_thread_that_an_earlier_call_of_the_message_starts_is_continued_by_the_next() -> None:
+    started = subordinate_thread_id("root", "m", "1")
+
+    [send] = sends(said(eat("1"), eat("2"), _1=started, _2=started))
+
+    assert [order.continues for order in orders(send)] == [False, True]
+
+
+def test_a_thread_belongs_to_the_agent_that_it_was_started_for() -> None:
+    head = Head(agent="eat", checkpoint_ns="ns", checkpoint_id="c")
+
+    [send] = sends(said(eat("1", "sleep"), _1="old"), heads={"old": head})
+
+    assert orders(send)[0].request.current == "eat"
+
+
+def test_a_call_that_a_person_wrote_starts_a_thread_of_its_own() -> None:
+    written = AIMessage("", id="m", tool_calls=[eat("1"), eat("2")])
+
+    found = sends(written)
+
+    assert [order.thread_id for send in found for order in orders(send)] == [
+        subordinate_thread_id("root", "m", "1"),
+        subordinate_thread_id("root", "m", "2"),
+    ]
+
+
+def test_a_call_that_a_person_wrote_wrongly_is_refused_before_anything_runs() -> None:
+    wrong = ToolCall(name="call_subordinate", args={}, id="1", type="tool_call")
+
+    with pytest.raises(ValidationError, match="message"):
+        sends(AIMessage("", id="m", tool_calls=[wrong]))
+
+
+def test_tools_come_before_delegations_and_nothing_is_left_out() -> None:
+    found = sends(said(eat("1"), search("2"), eat("3", "sleep"), _1="a", _3="b"))
+
+    assert [each.node for each in found] == ["act", "delegate", "delegate"]
+
+
+@pytest.mark.parametrize(("depth", "hops"), [(2, 10), (10, 10), (11, 11), (32, 32)])
+async def test_a_request_may_pass_as_many_agents_as_the_tree_is_deep(depth: int, hops: int) -> None:
+    edge = AfterReason(depth)
+    config: Any = {"metadata": IDENTITY.metadata()}
+    state = {"messages": [said(eat("1"), _1="a")]}
+
+    for [send] in (edge.invoke(state, config), await edge.ainvoke(state, config)):
+        assert orders(send)[0].request.max_hops == hops
