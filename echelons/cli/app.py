@@ -89,4 +89,4 @@ def _echelons(
 def main() -> None:
     """Run the command line."""
     output.adapt_streams()
-    app()
+    app(prog_name="echelons")

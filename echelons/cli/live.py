@@ -12,7 +12,6 @@ from types import TracebackType
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
 from echelons.cli.board import Board, Doing, Row
@@ -79,7 +78,7 @@ class LiveView:
     def _frame(self) -> RenderableType:
         rows = self._board.rows()
         if self._ended:
-            return table(rows, self._board.now)
+            return Group(*lines_of(rows, self._board.now, self._console.width))
         return frame(self._board, rows, self._console)
 
 
@@ -87,12 +86,12 @@ def frame(board: Board, rows: Sequence[Row], console: Console) -> RenderableType
     """Return a drawing of a run that fits the terminal: the tree, then the root's words."""
     room = max(console.height - MARGIN, 1)
     shown = fitting(rows, room)
-    parts: list[RenderableType] = [table(shown, board.now)]
+    parts: list[RenderableType] = [*lines_of(shown, board.now, console.width)]
     if len(shown) < len(rows):
         parts.append(Text(f"and {len(rows) - len(shown)} more", style="dim"))
     room -= len(shown)
     if board.speech and room > 0:
-        lines = Text(clean(board.speech)).wrap(console, console.width)
+        lines = Text(clean(board.speech).rstrip()).wrap(console, console.width)
         parts += [Text(), *lines[-room:]]
     if board.stopping:
         parts.append(Text(STOPPING, style="yellow"))
@@ -118,24 +117,44 @@ def fitting(rows: Sequence[Row], room: int) -> list[Row]:
     return [row for row in rows if row.path in chosen]
 
 
-def table(rows: Sequence[Row], now: float) -> Table:
-    """Return some rows as aligned columns: agent, state, time, tokens, what it is at."""
-    drawn = Table.grid(padding=(0, 2))
-    drawn.add_column(no_wrap=True)
-    drawn.add_column(no_wrap=True)
-    drawn.add_column(no_wrap=True, justify="right")
-    drawn.add_column(no_wrap=True, justify="right")
-    drawn.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
-    for guide, row in zip(guides([row.path for row in rows]), rows, strict=True):
-        seconds = row.seconds(now)
-        drawn.add_row(
-            Text(guide, style="dim").append(row.name, style="bold not dim"),
-            Text(row.doing, style=STYLES[row.doing]),
-            "" if seconds is None else duration(seconds),
-            f"{count(row.tokens)} tok" if row.tokens else "",
-            Text(row.detail, style="dim"),
+def lines_of(rows: Sequence[Row], now: float, width: int) -> list[Text]:
+    """Return some rows in aligned columns: agent, state, time, tokens, what it is at.
+
+    Args:
+        rows: The rows, superiors first.
+        now: The time on their clock.
+        width: Columns of the terminal; what is longer is cut off.
+    """
+    cells = [
+        (f"{guide}{row.name}", row.doing.value, _time(row, now), _tokens(row))
+        for guide, row in zip(guides([row.path for row in rows]), rows, strict=True)
+    ]
+    name, doing, time, tokens = (
+        max((len(cell[place]) for cell in cells), default=0) for place in range(4)
+    )
+    lines: list[Text] = []
+    for row, (who, what, spent, cost) in zip(rows, cells, strict=True):
+        guide = len(who) - len(row.name)
+        line = Text.assemble(
+            (who[:guide], "dim"),
+            (f"{who[guide:]:<{name - guide}}  ", "bold"),
+            (f"{what:<{doing}}  ", STYLES[row.doing]),
+            f"{spent:>{time}}  {cost:>{tokens}}  ",
+            (row.detail, "dim"),
         )
-    return drawn
+        line.rstrip()
+        line.truncate(width, overflow="ellipsis")
+        lines.append(line)
+    return lines
+
+
+def _time(row: Row, now: float) -> str:
+    seconds = row.seconds(now)
+    return "" if seconds is None else duration(seconds)
+
+
+def _tokens(row: Row) -> str:
+    return f"{count(row.tokens)} tok" if row.tokens else ""
 
 
 def guides(paths: Sequence[str]) -> list[str]:

@@ -11,13 +11,11 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TextIO
 
-import typer
-
 from echelons.cli.exits import ExitCode
 from echelons.cli.words import clean
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, RenderableType
 
 UNLIMITED = 10_000
 """Columns of a file or pipe, in which nothing is cut off or wrapped."""
@@ -43,7 +41,7 @@ def console(stream: TextIO) -> Console:
 
 def tell(text: str) -> None:
     """Write a result."""
-    typer.echo(clean(text))
+    _write(sys.stdout, clean(text))
 
 
 def tell_prose(text: str) -> None:
@@ -51,19 +49,28 @@ def tell_prose(text: str) -> None:
     if sys.stdout.isatty():
         from rich.text import Text
 
-        console(sys.stdout).print(Text(clean(text)))
+        tell_drawn(Text(clean(text)))
     else:
         tell(text)
 
 
+def tell_drawn(drawing: RenderableType) -> None:
+    """Write a result that Rich draws."""
+    screen = console(sys.stdout)
+    # Captured, for Rich ends the process by itself when a pipe's reader has gone.
+    with screen.capture() as captured:
+        screen.print(drawing)
+    _write(sys.stdout, captured.get().removesuffix("\n"))
+
+
 def remark(text: str) -> None:
     """Write something beside the result."""
-    typer.echo(clean(text), err=True)
+    _write(sys.stderr, clean(text))
 
 
 def tell_json(value: Mapping[str, Any], *, err: bool = False) -> None:
     """Write a JSON object as one line; what JSON does not know is written as text."""
-    typer.echo(json.dumps(value, default=str), err=err)
+    _write(sys.stderr if err else sys.stdout, json.dumps(value, default=str))
 
 
 def tell_error(error: Exception, code: ExitCode, *, as_json: bool) -> None:
@@ -78,7 +85,13 @@ def tell_error(error: Exception, code: ExitCode, *, as_json: bool) -> None:
         )
         return
     hint = " (unexpected; --debug shows where)" if unexpected else ""
-    remark(f"error: {' '.join(message.split())}{hint}")
+    remark(f"error: {' '.join(message.splitlines())}{hint}")
+
+
+def _write(stream: TextIO, text: str) -> None:
+    # Not typer.echo, which writes UTF-8 to a terminal that has said it knows ASCII only.
+    stream.write(f"{text}\n")
+    stream.flush()
 
 
 def adapt_streams() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
@@ -51,7 +50,7 @@ def threads(every: AllOption = False, *, place: Place, how: Output) -> ExitCode:
         for row in rows:
             output.tell_json(row)
     elif rows:
-        output.console(sys.stdout).print(_table(rows))
+        output.tell_drawn(_table(rows))
     else:
         output.remark("no thread yet; `echelons run` begins one")
     return ExitCode.FINISHED

@@ -1,0 +1,193 @@
+"""A folder with a module of teams, and ways to call the command line in it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from echelons.cli.app import app
+
+TRIPS = '''
+"""Teams that a test calls by name."""
+
+import os
+from pathlib import Path
+
+from langgraph.types import interrupt
+
+from echelons import Agent
+from echelons.testing import Call, Reply, ScriptedModel, delegate, report
+
+
+def confirm(what: str) -> str:
+    """Ask a human to confirm something."""
+    return f"The human said {interrupt({'question': what})!r}."
+
+
+def gate(name: str) -> str:
+    """Say that it has begun, then wait until it is let through; each time is noted."""
+    with Path("gate.log").open("a") as log:
+        log.write(f"{name}\\n")
+    Path("begun").write_text(name)  # a pipe: whoever waits for it goes on
+    return Path("go").read_text()
+
+
+def hang(messages):
+    """A model that never answers."""
+    return gate("model")
+
+
+def asks(answer="Booked."):
+    model = ScriptedModel(
+        {
+            "head": [delegate("clerk", "book a table"), Reply(answer, usage=(20, 5))],
+            "clerk": [
+                Reply(calls=[Call("confirm", {"what": "Book it?"})], usage=(10, 2)),
+                "It is booked.",
+            ],
+        }
+    )
+    clerk = Agent("clerk", "Books tables", tools=[confirm])
+    return Agent("head", "Plans trips", model=model, subordinates=[clerk])
+
+
+asking = asks()
+plain = Agent("head", "Answers", model=ScriptedModel(["Fine.", "Fine.", "Fine."]))
+escaping = Agent("head", "Answers", model=ScriptedModel(["red \\x1b[31malert"]))
+offline = Agent("head", "Plans without a model", subordinates=[Agent("leaf", "Eats")])
+failing = Agent("head", model=ScriptedModel([ConnectionError("the line is down\\nmore")]))
+two = Agent(
+    "head",
+    model=ScriptedModel(
+        {
+            "head": [[delegate("one", "ask"), delegate("other", "ask")], "Both said."],
+            "one": [Call("confirm", {"what": "First?"}), "One done."],
+            "other": [Call("confirm", {"what": "Second?"}), "Other done."],
+        }
+    ),
+    subordinates=[Agent("one", tools=[confirm]), Agent("other", tools=[confirm])],
+)
+unable = Agent(
+    "head",
+    model=ScriptedModel(
+        {
+            "head": [delegate("hotels", "a room"), "No room."],
+            "hotels": [report("unable", "", reason="all booked")],
+        }
+    ),
+    subordinates=[Agent("hotels", "Finds rooms")],
+)
+waiting = Agent(
+    "head",
+    model=ScriptedModel(
+        {
+            "head": [delegate("porter", "open"), "Open."],
+            "porter": [Call("gate", {"name": "tool"}), "It is open."],
+        }
+    ),
+    subordinates=[Agent("porter", "Opens", tools=[gate])],
+)
+hanging = Agent("head", model=ScriptedModel(hang))
+number = 3
+
+
+def made() -> Agent:
+    return asks()
+
+
+def unannotated():
+    return asks()
+
+
+def wants(city) -> Agent:
+    return asks()
+
+
+def breaks() -> Agent:
+    raise RuntimeError("no such city")
+
+
+async def later() -> Agent:
+    return asks()
+'''
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The current folder, with the module ``trips`` in it and a database named."""
+    (tmp_path / "trips.py").write_text(TRIPS, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setenv("ECHELONS_DB", "trips.sqlite")
+    for name in ("ECHELONS_DEBUG", "OPENAI_API_KEY", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    yield tmp_path
+    sys.modules.pop("trips", None)
+
+
+@pytest.fixture
+def echelons(folder: Path) -> Callable[..., Result]:
+    """Calls the command line in this process."""
+
+    def call(*words: str, given: str | None = None) -> Result:
+        return CliRunner().invoke(app, list(words), input=given)
+
+    return call
+
+
+def environment(**more: str) -> dict[str, str]:
+    return {**os.environ, "PYTHONUTF8": "1", **more}
+
+
+MAIN = [sys.executable, "-c", "from echelons.cli.app import main; main()"]
+Finished = subprocess.CompletedProcess[str]
+Started = subprocess.Popen[str]
+
+
+@pytest.fixture
+def process(folder: Path) -> Callable[..., Finished]:
+    """Calls the command line in a process of its own, and waits for its end."""
+
+    def call(*words: str, **more: str) -> Finished:
+        return subprocess.run(
+            [*MAIN, *words],
+            cwd=folder,
+            env=environment(**more),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            timeout=60,
+            check=False,
+        )
+
+    return call
+
+
+@pytest.fixture
+def start(folder: Path) -> Iterator[Callable[..., Started]]:
+    """Calls the command line in a process of its own, and leaves it running."""
+    started: list[Started] = []
+
+    def call(*words: str) -> Started:
+        process = subprocess.Popen(
+            [*MAIN, *words],
+            cwd=folder,
+            env=environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
+        )
+        started.append(process)
+        return process
+
+    yield call
+    for each in started:
+        each.kill()
+        each.communicate()

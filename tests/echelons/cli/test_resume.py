@@ -1,0 +1,133 @@
+"""``echelons resume``, and Ctrl-C: real processes that are stopped in the middle."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import Result
+
+Call = Callable[..., Result]
+Start = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture
+def pipes(folder: Path) -> Path:
+    """The pipes at which the teams ``waiting`` and ``hanging`` wait: ``begun`` and ``go``."""
+    for name in ("begun", "go"):
+        os.mkfifo(folder / name)
+    return folder
+
+
+def interrupt_when_begun(running: subprocess.Popen[str], pipes: Path) -> None:
+    """Press Ctrl-C as soon as the step is under way, and wait until that has been noticed."""
+    (pipes / "begun").read_text()
+    running.send_signal(signal.SIGINT)
+    assert running.stderr is not None
+    for line in running.stderr:
+        if "stopping at the end of the current step" in line:
+            return
+    raise AssertionError("it ended without a word")
+
+
+def test_ctrl_c_lets_the_step_end_and_the_turn_goes_on_from_there(
+    start: Start, pipes: Path, echelons: Call
+) -> None:
+    running = start("run", "trips:waiting", "Open", "--thread", "rome")
+    interrupt_when_begun(running, pipes)
+    (pipes / "go").write_text("opened")
+    stdout, stderr = running.communicate(timeout=60)
+
+    assert (running.returncode, stdout) == (130, "")
+    assert "Go on with: echelons resume --thread rome --db trips.sqlite" in stderr
+    assert "Traceback" not in stderr
+    assert '"unfinished"' in echelons("threads", "--json").stdout
+    again = echelons("resume")
+    assert (again.exit_code, again.stdout) == (0, "Open.\n")
+    assert (pipes / "gate.log").read_text() == "tool\n", "the tool ran once"
+
+
+def test_a_program_is_told_that_its_run_was_interrupted(start: Start, pipes: Path) -> None:
+    running = start("run", "trips:waiting", "Open", "--thread", "rome", "--json")
+    (pipes / "begun").read_text()
+    running.send_signal(signal.SIGINT)
+    (pipes / "go").write_text("opened")
+    stdout, stderr = running.communicate(timeout=60)
+
+    result = json.loads(stdout.splitlines()[-1])
+    assert (result["finished"], result["interrupted"]) == (False, True)
+    assert (result["exit_code"], running.returncode, stderr) == (130, 130, "")
+
+
+@pytest.mark.parametrize("team", ["waiting", "hanging"])
+def test_a_second_ctrl_c_ends_a_call_that_hangs(
+    start: Start, pipes: Path, echelons: Call, team: str
+) -> None:
+    running = start("run", f"trips:{team}", "Open", "--thread", "rome")
+    interrupt_when_begun(running, pipes)
+    running.send_signal(signal.SIGINT)
+    running.communicate(timeout=60)
+
+    assert running.returncode == 130
+    (listed,) = echelons("threads", "--json").stdout.splitlines()
+    assert json.loads(listed)["state"] == "unfinished"
+    assert echelons("trace", "--verify").exit_code == 0
+
+
+def test_a_killed_run_is_resumed_by_another_process(
+    start: Start, pipes: Path, echelons: Call
+) -> None:
+    running = start("run", "trips:waiting", "Open", "--thread", "rome")
+    (pipes / "begun").read_text()
+    running.kill()
+    running.communicate(timeout=60)
+
+    # The step that was cut short runs again, from its beginning.
+    resumed = start("resume", "--quiet")
+    (pipes / "begun").read_text()
+    (pipes / "go").write_text("opened")
+
+    assert resumed.communicate(timeout=60)[0] == "Open.\n"
+
+
+def test_the_only_unfinished_thread_needs_no_name(echelons: Call) -> None:
+    echelons("run", "trips:failing", "Hello", "--thread", "broke")
+    echelons("run", "trips:plain", "Hello", "--thread", "done")
+    echelons("run", "trips:asking", "A table", "--thread", "asks")
+
+    done = echelons("resume", "--team", "trips:plain")
+
+    assert "thread broke" in done.stderr
+    assert done.exit_code == 0
+
+
+def test_of_several_unfinished_threads_one_is_to_be_named(echelons: Call) -> None:
+    echelons("run", "trips:failing", "Hello", "--thread", "one")
+    echelons("run", "trips:failing", "Hello", "--thread", "two")
+
+    done = echelons("resume")
+
+    assert done.exit_code == 3
+    assert "several threads may be meant: two, one; name one with --thread" in done.stderr
+
+
+def test_nothing_to_resume_is_said_with_the_way_out(echelons: Call) -> None:
+    echelons("run", "trips:plain", "Hello", "--thread", "done")
+
+    assert "no thread in 'trips.sqlite' is unfinished" in echelons("resume").stderr
+    named = echelons("resume", "--thread", "done")
+    assert (named.exit_code, "nothing to resume" in named.stderr) == (3, True)
+
+
+def test_what_waits_for_an_answer_is_not_resumed(echelons: Call) -> None:
+    echelons("run", "trips:asking", "A table", "--thread", "asks")
+
+    assert echelons("resume").exit_code == 3
+    named = echelons("resume", "--thread", "asks")
+    assert named.exit_code == 3
+    assert "waits for an answer" in named.stderr
