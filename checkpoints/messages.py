@@ -9,7 +9,7 @@ stands in this module. ``graphs`` declares the state with ``Messages``; ``histor
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any, TypeAlias, get_args
+from typing import Annotated, Any, TypeAlias, get_args, get_origin
 
 from langchain_core.messages import (
     AnyMessage,
@@ -97,8 +97,9 @@ def rebuild(annotated: Any, stored: Any, writes: Sequence[tuple[str, str, Any]])
         stored: What the channel holds in a checkpoint: a snapshot, a plain value, or nothing.
         writes: Pending writes ``(task id, channel, value)`` since then, oldest first.
     """
-    channel: DeltaChannel[Any] = get_args(annotated)[1]
-    held = channel.from_checkpoint(channel.typ() if stored is None else stored)
+    kind, channel = get_args(annotated)
+    empty = get_origin(kind)()
+    held: DeltaChannel[Any] = channel.from_checkpoint(empty if stored is None else stored)
     held.replay_writes(writes)
     return held.get()
 

@@ -30,7 +30,9 @@ class Shell(RunnableLambda[Any, Any], ABC):
         self._runs = list(runs)
 
     @property
-    def deps(self) -> list[Runnable[Any, Any]]:
+    def deps(  # pyright: ignore[reportIncompatibleVariableOverride]  # theirs is cached
+        self,
+    ) -> list[Runnable[Any, Any]]:
         """The graphs that this node runs."""
         return self._runs
 
