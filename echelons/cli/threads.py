@@ -96,7 +96,7 @@ def _table(rows: Sequence[dict[str, Any]]) -> Table:
     for row in rows:
         table.add_row(
             clean(row["thread"]),
-            row["agent"],
+            clean(row["agent"]),
             row["state"],
             str(row["turns"]),
             _local(row["updated_at"]),

@@ -186,3 +186,12 @@ def test_completion_without_a_database_offers_nothing_and_makes_none(
 ) -> None:
     assert completed(process, "trace", "--thread", "ro") == []
     assert not (folder / "trips.sqlite").exists()
+
+
+def test_the_manual_has_every_command_and_exit_code() -> None:
+    manual = (Path(__file__).parents[3] / "docs" / "cli.md").read_text(encoding="utf-8")
+
+    for command in COMMANDS:
+        assert f"| `{command}" in manual
+    for code in MEANINGS:
+        assert f"| {code:d} | " in manual
