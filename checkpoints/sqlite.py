@@ -8,7 +8,6 @@ it to another thread.
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
@@ -32,6 +31,7 @@ from langgraph.checkpoint.serde.types import INTERRUPT, _DeltaSnapshot
 from echelons.checkpoints.events import Event, events_of, question
 from echelons.checkpoints.maintenance import Maintained
 from echelons.checkpoints.messages import MESSAGES
+from echelons.checkpoints.plain import as_json
 from echelons.checkpoints.schema import SCHEMA
 from echelons.checkpoints.serde import serializer
 from echelons.errors import StorageError
@@ -151,7 +151,7 @@ class SqliteCheckpointer(Maintained):
             config["configurable"].get("checkpoint_id"),
             kind,
             blob,
-            json.dumps(kept, ensure_ascii=False).encode("utf-8", "ignore"),
+            as_json(kept).encode(),
         )
         with self.cursor() as cursor:
             cursor.execute(
@@ -208,7 +208,7 @@ class SqliteCheckpointer(Maintained):
                 self._clock().isoformat(),
                 str(event.kind),
                 event.key,
-                json.dumps(event.data, ensure_ascii=False, default=str),
+                as_json(event.data),
             )
             for event in events
         ]
