@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, TypeAlias, get_args, get_origin
+from uuid import uuid4
 
 from langchain_core.messages import (
     AnyMessage,
@@ -21,13 +22,20 @@ from langchain_core.messages import (
 )
 from langgraph.channels import DeltaChannel
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
+from langgraph.types import Overwrite
 
+from echelons.errors import InvalidMessages
 from echelons.lineage import message_id
 
 MESSAGES = "messages"
 """The key of a state under which the conversation stands."""
 HEADS = "heads"
 """The key of a state under which the ends of subordinate threads stand."""
+
+ROLES = frozenset(
+    {"human", "user", "ai", "assistant", "system", "developer", "function", "tool", "remove"}
+)
+"""What may stand first in a pair that is a message, as LangChain reads it."""
 
 SNAPSHOT_EVERY = 100
 """Updates after which the whole list is stored once, to bound the replay."""
@@ -70,6 +78,26 @@ Messages: TypeAlias = Annotated[
     list[AnyMessage], DeltaChannel(reduce_messages, list, snapshot_frequency=SNAPSHOT_EVERY)
 ]
 """The type of a ``messages`` key in a state."""
+
+
+def with_messages(values: Any) -> Any:
+    """Return what a caller writes into a state, with each message whole and under an id.
+
+    A run stores its input as it is given. Texts and pairs would have no id there, and what is
+    no message would be stored before anybody notices.
+
+    Raises:
+        InvalidMessages: What stands under ``messages`` is nothing that LangChain takes for some.
+    """
+    given = values.get(MESSAGES) if isinstance(values, Mapping) else None
+    if given is None or isinstance(given, Overwrite):
+        return values
+    try:
+        messages = list(_coerce([given]))
+    except (ValueError, TypeError, KeyError, NotImplementedError) as error:
+        raise InvalidMessages(given, str(error).partition("\n")[0]) from error
+    named = [each if each.id else each.model_copy(update={"id": str(uuid4())}) for each in messages]
+    return {**values, MESSAGES: named}
 
 
 def reduce_entries(
@@ -115,10 +143,11 @@ def _coerce(writes: Iterable[Any]) -> Iterable[BaseMessage]:
 
 def _is_many(write: Any) -> bool:
     # ("user", "text") is one message; a list of such pairs is many. Stored tuples may
-    # come back as lists, so a pair of texts counts as one message in both forms.
+    # come back as lists, so a role and a text count as one message in both forms.
     if not isinstance(write, (list, tuple)):
         return False
-    return not (len(write) == 2 and all(isinstance(part, str) for part in write))
+    pair = len(write) == 2 and all(isinstance(part, str) for part in write)
+    return not (pair and write[0] in ROLES)
 
 
 def _with_id(

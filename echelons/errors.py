@@ -573,6 +573,23 @@ class InvalidTask(EchelonsError):
         super().__init__(f"{task!r} is no task; give some words")
 
 
+class InvalidMessages(EchelonsError):
+    """A run or an update is given something else than messages under ``messages``.
+
+    Attributes:
+        given: What was given.
+        why: What LangChain says of it.
+    """
+
+    def __init__(self, given: object, why: str) -> None:
+        self.given = given
+        self.why = why
+        super().__init__(
+            f"messages={given!r}: {why}; give a text, a message, or a list of messages or of "
+            'pairs such as ("user", "Plan a trip"). Nothing was stored'
+        )
+
+
 class ThreadTaken(EchelonsError):
     """A thread was to be copied to an id that has something stored under it.
 

@@ -18,6 +18,7 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import StateUpdate
 
 from echelons.checkpoints.inherited import saver_of
+from echelons.checkpoints.messages import with_messages
 from echelons.checkpoints.reading import OneCheckpoint, Plan, Saver, aread, read
 from echelons.lineage import Identity
 
@@ -28,20 +29,28 @@ class Editable(CompiledStateGraph[Any, Any, Any, Any]):
     """The graph of a level, of whichever agent."""
 
     def bulk_update_state(self, config: RunnableConfig, supersteps: Supersteps) -> RunnableConfig:
-        """Change a stored state, see ``CompiledStateGraph.bulk_update_state``."""
+        """Change a stored state, see ``CompiledStateGraph.bulk_update_state``.
+
+        Raises:
+            InvalidMessages: The ``messages`` of an update are none.
+        """
         found = self._edited(config)
         stored = read(found[0], _identity(found[1])) if found else None
         with _in_the_name_of(stored or self._unstored(config), config) as named:
-            return super().bulk_update_state(named, supersteps)
+            return super().bulk_update_state(named, _whole(supersteps))
 
     async def abulk_update_state(
         self, config: RunnableConfig, supersteps: Supersteps
     ) -> RunnableConfig:
-        """Do what ``bulk_update_state`` does in an event loop."""
+        """Do what ``bulk_update_state`` does in an event loop.
+
+        Raises:
+            InvalidMessages: The ``messages`` of an update are none.
+        """
         found = self._edited(config)
         stored = await aread(found[0], _identity(found[1])) if found else None
         with _in_the_name_of(stored or self._unstored(config), config) as named:
-            return await super().abulk_update_state(named, supersteps)
+            return await super().abulk_update_state(named, _whole(supersteps))
 
     def _unstored(self, config: RunnableConfig) -> Identity | None:
         """Return whose state it is where nothing is stored yet."""
@@ -56,6 +65,13 @@ class Editable(CompiledStateGraph[Any, Any, Any, Any]):
         return saver, OneCheckpoint(
             str(given["thread_id"]), namespace, given.get("checkpoint_id") or None
         )
+
+
+def _whole(supersteps: Supersteps) -> Supersteps:
+    return [
+        [update._replace(values=with_messages(update.values)) for update in step]
+        for step in supersteps
+    ]
 
 
 def _identity(place: OneCheckpoint) -> Plan[Identity | None]:
