@@ -57,40 +57,67 @@ def carry_out(turn: Turn, how: RunOutput) -> ExitCode:
         RunFailed: A model or a function failed.
         EchelonsError: The turn cannot begin or go on.
     """
-    board = Board(time.monotonic)
-    result = asyncio.run(_run(turn, board, how))
-    code = code_of(result, board)
-    if how.json:
-        output.tell_json(result_json(result, board, turn.thread, code))
+    performance = _Performance(turn, how)
+    with interruptible(performance.pause, performance.view.abandon):
+        return performance.told(asyncio.run(performance.run()))
+
+
+class _Performance:
+    """A turn on its way, with what is shown of it."""
+
+    def __init__(self, turn: Turn, how: RunOutput) -> None:
+        self._turn = turn
+        self._how = how
+        self._board = Board(time.monotonic)
+        self._running: AsyncRun | None = None
+        self._ended = False
+        self.view = view_of(self._board, how)
+
+    def pause(self) -> None:
+        """Answer the first Ctrl-C; one after the end changes nothing any more."""
+        if self._running is None:
+            raise KeyboardInterrupt
+        if not self._ended:
+            self._board.stopping = True
+            self._running.pause()
+            self.view.stopping()
+
+    async def run(self) -> Result:
+        """Run the turn and show it."""
+        turn = self._turn
+        async with Session(
+            turn.agent, turn.database, thread=turn.thread, metadata=turn.team.metadata()
+        ) as session:
+            async with await turn.begin(session) as self._running:
+                self._remark(turn.before)
+                with self.view:
+                    async for event in _events(self._running, turn.thread):
+                        self._board.show(event)
+                        self.view.show(event)
+                    self._ended = True
+                    result = await self._running.result()
+                    self._board.end(result)
+            return result
+
+    def told(self, result: Result) -> ExitCode:
+        """Print what the turn came to, and return the exit code."""
+        turn, board = self._turn, self._board
+        code = code_of(result, board)
+        if self._how.json:
+            output.tell_json(result_json(result, board, turn.thread, code))
+            return code
+        if result.text:
+            output.tell_prose(result.text)
+        if result.questions:
+            output.tell(questions_text(result.questions, turn.given))
+        after = turn.after if code is ExitCode.FINISHED else ()
+        self._remark((*closing(board, turn.thread, code, turn.given), *after))
         return code
-    if result.text:
-        output.tell_prose(result.text)
-    if result.questions:
-        output.tell(questions_text(result.questions, turn.given))
-    after = turn.after if code is ExitCode.FINISHED else ()
-    _remark((*closing(board, turn.thread, code, turn.given), *after), how)
-    return code
 
-
-async def _run(turn: Turn, board: Board, how: RunOutput) -> Result:
-    notes = turn.team.metadata()
-    async with Session(turn.agent, turn.database, thread=turn.thread, metadata=notes) as session:
-        async with await turn.begin(session) as run:
-            _remark(turn.before, how)
-            view = view_of(board, how)
-
-            def pause() -> None:
-                board.stopping = True
-                run.pause()
-                view.stopping()
-
-            with view, interruptible(pause, view.abandon):
-                async for event in _events(run, turn.thread):
-                    board.show(event)
-                    view.show(event)
-                result = await run.result()
-                board.end(result)
-        return result
+    def _remark(self, texts: tuple[str, ...]) -> None:
+        if not (self._how.json or self._how.quiet):
+            for text in texts:
+                output.remark(text)
 
 
 async def _events(run: AsyncRun, thread: str) -> AsyncIterator[RunEvent]:
@@ -101,9 +128,3 @@ async def _events(run: AsyncRun, thread: str) -> AsyncIterator[RunEvent]:
         raise
     except Exception as error:
         raise RunFailed(thread, describe(error)) from error
-
-
-def _remark(texts: tuple[str, ...], how: RunOutput) -> None:
-    if not (how.json or how.quiet):
-        for text in texts:
-            output.remark(text)

@@ -79,6 +79,20 @@ def test_a_second_ctrl_c_ends_a_call_that_hangs(
     assert echelons("trace", "--verify").exit_code == 0
 
 
+def test_ctrl_c_before_the_turn_begins_leaves_nothing_behind(start: Start, pipes: Path) -> None:
+    (pipes / "slowly.py").write_text(
+        "from pathlib import Path\nPath('begun').write_text('x')\nPath('go').read_text()\n"
+    )
+    running = start("run", "slowly:head", "Open")
+    (pipes / "begun").read_text()
+    running.send_signal(signal.SIGINT)
+    stdout, stderr = running.communicate(timeout=60)
+
+    assert (running.returncode, stdout) == (130, "")
+    assert stderr == "interrupted; nothing was begun\n"
+    assert not (pipes / "trips.sqlite").exists()
+
+
 def test_a_killed_run_is_resumed_by_another_process(
     start: Start, pipes: Path, echelons: Call
 ) -> None:
