@@ -84,7 +84,7 @@ def _guarded(work: Callable[[], ExitCode], spoken: Output) -> int:
     except (typer.Exit, typer.Abort, typer.BadParameter):
         raise
     except KeyboardInterrupt:
-        output.remark("interrupted; nothing was begun")
+        output.remark("interrupted")
         return ExitCode.INTERRUPTED
     except BrokenPipeError:
         _leave_the_pipe()

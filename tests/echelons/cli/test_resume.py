@@ -89,7 +89,7 @@ def test_ctrl_c_before_the_turn_begins_leaves_nothing_behind(start: Start, pipes
     stdout, stderr = running.communicate(timeout=60)
 
     assert (running.returncode, stdout) == (130, "")
-    assert stderr == "interrupted; nothing was begun\n"
+    assert stderr == "interrupted\n"
     assert not (pipes / "trips.sqlite").exists()
 
 
