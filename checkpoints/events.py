@@ -15,6 +15,7 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from echelons.lineage import THREADS_KEY
+from echelons.surrogates import mend
 
 
 class EventKind(StrEnum):
@@ -47,14 +48,14 @@ def events_of(messages: Iterable[Any]) -> Iterator[Event]:
     """Yield the events of some messages, in order; what is no message is passed over."""
     for message in messages:
         if isinstance(message, BaseMessage):
-            yield Event(EventKind.MESSAGE, message.id or "", _said(message))
+            yield _event(EventKind.MESSAGE, message.id or "", _said(message))
             if isinstance(message, AIMessage):
                 yield from _calls(message)
 
 
 def question(interrupt_id: str, value: Any) -> Event:
     """Return the event of a question to a human."""
-    return Event(EventKind.QUESTION, interrupt_id, {"value": value})
+    return _event(EventKind.QUESTION, interrupt_id, {"value": value})
 
 
 def _said(message: BaseMessage) -> dict[str, Any]:
@@ -77,4 +78,9 @@ def _calls(message: AIMessage) -> Iterator[Event]:
         if thread is not None:
             data["sub_agent_thread_id"] = thread
         kind = EventKind.TOOL_CALL if thread is None else EventKind.DELEGATION
-        yield Event(kind, f"{message.id}/{call_id}", data)
+        yield _event(kind, f"{message.id}/{call_id}", data)
+
+
+def _event(kind: EventKind, key: str, data: Mapping[str, Any]) -> Event:
+    # What a caller writes into a state himself went through no node that mends it.
+    return Event(kind, mend(key), mend(data))

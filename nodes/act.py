@@ -6,15 +6,22 @@ when it ends, and an interrupt in one never runs another again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, ToolException
 from langgraph.prebuilt import ToolNode
+from langgraph.types import Command
 
 from echelons.nodes.failures import describe
+from echelons.nodes.mending import mended
 from echelons.nodes.shell import Shell
+
+PRIVATE = frozenset({"heads", "previous", "request", "response"})
+"""Keys of a level's state that are no tool's to write."""
 
 
 class Act(Shell):
@@ -26,7 +33,7 @@ class Act(Shell):
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Run the call."""
-        return self._tools.invoke(input, config, **kwargs)
+        return taken(self._tools.invoke(input, config, **kwargs))
 
     async def ainvoke(
         self,
@@ -35,7 +42,21 @@ class Act(Shell):
         **kwargs: Any,
     ) -> Any:
         """Run the call."""
-        return await self._tools.ainvoke(input, config, **kwargs)
+        return taken(await self._tools.ainvoke(input, config, **kwargs))
+
+
+def taken(outcome: Any) -> Any:
+    """Return what the level takes of a tool's outcome.
+
+    Its messages, mended, and whatever it updates but the level's private keys.
+    """
+    if isinstance(outcome, BaseMessage):
+        return mended(outcome)
+    if isinstance(outcome, Command):
+        return replace(outcome, update=taken(outcome.update))
+    if isinstance(outcome, Mapping):
+        return {key: taken(value) for key, value in outcome.items() if key not in PRIVATE}
+    return [taken(each) for each in outcome] if isinstance(outcome, list) else outcome
 
 
 def explain(error: Exception) -> str:

@@ -19,6 +19,7 @@ from echelons.history import Head, History, Past
 from echelons.lineage import THREADS_KEY, Identity, message_id, subordinate_thread_id
 from echelons.nodes.calls import Abilities, Delegation, Sorted, close, number, sort
 from echelons.nodes.identity import identity_of
+from echelons.nodes.mending import mended
 from echelons.nodes.shell import Shell
 
 
@@ -127,7 +128,7 @@ def resolve(
 def _own(reply: Any, identity: Identity, before: Sequence[BaseMessage]) -> AIMessage:
     if not isinstance(reply, AIMessage):
         raise TypeError(f"the model of {identity.agent!r} returned {type(reply).__name__}")
-    message = message_chunk_to_message(reply)
+    message = mended(message_chunk_to_message(reply))
     assert isinstance(message, AIMessage)  # noqa: S101  a chunk's message is of its kind
     update: dict[str, Any] = {"name": identity.agent}
     taken = {each.id for each in before}

@@ -17,6 +17,7 @@ from echelons.history import History, Past
 from echelons.lineage import message_id
 from echelons.nodes.calls import close
 from echelons.nodes.identity import identity_of
+from echelons.nodes.mending import mended
 from echelons.nodes.shell import Shell
 
 RUN = "run"
@@ -112,7 +113,7 @@ def answered(result: Any, config: RunnableConfig | None) -> dict[str, Any]:
         id=message_id(identity.thread_id, f"run/{identity.request_id}"),
         name=identity.agent,
     )
-    return {"messages": [answer]}
+    return {"messages": [mended(answer)]}
 
 
 def _content(result: Any) -> str:

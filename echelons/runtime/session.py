@@ -34,6 +34,7 @@ from echelons.errors import (
 from echelons.lineage import root_thread_id
 from echelons.runtime.events import STREAM_MODES
 from echelons.runtime.run import AsyncRun, Run, Standing
+from echelons.surrogates import mend
 
 
 class Session:
@@ -253,7 +254,7 @@ def _streaming(control: RunControl) -> dict[str, Any]:
 def _task(task: str) -> dict[str, Any]:
     if not isinstance(task, str) or not task.strip():
         raise InvalidTask(task)
-    return {"messages": [HumanMessage(task)]}
+    return {"messages": [HumanMessage(mend(task))]}
 
 
 def _answers(question: str | Mapping[str, Any], value: Any) -> Mapping[str, Any]:
