@@ -12,6 +12,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables.config import run_in_executor
 
 from echelons.history import History, Past
 from echelons.lineage import message_id
@@ -49,8 +50,12 @@ class RunFunction(Shell):
         config: RunnableConfig | None = None,
         **kwargs: Any,
     ) -> Any:
-        """Call the function, and await it if it is async."""
-        result = self._function(_task(input))
+        """Call the function: await it if it is async, else in a thread, as LangChain does."""
+        if inspect.iscoroutinefunction(self._function):
+            result = self._function(_task(input))
+        else:
+            # On the loop, one slow function would hold up every sibling.
+            result = await run_in_executor(config, self._function, _task(input))
         return answered(await result if inspect.isawaitable(result) else result, config)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
@@ -174,3 +175,17 @@ def test_an_answer_of_one_request_has_one_id() -> None:
     assert message.id == answered("y", config)["messages"][0].id
     assert message.id != answered("x", other)["messages"][0].id
     assert message.name == "eat"
+
+
+async def test_a_slow_function_does_not_hold_up_the_event_loop() -> None:
+    loop_thread = threading.get_ident()
+    ran_on: list[int] = []
+
+    def slow(message: str) -> str:
+        ran_on.append(threading.get_ident())
+        return message
+
+    graph = Agent("head", model=ScriptedModel([delegate("slow", "x"), "done"]), subordinates=[slow])
+    await graph.compile().ainvoke({"messages": [("user", "go")]})
+
+    assert ran_on and loop_thread not in ran_on
