@@ -7,7 +7,7 @@ plans.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias, TypeVar
 
@@ -91,11 +91,17 @@ class AllCheckpoints:
 
     def get(self, saver: Saver) -> list[CheckpointTuple]:
         """Read in this thread."""
-        return list(saver.list(self.config, filter=dict(self.metadata)))
+        return _newest_first(saver.list(self.config, filter=dict(self.metadata)))
 
     async def aget(self, saver: Saver) -> list[CheckpointTuple]:
         """Read in an event loop."""
-        return [each async for each in saver.alist(self.config, filter=dict(self.metadata))]
+        found = [each async for each in saver.alist(self.config, filter=dict(self.metadata))]
+        return _newest_first(found)
+
+
+def _newest_first(found: Iterable[CheckpointTuple]) -> list[CheckpointTuple]:
+    # LangGraph's saver in memory lists one namespace after the other. Ids grow with time.
+    return sorted(found, key=lambda row: row.config["configurable"]["checkpoint_id"], reverse=True)
 
 
 def read(saver: Saver, plan: Plan[T]) -> T:

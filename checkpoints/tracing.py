@@ -6,9 +6,10 @@ print what comes out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
@@ -179,17 +180,23 @@ def _state(stored: Thread | None, superior: str, requests: Sequence[Request]) ->
 
 
 def _requests(messages: Sequence[BaseMessage]) -> Iterator[tuple[str, str, Request]]:
-    answers = {
-        message.tool_call_id: message for message in messages if isinstance(message, ToolMessage)
-    }
-    for message in messages:
+    for place, message in enumerate(messages):
         threads = _threads(message)
-        for call in message.tool_calls if isinstance(message, AIMessage) else ():
+        if not threads or not isinstance(message, AIMessage):
+            continue
+        answers = _answers(messages[after] for after in range(place + 1, len(messages)))
+        for call in message.tool_calls:
             call_id, args = call["id"] or "", call["args"]
             if call_id in threads:
                 status, reason = _ended(answers.get(call_id))
                 request = Request(call_id, str(args.get("message", "")), status, reason)
                 yield threads[call_id], str(args.get("subordinate") or ""), request
+
+
+def _answers(following: Iterable[BaseMessage]) -> dict[str, ToolMessage]:
+    # Some models use a call id again in their next message: its answers are not these.
+    own = takewhile(lambda message: not isinstance(message, AIMessage), following)
+    return {message.tool_call_id: message for message in own if isinstance(message, ToolMessage)}
 
 
 def _tools(messages: Sequence[BaseMessage]) -> Iterator[str]:
