@@ -101,5 +101,6 @@ def _nodes(member: Member) -> set[str]:
     if member.tools:
         own.add("act")
     if member.subordinates:
-        own |= {"delegate", REFUSE, *nodes_of([each.name for each in member.subordinates])}
+        taking = nodes_of([each.name for each in member.subordinates]).values()
+        own |= {"delegate", REFUSE, *taking}
     return own
