@@ -11,8 +11,7 @@ import asyncio
 import os
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from datetime import UTC, datetime
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self, TypeVar
 
@@ -28,11 +27,12 @@ from langgraph.checkpoint.base import (
 )
 from langgraph.checkpoint.serde.types import INTERRUPT, _DeltaSnapshot
 
+from echelons.checkpoints.clock import Clock, now
 from echelons.checkpoints.events import Event, events_of, question
 from echelons.checkpoints.maintenance import Maintained
 from echelons.checkpoints.messages import MESSAGES
+from echelons.checkpoints.migrations import migrate, refuse_newer
 from echelons.checkpoints.plain import as_json
-from echelons.checkpoints.schema import SCHEMA
 from echelons.checkpoints.serde import serializer
 from echelons.errors import StorageError
 
@@ -40,11 +40,6 @@ T = TypeVar("T")
 OWN_METADATA = CheckpointMetadata.__annotations__.keys() | {"thread_id", "graph_id", "assistant_id"}
 """Keys of LangGraph's and its server's own, whatever a caller's ``configurable`` holds."""
 Synchronous = Literal["NORMAL", "FULL"]
-
-
-def now() -> datetime:
-    """Return the time, UTC."""
-    return datetime.now(UTC)
 
 
 class SqliteCheckpointer(Maintained):
@@ -62,6 +57,7 @@ class SqliteCheckpointer(Maintained):
 
     Raises:
         StorageError: The file cannot be opened, or is no database.
+        DatabaseTooNew: A newer version has brought its tables up to date.
     """
 
     def __init__(
@@ -71,20 +67,25 @@ class SqliteCheckpointer(Maintained):
         synchronous: Synchronous = "NORMAL",
         busy_timeout: float = 5.0,
         offload: bool = False,
-        clock: Callable[[], datetime] = now,
+        clock: Clock = now,
     ) -> None:
         self.path = str(path)
         self._clock = clock
         self._offload = offload
         super().__init__(_connect(self.path, synchronous, busy_timeout), serde=serializer())
-        with _named(self.path):
-            self.setup()
+        try:
+            with _named(self.path):
+                self.setup()
+        except BaseException:
+            self.close()
+            raise
 
     def setup(self) -> None:
         """Make the tables, indexes and views that are not there yet."""
         if not self.is_setup:
+            refuse_newer(self.conn, self.path)
             super().setup()
-            self.conn.executescript(SCHEMA)
+            migrate(self.conn, self.path, self._clock)
 
     def close(self) -> None:
         """Close the database; everything is written already."""
@@ -335,7 +336,7 @@ def _connect(path: str, synchronous: Synchronous, busy_timeout: float) -> sqlite
             _make_private(path)
         connection = sqlite3.connect(path, timeout=busy_timeout, check_same_thread=False)
         try:
-            connection.execute("PRAGMA journal_mode=WAL")
+            _write_ahead(connection)
             # A literal, never the caller's text: pragmas take no parameters.
             connection.execute(
                 f"PRAGMA synchronous={'FULL' if synchronous == 'FULL' else 'NORMAL'}"
@@ -344,6 +345,22 @@ def _connect(path: str, synchronous: Synchronous, busy_timeout: float) -> sqlite
             connection.close()
             raise
         return connection
+
+
+_ATTEMPTS = 5
+"""Four processes that opened new databases together never needed more than two."""
+
+
+def _write_ahead(connection: sqlite3.Connection) -> None:
+    for _ in range(_ATTEMPTS):
+        with suppress(sqlite3.OperationalError):
+            connection.execute("PRAGMA journal_mode=WAL")
+            return
+        # SQLite refuses at once those who open a new database while another makes this switch,
+        # timeout or not. To begin a transaction is to wait for that one.
+        connection.execute("BEGIN IMMEDIATE")
+        connection.rollback()
+    connection.execute("PRAGMA journal_mode=WAL")
 
 
 def _make_private(path: str) -> None:

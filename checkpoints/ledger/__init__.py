@@ -1,0 +1,26 @@
+"""The ledger: what the world has already seen, and must neither fork nor roll back.
+
+Ordered streams, keys with compare-and-set, and leases with epochs; in memory, or in the
+SQLite database of the checkpoints.
+"""
+
+from echelons.checkpoints.ledger.lease import Lease
+from echelons.checkpoints.ledger.ledger import Ledger
+from echelons.checkpoints.ledger.memory import MemoryLedger
+from echelons.checkpoints.ledger.records import Json
+from echelons.checkpoints.ledger.sqlite import SqliteLedger, require_in
+from echelons.checkpoints.ledger.transaction import Entry, Fence, Holder, Transaction, Value
+
+__all__ = [
+    "Entry",
+    "Fence",
+    "Holder",
+    "Json",
+    "Lease",
+    "Ledger",
+    "MemoryLedger",
+    "SqliteLedger",
+    "Transaction",
+    "Value",
+    "require_in",
+]

@@ -1,0 +1,149 @@
+"""Locks of the operating system: one file beside the database for each holding.
+
+The file is there while its lease is held; a killed process leaves an empty one behind, which
+the next holder of the lease removes. POSIX systems lock it with ``flock``: that belongs to
+the open file, so two sessions of one process exclude each other as two processes do, and
+closing some other file of the same path frees nothing, as it would with ``fcntl.lockf``. On
+Windows an open file cannot be removed, and that is the lock.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from hashlib import sha256
+from io import FileIO
+from pathlib import Path
+from weakref import WeakSet
+
+if sys.platform == "win32":
+
+    def _lock(file: FileIO) -> bool:
+        return True
+
+    def _is_locked(path: Path) -> bool:
+        try:
+            path.unlink(missing_ok=True)
+        except PermissionError:
+            return True
+        return False
+
+else:
+    import fcntl
+
+    def _lock(file: FileIO) -> bool:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def _is_locked(path: Path) -> bool:
+        try:
+            with FileIO(path, "r") as file:
+                # Shared, or two who ask at the same time would take each other for the holder.
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except FileNotFoundError:
+            return False
+        except BlockingIOError:
+            return True
+        return False
+
+
+class FileLock:
+    """A locked file. It is freed by the death of the process, however it dies."""
+
+    def __init__(self, path: Path, file: FileIO) -> None:
+        self._path = path
+        self._file = file
+
+    @property
+    def held(self) -> bool:
+        """Whether this process holds it and has not released it."""
+        return not self._file.closed
+
+    def release(self) -> None:
+        """Free it, and remove the file."""
+        if not self._file.closed:
+            self._file.close()
+            self._path.unlink(missing_ok=True)
+
+    def abandon(self) -> None:
+        """Give it up in a fork of the process that holds it; that one keeps it."""
+        self._file.close()
+
+
+class FileLocks:
+    """The locks of all processes that open one database.
+
+    Args:
+        database: The database's path, absolute: the working directory may change.
+    """
+
+    def __init__(self, database: str) -> None:
+        self._database = database
+
+    def take(self, name: str, epoch: int) -> FileLock | None:
+        """Take the lock of a new holding; ``None`` if somebody has it.
+
+        Raises:
+            OSError: The file cannot be made or locked.
+        """
+        path = self._path(name, epoch)
+        with _FORKING:
+            file = FileIO(path, "r+", opener=_made_private)
+            lock = FileLock(path, file)
+            _OPEN.add(lock)
+        try:
+            taken = _lock(file)
+        except BaseException:
+            lock.abandon()
+            raise
+        if not taken:
+            lock.abandon()
+            return None
+        return lock
+
+    def is_taken(self, name: str, epoch: int) -> bool:
+        """Return whether the holder of a holding is alive and has not released it.
+
+        Raises:
+            OSError: The file cannot be read.
+        """
+        return _is_locked(self._path(name, epoch))
+
+    def clear(self, name: str, epoch: int) -> None:
+        """Remove the file of a holding; the lock of one that was taken over stays as it is."""
+        try:
+            self._path(name, epoch).unlink(missing_ok=True)
+        except PermissionError:  # Windows, where the old holder still has it open
+            return
+
+    def _path(self, name: str, epoch: int) -> Path:
+        # A name may be longer than that of a file, and hold what a file's cannot.
+        return Path(f"{self._database}-lease-{sha256(name.encode()).hexdigest()[:32]}-{epoch}")
+
+
+def _made_private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CREAT, 0o600)
+
+
+# A fork shares its files with the process that it comes from, and with them the locks: it would
+# keep the leases of a dead process alive. So a fork closes them before it does anything else.
+_OPEN: WeakSet[FileLock] = WeakSet()
+_FORKING = threading.RLock()
+
+
+def _abandon_all() -> None:
+    for lock in list(_OPEN):
+        lock.abandon()
+    _FORKING.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_FORKING.acquire,
+        after_in_parent=_FORKING.release,
+        after_in_child=_abandon_all,
+    )

@@ -1,0 +1,100 @@
+"""What the ledger keeps: JSON that is read back as it was given, under names of plain text.
+
+Every implementation keeps the texts that ``encode`` makes, so all of them take and refuse
+the same, and nobody can change what is stored by changing what was given.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any, TypeAlias
+
+from echelons.errors import InvalidLedgerName, LedgerDamaged, NotJson, RecordTooLarge
+
+Json: TypeAlias = dict[str, Any] | list[Any] | str | int | float | bool | None
+
+SIZE = 8 * 1024 * 1024
+"""Bytes of JSON in UTF-8 that a record or value may have, unless a ledger is made with another
+limit: above the largest results of tools, far below what SQLite keeps in a row."""
+DEPTH = 100
+"""Lists and objects that may stand in each other; Python and SQLite both give up near 1,000."""
+NAME_SIZE = 4096
+"""Bytes of UTF-8 that a name may have: ids, and the path of an agent 32 levels down."""
+
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def encode(where: str, value: Json, limit: int = SIZE) -> str:
+    """Return a value as JSON.
+
+    Args:
+        where: The stream or key that it is meant for, for the errors.
+        value: What is to be kept.
+        limit: The largest size, in bytes of UTF-8.
+
+    Raises:
+        NotJson: It would be read back as something else, or not at all.
+        RecordTooLarge: It is larger than the limit.
+    """
+    try:
+        text = _ENCODER.encode(value)
+        size = len(text.encode())
+    except (TypeError, ValueError, RecursionError) as error:
+        raise NotJson(where, str(error)) from error
+    if size > limit:
+        raise RecordTooLarge(where, size, limit)
+    # Few brackets cannot nest deeply, so that most values need not be walked through.
+    if text.count("[") + text.count("{") > DEPTH and _is_deeper(value, DEPTH):
+        raise NotJson(where, f"it is nested more than {DEPTH} deep")
+    if json.loads(text) != value:
+        raise NotJson(where, "a tuple, or a key that is no text, would come back as another value")
+    return text
+
+
+def decode(where: str, text: str) -> Any:
+    """Return a value that was stored as JSON.
+
+    Raises:
+        LedgerDamaged: It is no JSON.
+    """
+    try:
+        return json.loads(text)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise LedgerDamaged(where, str(error)) from error
+
+
+def checked(name: object) -> str:
+    """Return a name that every store can keep.
+
+    Raises:
+        InvalidLedgerName: It is no text, empty, too long, or holds what is no character.
+    """
+    if not isinstance(name, str):
+        raise InvalidLedgerName(repr(name)[:80], "it is no text")
+    if not name:
+        raise InvalidLedgerName(name, "it is empty")
+    if "\0" in name:
+        raise InvalidLedgerName(name[:80], "it holds a NUL")
+    try:
+        size = len(name.encode())
+    except UnicodeEncodeError as error:
+        raise InvalidLedgerName(ascii(name[:80]), "it holds half a character") from error
+    if size > NAME_SIZE:
+        raise InvalidLedgerName(name[:80], f"it has {size} bytes, and the limit is {NAME_SIZE}")
+    return name
+
+
+def _is_deeper(value: Json, limit: int) -> bool:
+    level = _containers([value])
+    for _ in range(limit):
+        level = [
+            inner
+            for outer in level
+            for inner in _containers(outer.values() if isinstance(outer, dict) else outer)
+        ]
+    return bool(level)
+
+
+def _containers(values: Iterable[Any]) -> list[dict[str, Any] | list[Any]]:
+    return [each for each in values if isinstance(each, (dict, list))]
