@@ -6,7 +6,6 @@ import json
 import os
 import platform
 import sqlite3
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -122,25 +121,29 @@ def table(name: str, rows: Sequence[Row]) -> Table:
 
 
 def facts() -> dict[str, str]:
-    """Return what the figures depend on; nothing that names the machine."""
+    """Return what the figures depend on; nothing that names the machine.
+
+    Asked before anything is measured: the load is that of other processes.
+    """
     return {
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
         "cores": str(os.cpu_count()),
+        "load": f"{os.getloadavg()[0]:.1f}",
         "sqlite": sqlite3.sqlite_version,
         **{name: _version(name) for name in PACKAGES},
     }
 
 
-def as_json(figures: Figures, rounds: int) -> str:
-    """Return everything as JSON."""
+def as_json(figures: Figures, rounds: int, found: Mapping[str, str]) -> str:
+    """Return everything as JSON, ``found`` being the facts."""
     rows = {name: [row.as_dict() for row in each] for name, each in figures.items()}
-    return json.dumps({"facts": facts(), "rounds": rounds, "figures": rows}, indent=2)
+    return json.dumps({"facts": dict(found), "rounds": rounds, "figures": rows}, indent=2)
 
 
-def as_markdown(figures: Figures, rounds: int) -> str:
-    """Return everything as a page."""
+def as_markdown(figures: Figures, rounds: int, found: Mapping[str, str]) -> str:
+    """Return everything as a page, ``found`` being the facts."""
     lines = ["# Benchmarks", ""]
     lines += [
         f"`make bench`, {rounds} rounds. Rivals run in turn in one process; each figure is the",
@@ -149,13 +152,14 @@ def as_markdown(figures: Figures, rounds: int) -> str:
         "and durability as they are unless somebody changes them (`synchronous=FULL`,",
         '`durability="async"`). Ours stores every step before the next, with',
         "`synchronous=NORMAL` unless it says FULL. The floor is a plain loop over the same",
-        "LangChain models, with one SQLite transaction a turn.",
+        "LangChain models, with one SQLite transaction a turn. The targets of a long thread are",
+        "for turn 500; the last turn measured is held to them, its file in proportion.",
         "",
     ]
     for name, rows in figures.items():
         lines += [f"## {name}", "", _line(COLUMNS), _line("---" for _ in COLUMNS)]
         lines += [*(_line(row.cells()) for row in rows), ""]
-    lines += ["## Measured with", "", *(f"- {key} {value}" for key, value in facts().items()), ""]
+    lines += ["## Measured with", "", *(f"- {key} {value}" for key, value in found.items()), ""]
     return "\n".join(lines)
 
 
@@ -173,4 +177,4 @@ def _version(package: str) -> str:
     try:
         return version(package)
     except PackageNotFoundError:
-        return f"not installed in {sys.prefix}"
+        return "not installed"

@@ -22,7 +22,7 @@ from tests.benchmarks import (
     starting,
 )
 from tests.benchmarks.measure import Say, Scale
-from tests.benchmarks.report import Figures, Row, as_json, as_markdown, table
+from tests.benchmarks.report import Figures, Row, as_json, as_markdown, facts, table
 
 BENCHMARKS: Mapping[str, Callable[[Scale, Say], list[Row]]] = {
     "chain": chain.run,
@@ -50,16 +50,19 @@ def main(given: Sequence[str] | None = None, scale: Scale | None = None, kept: P
         scale = replace(scale, rounds=options.rounds)
     # A pipe has no width of its own; tables need more than the 80 that Rich assumes.
     out = Console(width=None if sys.stdout.isatty() else 130)
+    found = facts()
     figures = measure(options.only or list(BENCHMARKS), scale)
+    data = as_json(figures, scale.rounds, found)
     if options.json:
-        print(as_json(figures, scale.rounds))
+        print(data)
     else:
         for name, rows in figures.items():
             out.print(table(name, rows))
     if options.save:
+        page = as_markdown(figures, scale.rounds, found)
         kept.mkdir(parents=True, exist_ok=True)
-        (kept / "latest.md").write_text(as_markdown(figures, scale.rounds), encoding="utf-8")
-        (kept / "latest.json").write_text(as_json(figures, scale.rounds) + "\n", encoding="utf-8")
+        (kept / "latest.md").write_text(page, encoding="utf-8")
+        (kept / "latest.json").write_text(f"{data}\n", encoding="utf-8")
 
 
 def measure(names: Sequence[str], scale: Scale) -> Figures:

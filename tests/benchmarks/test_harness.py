@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import platform
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -13,7 +16,7 @@ from echelons.tree import walk
 from tests.benchmarks import building, suite
 from tests.benchmarks.handwritten import handwritten
 from tests.benchmarks.measure import Cost, Scale, interleave, median, megabytes
-from tests.benchmarks.report import Row, Target, as_json, as_markdown
+from tests.benchmarks.report import Row, Target, as_json, as_markdown, facts
 from tests.benchmarks.rivals import ALL, FLOOR, OURS, arivals, rivals
 from tests.benchmarks.trees import Role, chain, crowd, organisation, ours, pair
 
@@ -128,8 +131,17 @@ def test_figures_are_saved_only_when_asked_for(
 
 def test_a_page_shows_each_figure_beside_its_target() -> None:
     figures = {"chain": [Row("work", "CPU ms", 5.0, "them", 10.0, Target(0.6))]}
-    assert "| work | CPU ms | 5 | 10 | 0.5 | them | ratio ≤ 0.6 | met |" in as_markdown(figures, 3)
-    assert json.loads(as_json(figures, 3))["figures"]["chain"][0]["ratio"] == 0.5
+    page = as_markdown(figures, 3, {"cores": "2"})
+    assert "| work | CPU ms | 5 | 10 | 0.5 | them | ratio ≤ 0.6 | met |" in page
+    assert "- cores 2" in page
+    assert json.loads(as_json(figures, 3, {}))["figures"]["chain"][0]["ratio"] == 0.5
+
+
+def test_the_facts_name_versions_and_no_machine() -> None:
+    found = facts()
+    assert found["langgraph"] == version("langgraph")
+    assert platform.node() not in found.values()
+    assert not any(os.sep in value for value in found.values())
 
 
 @pytest.mark.parametrize("given", [["--rounds", "0"], ["--rounds", "-1"], ["--only", "nothing"]])
