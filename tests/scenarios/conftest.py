@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any, Protocol
 
 import pytest
@@ -22,6 +22,8 @@ class World(Protocol):
     def stream(
         self, graph: Any, given: Any, config: RunnableConfig | None = None, **kwargs: Any
     ) -> list[Any]: ...
+
+    def do(self, thing: Any, method: str, *args: Any, **kwargs: Any) -> Any: ...
 
     def send(self, session: Session, task: str) -> Result: ...
 
@@ -42,6 +44,11 @@ class Sync:
         self, graph: Any, given: Any, config: RunnableConfig | None = None, **kwargs: Any
     ) -> list[Any]:
         return list(graph.stream(given, config, **kwargs))
+
+    def do(self, thing: Any, method: str, *args: Any, **kwargs: Any) -> Any:
+        """Call any method; what it yields comes as a list."""
+        result = getattr(thing, method)(*args, **kwargs)
+        return list(result) if isinstance(result, Iterator) else result
 
     def send(self, session: Session, task: str) -> Result:
         return session.send(task).result()
@@ -71,6 +78,17 @@ class Async:
             return [part async for part in graph.astream(given, config, **kwargs)]
 
         return self._run(parts())
+
+    def do(self, thing: Any, method: str, *args: Any, **kwargs: Any) -> Any:
+        """Call the asynchronous twin of any method; what it yields comes as a list."""
+
+        async def result() -> Any:
+            found = getattr(thing, f"a{method}")(*args, **kwargs)
+            if isinstance(found, AsyncIterator):
+                return [each async for each in found]
+            return await found
+
+        return self._run(result())
 
     def send(self, session: Session, task: str) -> Result:
         async def result() -> Result:
