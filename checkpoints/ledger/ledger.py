@@ -19,9 +19,12 @@ T = TypeVar("T")
 def _twin(
     method: Callable[Concatenate[Any, P], T],
 ) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
-    @wraps(method)
+    # Not what else the method carries: it may be abstract, and the twin is not.
+    @wraps(method, updated=())
     async def twin(self: BlockingLedger, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self._run(partial(method, self, *args, **kwargs))
+        # By its name, for what is passed here may be overridden.
+        work: Callable[[], T] = partial(getattr(self, method.__name__), *args, **kwargs)
+        return await self._run(work)
 
     twin.__doc__ = f"Do what ``{method.__name__}`` does in an event loop.\n\n{method.__doc__}"
     return twin
