@@ -10,7 +10,7 @@ from typing import Any
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
 from echelons.checkpoints.sqlite import SqliteCheckpointer
-from echelons.errors import DatabaseMissing, StorageError
+from echelons.errors import DatabaseMissing, InvalidDatabase, StorageError
 
 
 def open_checkpointer(
@@ -20,15 +20,13 @@ def open_checkpointer(
 
     Raises:
         StorageError: The database cannot be opened.
-        TypeError: It is neither.
+        InvalidDatabase: It is neither.
     """
     if given is None or isinstance(given, BaseCheckpointSaver):
         return given
     if isinstance(given, (str, Path)):
         return SqliteCheckpointer(given)
-    raise TypeError(
-        f"checkpointer={given!r}: pass a LangGraph saver, the path of a SQLite database, or None"
-    )
+    raise InvalidDatabase(given)
 
 
 def open_existing(path: str | Path) -> SqliteCheckpointer:

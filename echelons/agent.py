@@ -127,6 +127,7 @@ class Agent:
             ModelKeyMissing: A named model of the tree has no key.
             UnknownModel: A model's name is not understood.
             StorageError: The database cannot be opened.
+            InvalidDatabase: The checkpointer is neither a saver nor a path.
         """
         from echelons.graphs.compiled import compile_tree
 

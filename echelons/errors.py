@@ -561,6 +561,35 @@ class NothingToResume(EchelonsError):
         super().__init__(f"thread {thread!r} has nothing to resume; send it a task")
 
 
+class InvalidDatabase(ConfigurationError, TypeError):
+    """Something is given as a database that is neither a path nor a LangGraph saver.
+
+    Attributes:
+        given: What was given.
+    """
+
+    def __init__(self, given: object) -> None:
+        self.given = given
+        super().__init__(
+            f"{given!r} is no database; pass a LangGraph saver, the path of a SQLite database, "
+            "or ':memory:' to keep nothing"
+        )
+
+
+class InvalidThread(EchelonsError):
+    """A thread's name is no text, or nothing can be called so.
+
+    Attributes:
+        thread: What was given.
+    """
+
+    def __init__(self, thread: object) -> None:
+        self.thread = thread
+        super().__init__(
+            f"{thread!r} is no name of a thread; give some words, or the thread's UUID"
+        )
+
+
 class InvalidTask(EchelonsError):
     """A task is empty or no text.
 

@@ -7,7 +7,15 @@ stored, and ``Session.resume`` goes on from there.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Generator,
+    Iterator,
+    Sequence,
+)
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -61,6 +69,7 @@ class _Tally:
         self.control = RunControl()
         self.translator = Translator()
         self.usage = Usage()
+        self.begun = False
 
     def events(self, part: Any) -> Iterator[RunEvent]:
         for event in self.translator.events(part):
@@ -104,10 +113,16 @@ class Run:
         self._tally.control.request_drain("paused")
 
     def close(self) -> None:
-        """Stop at the end of the current step, with everything done so far stored."""
+        """Stop at the end of the current step, with everything done so far stored.
+
+        A run that nobody has begun stores nothing.
+        """
         self._tally.control.request_drain("closed")
-        for _ in self._events:
-            pass
+        if self._tally.begun:
+            for _ in self._events:
+                pass
+        else:
+            self._events.close()
 
     def __enter__(self) -> Self:
         return self
@@ -115,7 +130,8 @@ class Run:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    def _drive(self, start: Callable[[RunControl], Iterator[Any]]) -> Iterator[RunEvent]:
+    def _drive(self, start: Callable[[RunControl], Iterator[Any]]) -> Generator[RunEvent]:
+        self._tally.begun = True
         try:
             for part in start(self._tally.control):
                 yield from self._tally.events(part)
@@ -154,10 +170,16 @@ class AsyncRun:
         self._tally.control.request_drain("paused")
 
     async def close(self) -> None:
-        """Stop at the end of the current step, with everything done so far stored."""
+        """Stop at the end of the current step, with everything done so far stored.
+
+        A run that nobody has begun stores nothing.
+        """
         self._tally.control.request_drain("closed")
-        async for _ in self._events:
-            pass
+        if self._tally.begun:
+            async for _ in self._events:
+                pass
+        else:
+            await self._events.aclose()
 
     async def __aenter__(self) -> Self:
         return self
@@ -167,7 +189,8 @@ class AsyncRun:
 
     async def _drive(
         self, start: Callable[[RunControl], AsyncIterator[Any]]
-    ) -> AsyncIterator[RunEvent]:
+    ) -> AsyncGenerator[RunEvent]:
+        self._tally.begun = True
         try:
             async for part in start(self._tally.control):
                 for event in self._tally.events(part):

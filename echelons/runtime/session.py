@@ -24,7 +24,9 @@ from echelons.checkpoints.threads import RootThread, ThreadStore
 from echelons.checkpoints.tracing import Trace
 from echelons.errors import (
     InterventionPending,
+    InvalidDatabase,
     InvalidTask,
+    InvalidThread,
     NoQuestionPending,
     NothingToResume,
     ThreadNotFound,
@@ -49,6 +51,8 @@ class Session:
             them back, so a program can note what it needs to go on in another process.
 
     Raises:
+        InvalidDatabase: The database is neither.
+        InvalidThread: The thread's name is empty or no text.
         StorageError: The database cannot be opened.
         ModelKeyMissing: A named model of the tree has no key.
 
@@ -68,12 +72,13 @@ class Session:
         thread: str = "main",
         metadata: Mapping[str, str | int | float | bool] | None = None,
     ) -> None:
-        self.thread = thread
+        self.thread = _thread(thread)
         self._metadata = dict(metadata or {})
         self.thread_id = root_thread_id(thread)
         self.graph = agent.compile(database)
         saver = self.graph.checkpointer
-        assert isinstance(saver, BaseCheckpointSaver)  # noqa: S101  a database always makes one
+        if not isinstance(saver, BaseCheckpointSaver):
+            raise InvalidDatabase(database)
         self._saver = saver
         self._opened = None if saver is database else saver
         self.store = ThreadStore(saver)
@@ -249,6 +254,13 @@ class Session:
 
 def _streaming(control: RunControl) -> dict[str, Any]:
     return {"stream_mode": list(STREAM_MODES), "subgraphs": True, "control": control}
+
+
+def _thread(name: str) -> str:
+    # Half a character has no form in UTF-8, and so no id.
+    if not isinstance(name, str) or not name.strip() or mend(name) != name:
+        raise InvalidThread(name)
+    return name
 
 
 def _task(task: str) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command, interrupt
 
 from echelons import Agent, SqliteCheckpointer, ThreadStore
-from echelons.errors import ModelKeyMissing, StorageError, UnknownModel
+from echelons.errors import InvalidDatabase, ModelKeyMissing, StorageError, UnknownModel
 from echelons.lineage import METADATA_KEYS
 from echelons.testing import Call, ScriptedModel, delegate
 
@@ -117,7 +117,7 @@ def test_any_saver_keeps_a_tree(saver: Any) -> None:
 
 @pytest.mark.parametrize("given", [5, True, False, object(), b"trip.sqlite"])
 def test_what_is_no_saver_and_no_path_is_refused(given: Any) -> None:
-    with pytest.raises(TypeError, match="pass a LangGraph saver, the path"):
+    with pytest.raises(InvalidDatabase, match="pass a LangGraph saver, the path"):
         team().compile(given)
 
 
