@@ -15,6 +15,14 @@ CHECKPOINTER_KEY = "__pregel_checkpointer"
 RESUMING_KEY = "__pregel_resuming"
 
 
+READ_KEY = "__pregel_read"
+
+
+def is_embedded(configurable: Mapping[str, Any]) -> bool:
+    """Return whether a node of another graph runs this one; only a graph can lend a function."""
+    return callable(configurable.get(READ_KEY))
+
+
 def saver_of(configurable: Mapping[str, Any]) -> BaseCheckpointSaver[Any] | None:
     """Return the saver that a run was lent, or ``None`` if nothing is kept."""
     saver = configurable.get(CHECKPOINTER_KEY)

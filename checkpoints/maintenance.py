@@ -14,22 +14,24 @@ from sqlite3 import Cursor
 from typing import TypeVar
 
 from langgraph.checkpoint.base import CheckpointTuple
-from langgraph.checkpoint.sqlite import SqliteSaver
 
 from echelons.checkpoints.copying import copy
+from echelons.checkpoints.guarded import GuardedSaver
+from echelons.checkpoints.plain import as_json
 from echelons.checkpoints.reading import read
 from echelons.checkpoints.retention import Place, latest_only, without_runs
+from echelons.checkpoints.rows import PUT_CHECKPOINT, CheckpointRow
 from echelons.errors import ThreadTaken, UnknownStrategy
 
 T = TypeVar("T")
-STATES = ("checkpoints", "writes")
+STATES = ("checkpoints", "writes", "seals")
 TABLES = (*STATES, "events")
 KEEP_LATEST = "keep_latest"
 DELETE = ("delete", "delete_all")
 """What LangGraph and its server call the strategy that leaves nothing."""
 
 
-class Maintained(SqliteSaver):
+class Maintained(GuardedSaver):
     """A SQLite saver with events whose threads can be deleted, copied and pruned."""
 
     @abstractmethod
@@ -98,7 +100,9 @@ class Maintained(SqliteSaver):
             taken = "SELECT 1 FROM checkpoints WHERE thread_id = ?"
             if cursor.execute(taken, (target,)).fetchone():
                 raise ThreadTaken(target)
+            self._seals.check_thread(cursor, source)
             copy(cursor, source, target)
+            self._seals.keep_thread(cursor, target)
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Do what ``copy_thread`` does in an event loop.
@@ -145,29 +149,24 @@ class Maintained(SqliteSaver):
         await self._run(lambda: self.prune(thread_ids, strategy=strategy))
 
     @contextmanager
-    def _rewriting(self) -> Iterator[tuple[Cursor, SqliteSaver]]:
+    def _rewriting(self) -> Iterator[tuple[Cursor, GuardedSaver]]:
         """Keep other writers out from the first read on, and lend a saver that reads inside."""
         with self.cursor() as cursor:
             cursor.execute("BEGIN IMMEDIATE")
-            reader = SqliteSaver(self.conn, serde=self.serde)
+            reader = GuardedSaver(self.conn, self.serde, self._seals)
             # Its own setup would commit the transaction.
             reader.is_setup = True
             yield cursor, reader
 
     def _store(self, cursor: Cursor, thread_id: str, rows: Mapping[Place, CheckpointTuple]) -> None:
-        cursor.executemany(
-            "UPDATE checkpoints SET metadata = ?, type = ?, checkpoint = ?"
-            " WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?",
-            (
-                (
-                    json.dumps(row.metadata, ensure_ascii=False).encode("utf-8", "ignore"),
-                    *self.serde.dumps_typed(row.checkpoint),
-                    thread_id,
-                    *place,
-                )
-                for place, row in rows.items()
-            ),
-        )
+        for place, row in rows.items():
+            above = (row.parent_config or {}).get("configurable", {}).get("checkpoint_id")
+            kind, blob = self.serde.dumps_typed(row.checkpoint)
+            stored = CheckpointRow(
+                thread_id, *place, above, kind, blob, as_json(row.metadata).encode()
+            )
+            cursor.execute(PUT_CHECKPOINT, stored)
+            self._seals.keep(cursor, [stored])
 
 
 def _delete(cursor: Cursor, thread_id: str) -> None:

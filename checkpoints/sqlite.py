@@ -33,7 +33,15 @@ from echelons.checkpoints.maintenance import Maintained
 from echelons.checkpoints.messages import MESSAGES
 from echelons.checkpoints.migrations import migrate, refuse_newer
 from echelons.checkpoints.plain import as_json
-from echelons.checkpoints.serde import serializer
+from echelons.checkpoints.rows import (
+    KEEP_WRITE,
+    PUT_CHECKPOINT,
+    REPLACE_WRITE,
+    CheckpointRow,
+    WriteRow,
+)
+from echelons.checkpoints.seal import seals_of
+from echelons.checkpoints.serde import Serializer
 from echelons.errors import StorageError
 
 T = TypeVar("T")
@@ -54,13 +62,20 @@ class SqliteCheckpointer(Maintained):
         offload: Hop to a thread in the asynchronous methods, for servers that forbid
             blocking calls in the event loop.
         clock: Tells the time of events.
+        allowed_types: Types of yours in the states of graphs that you run: pydantic models,
+            dataclasses, named tuples, enumerations. Nothing else but plain values, messages
+            and LangGraph's own is ever stored or loaded.
+        seal: A key of 16 bytes or more with which every row is sealed and checked; of several
+            the first seals, and rows sealed with the others are read too.
 
     Raises:
+        InvalidAllowedType: One of the types cannot be stored.
+        InvalidSealKey: A key is no bytes, or too short.
         StorageError: The file cannot be opened, or is no database.
         DatabaseTooNew: A newer version has brought its tables up to date.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  each option stands for itself
         self,
         path: str | Path,
         *,
@@ -68,14 +83,18 @@ class SqliteCheckpointer(Maintained):
         busy_timeout: float = 5.0,
         offload: bool = False,
         clock: Clock = now,
+        allowed_types: Iterable[type[Any]] = (),
+        seal: bytes | Sequence[bytes] | None = None,
     ) -> None:
         self.path = str(path)
         self._clock = clock
         self._offload = offload
-        super().__init__(_connect(self.path, synchronous, busy_timeout), serde=serializer())
+        serde = Serializer(allowed_types)
+        super().__init__(_connect(self.path, synchronous, busy_timeout), serde)
         try:
             with _named(self.path):
                 self.setup()
+                self._seals = seals_of(seal, self.conn, self.path)
         except BaseException:
             self.close()
             raise
@@ -86,6 +105,27 @@ class SqliteCheckpointer(Maintained):
             refuse_newer(self.conn, self.path)
             super().setup()
             migrate(self.conn, self.path, self._clock)
+
+    def reseal(self, *, adopt: bool = False) -> int:
+        """Check every row, and seal it anew with the first key.
+
+        Afterwards the other keys can be given up.
+
+        Args:
+            adopt: Whether rows without a seal are taken as they are, as all are in a database
+                that was not sealed before.
+
+        Returns:
+            The number of rows.
+
+        Raises:
+            InvalidSealKey: There is no key.
+            CheckpointTampered: A row is not what was sealed; nothing was changed.
+            StorageError: SQLite could not read or write.
+        """
+        with self.cursor() as cursor:
+            cursor.execute("BEGIN IMMEDIATE")
+            return self._seals.renew(cursor, adopt)
 
     def close(self) -> None:
         """Close the database; everything is written already."""
@@ -122,18 +162,6 @@ class SqliteCheckpointer(Maintained):
             finally:
                 cursor.close()
 
-    def list(
-        self,
-        config: RunnableConfig | None,
-        *,
-        filter: dict[str, Any] | None = None,
-        before: RunnableConfig | None = None,
-        limit: int | None = None,
-    ) -> Iterator[CheckpointTuple]:
-        """Yield checkpoints, newest first, without holding the connection between them."""
-        found = super().list(config, filter=filter, before=before, limit=limit)
-        return iter(tuple(found))
-
     def put(
         self,
         config: RunnableConfig,
@@ -145,7 +173,7 @@ class SqliteCheckpointer(Maintained):
         where = _Where.of(config, checkpoint["id"])
         kind, blob = self.serde.dumps_typed(checkpoint)
         kept = _metadata(config, metadata)
-        row = (
+        row = CheckpointRow(
             where.thread_id,
             where.checkpoint_ns,
             where.checkpoint_id,
@@ -155,11 +183,8 @@ class SqliteCheckpointer(Maintained):
             as_json(kept).encode(),
         )
         with self.cursor() as cursor:
-            cursor.execute(
-                "INSERT OR REPLACE INTO checkpoints (thread_id, checkpoint_ns, checkpoint_id,"
-                " parent_checkpoint_id, type, checkpoint, metadata) VALUES (?, ?, ?, ?, ?, ?, ?)",
-                row,
-            )
+            cursor.execute(PUT_CHECKPOINT, row)
+            self._seals.keep(cursor, [row])
             self._record(cursor, where, _input_events(checkpoint, metadata))
         return {
             "configurable": {
@@ -180,7 +205,7 @@ class SqliteCheckpointer(Maintained):
         where = _Where.of(config, str(config["configurable"]["checkpoint_id"]))
         special = all(channel in WRITES_IDX_MAP for channel, _ in writes)
         rows = [
-            (
+            WriteRow(
                 where.thread_id,
                 where.checkpoint_ns,
                 where.checkpoint_id,
@@ -193,7 +218,8 @@ class SqliteCheckpointer(Maintained):
             for place, (channel, value) in enumerate(writes)
         ]
         with self.cursor() as cursor:
-            cursor.executemany(_REPLACE_WRITE if special else _KEEP_WRITE, rows)
+            cursor.executemany(REPLACE_WRITE if special else KEEP_WRITE, rows)
+            self._seals.keep(cursor, rows, replace=special)
             self._record(cursor, where, _write_events(writes))
 
     def _record(self, cursor: sqlite3.Cursor, where: _Where, events: Iterable[Event]) -> None:
@@ -267,12 +293,6 @@ class SqliteCheckpointer(Maintained):
         )
 
 
-_WRITE = (
-    "INTO writes (thread_id, checkpoint_ns, checkpoint_id, task_id, task_path, idx, channel,"
-    " type, value) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
-)
-_REPLACE_WRITE = f"INSERT OR REPLACE {_WRITE}"
-_KEEP_WRITE = f"INSERT OR IGNORE {_WRITE}"
 _KEEP_EVENT = (
     "INSERT OR IGNORE INTO events (thread_id, agent_thread_id, agent_path, checkpoint_ns,"
     " checkpoint_id, at, kind, key, data) SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9"
@@ -372,5 +392,5 @@ def _make_private(path: str) -> None:
 def _named(path: str) -> Iterator[None]:
     try:
         yield
-    except (sqlite3.Error, OSError) as error:
+    except (sqlite3.Error, OSError, UnicodeEncodeError) as error:
         raise StorageError(path, str(error)) from error

@@ -9,7 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from difflib import get_close_matches
+from reprlib import Repr
 from typing import Any
+
+_SHORT = Repr()
+_SHORT.maxstring = _SHORT.maxother = 200
+"""How much of a value that was refused is shown."""
 
 
 class EchelonsError(Exception):
@@ -590,7 +595,11 @@ class InvalidThread(EchelonsError):
         )
 
 
-class InvalidTask(EchelonsError):
+class InvalidInput(EchelonsError):
+    """What a caller gave is refused before anything runs; nothing was stored."""
+
+
+class InvalidTask(InvalidInput):
     """A task is empty or no text.
 
     Attributes:
@@ -602,7 +611,7 @@ class InvalidTask(EchelonsError):
         super().__init__(f"{task!r} is no task; give some words")
 
 
-class InvalidMessages(EchelonsError):
+class InvalidMessages(InvalidInput):
     """A run or an update is given something else than messages under ``messages``.
 
     Attributes:
@@ -614,8 +623,8 @@ class InvalidMessages(EchelonsError):
         self.given = given
         self.why = why
         super().__init__(
-            f"messages={given!r}: {why}; give a text, a message, or a list of messages or of "
-            'pairs such as ("user", "Plan a trip"). Nothing was stored'
+            f"messages={_SHORT.repr(given)}: {why}; give a text, a message, or a list of messages "
+            'or of pairs such as ("user", "Plan a trip"). Nothing was stored'
         )
 
 
@@ -988,4 +997,269 @@ class LedgerDamaged(LedgerError):
         super().__init__(
             f"what the ledger holds under {where!r} cannot be read: {why}; "
             "something other than Echelons has changed the database: restore a backup of it"
+        )
+
+
+class CheckpointTampered(EchelonsError):
+    """A stored row is damaged, stands in another place, or was written by something else.
+
+    Attributes:
+        where: The row.
+        why: What is wrong with it.
+    """
+
+    def __init__(self, where: str, why: str) -> None:
+        self.where = where
+        self.why = why
+        super().__init__(
+            f"{where} is not what was stored: {why}. Nothing of it was used, and other threads "
+            "can be read. Restore a backup of the database, or delete the thread"
+        )
+
+
+class UnknownSealKey(CheckpointTampered):
+    """A row was sealed with another key than those that were given.
+
+    Attributes:
+        where: The row.
+        why: What is wrong with it.
+        key: Id of the key that sealed it.
+        known: Ids of the keys that were given.
+    """
+
+    def __init__(self, where: str, key: str, known: Sequence[str]) -> None:
+        self.where = where
+        self.key = key
+        self.known = tuple(known)
+        self.why = f"it is sealed with key {key}"
+        EchelonsError.__init__(
+            self,
+            f"{where} is sealed with key {key}, and the keys given are {', '.join(self.known)}; "
+            "add that key to seal=[...], behind the one that is to sign",
+        )
+
+
+class InvalidSealKey(ConfigurationError):
+    """A key for the seal is no bytes, or too short to be safe.
+
+    Attributes:
+        found: What was given, described without the key itself.
+        shortest: Bytes that a key has at least.
+    """
+
+    def __init__(self, found: str, shortest: int) -> None:
+        self.found = found
+        self.shortest = shortest
+        super().__init__(
+            f"{found} cannot seal a database; give bytes, {shortest} or more, best 32 from "
+            "secrets.token_bytes(32), and keep them out of the database's folder"
+        )
+
+
+class SealKeyMissing(EchelonsError):
+    """A sealed database was opened without a key, and something was to be written.
+
+    Attributes:
+        path: The database.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        super().__init__(
+            f"database {path!r} is sealed, and no key was given; it can be read like this, but "
+            "rows without a seal would be refused later. Open it with "
+            "SqliteCheckpointer(path, seal=key). Nothing was changed"
+        )
+
+
+class NotStorable(EchelonsError):
+    """A value was to be stored that could not be read back; it is refused, not lost later.
+
+    Attributes:
+        kind: The type of the value.
+        why: What is wrong with it, and what can be done.
+    """
+
+    def __init__(self, kind: str, why: str) -> None:
+        self.kind = kind
+        self.why = why
+        super().__init__(f"a value of type {kind} cannot be stored: {why}. Nothing was stored")
+
+
+class InvalidAllowedType(ConfigurationError):
+    """Something in ``allowed_types`` cannot be written and made again.
+
+    Attributes:
+        kind: What was given.
+        why: What is wrong with it.
+    """
+
+    def __init__(self, kind: str, why: str) -> None:
+        self.kind = kind
+        self.why = why
+        super().__init__(
+            f"{kind} cannot be in allowed_types: {why}; name pydantic models, dataclasses, "
+            "named tuples and enumerations, each under a name of its own"
+        )
+
+
+class InvalidId(InvalidInput):
+    """An id has characters that ids do not have, or is too long.
+
+    Attributes:
+        what: What it is the id of.
+        id: The id as it was given, shortened.
+        longest: Characters that an id may have.
+    """
+
+    def __init__(self, what: str, id: str, longest: int) -> None:
+        self.what = what
+        self.id = id
+        self.longest = longest
+        super().__init__(
+            f"{id} is no {what}; use 1 to {longest} of the letters A-Z and a-z, digits, "
+            "'.', '_', ':' and '-'"
+        )
+
+
+class InvalidLabel(InvalidInput):
+    """A thread is called by something that cannot be shown or stored as a name.
+
+    Attributes:
+        what: What it is the name of.
+        label: The name as it was given, shortened.
+        longest: Characters that a name may have.
+    """
+
+    def __init__(self, what: str, label: str, longest: int) -> None:
+        self.what = what
+        self.label = label
+        self.longest = longest
+        super().__init__(
+            f"{label} is no {what}; use 1 to {longest} characters that can be printed, spaces in "
+            "between included, and none at the ends"
+        )
+
+
+class InvalidText(InvalidInput):
+    """A text holds characters that cannot be stored.
+
+    Attributes:
+        what: Where it stands.
+        text: The place in the text, shortened.
+        why: What is wrong with it.
+    """
+
+    def __init__(self, what: str, text: str, why: str) -> None:
+        self.what = what
+        self.text = text
+        self.why = why
+        super().__init__(f"{what}, {text}, holds {why}; take it out, or send the text as UTF-8")
+
+
+class InputTooLarge(InvalidInput):
+    """A message, an answer or a whole input is too large.
+
+    Attributes:
+        what: What is too large.
+        size: Its size as far as it was counted, in bytes of UTF-8.
+        limit: The largest size, in bytes.
+    """
+
+    def __init__(self, what: str, size: int, limit: int) -> None:
+        self.what = what
+        self.size = size
+        self.limit = limit
+        super().__init__(
+            f"{what} has {size} bytes or more, the limit is {limit}; send it in parts, or store "
+            "it elsewhere and send its address"
+        )
+
+
+class InputTooDeep(InvalidInput):
+    """A message or an answer holds lists in lists, or mappings in mappings, too deep.
+
+    Attributes:
+        what: What is too deep.
+        limit: The deepest that it may be.
+    """
+
+    def __init__(self, what: str, limit: int) -> None:
+        self.what = what
+        self.limit = limit
+        super().__init__(
+            f"{what} is nested more than {limit} deep, or holds itself; flatten it, "
+            "or send it as text"
+        )
+
+
+class ForbiddenRole(InvalidInput):
+    """An input holds a message that only the library itself may write.
+
+    Attributes:
+        what: Which of the input's messages.
+        role: Its role.
+        allowed: Roles that an input may have.
+    """
+
+    def __init__(self, what: str, role: str, allowed: Sequence[str]) -> None:
+        self.what = what
+        self.role = role
+        self.allowed = tuple(allowed)
+        super().__init__(
+            f"{what} has the role {role!r}; an input may hold {', '.join(self.allowed)}. "
+            "Instructions belong in Agent(prompt=...), and a history is changed with update_state"
+        )
+
+
+class AnswerWithoutCall(InvalidInput):
+    """An input holds a tool's answer to a call that the same input does not hold.
+
+    Attributes:
+        what: Which of the input's messages.
+        call: Id of the call, shortened.
+    """
+
+    def __init__(self, what: str, call: str) -> None:
+        self.what = what
+        self.call = call
+        super().__init__(
+            f"{what} answers the call {call}, which stands in no message before it; "
+            "send the message of the call too, or leave the answer out"
+        )
+
+
+class InvalidValue(InvalidInput):
+    """A message or an answer to a question holds something that is no plain data.
+
+    Attributes:
+        what: Where it stands.
+        value: What was given, shortened.
+        why: What is wrong with it.
+    """
+
+    def __init__(self, what: str, value: str, why: str) -> None:
+        self.what = what
+        self.value = value
+        self.why = why
+        super().__init__(
+            f"{what} holds {value}, which cannot be taken: {why}; give texts, numbers, true or "
+            "false, nothing, and lists and mappings of these"
+        )
+
+
+class InvalidNote(InvalidInput):
+    """Something that a session was to note with its thread cannot be noted.
+
+    Attributes:
+        key: The key as it was given, shortened.
+        why: What is wrong with it.
+    """
+
+    def __init__(self, key: str, why: str) -> None:
+        self.key = key
+        self.why = why
+        super().__init__(
+            f"metadata {key} cannot be noted: {why}; give texts, numbers, true or false, under "
+            "keys of letters, digits, '.', '_', ':' and '-'"
         )

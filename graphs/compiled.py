@@ -21,9 +21,9 @@ from echelons import tree
 from echelons.agent import Agent
 from echelons.checkpoints.history import SavedHistory
 from echelons.checkpoints.inherited import saver_of
-from echelons.checkpoints.messages import with_messages
 from echelons.checkpoints.opening import open_checkpointer
 from echelons.graphs.editing import Editable
+from echelons.graphs.intake import admitted
 from echelons.graphs.lazy import UntouchedLevel
 from echelons.graphs.level import Builder, Position, agent_level, foreign_level
 from echelons.graphs.models import models_of
@@ -62,12 +62,12 @@ class AgentGraph(Editable):
         """Run the tree, see ``CompiledStateGraph.stream``.
 
         Raises:
-            InvalidMessages: The input's ``messages`` are none.
+            InvalidInput: The input, or the thread's id, is refused.
             MissingAgents: The thread waits in agents that this tree does not have.
         """
         own = self._identified(config)
         check_resume(self.agent, self.checkpointer, input, own)
-        return super().stream(with_messages(input), own, **self._durable(own, kwargs))
+        return super().stream(admitted(input, config), own, **self._durable(own, kwargs))
 
     def astream(
         self,
@@ -78,11 +78,11 @@ class AgentGraph(Editable):
         """Run the tree, see ``CompiledStateGraph.astream``.
 
         Raises:
-            InvalidMessages: The input's ``messages`` are none.
+            InvalidInput: The input, or the thread's id, is refused.
             MissingAgents: The thread waits in agents that this tree does not have.
         """
         own = self._identified(config)
-        return self._astream(with_messages(input), own, self._durable(own, kwargs))
+        return self._astream(admitted(input, config), own, self._durable(own, kwargs))
 
     async def _astream(
         self, given: Any, config: RunnableConfig, kwargs: dict[str, Any]

@@ -31,7 +31,7 @@ from echelons.checkpoints.messages import (
     reduce_messages,
     with_messages,
 )
-from echelons.checkpoints.serde import serializer
+from echelons.checkpoints.serde import Serializer
 from echelons.errors import InvalidMessages
 from echelons.testing import ScriptedModel
 
@@ -61,7 +61,7 @@ def fold(*given: Any, held: Sequence[BaseMessage] = ()) -> list[BaseMessage]:
 
 def stored(value: Any) -> Any:
     """Return a value as it comes back from the database."""
-    serde = serializer()
+    serde = Serializer()
     return serde.loads_typed(serde.dumps_typed(value))
 
 
@@ -316,9 +316,12 @@ async def test_a_run_whose_messages_are_none_is_refused_and_stores_nothing(given
     assert graph.invoke({"messages": "hi"}, config)["messages"][-1].text == "done"
 
 
-def test_a_system_message_is_a_message_like_any_other() -> None:
+def test_a_system_message_of_a_history_is_a_message_like_any_other() -> None:
     model = ScriptedModel(["done"])
+    graph = Agent("head", model=model).compile(":memory:")
+    config: Any = {"configurable": {"thread_id": "t"}}
 
-    Agent("head", model=model).compile().invoke({"messages": [SystemMessage("be brief"), "hi"]})
+    graph.update_state(config, {"messages": [SystemMessage("be brief")]}, as_node="__start__")
+    graph.invoke({"messages": "hi"}, config)
 
     assert [each.type for each in model.calls[0].messages] == ["system", "human"]

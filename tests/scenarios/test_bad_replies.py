@@ -13,6 +13,7 @@ from langchain_core.runnables import RunnableLambda
 
 from echelons import Agent, Session, SqliteCheckpointer, ThreadStore
 from echelons.checkpoints.threads import Thread
+from echelons.errors import InvalidText
 from echelons.testing import Call, Reply, ScriptedModel, delegate, report
 
 if TYPE_CHECKING:
@@ -352,12 +353,16 @@ def test_lone_surrogates_in_what_a_model_says_cost_no_more_than_themselves(
     assert [text.split()[0] for text in texts if text] == ["go", "was", "went", "to", "was"]
 
 
-def test_lone_surrogates_in_what_a_caller_says_stop_nothing(
+def test_lone_surrogates_in_what_a_caller_says_are_refused_and_stop_nothing(
     world: World, saver: SqliteCheckpointer
 ) -> None:
     graph = team([ASK_MID, "over"]).compile(saver)
 
-    out = world.invoke(graph, {"messages": [("user", "go \ud800")]}, ROOT)
+    with pytest.raises(InvalidText, match=r"half a character"):
+        world.invoke(graph, {"messages": [("user", "go \ud800")]}, ROOT)
+    out = world.invoke(graph, GO, ROOT)
 
     assert out["messages"][-1].text == "over"
-    assert threads(saver)["head"][0].messages[0].text.startswith("go ")
+    assert [each.text for each in threads(saver)["head"][0].messages if each.type == "human"] == [
+        "go"
+    ]

@@ -1,0 +1,243 @@
+"""``GuardedSaver``: LangGraph's SQLite saver with reads that let no damaged row pass.
+
+Its own reads hand out whatever the bytes become. These check every row, and its seal where the
+database has seals. ``SqliteCheckpointer`` is one, and ``maintenance`` reads through one.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Self
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import (
+    CheckpointTuple,
+    DeltaChannelHistory,
+    PendingWrite,
+    get_checkpoint_id,
+    writes_sort_key,
+)
+from langgraph.checkpoint.serde.base import SerializerProtocol
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.checkpoint.sqlite.utils import search_where
+
+from echelons.checkpoints.rows import (
+    CheckpointRow,
+    WriteRow,
+    checkpoint_of,
+    metadata_of,
+    tuple_of,
+    write_of,
+)
+from echelons.checkpoints.seal import CHECKPOINTS, WRITES, NoSeals, Seals
+from echelons.errors import CheckpointTampered
+
+_UNREADABLE = ("Could not decode to UTF-8", "malformed JSON")
+"""What SQLite says of a row that is damaged, and not of the database."""
+
+
+class GuardedSaver(SqliteSaver):
+    """A SQLite saver that raises ``CheckpointTampered`` for any row that is not whole."""
+
+    def __init__(
+        self, conn: sqlite3.Connection, serde: SerializerProtocol, seals: Seals | None = None
+    ) -> None:
+        super().__init__(conn, serde=serde)
+        self._seals = seals or NoSeals()
+
+    def with_allowlist(self, extra_allowlist: Collection[tuple[str, ...]]) -> Self:
+        """Return the saver as it is: no environment variable changes what it reads."""
+        return self
+
+    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """Return a checkpoint, the latest of its namespace unless one is named.
+
+        Raises:
+            CheckpointTampered: A row of it is not what was stored.
+        """
+        wanted = get_checkpoint_id(config)
+        place = _place_of(config)
+        with self._reading() as cursor:
+            if wanted:
+                cursor.execute(f"{_AT} AND checkpoint_id = ?", (*place, wanted))
+            else:
+                cursor.execute(f"{_AT} ORDER BY checkpoint_id DESC LIMIT 1", place)
+            found = cursor.fetchone()
+            saved = self._tuple(cursor, found) if found else None
+        return saved._replace(config=config) if saved and wanted else saved
+
+    def list(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> Iterator[CheckpointTuple]:
+        """Return checkpoints, newest first; all are read at once, so nothing is held open.
+
+        Raises:
+            CheckpointTampered: A row of one is not what was stored.
+        """
+        where, given = search_where(config, filter, before)
+        query = f"{CHECKPOINTS} {where} ORDER BY checkpoint_id DESC"
+        if limit is not None:
+            query, given = f"{query} LIMIT ?", (*given, limit)
+        with self._reading() as cursor:
+            found = cursor.execute(query, given).fetchall()
+            return iter([self._tuple(cursor, each) for each in found])
+
+    def get_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """Return what some delta channels are made of before a checkpoint.
+
+        Raises:
+            CheckpointTampered: A row on the way is not what was stored, or is missing.
+        """
+        wanted = get_checkpoint_id(config) or _latest(self.get_tuple(config))
+        place = _place_of(config)
+        walk = _Walk(channels, self.serde)
+        with self._reading() as cursor:
+            cursor.execute(_CHAIN, (*place, wanted, *place, *place))
+            while (found := cursor.fetchone()) and walk.goes_on(self._row(CheckpointRow, found)):
+                pass
+            walk.arrive()
+            return {
+                channel: walk.history(channel, self._writes(cursor, place, channel, passed))
+                for channel, passed in walk.passed.items()
+            }
+
+    def _writes(
+        self, cursor: sqlite3.Cursor, place: tuple[str, str], channel: str, passed: Sequence[str]
+    ) -> Iterable[WriteRow]:
+        cursor.execute(_OF_CHANNEL, (*place, channel, json.dumps(passed)))
+        return [self._row(WriteRow, each) for each in cursor.fetchall()]
+
+    def _tuple(self, cursor: sqlite3.Cursor, found: Sequence[Any]) -> CheckpointTuple:
+        row = self._row(CheckpointRow, found)
+        cursor.execute(_WRITTEN_AT, row[:3])
+        rows = [self._row(WriteRow, each) for each in cursor.fetchall()]
+        return tuple_of(row, _written(rows, self.serde), self.serde)
+
+    def _row(self, kind: Any, found: Sequence[Any]) -> Any:
+        *columns, seal = found
+        row = kind(*columns)
+        self._seals.check(row, seal)
+        return row
+
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Cursor]:
+        with self.cursor(transaction=False) as cursor:
+            try:
+                yield cursor
+            except sqlite3.OperationalError as error:
+                if str(error).startswith(_UNREADABLE):
+                    raise CheckpointTampered("a row", str(error)) from error
+                raise
+
+
+class _Walk:
+    """The way back from a checkpoint, until each channel is found stored whole."""
+
+    def __init__(self, channels: Iterable[str], serde: SerializerProtocol) -> None:
+        self.passed: dict[str, list[str]] = {channel: [] for channel in channels}
+        self._serde = serde
+        self._seeds: dict[str, Any] = {}
+        self._rows: dict[str, CheckpointRow] = {}
+
+    def goes_on(self, row: CheckpointRow) -> bool:
+        """Take the next checkpoint back, and return whether there is more to look for."""
+        # A checkpoint that was stored anew below itself makes a loop.
+        if row.checkpoint_id in self._rows:
+            return False
+        first = not self._rows
+        self._rows[row.checkpoint_id] = row
+        if not first:
+            values = checkpoint_of(row, self._serde)["channel_values"]
+            for channel in self._open():
+                self.passed[channel].append(row.checkpoint_id)
+                if channel in values:
+                    self._seeds[channel] = values[channel]
+        return bool(self._open())
+
+    def arrive(self) -> None:
+        """Check that the way did not break off.
+
+        Raises:
+            CheckpointTampered: A checkpoint is missing that a channel is made of.
+        """
+        rows = list(self._rows.values())
+        missing = rows[-1].parent_checkpoint_id if rows else None
+        if missing is None or missing in self._rows:
+            return
+        lost = _made_before(rows[0], self._serde).intersection(self._open())
+        if lost:
+            why = f"checkpoint {missing!r}, of which its {', '.join(sorted(lost))} is made, is gone"
+            raise CheckpointTampered(rows[0].where, why)
+
+    def history(self, channel: str, rows: Iterable[WriteRow]) -> DeltaChannelHistory:
+        """Return what a channel is made of, oldest first."""
+        by_checkpoint: dict[str, list[WriteRow]] = {}
+        for row in rows:
+            by_checkpoint.setdefault(row.checkpoint_id, []).append(row)
+        found: DeltaChannelHistory = {
+            "writes": [
+                write
+                for each in reversed(self.passed[channel])
+                for write in _written(by_checkpoint.get(each, ()), self._serde)
+            ]
+        }
+        if channel in self._seeds:
+            found["seed"] = self._seeds[channel]
+        return found
+
+    def _open(self) -> list[str]:
+        return [channel for channel in self.passed if channel not in self._seeds]
+
+
+def _made_before(row: CheckpointRow, serde: SerializerProtocol) -> set[str]:
+    """Return the delta channels that a checkpoint does not hold whole, those never written out."""
+    held = checkpoint_of(row, serde)
+    counted = metadata_of(row).get("counters_since_delta_snapshot") or {}
+    return (counted.keys() & held["channel_versions"].keys()) - held["channel_values"].keys()
+
+
+def _written(rows: Iterable[WriteRow], serde: SerializerProtocol) -> list[PendingWrite]:
+    # Each is checked before they are put in order: damaged ones may not compare.
+    checked = [(row, write_of(row, serde)) for row in rows]
+    checked.sort(key=lambda each: writes_sort_key(each[0].task_path, each[0].task_id, each[0].idx))
+    return [write for _, write in checked]
+
+
+def _place_of(config: RunnableConfig) -> tuple[str, str]:
+    given = config["configurable"]
+    return str(given["thread_id"]), str(given.get("checkpoint_ns", ""))
+
+
+def _latest(saved: CheckpointTuple | None) -> str | None:
+    return str(saved.config["configurable"]["checkpoint_id"]) if saved else None
+
+
+_AT = f"{CHECKPOINTS} WHERE thread_id = ? AND checkpoint_ns = ?"
+_WRITTEN_AT = f"{WRITES} WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"
+# Follows each row to the one before it; SQLite hands them out in that order, one by one.
+_CHAIN = f"""
+WITH RECURSIVE chain (id, above) AS (
+    SELECT checkpoint_id, parent_checkpoint_id FROM checkpoints
+    WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?
+    UNION ALL
+    SELECT checkpoint_id, parent_checkpoint_id
+    FROM chain CROSS JOIN checkpoints ON checkpoint_id = above
+    WHERE thread_id = ? AND checkpoint_ns = ?
+)
+{CHECKPOINTS.replace(" FROM checkpoints", " FROM chain CROSS JOIN checkpoints")}
+ON checkpoint_id = chain.id WHERE thread_id = ? AND checkpoint_ns = ?
+"""  # noqa: S608
+_OF_CHANNEL = (
+    f"{WRITES} WHERE thread_id = ? AND checkpoint_ns = ? AND channel = ?"  # noqa: S608
+    " AND checkpoint_id IN (SELECT value FROM json_each(?))"
+)

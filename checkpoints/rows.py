@@ -1,0 +1,200 @@
+"""The rows of LangGraph's two tables, and the check that each holds what such a row holds.
+
+Pure: ``guarded`` reads rows from SQLite and passes them through here, ``sqlite`` writes them,
+``seal`` binds them to their place. Whatever is wrong with a row has one name,
+``CheckpointTampered``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, cast
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import Checkpoint, CheckpointMetadata, CheckpointTuple, PendingWrite
+from langgraph.checkpoint.serde.base import SerializerProtocol
+from langgraph.checkpoint.serde.types import ERROR, INTERRUPT, TASKS
+from langgraph.types import Interrupt, Send
+
+from echelons.errors import CheckpointTampered
+
+WHOLE = -100
+"""Stands for the index of a write where a seal is of a checkpoint; LangGraph's begin at -4."""
+
+Place = tuple[str, str, str, str, int]
+
+
+class CheckpointRow(NamedTuple):
+    """A row of the table ``checkpoints``, in the order of its columns."""
+
+    thread_id: str
+    checkpoint_ns: str
+    checkpoint_id: str
+    parent_checkpoint_id: str | None
+    type: str
+    checkpoint: bytes
+    metadata: bytes
+
+    @property
+    def place(self) -> Place:
+        """Where its seal stands."""
+        return self.thread_id, self.checkpoint_ns, self.checkpoint_id, "", WHOLE
+
+    @property
+    def where(self) -> str:
+        """What people are told about it."""
+        inside = f" in {self.checkpoint_ns!r}" if self.checkpoint_ns else ""
+        return f"checkpoint {self.checkpoint_id!r} of thread {self.thread_id!r}{inside}"
+
+
+class WriteRow(NamedTuple):
+    """A row of the table ``writes``, in the order of its columns."""
+
+    thread_id: str
+    checkpoint_ns: str
+    checkpoint_id: str
+    task_id: str
+    task_path: str
+    idx: int
+    channel: str
+    type: str
+    value: bytes
+
+    @property
+    def place(self) -> Place:
+        """Where its seal stands."""
+        return self.thread_id, self.checkpoint_ns, self.checkpoint_id, self.task_id, self.idx
+
+    @property
+    def where(self) -> str:
+        """What people are told about it."""
+        inside = f" in {self.checkpoint_ns!r}" if self.checkpoint_ns else ""
+        return (
+            f"write {self.idx} of task {self.task_id!r} to {self.channel!r} at checkpoint "
+            f"{self.checkpoint_id!r} of thread {self.thread_id!r}{inside}"
+        )
+
+
+Row = CheckpointRow | WriteRow
+
+
+def _inserted(how: str, table: str, columns: Sequence[str]) -> str:
+    # Made of the names above, never of anything given.
+    values = ", ".join("?" * len(columns))
+    return f"INSERT OR {how} INTO {table} ({', '.join(columns)}) VALUES ({values})"  # noqa: S608
+
+
+PUT_CHECKPOINT = _inserted("REPLACE", "checkpoints", CheckpointRow._fields)
+REPLACE_WRITE = _inserted("REPLACE", "writes", WriteRow._fields)
+KEEP_WRITE = _inserted("IGNORE", "writes", WriteRow._fields)
+
+
+def tuple_of(
+    row: CheckpointRow, writes: list[PendingWrite], serde: SerializerProtocol
+) -> CheckpointTuple:
+    """Return what LangGraph is given of a checkpoint.
+
+    Raises:
+        CheckpointTampered: The row does not hold what such a row holds.
+    """
+    place = {"thread_id": row.thread_id, "checkpoint_ns": row.checkpoint_ns}
+    config: RunnableConfig = {"configurable": {**place, "checkpoint_id": row.checkpoint_id}}
+    above: RunnableConfig | None = None
+    if row.parent_checkpoint_id:
+        above = {"configurable": {**place, "checkpoint_id": row.parent_checkpoint_id}}
+    return CheckpointTuple(config, checkpoint_of(row, serde), metadata_of(row), above, writes)
+
+
+def checkpoint_of(row: CheckpointRow, serde: SerializerProtocol) -> Checkpoint:
+    """Return the checkpoint that a row holds.
+
+    Raises:
+        CheckpointTampered: It holds something else.
+    """
+    if not all(type(each) is str for each in row[:3]):
+        raise CheckpointTampered(row.where, "its ids are no texts")
+    if type(row.parent_checkpoint_id) not in (str, type(None)):
+        raise CheckpointTampered(row.where, "the id of the checkpoint before it is no text")
+    held = _loaded(row, row.type, row.checkpoint, serde)
+    if not isinstance(held, dict) or not _has(held, _CHECKPOINT):
+        raise CheckpointTampered(row.where, "it does not hold what a checkpoint holds")
+    if held["id"] != row.checkpoint_id:
+        raise CheckpointTampered(row.where, f"it holds checkpoint {held['id']!r}")
+    values, versions, seen = (held[key] for key in _CHECKPOINT if key not in ("v", "id", "ts"))
+    if not all(
+        type(key) is str for each in (values, versions, seen, *seen.values()) for key in each
+    ):
+        raise CheckpointTampered(row.where, "its channels have names that are no texts")
+    if not all(isinstance(each, (str, int, float)) for each in versions.values()):
+        raise CheckpointTampered(row.where, "its channels have versions that are none")
+    if not all(isinstance(each, Send) for each in values.get(TASKS) or ()):
+        raise CheckpointTampered(row.where, "it holds sends that are none")
+    return cast("Checkpoint", held)
+
+
+def metadata_of(row: CheckpointRow) -> CheckpointMetadata:
+    """Return the metadata that a row holds.
+
+    Raises:
+        CheckpointTampered: It is no JSON object, or not what LangGraph reads there.
+    """
+    try:
+        held = json.loads(row.metadata)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise CheckpointTampered(row.where, f"its metadata is no JSON ({error})") from None
+    if not isinstance(held, dict):
+        raise CheckpointTampered(row.where, "its metadata is no JSON object")
+    for key in ("parents", "counters_since_delta_snapshot"):
+        if not isinstance(held.get(key, {}), dict):
+            raise CheckpointTampered(row.where, f"{key!r} in its metadata is no JSON object")
+    return cast("CheckpointMetadata", held)
+
+
+def write_of(row: WriteRow, serde: SerializerProtocol) -> PendingWrite:
+    """Return the write that a row holds.
+
+    Raises:
+        CheckpointTampered: It holds something else.
+    """
+    texts = (row.thread_id, row.checkpoint_ns, row.checkpoint_id, row.task_id, row.channel)
+    if not all(type(each) is str for each in (*texts, row.task_path)) or type(row.idx) is not int:
+        raise CheckpointTampered(row.where, "its ids are no texts, or its index is no number")
+    held = _loaded(row, row.type, row.value, serde)
+    if row.channel == TASKS:
+        fits = isinstance(held, Send)
+    elif row.channel == INTERRUPT:
+        # LangGraph's conformance suite stores a mapping there.
+        many = isinstance(held, list) and all(isinstance(each, Interrupt) for each in held)
+        fits = many or isinstance(held, dict)
+    else:
+        fits = row.channel != ERROR or isinstance(held, str)
+    if not fits:
+        raise CheckpointTampered(
+            row.where, f"it holds {type(held).__name__}, which is none of these"
+        )
+    return row.task_id, row.channel, held
+
+
+_CHECKPOINT = {
+    "v": int,
+    "id": str,
+    "ts": str,
+    "channel_values": dict,
+    "channel_versions": dict,
+    "versions_seen": dict,
+}
+"""What every checkpoint holds, by the type of it."""
+
+
+def _has(held: Mapping[str, Any], kinds: Mapping[str, type[Any]]) -> bool:
+    if not all(isinstance(held.get(key), kind) for key, kind in kinds.items()):
+        return False
+    return all(isinstance(each, dict) for each in held["versions_seen"].values())
+
+
+def _loaded(row: Row, tag: Any, stored: Any, serde: SerializerProtocol) -> Any:
+    try:
+        return serde.loads_typed((tag, stored))
+    except CheckpointTampered as error:
+        raise CheckpointTampered(row.where, error.why) from None
