@@ -21,12 +21,12 @@ from echelons.errors import (
     InvalidText,
     InvalidValue,
 )
-from echelons.lineage import METADATA_KEYS
 
 ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 """What ids are made of."""
-LONGEST = 128
-"""Characters of an id or a name."""
+LONGEST_ID = 128
+LONGEST_NAME = 512
+"""Characters that an id and a name may have."""
 MESSAGE_BYTES = 1024 * 1024
 """Bytes of one message or answer, its texts as UTF-8."""
 INPUT_BYTES = 4 * MESSAGE_BYTES
@@ -55,25 +55,31 @@ def check_id(given: object, what: str) -> str:
     """
     text = str(given) if isinstance(given, (str, int, UUID)) else ""
     if not ID.fullmatch(text):
-        raise InvalidId(what, shortened(given), LONGEST)
+        raise InvalidId(what, shortened(given), LONGEST_ID)
     return text
 
 
-def check_label(given: object, what: str) -> str:
-    """Return a name that people may call something by: any characters that can be printed.
+def is_label(given: object) -> bool:
+    r"""Return whether people may call something so: by any characters that can be printed.
+
+    Examples:
+        >>> is_label("Søren: Trip to Italy"), is_label("trip\n"), is_label(" ")
+        (True, False, False)
+    """
+    if not isinstance(given, str) or not 1 <= len(given) <= LONGEST_NAME:
+        return False
+    return given.isprintable() and given.strip() == given
+
+
+def check_label(given: object, what: str) -> None:
+    """Check a name that people call something by.
 
     Raises:
         InvalidLabel: It is no text, has control characters, line breaks or halves of
             characters, begins or ends with a space, or is empty or too long.
-
-    Examples:
-        >>> check_label("Søren: Trip to Italy", "name of a thread")
-        'Søren: Trip to Italy'
     """
-    fits = isinstance(given, str) and given.isprintable() and given.strip() == given
-    if not isinstance(given, str) or not fits or not 1 <= len(given) <= LONGEST:
-        raise InvalidLabel(what, shortened(given), LONGEST)
-    return given
+    if not is_label(given):
+        raise InvalidLabel(what, shortened(given), LONGEST_NAME)
 
 
 def check_value(given: Any, what: str) -> Any:
@@ -97,8 +103,7 @@ def check_notes(given: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return what a session may note with its thread.
 
     Raises:
-        InvalidNote: A key is no id or one of the library's own, or a value is no text, number,
-            true or false.
+        InvalidNote: A key is no id, or a value is no text, number, true or false.
         InputTooLarge: They have more than 4 KiB together.
         InvalidText: A text holds half a character.
     """
@@ -106,8 +111,6 @@ def check_notes(given: Mapping[str, Any] | None) -> dict[str, Any]:
     for key, value in notes.items():
         if not isinstance(key, str) or not ID.fullmatch(key):
             raise InvalidNote(shortened(key), "its key has other characters")
-        if key in METADATA_KEYS:
-            raise InvalidNote(shortened(key), "the library keeps its own under that key")
         if not isinstance(value, (str, int, float)):
             raise InvalidNote(shortened(key), f"its value is of type {type(value).__name__}")
     weigh(notes, "metadata", NOTE_BYTES)

@@ -581,7 +581,11 @@ class InvalidDatabase(ConfigurationError, TypeError):
         )
 
 
-class InvalidThread(EchelonsError):
+class InvalidInput(EchelonsError):
+    """What a caller gave is refused before anything runs; nothing was stored."""
+
+
+class InvalidThread(InvalidInput):
     """A thread's name is no text, or nothing can be called so.
 
     Attributes:
@@ -591,12 +595,9 @@ class InvalidThread(EchelonsError):
     def __init__(self, thread: object) -> None:
         self.thread = thread
         super().__init__(
-            f"{thread!r} is no name of a thread; give some words, or the thread's UUID"
+            f"{_SHORT.repr(thread)} is no name of a thread; give some words, 512 characters at "
+            "most, that can be printed, or the thread's UUID"
         )
-
-
-class InvalidInput(EchelonsError):
-    """What a caller gave is refused before anything runs; nothing was stored."""
 
 
 class InvalidTask(InvalidInput):
@@ -1123,7 +1124,7 @@ class InvalidId(InvalidInput):
 
 
 class InvalidLabel(InvalidInput):
-    """A thread is called by something that cannot be shown or stored as a name.
+    """The sender of a message is called by something that cannot be shown as a name.
 
     Attributes:
         what: What it is the name of.

@@ -17,6 +17,7 @@ from langgraph.runtime import RunControl
 from langgraph.types import Command, StateSnapshot
 
 from echelons.agent import Agent
+from echelons.boundary import check_notes, check_value, is_label
 from echelons.checkpoints.pending import Question, Waiting, questions, waiting
 from echelons.checkpoints.reading import aread, read
 from echelons.checkpoints.sqlite import SqliteCheckpointer
@@ -36,7 +37,6 @@ from echelons.errors import (
 from echelons.lineage import root_thread_id
 from echelons.runtime.events import STREAM_MODES
 from echelons.runtime.run import AsyncRun, Run, Standing
-from echelons.surrogates import mend
 
 
 class Session:
@@ -52,7 +52,8 @@ class Session:
 
     Raises:
         InvalidDatabase: The database is neither.
-        InvalidThread: The thread's name is empty or no text.
+        InvalidThread: The thread's name is empty, too long, no text, or cannot be printed.
+        InvalidNote: Something in ``metadata`` cannot be noted.
         StorageError: The database cannot be opened.
         ModelKeyMissing: A named model of the tree has no key.
 
@@ -73,7 +74,7 @@ class Session:
         metadata: Mapping[str, str | int | float | bool] | None = None,
     ) -> None:
         self.thread = _thread(thread)
-        self._metadata = dict(metadata or {})
+        self._metadata = check_notes(metadata)
         self.thread_id = root_thread_id(thread)
         self.graph = agent.compile(database)
         saver = self.graph.checkpointer
@@ -257,8 +258,7 @@ def _streaming(control: RunControl) -> dict[str, Any]:
 
 
 def _thread(name: str) -> str:
-    # Half a character has no form in UTF-8, and so no id.
-    if not isinstance(name, str) or not name.strip() or mend(name) != name:
+    if not is_label(name):
         raise InvalidThread(name)
     return name
 
@@ -266,11 +266,12 @@ def _thread(name: str) -> str:
 def _task(task: str) -> dict[str, Any]:
     if not isinstance(task, str) or not task.strip():
         raise InvalidTask(task)
-    return {"messages": [HumanMessage(mend(task))]}
+    return {"messages": [HumanMessage(check_value(task, "the task"))]}
 
 
 def _answers(question: str | Mapping[str, Any], value: Any) -> Mapping[str, Any]:
-    return question if isinstance(question, Mapping) else {question: value}
+    given = question if isinstance(question, Mapping) else {question: value}
+    return {key: check_value(each, f"the answer to {key!r}") for key, each in given.items()}
 
 
 def _standing(state: StateSnapshot, inbox: list[Question]) -> Standing:
