@@ -11,8 +11,8 @@ from typing import Any
 
 from langchain_core.runnables import Runnable
 from langgraph.graph import START, StateGraph
-from langgraph.graph.state import CompiledStateGraph
 
+from echelons.graphs.direct import Direct
 from echelons.graphs.edges import Route
 from echelons.graphs.state import Delegation, Sent, Settled
 from echelons.history import History
@@ -29,7 +29,7 @@ MOST_NODES = 256
 
 def delegation_graph(
     members: Mapping[str, Member], levels: Mapping[str, Runnable[Any, Any]], history: History
-) -> CompiledStateGraph[Any, Any, Any, Any]:
+) -> Direct:
     """Compile the delegation graph over a superior's subordinates.
 
     Args:
@@ -50,8 +50,10 @@ def delegation_graph(
     )
     for name, node in nodes.items():
         builder.add_node(name, node)
-    builder.add_conditional_edges(START, Route(desk), list(nodes))
-    return builder.compile(name="delegate")
+    route = Route(desk)
+    builder.add_conditional_edges(START, route, list(nodes))
+    compiled = builder.compile(name="delegate")
+    return Direct(entry=route.first, **compiled.__dict__)
 
 
 def nodes_of(names: Collection[str]) -> dict[str, str]:

@@ -55,7 +55,7 @@ class Route(Shell):
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Return the candidate's node, or ``refuse``."""
-        return self._desk.node(input["queue"][0], config or {})
+        return self.first(input, config or {})
 
     async def ainvoke(
         self,
@@ -64,7 +64,11 @@ class Route(Shell):
         **kwargs: Any,
     ) -> Any:
         """Return the candidate's node, or ``refuse``."""
-        return self._desk.node(input["queue"][0], config or {})
+        return self.first(input, config or {})
+
+    def first(self, state: Mapping[str, Any], config: Mapping[str, Any]) -> str:
+        """Return the node that takes the first order of a queue."""
+        return self._desk.node(state["queue"][0], config)
 
 
 def dispatch(state: Mapping[str, Any], identity: Identity, max_hops: int) -> list[Send] | str:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from echelons.graphs.editing import Editable
-from echelons.graphs.level import Builder
+from echelons.graphs.direct import Direct
+from echelons.graphs.level import Builder, entry_of
 
 
-class LevelGraph(Editable):
+class LevelGraph(Direct):
     """The compiled graph of one level."""
 
 
@@ -39,7 +39,10 @@ class UntouchedLevel(LevelGraph):
 
 def _fill(level: UntouchedLevel) -> None:
     held = object.__getattribute__(level, "__dict__")
-    compiled = held["_build"]().compile(name=held["_name"])
+    builder = held["_build"]()
+    first = entry_of(builder)
+    compiled = builder.compile(name=held["_name"])
+    whole = LevelGraph(entry=lambda given, config: first, **compiled.__dict__)
     # Two threads may both get here; both fill in equal graphs, and the class changes last.
-    held.update(compiled.__dict__)
+    held.update(whole.__dict__)
     object.__setattr__(level, "__class__", LevelGraph)

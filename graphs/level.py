@@ -86,6 +86,11 @@ def foreign_level(member: Member, history: History) -> Builder:
     return builder
 
 
+def entry_of(builder: Builder) -> str:
+    """Return the node with which a level begins."""
+    return "reason" if "reason" in builder.nodes else RUN
+
+
 def _builder(reports: bool) -> Builder:
     if reports:
         return StateGraph(Level, input_schema=Brief, output_schema=Outcome)
