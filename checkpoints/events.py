@@ -15,7 +15,7 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from echelons.lineage import THREADS_KEY
-from echelons.surrogates import mend
+from echelons.mending import mend
 
 
 class EventKind(StrEnum):

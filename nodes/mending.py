@@ -1,4 +1,4 @@
-"""Messages that hold text only, as every store and every provider's client needs it.
+"""Messages in a form that every store and every provider's client takes.
 
 ``reason``, ``act`` and ``run`` mend what models, tools and functions give them.
 """
@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from langchain_core.messages import BaseMessage
 
-from echelons.surrogates import mend
+from echelons.mending import mend
 
 M = TypeVar("M", bound=BaseMessage)
 
