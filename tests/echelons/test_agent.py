@@ -236,6 +236,14 @@ def test_what_is_no_tool_is_refused(given: Any) -> None:
         assert part in str(refused.value)
 
 
+def test_a_lambda_is_no_tool_even_with_a_docstring() -> None:
+    nameless = lambda query: query  # noqa: E731
+    nameless.__doc__ = "Look something up."
+
+    with pytest.raises(UnknownTool):
+        Agent("head", tools=[nameless])
+
+
 @pytest.mark.parametrize("given", [None, 5, "search", b"search", {"search": search}, measure])
 def test_tools_that_are_no_list_are_refused(given: Any) -> None:
     with pytest.raises(UnknownTool) as refused:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 from itertools import product
-from uuid import UUID
+from uuid import UUID, uuid5
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from echelons.lineage import (
+    ECHELONS_NS,
     METADATA_KEYS,
     Identity,
     message_id,
@@ -58,8 +59,9 @@ def test_every_part_of_a_call_makes_another_thread() -> None:
     assert len(ids) == 24
 
 
-def test_the_first_attempt_is_the_one_that_nobody_counts() -> None:
-    assert subordinate_thread_id("s", "m", "c") == subordinate_thread_id("s", "m", "c", 1)
+def test_a_thread_is_named_after_its_call_and_a_later_attempt_after_its_number_too() -> None:
+    assert subordinate_thread_id("s", "m", "c") == str(uuid5(ECHELONS_NS, "s/m/c"))
+    assert subordinate_thread_id("s", "m", "c", 2) == str(uuid5(ECHELONS_NS, "s/m/c/2"))
 
 
 def test_requests_messages_and_threads_of_the_same_parts_have_different_ids() -> None:

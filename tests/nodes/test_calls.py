@@ -69,6 +69,8 @@ def test_a_message_whose_calls_have_ids_is_left_alone() -> None:
         ([None, None], ["call-1", "call-2"]),
         (["x", "x", "x"], ["x", "x-2", "x-3"]),
         (["x", None, "x"], ["x", "call-1", "x-2"]),
+        ([None, "call-1"], ["call-2", "call-1"]),
+        (["x", "x", "x-2"], ["x", "x-3", "x-2"]),
     ],
 )
 def test_calls_without_an_id_of_their_own_get_one(
