@@ -156,6 +156,8 @@ def _below(thread: Thread, threads: Mapping[str, Thread]) -> Iterator[Trace]:
         agents.setdefault(sub_thread_id, agent)
     for sub_thread_id, requests in called.items():
         stored = threads.get(sub_thread_id)
+        if stored and _is_of_an_earlier_run(stored, thread, threads):
+            continue
         state = _state(stored, thread.id, requests)
         # A broken link is not followed: it may lead back up.
         whole = trace_of(sub_thread_id, threads) if stored and state is LinkState.OK else None
@@ -168,6 +170,22 @@ def _below(thread: Thread, threads: Mapping[str, Thread]) -> Iterator[Trace]:
             tools=whole.tools if whole else (),
             subordinates=whole.subordinates if whole else (),
         )
+
+
+def _is_of_an_earlier_run(stored: Thread, root: Thread, threads: Mapping[str, Thread]) -> bool:
+    """Whether a host handed a root the messages of another run of it, calls and all.
+
+    Embedded in a graph that shares its ``messages``, a root is shown everything that was said
+    before; those calls are links of the run that made them.
+    """
+    caller = threads.get(stored.superior_thread_id)
+    return (
+        caller is not None
+        and caller.id != root.id
+        and caller.path == root.path
+        and not caller.superior_thread_id
+        and not root.superior_thread_id
+    )
 
 
 def _state(stored: Thread | None, superior: str, requests: Sequence[Request]) -> LinkState:

@@ -98,7 +98,7 @@ def test_langgraphs_own_filter_takes_the_index(file: Path) -> None:
     with SqliteCheckpointer(file) as saver:
         asked: list[str] = []
         saver.conn.set_trace_callback(asked.append)
-        [*saver.list(None, filter={"agent_thread_id": "x"})]
+        assert not list(saver.list(None, filter={"agent_thread_id": "x"}))
         saver.conn.set_trace_callback(None)
         for query in asked:
             if query.lstrip().startswith("SELECT thread_id, checkpoint_ns"):

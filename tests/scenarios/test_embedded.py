@@ -98,10 +98,17 @@ WAYS = pytest.mark.parametrize(
 
 def host(node: Any, saver: Any) -> Any:
     """Return a graph of somebody else, with a node before and one after the tree."""
+
+    def before(state: Talk) -> dict[str, Any]:
+        return {"seen": ["before"]}
+
+    def after(state: Talk) -> dict[str, Any]:
+        return {"seen": [f"after {state['messages'][-1].text}"]}
+
     builder = StateGraph(Talk)
-    builder.add_node("before", lambda _: {"seen": ["before"]})
+    builder.add_node("before", before)
     builder.add_node("team", node)
-    builder.add_node("after", lambda state: {"seen": [f"after {state['messages'][-1].text}"]})
+    builder.add_node("after", after)
     builder.add_edge(START, "before")
     builder.add_edge("before", "team")
     builder.add_edge("team", "after")
@@ -138,14 +145,7 @@ def test_a_question_of_the_third_level_comes_up_in_the_host_and_is_answered_ther
 @pytest.mark.parametrize(
     "way",
     [
-        pytest.param(
-            as_node,
-            marks=pytest.mark.xfail(
-                strict=True,
-                reason="a host hands its node all its messages, and those of an earlier run name "
-                "the threads of that run's calls, which then read as broken links of this one",
-            ),
-        ),
+        as_node,
         inside_a_function,
         inside_a_function_without_config,
     ],

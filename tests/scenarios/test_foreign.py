@@ -201,19 +201,22 @@ def test_somebody_elses_graph_asks_twice_and_goes_on_in_another_session(
 def test_somebody_elses_graph_that_asks_in_several_nodes_at_once_has_all_in_the_inbox(
     world: World, saver: SqliteCheckpointer
 ) -> None:
+    def asking(question: str) -> Any:
+        def node(state: MessagesState) -> dict[str, Any]:
+            return {"messages": [AIMessage(str(interrupt(question)))]}
+
+        return node
+
+    def join(state: MessagesState) -> dict[str, Any]:
+        both = " and ".join(str(each.text) for each in state["messages"][-2:])
+        return {"messages": [AIMessage(both)]}
+
     builder = StateGraph(MessagesState)
     for name in ("left", "right"):
-        builder.add_node(
-            name, lambda _, name=name: {"messages": [AIMessage(str(interrupt(f"{name}?")))]}
-        )
+        builder.add_node(name, asking(f"{name}?"))
         builder.add_edge(START, name)
         builder.add_edge(name, "join")
-    builder.add_node(
-        "join",
-        lambda state: {
-            "messages": [AIMessage(" and ".join(str(each.text) for each in state["messages"][-2:]))]
-        },
-    )
+    builder.add_node("join", join)
     team = session(builder.compile(name="pair"), "pair", saver, tasks=["one"])
 
     questions = world.send(team, "go").questions
