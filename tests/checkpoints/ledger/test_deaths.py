@@ -1,0 +1,64 @@
+"""A process dies at any of its statements: what it did is there as a whole, or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="forks and signals of POSIX")
+
+REPOSITORY = Path(__file__).parents[3]
+BEFORE = {"mail": ["before"], "turn": "before", "epoch": 2, "next": 2, "files": []}
+
+
+def deaths(folder: Path, work: str) -> list[Any]:
+    """Return what each death during some work left, the work itself last."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.checkpoints.ledger.drivers.killed", str(folder), work],
+        cwd=REPOSITORY,
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    return list(json.loads(done.stdout))
+
+
+def test_an_append_is_there_or_not_whenever_its_process_dies(tmp_path: Path) -> None:
+    *died, done = deaths(tmp_path, "append")
+
+    assert done == {**BEFORE, "mail": ["before", "new"], "next": 3}
+    # To begin, to check the fence, to find the end of the stream, to append, to commit.
+    assert died == [BEFORE] * 5
+
+
+def test_two_changes_of_a_commit_are_there_together_whenever_its_process_dies(
+    tmp_path: Path,
+) -> None:
+    *died, done = deaths(tmp_path, "both")
+
+    assert done == {**BEFORE, "mail": ["before", "new"], "turn": "new", "next": 3}
+    assert len(died) > 5
+    assert all(left == BEFORE for left in died)
+
+
+def test_a_lease_can_be_taken_whenever_the_process_that_took_it_dies(tmp_path: Path) -> None:
+    *died, done = deaths(tmp_path, "lease")
+
+    assert done == {**BEFORE, "epoch": 3}
+    assert len(died) > 3
+    assert all(left == BEFORE for left in died)
+
+
+def test_a_migration_is_done_or_not_begun_whenever_its_process_dies(tmp_path: Path) -> None:
+    *died, done = deaths(tmp_path, "migration")
+
+    assert {"events", "ledger_entries", "echelons_schema"} <= set(done["left"])
+    assert len(died) > 10
+    for each in died:
+        assert each["left"] == ["checkpoints", "writes"]
+        assert each["after"] == done["after"] == done["left"]

@@ -1,0 +1,182 @@
+"""Leases, on every kind of ledger: one holder, and a fence for who was not told."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from echelons.checkpoints.ledger import Fence, Ledger, Transaction
+from echelons.errors import LeaseLost, ThreadBusy
+from tests.checkpoints.ledger.drivers.together import at_once
+
+NOON = "2031-05-17T12:00:00+00:00"
+
+
+def test_a_second_holder_is_refused_at_once_and_told_who_holds_it(ledger: Ledger) -> None:
+    with ledger.lease("trip") as lease, pytest.raises(ThreadBusy) as caught:
+        assert lease.held
+        ledger.lease("trip")
+
+    assert caught.value.thread == "trip"
+    assert caught.value.pid == os.getpid()
+    assert caught.value.since == NOON
+
+
+def test_a_lease_is_free_again_when_it_is_released(ledger: Ledger) -> None:
+    lease = ledger.lease("trip")
+    lease.release()
+    lease.release()
+
+    assert not lease.held
+    assert ledger.holder("trip") is None
+    with ledger.lease("trip") as again:
+        assert again.held
+
+
+def test_a_lease_is_released_when_its_block_fails(ledger: Ledger) -> None:
+    with pytest.raises(ZeroDivisionError), ledger.lease("trip"):
+        raise ZeroDivisionError
+
+    ledger.lease("trip").release()
+
+
+def test_a_holder_is_known_only_while_it_holds(ledger: Ledger) -> None:
+    assert ledger.holder("trip") is None
+
+    with ledger.lease("trip") as lease:
+        holder = ledger.holder("trip")
+        assert holder is not None
+        assert (holder.epoch, holder.since) == (lease.epoch, lease.since)
+
+    assert ledger.holder("trip") is None
+
+
+def test_leases_of_different_names_do_not_meet(ledger: Ledger) -> None:
+    names = [f"trip {number}" for number in range(50)] + ["trip", "TRIP", "tri", "trip-lease-1"]
+
+    leases = [ledger.lease(name) for name in names]
+
+    assert all(lease.held for lease in leases)
+    for lease in leases:
+        lease.release()
+
+
+def test_the_epoch_of_a_name_only_grows(ledger: Ledger) -> None:
+    epochs = []
+    for _ in range(3):
+        with ledger.lease("trip") as lease:
+            epochs.append(lease.epoch)
+    with ledger.lease("other") as other:
+        assert other.epoch == 1
+
+    assert epochs == [1, 2, 3]
+
+
+def test_of_threads_that_want_a_lease_one_gets_it(ledger: Ledger) -> None:
+    def take(_: int) -> Any:
+        try:
+            return ledger.lease("trip")
+        except ThreadBusy as busy:
+            return busy
+
+    for _ in range(3):
+        taken = at_once(12, take)
+        held = [each for each in taken if not isinstance(each, ThreadBusy)]
+        assert len(held) == 1
+        held[0].release()
+
+
+def test_a_lease_that_was_refused_leaves_no_trace(ledger: Ledger) -> None:
+    with ledger.lease("trip") as lease:
+        for _ in range(3):
+            with pytest.raises(ThreadBusy):
+                ledger.lease("trip")
+        ledger.check(lease.fence)
+
+    with ledger.lease("trip") as again:
+        assert again.epoch == lease.epoch + 1
+
+
+def test_who_holds_a_lease_can_write_under_it(ledger: Ledger) -> None:
+    with ledger.lease("trip") as lease:
+        ledger.check(lease.fence)
+        assert ledger.append("mail", 1, fence=lease.fence) == 1
+        assert ledger.append_after("mail", 1, 2, fence=lease.fence) == 2
+        version = ledger.compare_and_set("turn", None, 1, fence=lease.fence)
+        assert version is not None
+        assert ledger.delete("turn", version, fence=lease.fence)
+
+
+def test_who_was_taken_over_cannot_write_any_more(ledger: Ledger) -> None:
+    old = ledger.lease("trip")
+    version = ledger.compare_and_set("turn", None, "mine", fence=old.fence)
+    assert version is not None
+    new = ledger.take_over("trip")
+
+    writes: list[Callable[[], object]] = [
+        lambda: ledger.append("mail", 1, fence=old.fence),
+        lambda: ledger.append_after("mail", 0, 1, fence=old.fence),
+        lambda: ledger.compare_and_set("turn", version, 1, fence=old.fence),
+        lambda: ledger.compare_and_set("other", None, 1, fence=old.fence),
+        lambda: ledger.delete("turn", version, fence=old.fence),
+        lambda: ledger.check(old.fence),
+        lambda: ledger.commit(lambda open_: open_.require(old.fence)),
+    ]
+    for write in writes:
+        with pytest.raises(LeaseLost) as caught:
+            write()
+        assert (caught.value.thread, caught.value.epoch, caught.value.current) == ("trip", 1, 2)
+
+    assert ledger.last("mail") == 0
+    assert ledger.keys() == ["turn"]
+    assert ledger.append("mail", "theirs", fence=new.fence) == 1
+    old.release()
+    new.release()
+
+
+def test_what_was_taken_over_stays_taken_when_the_old_holder_releases(ledger: Ledger) -> None:
+    old = ledger.lease("trip")
+    with ledger.take_over("trip") as new:
+        old.release()
+        assert new.held
+        with pytest.raises(ThreadBusy):
+            ledger.lease("trip")
+
+
+def test_a_lease_that_nobody_holds_can_be_taken_over(ledger: Ledger) -> None:
+    with ledger.take_over("trip") as lease:
+        assert lease.epoch == 1
+        with pytest.raises(ThreadBusy):
+            ledger.lease("trip")
+
+
+def test_a_fence_of_a_name_that_was_never_leased_is_refused(ledger: Ledger) -> None:
+    with pytest.raises(LeaseLost) as caught:
+        ledger.append("mail", 1, fence=Fence("trip", 1))
+
+    assert caught.value.current == 0
+
+
+def test_a_fence_holds_for_its_own_name_alone(ledger: Ledger) -> None:
+    with ledger.lease("trip") as trip, ledger.lease("other"):
+        ledger.take_over("other").release()
+
+        assert ledger.append("mail", 1, fence=trip.fence) == 1
+
+
+def test_a_fence_stops_a_commit_as_a_whole(ledger: Ledger) -> None:
+    old = ledger.lease("trip")
+    ledger.take_over("trip").release()
+
+    def work(open_: Transaction) -> None:
+        open_.append("mail", 1)
+        open_.require(old.fence)
+
+    with pytest.raises(LeaseLost):
+        ledger.commit(work)
+
+    assert ledger.read("mail") == []
+    old.release()
