@@ -143,31 +143,41 @@ def weigh(given: Any, what: str, limit: int) -> int:
 def shortened(given: object) -> str:
     """Return a value as a person may be shown it: short, and on one line."""
     try:
-        return _SHORT.repr(given)
+        text = _SHORT.repr(given)
     except Exception:  # noqa: BLE001  a foreign object, or a number of too many digits
-        return f"a value of type {type(given).__name__}"
+        text = f"a value of type {type(given).__name__}"
+    return text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"
 
 
+SHOWN = 120
+"""Characters of what was refused that an error shows."""
 _SHORT = Repr()
 _SHORT.maxstring = _SHORT.maxother = 60
 
 
 def _leaves(given: Any, what: str) -> Iterator[Any]:
-    waiting = [(given, 0)]
-    while waiting:
-        each, depth = waiting.pop()
-        if depth > DEEPEST:
-            raise InputTooDeep(what, DEEPEST)
-        if isinstance(each, Mapping):
-            yield from each.keys()
-            waiting.extend((inner, depth + 1) for inner in each.values())
-        elif isinstance(each, (list, tuple)):
-            waiting.extend((inner, depth + 1) for inner in each)
-        else:
+    # Step by step: a list of a million is given up long before its end.
+    ways = [iter([given])]
+    while ways:
+        for each in ways[-1]:
+            if isinstance(each, (Mapping, list, tuple)):
+                if len(ways) > DEEPEST:
+                    raise InputTooDeep(what, DEEPEST)
+                # One for itself: a million empty ones are not nothing.
+                yield None
+                ways.append(_both(each, what) if isinstance(each, Mapping) else iter(each))
+                break
             yield each
-            continue
-        # One for the list or mapping itself: a million empty ones are not nothing.
-        yield None
+        else:
+            ways.pop()
+
+
+def _both(given: Mapping[Any, Any], what: str) -> Iterator[Any]:
+    for key, value in given.items():
+        if isinstance(key, tuple):
+            raise InvalidValue(what, shortened(key), "no key in JSON is a list")
+        yield key
+        yield value
 
 
 def _size_of(leaf: Any, what: str) -> int:
