@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from contextlib import suppress
 from hashlib import sha256
 from io import FileIO
 from pathlib import Path
@@ -67,7 +68,7 @@ class FileLock:
         """Free it, and remove the file."""
         if not self._file.closed:
             self._file.close()
-            self._path.unlink(missing_ok=True)
+            _remove(self._path)
 
     def abandon(self) -> None:
         """Give it up in a fork of the process that holds it; that one keeps it."""
@@ -114,15 +115,19 @@ class FileLocks:
         return _is_locked(self._path(name, epoch))
 
     def clear(self, name: str, epoch: int) -> None:
-        """Remove the file of a holding; the lock of one that was taken over stays as it is."""
-        try:
-            self._path(name, epoch).unlink(missing_ok=True)
-        except PermissionError:  # Windows, where the old holder still has it open
-            return
+        """Remove the file of a holding; who was taken over keeps it open, and knows no better."""
+        _remove(self._path(name, epoch))
 
     def _path(self, name: str, epoch: int) -> Path:
         # A name may be longer than that of a file, and hold what a file's cannot.
         return Path(f"{self._database}-lease-{sha256(name.encode()).hexdigest()[:32]}-{epoch}")
+
+
+def _remove(path: Path) -> None:
+    with suppress(
+        OSError
+    ):  # a file that stays, as it does on Windows while it is open, is harmless
+        path.unlink()
 
 
 def _made_private(path: str, flags: int) -> int:
@@ -141,7 +146,7 @@ def _abandon_all() -> None:
     _FORKING.release()
 
 
-if hasattr(os, "register_at_fork"):
+if sys.platform != "win32":
     os.register_at_fork(
         before=_FORKING.acquire,
         after_in_parent=_FORKING.release,

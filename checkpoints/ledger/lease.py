@@ -52,7 +52,10 @@ class Lease:
         return self._lock.held
 
     def release(self) -> None:
-        """Let others have it, at once; once is enough."""
+        """Let others have it, at once; once is enough.
+
+        Its fence holds until somebody has: what was begun before can still be written.
+        """
         self._lock.release()
 
     async def arelease(self) -> None:

@@ -52,7 +52,7 @@ class _Stored:
     streams: dict[str, list[tuple[int, str, str]]] = field(default_factory=dict)
     values: dict[str, tuple[str, int]] = field(default_factory=dict)
     holders: dict[str, Holder] = field(default_factory=dict)
-    version: int = 0
+    floor: int = 0
 
 
 class MemoryTransaction(Transaction):
@@ -90,16 +90,20 @@ class MemoryTransaction(Transaction):
         found = self._stored.values.get(key)
         return found[1] if found else None
 
-    def _set(self, key: str, at: str, text: str) -> int:
+    def _set(self, key: str, version: int, at: str, text: str) -> None:
         self._put_back(self._stored.values, key)
-        # Not put back: a version that was given, if only for a moment, is not given again.
-        self._stored.version += 1
-        self._stored.values[key] = text, self._stored.version
-        return self._stored.version
+        self._stored.values[key] = text, version
 
     def _remove(self, key: str) -> None:
         self._put_back(self._stored.values, key)
         del self._stored.values[key]
+
+    def _floor(self) -> int:
+        return self._stored.floor
+
+    def _raise_floor(self, version: int) -> None:
+        # Never lowered again: a floor that is too high does no harm.
+        self._stored.floor = version
 
     def _keys(self, prefix: str) -> Iterable[str]:
         return sorted(key for key in self._stored.values if key.startswith(prefix))

@@ -12,11 +12,14 @@ CREATE TABLE ledger_entries (
     UNIQUE (stream, sequence)
 );
 CREATE TABLE ledger_values (
-    version INTEGER PRIMARY KEY AUTOINCREMENT,
+    id INTEGER PRIMARY KEY,
     key TEXT NOT NULL UNIQUE,
+    version INTEGER NOT NULL,
     at TEXT NOT NULL,
     value TEXT NOT NULL
 );
+CREATE TABLE ledger_floor (version INTEGER NOT NULL);
+INSERT INTO ledger_floor VALUES (0);
 CREATE TABLE ledger_leases (
     name TEXT PRIMARY KEY,
     epoch INTEGER NOT NULL,
@@ -24,4 +27,3 @@ CREATE TABLE ledger_leases (
     since TEXT NOT NULL
 );
 """
-"""``AUTOINCREMENT`` is what keeps a version from being given twice, also after a deletion."""

@@ -123,16 +123,22 @@ class SqliteTransaction(Transaction):
         found = self._cursor.execute(query, (key,)).fetchone()
         return int(found[0]) if found else None
 
-    def _set(self, key: str, at: str, text: str) -> int:
-        # Another row in place of the old one, so that it gets a version never given before.
+    def _set(self, key: str, version: int, at: str, text: str) -> None:
+        # Not `OR REPLACE`: that would write another row, and its index.
         self._cursor.execute(
-            "INSERT OR REPLACE INTO ledger_values (key, at, value) VALUES (?, ?, ?)",
-            (key, at, text),
+            "INSERT INTO ledger_values (key, version, at, value) VALUES (?1, ?2, ?3, ?4)"
+            " ON CONFLICT (key) DO UPDATE SET version = ?2, at = ?3, value = ?4",
+            (key, version, at, text),
         )
-        return int(self._cursor.lastrowid or 0)
 
     def _remove(self, key: str) -> None:
         self._cursor.execute("DELETE FROM ledger_values WHERE key = ?", (key,))
+
+    def _floor(self) -> int:
+        return int(self._cursor.execute("SELECT version FROM ledger_floor").fetchone()[0])
+
+    def _raise_floor(self, version: int) -> None:
+        self._cursor.execute("UPDATE ledger_floor SET version = ?", (version,))
 
     def _keys(self, prefix: str) -> Iterable[str]:
         self._cursor.execute("SELECT key FROM ledger_values WHERE key >= ? ORDER BY key", (prefix,))

@@ -34,8 +34,8 @@ class Value(NamedTuple):
 
     Attributes:
         value: What was set.
-        version: Grows with every change of the key, by how much means nothing. No other
-            value of the key ever has it, also after a deletion.
+        version: Grows with every change of the key. No other value of the key ever has
+            it, not even after a deletion.
     """
 
     value: Any
@@ -162,7 +162,10 @@ class Transaction(ABC):
         text = encode(checked(key), value, self._limit)
         if self._version(key) != expected:
             return None
-        return self._set(key, self._now(), text)
+        # A new key may be an old one, so it begins above the versions of all that were deleted.
+        version = (self._floor() if expected is None else expected) + 1
+        self._set(key, version, self._now(), text)
+        return version
 
     def delete(self, key: str, expected: int) -> bool:
         """Remove a key if it has not changed, and return whether it was removed.
@@ -177,6 +180,8 @@ class Transaction(ABC):
         if self._version(checked(key)) != expected:
             return False
         self._remove(key)
+        if expected > self._floor():
+            self._raise_floor(expected)
         return True
 
     def keys(self, prefix: str = "") -> list[str]:
@@ -240,10 +245,16 @@ class Transaction(ABC):
     def _version(self, key: str) -> int | None: ...
 
     @abstractmethod
-    def _set(self, key: str, at: str, text: str) -> int: ...
+    def _set(self, key: str, version: int, at: str, text: str) -> None: ...
 
     @abstractmethod
     def _remove(self, key: str) -> None: ...
+
+    @abstractmethod
+    def _floor(self) -> int: ...
+
+    @abstractmethod
+    def _raise_floor(self, version: int) -> None: ...
 
     @abstractmethod
     def _keys(self, prefix: str) -> Iterable[str]: ...

@@ -66,6 +66,19 @@ def test_a_version_is_not_given_again_to_a_key_that_was_deleted(ledger: Ledger) 
     assert all(ledger.compare_and_set("turn", old, "stale") is None for old in seen)
 
 
+def test_nor_when_a_younger_key_is_deleted_after_it(ledger: Ledger) -> None:
+    assert ledger.compare_and_set("young", None, 0) == 1
+    seen: list[int | None] = [None]
+    for number in range(3):
+        seen.append(ledger.compare_and_set("old", seen[-1], number))
+    last = seen[-1]
+    assert last is not None
+    assert ledger.delete("old", last)
+    assert ledger.delete("young", 1)
+
+    assert ledger.compare_and_set("old", None, "new") not in seen
+
+
 def test_keys_are_listed_by_what_they_begin_with_in_order(ledger: Ledger) -> None:
     keys = ["a", "a/", "a/1", "a/10", "a/2", "a0", "A/1", "ä/1", "a/\uffff", "a/\U0010ffff", "b%_*"]
     for key in keys:

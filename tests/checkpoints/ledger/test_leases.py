@@ -137,6 +137,16 @@ def test_who_was_taken_over_cannot_write_any_more(ledger: Ledger) -> None:
     new.release()
 
 
+def test_a_fence_holds_after_the_release_until_somebody_else_has_the_lease(ledger: Ledger) -> None:
+    lease = ledger.lease("trip")
+    lease.release()
+    assert ledger.append("mail", "late", fence=lease.fence) == 1
+
+    ledger.lease("trip").release()
+    with pytest.raises(LeaseLost):
+        ledger.append("mail", "too late", fence=lease.fence)
+
+
 def test_what_was_taken_over_stays_taken_when_the_old_holder_releases(ledger: Ledger) -> None:
     old = ledger.lease("trip")
     with ledger.take_over("trip") as new:

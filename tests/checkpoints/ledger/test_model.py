@@ -39,7 +39,7 @@ class LedgerModel(RuleBasedStateMachine):
         self.ledger = self.opened()
         self.streams: dict[str, list[Any]] = {}
         self.values: dict[str, tuple[Any, int]] = {}
-        self.given: set[int] = set()
+        self.given: set[tuple[str, int]] = set()
         self.epochs: dict[str, int] = {}
         self.holders: dict[str, Lease] = {}
         self.all_leases: list[Lease] = []
@@ -93,8 +93,8 @@ class LedgerModel(RuleBasedStateMachine):
             assert version is None
             return
         assert version is not None
-        assert version not in self.given
-        self.given.add(version)
+        assert (key, version) not in self.given
+        self.given.add((key, version))
         self.values[key] = value, version
 
     @rule(key=NAMES, guess=st.integers(0, 30), knows=st.booleans())

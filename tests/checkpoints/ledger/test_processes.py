@@ -245,6 +245,19 @@ def test_the_locks_of_a_database_are_its_owners_alone(database: Path, ledger: Le
     assert not file.exists()
 
 
+def test_a_lock_that_cannot_be_made_is_named_and_nothing_is_changed(tmp_path: Path) -> None:
+    with SqliteCheckpointer(tmp_path / ("x" * 240)) as saver:
+        ledger = SqliteLedger(saver)
+        for take in (ledger.lease, ledger.take_over):
+            with pytest.raises(StorageError, match="too long"):
+                take("trip")
+
+        assert ledger.holder("trip") is None
+        with saver.cursor() as cursor:
+            assert cursor.execute("SELECT * FROM ledger_leases").fetchall() == []
+        assert ledger.append("mail", 1) == 1
+
+
 def test_a_lease_survives_the_loss_of_its_file_through_its_fence(
     database: Path, ledger: Ledger
 ) -> None:
