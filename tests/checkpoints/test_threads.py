@@ -120,6 +120,19 @@ def test_a_thread_that_was_continued_is_one_conversation_of_several_segments(sav
     assert found(ThreadStore(saver), "days", "eat").segments == 3
 
 
+def test_the_segments_of_a_thread_are_read_in_the_order_in_which_they_ran(saver: Any) -> None:
+    def counted(messages: Any) -> str:
+        return f"{len(messages)} messages"
+
+    model = ScriptedModel({"head": [delegate("eat", "dinner"), "end"], "eat": counted})
+    graph = Agent("head", model=model, subordinates=[Agent("eat")]).compile(saver)
+    for _ in range(3):
+        graph.invoke(TASK, config())
+
+    texts = [each.text for each in found(ThreadStore(saver), "eat").messages]
+    assert texts == ["dinner", "1 messages", "dinner", "3 messages", "dinner", "5 messages"]
+
+
 def test_a_thread_is_read_while_it_waits(saver: Any) -> None:
     graph = team(Call("ask", {"question": "Sure?"}), "thanks").compile(saver)
     graph.invoke(TASK, config())

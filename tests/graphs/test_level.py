@@ -46,6 +46,22 @@ def test_a_level_has_the_nodes_that_it_can_use(own: dict[str, Any], expected: se
     assert nodes(Agent("head", model=scripted(), **own)) == expected
 
 
+def test_a_drawing_of_a_level_shows_where_it_goes() -> None:
+    head = Agent("head", model=scripted(), tools=[search], subordinates=[measure])
+
+    edges = {(edge.source, edge.target) for edge in head.compile().get_graph().edges}
+
+    assert edges == {
+        ("__start__", "reason"),
+        ("reason", "reason"),
+        ("reason", "act"),
+        ("reason", "delegate"),
+        ("reason", "__end__"),
+        ("act", "reason"),
+        ("delegate", "reason"),
+    }
+
+
 def test_a_subordinate_is_a_node_of_its_superiors_delegation() -> None:
     head = Agent("head", model=scripted(), subordinates=[Agent("eat"), measure])
 

@@ -26,7 +26,7 @@ def team(*last: Any) -> tuple[Agent, ScriptedModel]:
     """Return a tree of two levels, and its model."""
     model = ScriptedModel(
         {
-            "head": [Reply(calls=[delegate("eat", "dinner")], usage=(1, 2)), "planned"],
+            "head": [Reply("One moment.", [delegate("eat", "dinner")], usage=(1, 2)), "planned"],
             "eat": [*(last or [Reply("pizza", usage=(10, 20))])],
         }
     )
@@ -190,6 +190,16 @@ def test_a_paused_run_is_told_to_the_end_of_its_step(
     assert not run.result().finished
     assert session.resume().result().text == "planned"
     assert model.repeated_calls == []
+
+
+def test_leaving_a_with_stops_the_run_there_and_then(
+    session: Session, model: ScriptedModel
+) -> None:
+    with session.send("plan") as run:
+        next(iter(run))
+
+    assert list(run) == []
+    assert callers(model) == ["head"]
 
 
 # Questions and errors
