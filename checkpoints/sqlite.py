@@ -352,9 +352,12 @@ def _write_events(writes: Sequence[tuple[str, Any]]) -> Iterator[Event]:
 
 def _connect(path: str, synchronous: Synchronous, busy_timeout: float) -> sqlite3.Connection:
     with _named(path):
-        if path != ":memory:" and not path.startswith("file:"):
+        name = path
+        if path != ":memory:":
             _make_private(path)
-        connection = sqlite3.connect(path, timeout=busy_timeout, check_same_thread=False)
+            # Some builds of SQLite take `file:…` for a URI, which may be another file.
+            name = str(Path(path).absolute())
+        connection = sqlite3.connect(name, timeout=busy_timeout, check_same_thread=False)
         try:
             _write_ahead(connection)
             # A literal, never the caller's text: pragmas take no parameters.
@@ -385,7 +388,10 @@ def _write_ahead(connection: sqlite3.Connection) -> None:
 
 def _make_private(path: str) -> None:
     # SQLite gives the -wal and -shm files the mode of the database.
-    os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+    except ValueError as error:  # a NUL, which ends a path
+        raise OSError(str(error)) from error
 
 
 @contextmanager

@@ -117,7 +117,21 @@ def test_a_database_is_opened_again_and_again(path: Path) -> None:
             assert len(run(saver)["messages"]) == 4 * turn
 
 
-@pytest.mark.parametrize("given", ["", "missing/trip.sqlite", ".", "/proc/trip.sqlite"])
+@pytest.mark.parametrize("given", ["file:trip.sqlite", "file:trip.sqlite?mode=memory", "a b%20#c"])
+def test_a_path_is_taken_as_it_is_written(tmp_path: Path, monkeypatch: Any, given: str) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    with SqliteCheckpointer(given) as saver:
+        run(saver)
+
+    [file] = tmp_path.iterdir()
+    assert file.name == given
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize(
+    "given", ["", "missing/trip.sqlite", ".", "/proc/trip.sqlite", "a\0b", "half \ud83d"]
+)
 def test_a_path_that_cannot_be_opened_is_refused_by_name(
     tmp_path: Path, monkeypatch: Any, given: str
 ) -> None:
