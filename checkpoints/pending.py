@@ -198,10 +198,16 @@ def unfinished(root: OneCheckpoint) -> Plan[list[OpenAgent]]:
     ]
     open_ones.sort(key=lambda saved: depth_of(_namespace(saved)))
     answered = frozenset(request for saved in latest.values() for request in _answered(saved))
-    return [agent for saved in open_ones if (agent := _open_agent(saved, answered)) is not None]
+    return [agent for saved in open_ones if (agent := open_agent(saved, answered)) is not None]
 
 
-def _open_agent(saved: CheckpointTuple, answered: Collection[str]) -> OpenAgent | None:
+def open_agent(saved: CheckpointTuple, answered: Collection[str]) -> OpenAgent | None:
+    """Return what one checkpoint has left to do, or ``None`` if it is none of ours.
+
+    Args:
+        saved: The checkpoint.
+        answered: Ids of calls that have their answers, so that their sends are done.
+    """
     identity = Identity.read(saved.metadata)
     if identity is None:
         return None

@@ -5,15 +5,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterator, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from uuid import uuid4, uuid5
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.runnables import RunnableConfig, ensure_config
+from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.store.base import BaseStore
 
@@ -65,9 +66,9 @@ class AgentGraph(Editable):
             InvalidInput: The input, or the thread's id, is refused.
             MissingAgents: The thread waits in agents that this tree does not have.
         """
-        own = self._identified(config)
-        check_resume(self.agent, self.checkpointer, input, own)
-        return super().stream(admitted(input, config), own, **self._durable(own, kwargs))
+        around, own = self.around(config), self._identified(config)
+        check_resume(self.agent, self.checkpointer, input, around)
+        return super().stream(admitted(input, around), own, **self._durable(around, kwargs))
 
     def astream(
         self,
@@ -81,15 +82,11 @@ class AgentGraph(Editable):
             InvalidInput: The input, or the thread's id, is refused.
             MissingAgents: The thread waits in agents that this tree does not have.
         """
-        own = self._identified(config)
-        return self._astream(admitted(input, config), own, self._durable(own, kwargs))
-
-    async def _astream(
-        self, given: Any, config: RunnableConfig, kwargs: dict[str, Any]
-    ) -> AsyncIterator[Any]:
-        await acheck_resume(self.agent, self.checkpointer, given, config)
-        async for part in super().astream(given, config, **kwargs):
-            yield part
+        around, own = self.around(config), self._identified(config)
+        given = admitted(input, around)
+        checked = acheck_resume(self.agent, self.checkpointer, given, around)
+        parts = super().astream(given, own, **self._durable(around, kwargs))
+        return _after(checked, cast("AsyncGenerator[Any]", parts))
 
     def _identified(self, config: RunnableConfig | None) -> RunnableConfig:
         given = config or {}
@@ -97,21 +94,32 @@ class AgentGraph(Editable):
         return {**given, "metadata": {**metadata, **self._unstored(given).metadata()}}
 
     def _unstored(self, config: RunnableConfig) -> Identity:
-        # A node that calls the tree without a config still lends its own.
-        around = ensure_config(config)
+        around = self.around(config)
+        configurable, metadata = around["configurable"], around.get("metadata") or {}
+        # As a part of another tree, it stands below the agent whose node runs it.
+        above = Identity.read(metadata) if configurable.get("checkpoint_ns") else None
         return Identity(
             agent=self.agent.name,
-            path=(self.agent.name,),
-            thread_id=_thread_id(around.get("configurable") or {}, self.agent.name),
+            path=(*(above.path if above else ()), self.agent.name),
+            thread_id=_thread_id(configurable, self.agent.name),
             tree=self.fingerprint,
-            thread_name=str((config.get("metadata") or {}).get("thread_name", "")),
+            superior_thread_id=above.thread_id if above else "",
+            thread_name=str(metadata.get("thread_name", "")),
         )
 
-    def _durable(self, config: RunnableConfig, kwargs: dict[str, Any]) -> dict[str, Any]:
+    def _durable(self, around: RunnableConfig, kwargs: dict[str, Any]) -> dict[str, Any]:
         # With LangGraph's default, "async", a tool can run twice after a crash. Where nothing
         # is kept, it warns of any durability.
-        kept = saver_of(ensure_config(config).get("configurable") or {}) or self.checkpointer
+        kept = saver_of(around["configurable"]) or self.checkpointer
         return {**kwargs, "durability": kwargs.get("durability") or "sync"} if kept else kwargs
+
+
+async def _after(check: Awaitable[None], parts: AsyncGenerator[Any]) -> AsyncIterator[Any]:
+    # Closed with us: LangGraph then cancels what still runs at once, not at some collection.
+    async with aclosing(parts):
+        await check
+        async for part in parts:
+            yield part
 
 
 def compile_tree(

@@ -18,7 +18,6 @@ from echelons.nodes.calls import unanswered
 from echelons.nodes.identity import identity_of
 from echelons.nodes.orders import Desk, Order
 from echelons.nodes.shell import Shell
-from echelons.nodes.tools import CallSubordinate
 
 
 class AfterReason(Shell):
@@ -114,13 +113,14 @@ def _order(
     call: ToolCall, head: Head | None, identity: Identity, message: str, thread: str, max_hops: int
 ) -> Order:
     call_id = call["id"] or ""
-    wanted = CallSubordinate.model_validate(call["args"])
-    current = head["agent"] if head else wanted.subordinate or ""
+    # A call that a person wrote into the state may be anything; nobody is found for it then.
+    task, named = str(call["args"].get("message", "")), str(call["args"].get("subordinate") or "")
+    current = head["agent"] if head else named
     request = DelegationRequest(
         id=request_id(identity.thread_id, message, call_id),
         origin=identity.agent,
         current=current,
-        task=wanted.message,
+        task=task,
         path=(identity.agent, current),
         max_hops=max_hops,
     )

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig, ensure_config
-from langchain_core.runnables.config import var_child_runnable_config
+from langchain_core.runnables.config import merge_configs, var_child_runnable_config
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import StateUpdate
@@ -52,12 +52,16 @@ class Editable(CompiledStateGraph[Any, Any, Any, Any]):
         with _in_the_name_of(stored or self._unstored(config), config) as named:
             return await super().abulk_update_state(named, _whole(supersteps))
 
+    def around(self, config: RunnableConfig | None) -> RunnableConfig:
+        """Return the whole config of a call: bound to the graph, around the call, and given."""
+        return ensure_config(merge_configs(self.config, config))
+
     def _unstored(self, config: RunnableConfig) -> Identity | None:
         """Return whose state it is where nothing is stored yet."""
         return None
 
     def _edited(self, config: RunnableConfig) -> tuple[Saver, OneCheckpoint] | None:
-        given = ensure_config(config)["configurable"]
+        given = self.around(config)["configurable"]
         saver = saver_of(given) or self.checkpointer
         if not isinstance(saver, BaseCheckpointSaver) or given.get("thread_id") is None:
             return None

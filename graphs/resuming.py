@@ -7,16 +7,16 @@ triggers the comparison; a changed prompt or a new document passes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, cast
+from dataclasses import replace
+from typing import Any
 
-from langchain_core.runnables import RunnableConfig, ensure_config
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.types import Command
 
 from echelons import tree
 from echelons.agent import Agent
 from echelons.checkpoints.inherited import is_resuming, saver_of
-from echelons.checkpoints.pending import OpenAgent, unfinished
+from echelons.checkpoints.pending import OpenAgent, open_agent, unfinished
 from echelons.checkpoints.reading import OneCheckpoint, Plan, Saver, aread, read
 from echelons.errors import MissingAgents
 from echelons.graphs.delegation import nodes_of
@@ -34,7 +34,7 @@ def check_resume(agent: Agent, own: Any, given: Any, config: Mapping[str, Any]) 
         agent: The tree's root.
         own: The saver that the tree was compiled with.
         given: The run's input; only a resume is checked.
-        config: The run's config.
+        config: The run's whole config, with what is around the call.
 
     Raises:
         MissingAgents: It waits in agents or nodes that the tree does not have.
@@ -57,13 +57,14 @@ async def acheck_resume(agent: Agent, own: Any, given: Any, config: Mapping[str,
 
 def _resumed(own: Any, given: Any, config: Mapping[str, Any]) -> tuple[Saver, OneCheckpoint] | None:
     """Return the saver and the root's place, if the run goes on with a stored one."""
-    configurable = ensure_config(cast("RunnableConfig", config)).get("configurable") or {}
+    configurable = config.get("configurable") or {}
     resumes = given is None or isinstance(given, Command) or is_resuming(configurable)
     saver = saver_of(configurable) or (own if isinstance(own, BaseCheckpointSaver) else None)
     if not resumes or saver is None or configurable.get("thread_id") is None:
         return None
     namespace = str(configurable.get("checkpoint_ns") or "")
-    return saver, OneCheckpoint(str(configurable["thread_id"]), namespace)
+    checkpoint_id = configurable.get("checkpoint_id") or None
+    return saver, OneCheckpoint(str(configurable["thread_id"]), namespace, checkpoint_id)
 
 
 def _check(agent: Agent, root: OneCheckpoint) -> Plan[None]:
@@ -71,15 +72,26 @@ def _check(agent: Agent, root: OneCheckpoint) -> Plan[None]:
     identity = Identity.read(head.metadata) if head else None
     if identity is None or identity.tree == tree.fingerprint(agent):
         return
-    waiting = yield from unfinished(root)
-    lost = missing(agent, waiting)
+    latest = yield replace(root, checkpoint_id=None)
+    if latest.checkpoint["id"] == head.checkpoint["id"]:
+        waiting = yield from unfinished(root)
+    else:
+        # A fork of the past begins with what was sent there, whatever has happened since.
+        waiting = [opened for opened in (open_agent(head, ()),) if opened]
+    lost = missing(agent, waiting, identity.path[:-1])
     if lost:
         raise MissingAgents(root.thread_id, lost)
 
 
-def missing(root: Agent, waiting: Iterable[OpenAgent]) -> list[str]:
-    """Return the paths of agents and nodes that are waited in and not in the tree."""
-    members = {place.path: place.member for place in tree.walk(root)}
+def missing(root: Agent, waiting: Iterable[OpenAgent], above: tuple[str, ...] = ()) -> list[str]:
+    """Return the paths of agents and nodes that are waited in and not in the tree.
+
+    Args:
+        root: The tree's root.
+        waiting: The agents that have work left.
+        above: Path of the agent that the tree is embedded under; empty for none.
+    """
+    members = {(*above, *place.path): place.member for place in tree.walk(root)}
     lost: dict[str, None] = {}
     for each in waiting:
         member = members.get(each.path)

@@ -18,12 +18,35 @@ from langgraph.errors import (
     ParentCommand,
 )
 
-from echelons.errors import EchelonsError
+from echelons.errors import (
+    CheckpointTampered,
+    LeaseLost,
+    LedgerError,
+    MissingAgents,
+    NotStorable,
+    ScriptError,
+    SealKeyMissing,
+    StorageError,
+    UnreadableRecord,
+)
 from echelons.nodes.failures import describe
 
 LOG = logging.getLogger(__name__)
 
-OURS = (EchelonsError, InvalidUpdateError, EmptyChannelError, EmptyInputError)
+OURS = (
+    StorageError,
+    NotStorable,
+    CheckpointTampered,
+    SealKeyMissing,
+    UnreadableRecord,
+    LeaseLost,
+    LedgerError,
+    MissingAgents,
+    ScriptError,
+    InvalidUpdateError,
+    EmptyChannelError,
+    EmptyInputError,
+)
 """Errors of the machinery: hiding them behind an ``unable`` would hide a bug or a full disk."""
 
 

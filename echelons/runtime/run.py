@@ -16,6 +16,7 @@ from collections.abc import (
     Iterator,
     Sequence,
 )
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -44,7 +45,9 @@ class Result:
     usage: Usage
 
     def __str__(self) -> str:
-        return self.text
+        """The answer, or what must be answered first."""
+        asked = (f"{'/'.join(each.path)} asks: {each.value}" for each in self.questions)
+        return self.text or "\n".join(asked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +152,7 @@ class AsyncRun:
 
     def __init__(
         self,
-        start: Callable[[RunControl], AsyncIterator[Any]],
+        start: Callable[[RunControl], AsyncGenerator[Any]],
         standing: Callable[[], Awaitable[Standing]],
     ) -> None:
         self._tally = _Tally()
@@ -188,12 +191,13 @@ class AsyncRun:
         await self.close()
 
     async def _drive(
-        self, start: Callable[[RunControl], AsyncIterator[Any]]
+        self, start: Callable[[RunControl], AsyncGenerator[Any]]
     ) -> AsyncGenerator[RunEvent]:
         self._tally.begun = True
         try:
-            async for part in start(self._tally.control):
-                for event in self._tally.events(part):
-                    yield event
+            async with aclosing(start(self._tally.control)) as parts:
+                async for part in parts:
+                    for event in self._tally.events(part):
+                        yield event
         except GraphDrained:
             return

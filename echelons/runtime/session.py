@@ -6,9 +6,10 @@ has an ``a…`` twin for event loops; the two share every decision and differ in
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
+from contextlib import aclosing
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import RunnableConfig
@@ -17,15 +18,16 @@ from langgraph.runtime import RunControl
 from langgraph.types import Command, StateSnapshot
 
 from echelons.agent import Agent
-from echelons.boundary import check_notes, check_value, is_label
+from echelons.boundary import LONGEST_ID, check_notes, check_value, is_label, shortened
 from echelons.checkpoints.pending import Question, Waiting, questions, waiting
-from echelons.checkpoints.reading import aread, read
+from echelons.checkpoints.reading import OneCheckpoint, aread, read
 from echelons.checkpoints.sqlite import SqliteCheckpointer
 from echelons.checkpoints.threads import RootThread, ThreadStore
 from echelons.checkpoints.tracing import Trace
 from echelons.errors import (
     InterventionPending,
     InvalidDatabase,
+    InvalidId,
     InvalidTask,
     InvalidThread,
     NoQuestionPending,
@@ -46,7 +48,8 @@ class Session:
         agent: The tree's root.
         database: Path of a SQLite database, or any LangGraph saver. A path is opened here
             and closed with the session.
-        thread: What people call the thread; a UUID is taken as the thread's id itself.
+        thread: What people call the thread. A UUID is taken as the thread's id itself, and so
+            is the id of a thread that a compiled graph has already stored in the database.
         metadata: Texts and numbers stored with each of its checkpoints; ``RootThread`` gives
             them back, so a program can note what it needs to go on in another process.
 
@@ -75,12 +78,12 @@ class Session:
     ) -> None:
         self.thread = _thread(thread)
         self._metadata = check_notes(metadata)
-        self.thread_id = root_thread_id(thread)
         self.graph = agent.compile(database)
         saver = self.graph.checkpointer
         if not isinstance(saver, BaseCheckpointSaver):
             raise InvalidDatabase(database)
         self._saver = saver
+        self.thread_id = _thread_id(saver, thread)
         self._opened = None if saver is database else saver
         self.store = ThreadStore(saver)
 
@@ -118,8 +121,12 @@ class Session:
             UnfinishedTurn: Its last turn was cut short.
         """
         given = _task(task)
-        self._free(self.graph.get_state(self.config), self.inbox())
-        return self._run(given)
+
+        def check() -> Any:
+            self._free(self.graph.get_state(self.config), self.inbox())
+            return given
+
+        return self._run(check)
 
     async def asend(self, task: str) -> AsyncRun:
         """Do what ``send`` does in an event loop.
@@ -130,8 +137,12 @@ class Session:
             UnfinishedTurn: Its last turn was cut short.
         """
         given = _task(task)
-        self._free(await self.graph.aget_state(self.config), await self.ainbox())
-        return self._arun(given)
+
+        async def check() -> Any:
+            self._free(await self.graph.aget_state(self.config), await self.ainbox())
+            return given
+
+        return await self._arun(check)
 
     def answer(self, question: str | Mapping[str, Any], value: Any = None) -> Run:
         """Answer pending questions and go on.
@@ -144,7 +155,8 @@ class Session:
             NoQuestionPending: Nothing is asked.
             UnknownQuestion: A question named is not pending.
         """
-        return self._run(self._resumption(_answers(question, value), self.inbox()))
+        answers = _answers(question, value)
+        return self._run(lambda: self._resumption(answers, self.inbox()))
 
     async def aanswer(self, question: str | Mapping[str, Any], value: Any = None) -> AsyncRun:
         """Do what ``answer`` does in an event loop.
@@ -153,7 +165,12 @@ class Session:
             NoQuestionPending: Nothing is asked.
             UnknownQuestion: A question named is not pending.
         """
-        return self._arun(self._resumption(_answers(question, value), await self.ainbox()))
+        answers = _answers(question, value)
+
+        async def check() -> Any:
+            return self._resumption(answers, await self.ainbox())
+
+        return await self._arun(check)
 
     def resume(self) -> Run:
         """Go on with a turn that was stopped, killed or has failed.
@@ -163,10 +180,12 @@ class Session:
             InterventionPending: Only answers can move it.
             NothingToResume: Its last turn is finished.
         """
-        self._resumable(
-            self.graph.get_state(self.config), read(self._saver, waiting(self.thread_id))
-        )
-        return self._run(None)
+
+        def check() -> Any:
+            left = read(self._saver, waiting(self.thread_id))
+            self._resumable(self.graph.get_state(self.config), left)
+
+        return self._run(check)
 
     async def aresume(self) -> AsyncRun:
         """Do what ``resume`` does in an event loop.
@@ -176,11 +195,12 @@ class Session:
             InterventionPending: Only answers can move it.
             NothingToResume: Its last turn is finished.
         """
-        self._resumable(
-            await self.graph.aget_state(self.config),
-            await aread(self._saver, waiting(self.thread_id)),
-        )
-        return self._arun(None)
+
+        async def check() -> Any:
+            left = await aread(self._saver, waiting(self.thread_id))
+            self._resumable(await self.graph.aget_state(self.config), left)
+
+        return await self._arun(check)
 
     def inbox(self) -> list[Question]:
         """Return the questions that wait for an answer, in the order of the tree."""
@@ -214,15 +234,27 @@ class Session:
         """
         return await self.store.atrace(self.thread_id)
 
-    def _run(self, given: Any) -> Run:
+    def _run(self, check: Callable[[], Any]) -> Run:
+        """Return a run on what ``check`` gives; it refuses now, and again when the run starts.
+
+        Another run may have moved the thread in between.
+        """
+        check()
+
         def start(control: RunControl) -> Iterator[Any]:
-            return self.graph.stream(given, self.config, **_streaming(control))
+            return self.graph.stream(check(), self.config, **_streaming(control))
 
         return Run(start, lambda: _standing(self.graph.get_state(self.config), self.inbox()))
 
-    def _arun(self, given: Any) -> AsyncRun:
-        def start(control: RunControl) -> AsyncIterator[Any]:
-            return self.graph.astream(given, self.config, **_streaming(control))
+    async def _arun(self, check: Callable[[], Awaitable[Any]]) -> AsyncRun:
+        await check()
+
+        async def start(control: RunControl) -> AsyncGenerator[Any]:
+            given = await check()
+            stream = self.graph.astream(given, self.config, **_streaming(control))
+            async with aclosing(cast("AsyncGenerator[Any]", stream)) as parts:
+                async for part in parts:
+                    yield part
 
         async def standing() -> Standing:
             return _standing(await self.graph.aget_state(self.config), await self.ainbox())
@@ -257,6 +289,14 @@ def _streaming(control: RunControl) -> dict[str, Any]:
     return {"stream_mode": list(STREAM_MODES), "subgraphs": True, "control": control}
 
 
+def _thread_id(saver: BaseCheckpointSaver[Any], name: str) -> str:
+    # A graph of the user's own may have used the name as LangGraph's id itself. Only ours is
+    # asked: a saver for event loops may not be read here.
+    if isinstance(saver, SqliteCheckpointer) and OneCheckpoint(name).get(saver) is not None:
+        return name
+    return root_thread_id(name)
+
+
 def _thread(name: str) -> str:
     if not is_label(name):
         raise InvalidThread(name)
@@ -270,6 +310,8 @@ def _task(task: str) -> dict[str, Any]:
 
 
 def _answers(question: str | Mapping[str, Any], value: Any) -> Mapping[str, Any]:
+    if not isinstance(question, (str, Mapping)):
+        raise InvalidId("id of a question", shortened(question), LONGEST_ID)
     given = question if isinstance(question, Mapping) else {question: value}
     return {key: check_value(each, f"the answer to {key!r}") for key, each in given.items()}
 

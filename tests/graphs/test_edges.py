@@ -8,12 +8,12 @@ import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolCall, ToolMessage
 from langgraph.graph import END
 from langgraph.types import Send
-from pydantic import ValidationError
 
+from echelons.checkpoints.history import SavedHistory
 from echelons.graphs.edges import AfterReason, dispatch
 from echelons.history import Head
 from echelons.lineage import THREADS_KEY, Identity, request_id, subordinate_thread_id
-from echelons.nodes.orders import Order
+from echelons.nodes.orders import Desk, Order
 
 IDENTITY = Identity(agent="head", path=("head",), thread_id="root", tree="t")
 
@@ -157,8 +157,12 @@ def test_a_call_that_a_person_wrote_starts_a_thread_of_its_own() -> None:
 def test_a_call_that_a_person_wrote_wrongly_is_refused_before_anything_runs() -> None:
     wrong = ToolCall(name="call_subordinate", args={}, id="1", type="tool_call")
 
-    with pytest.raises(ValidationError, match="message"):
-        sends(AIMessage("", id="m", tool_calls=[wrong]))
+    [send] = sends(AIMessage("", id="m", tool_calls=[wrong]))
+    [order] = orders(send)
+    desk = Desk({"eat": "eat"}, SavedHistory())
+
+    assert desk.node(order.stored(), {}) == "refuse"
+    assert "nobody here is called ''" in str(desk.refusal(order, {}))
 
 
 def test_tools_come_before_delegations_and_nothing_is_left_out() -> None:
