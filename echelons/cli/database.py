@@ -78,10 +78,12 @@ def root_named(saver: SqliteCheckpointer, thread: str) -> RootThread:
     Raises:
         ThreadNotFound: There is none.
     """
-    for root in roots(saver):
-        if root.id == root_thread_id(thread):
-            return root
-    raise ThreadNotFound(thread)
+    found = {root.id: root for root in roots(saver)}
+    # A graph of one's own may have used the name as LangGraph's id itself.
+    root = found.get(thread) or found.get(root_thread_id(thread))
+    if root is None:
+        raise ThreadNotFound(thread)
+    return root
 
 
 def root_meant(saver: SqliteCheckpointer, thread: str | None) -> RootThread:

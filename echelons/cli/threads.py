@@ -116,10 +116,14 @@ def show(shown: ShownArgument = None, *, place: Place, how: Output) -> ExitCode:
 
     with database.reading(place.db) as saver:
         wanted = shown or database.root_meant(saver, place.thread).id
+        store = ThreadStore(saver)
         try:
-            found = ThreadStore(saver).get(root_thread_id(wanted))
+            found = store.get(wanted)
         except ThreadNotFound:
-            raise ThreadNotFound(wanted) from None
+            try:
+                found = store.get(root_thread_id(wanted))
+            except ThreadNotFound:
+                raise ThreadNotFound(wanted) from None
     if how.json:
         for event in found.events:
             output.tell_json({"kind": str(event.kind), "key": event.key, "data": event.data})

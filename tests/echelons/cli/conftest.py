@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -169,6 +170,10 @@ def process(folder: Path) -> Callable[..., Finished]:
     return call
 
 
+def _heed_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 @pytest.fixture
 def start(folder: Path) -> Iterator[Callable[..., Started]]:
     """Calls the command line in a process of its own, and leaves it running."""
@@ -183,6 +188,8 @@ def start(folder: Path) -> Iterator[Callable[..., Started]]:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             encoding="utf-8",
+            # A script's background job ignores Ctrl-C, and so would all that it starts.
+            preexec_fn=_heed_interrupts,  # noqa: PLW1509  nothing else runs in the tests
         )
         started.append(process)
         return process
