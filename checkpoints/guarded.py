@@ -60,7 +60,7 @@ class GuardedSaver(SqliteSaver):
         """
         wanted = get_checkpoint_id(config)
         place = _place_of(config)
-        with self._reading() as cursor:
+        with self._reading(config) as cursor:
             if wanted:
                 cursor.execute(f"{_AT} AND checkpoint_id = ?", (*place, wanted))
             else:
@@ -86,7 +86,7 @@ class GuardedSaver(SqliteSaver):
         query = f"{CHECKPOINTS} {where} ORDER BY checkpoint_id DESC"
         if limit is not None:
             query, given = f"{query} LIMIT ?", (*given, limit)
-        with self._reading() as cursor:
+        with self._reading(config) as cursor:
             found = cursor.execute(query, given).fetchall()
             return iter([self._tuple(cursor, each) for each in found])
 
@@ -101,7 +101,7 @@ class GuardedSaver(SqliteSaver):
         wanted = get_checkpoint_id(config) or _latest(self.get_tuple(config))
         place = _place_of(config)
         walk = _Walk(channels, self.serde)
-        with self._reading() as cursor:
+        with self._reading(config) as cursor:
             cursor.execute(_CHAIN, (*place, wanted, *place, *place))
             while (found := cursor.fetchone()) and walk.goes_on(self._row(CheckpointRow, found)):
                 pass
@@ -130,13 +130,14 @@ class GuardedSaver(SqliteSaver):
         return row
 
     @contextmanager
-    def _reading(self) -> Iterator[sqlite3.Cursor]:
+    def _reading(self, config: RunnableConfig | None) -> Iterator[sqlite3.Cursor]:
         with self.cursor(transaction=False) as cursor:
             try:
                 yield cursor
             except sqlite3.OperationalError as error:
                 if str(error).startswith(_UNREADABLE):
-                    raise CheckpointTampered("a row", str(error)) from error
+                    where = f"a row of thread {_place_of(config)[0]!r}" if config else "a row"
+                    raise CheckpointTampered(where, str(error)) from error
                 raise
 
 

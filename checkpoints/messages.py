@@ -24,7 +24,7 @@ from langgraph.channels import DeltaChannel
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.types import Overwrite
 
-from echelons.errors import InvalidMessages
+from echelons.errors import CheckpointTampered, InvalidMessages
 from echelons.lineage import message_id
 
 MESSAGES = "messages"
@@ -95,7 +95,7 @@ def with_messages(values: Any) -> Any:
     try:
         messages = list(_coerce([given]))
     except (ValueError, TypeError, KeyError, NotImplementedError) as error:
-        raise InvalidMessages(given, str(error).partition("\n")[0]) from error
+        raise InvalidMessages(given, _line(error)) from error
     named = [each if each.id else each.model_copy(update={"id": str(uuid4())}) for each in messages]
     return {**values, MESSAGES: named}
 
@@ -124,12 +124,24 @@ def rebuild(annotated: Any, stored: Any, writes: Sequence[tuple[str, str, Any]])
         annotated: The type of the state's key, ``Messages`` or ``Entries``.
         stored: What the channel holds in a checkpoint: a snapshot, a plain value, or nothing.
         writes: Pending writes ``(task id, channel, value)`` since then, oldest first.
+
+    Raises:
+        CheckpointTampered: They are nothing that the key takes.
     """
     kind, channel = get_args(annotated)
     empty = get_origin(kind)()
-    held: DeltaChannel[Any] = channel.from_checkpoint(empty if stored is None else stored)
-    held.replay_writes(writes)
-    return held.get()
+    try:
+        held: DeltaChannel[Any] = channel.from_checkpoint(empty if stored is None else stored)
+        held.replay_writes(writes)
+        return held.get()
+    except (AttributeError, KeyError, NotImplementedError, TypeError, ValueError) as error:
+        raise CheckpointTampered("the state of a thread", _line(error)) from error
+
+
+def _line(error: Exception) -> str:
+    # It quotes what was given, which may be long, or hold half a character.
+    first = str(error).partition("\n")[0][:200]
+    return first.encode("utf-8", "backslashreplace").decode()
 
 
 def _coerce(writes: Iterable[Any]) -> Iterable[BaseMessage]:

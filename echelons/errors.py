@@ -505,7 +505,7 @@ class UnknownQuestion(QuestionError):
         self.id = id
         self.pending = tuple(pending)
         super().__init__(
-            f"no question {id!r} is pending (it may be answered already); "
+            f"no question {_SHORT.repr(id)} is pending (it may be answered already); "
             f"pending are: {', '.join(self.pending) or 'none'}"
         )
 

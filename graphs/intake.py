@@ -67,7 +67,7 @@ def taken_in(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     size = 0
     for place, message in enumerate(messages, start=1):
         what = f"message {place} of the input"
-        _check_role(message, what, calls)
+        _check(message, what, calls)
         calls.update(_calls_of(message))
         size += _weighed(message, what)
         if size > INPUT_BYTES:
@@ -75,12 +75,16 @@ def taken_in(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     return [_renamed(message) for message in messages]
 
 
-def _check_role(message: BaseMessage, what: str, calls: set[str | None]) -> None:
+def _check(message: BaseMessage, what: str, calls: set[str | None]) -> None:
     if not isinstance(message, (HumanMessage, AIMessage, ToolMessage)):
         role = message.role if isinstance(message, ChatMessage) else message.type
         raise ForbiddenRole(what, role, ALLOWED)
     if isinstance(message, ToolMessage) and message.tool_call_id not in calls:
         raise AnswerWithoutCall(what, shortened(message.tool_call_id))
+    for block in message.content if isinstance(message.content, list) else ():
+        # LangChain looks it up, and would fail at every later turn of the thread.
+        if isinstance(block, Mapping) and not isinstance(block.get("type", ""), str):
+            raise InvalidMessages(block, f"the type of a block in {what} is no text")
     if message.name:
         check_label(message.name, f"name of the sender of {what}")
 
