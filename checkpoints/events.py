@@ -1,8 +1,8 @@
 """Events: a conversation as a list of plain JSON facts.
 
 One event per message, tool call, delegation and question. Pure: the SQLite checkpointer
-writes what these functions return in the transaction of the messages themselves, and
-``ThreadStore`` reads the same events out of the messages on any other saver.
+writes what these functions return in the transaction of the messages themselves, once and
+for good; ``ThreadStore`` makes events of the messages as they are now, on any saver.
 """
 
 from __future__ import annotations
