@@ -252,6 +252,7 @@ def test_the_deepest_that_is_stored_can_be_read_back() -> None:
     serde = Serializer()
     value: Any = 1
     depth = 0
+    stored = serde.dumps_typed(value)
     with pytest.raises(NotStorable):
         while True:
             stored = serde.dumps_typed(value)
