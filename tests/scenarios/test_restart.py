@@ -57,12 +57,16 @@ def whole(mode: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str
 
 
 @pytest.fixture(scope="module")
-def asked(mode: str, tmp_path_factory: pytest.TempPathFactory) -> Trip:
-    """A trip whose process has ended at the questions."""
+def stopped(mode: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Trip]:
+    """What a process prints that has ended at the questions."""
     trip = Trip(tmp_path_factory.mktemp("asked"))
-    end = trip.go(mode, TASK)
-    assert questions(end) == [[SCOUT, "Which pass?"], [PILOT, "Which harbour?"]]
-    return trip
+    return trip.go(mode, TASK), trip
+
+
+@pytest.fixture(scope="module")
+def asked(stopped: tuple[dict[str, Any], Trip]) -> Trip:
+    """A trip whose process has ended at the questions."""
+    return stopped[1]
 
 
 def questions(end: dict[str, Any]) -> list[list[str]]:
@@ -73,6 +77,20 @@ def questions(end: dict[str, Any]) -> list[list[str]]:
 def conversations(end: dict[str, Any]) -> tuple[Any, ...]:
     """Return all that is to be equal, however many processes it took."""
     return end["threads"], end["links"], end["trace"]
+
+
+def test_a_process_that_ends_at_questions_shows_them_and_all_that_is_done(
+    stopped: tuple[dict[str, Any], Trip],
+) -> None:
+    end, trip = stopped
+
+    assert questions(end) == [[SCOUT, "Which pass?"], [PILOT, "Which harbour?"]]
+    said = [message["content"] for each in end["threads"].values() for message in each]
+    assert {"noted: set out", "noted: cooked", "noted: scouted", "noted: sailed"} <= set(said)
+    assert "Supper is ready." in said
+    [cook] = [line for line in end["trace"].splitlines() if "cook" in line]
+    assert "cook  fulfilled" in cook
+    assert len(trip.done) == 14
 
 
 def test_three_processes_come_to_the_end_that_one_comes_to(
