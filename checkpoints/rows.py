@@ -8,7 +8,8 @@ Pure: ``guarded`` reads rows from SQLite and passes them through here, ``sqlite`
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from itertools import chain
 from typing import Any, NamedTuple, cast
 
 from langchain_core.runnables import RunnableConfig
@@ -112,23 +113,24 @@ def checkpoint_of(row: CheckpointRow, serde: SerializerProtocol) -> Checkpoint:
     Raises:
         CheckpointTampered: It holds something else.
     """
-    if not all(type(each) is str for each in row[:3]):
+    if not _TEXTS.issuperset(map(type, row[:3])):
         raise CheckpointTampered(row.where, "its ids are no texts")
-    if type(row.parent_checkpoint_id) not in (str, type(None)):
+    if row.parent_checkpoint_id is not None and type(row.parent_checkpoint_id) is not str:
         raise CheckpointTampered(row.where, "the id of the checkpoint before it is no text")
     held = _loaded(row, row.type, row.checkpoint, serde)
-    if not isinstance(held, dict) or not _has(held, _CHECKPOINT):
+    if type(held) is not dict or tuple(map(type, map(held.get, _FIELDS))) != _KINDS:
         raise CheckpointTampered(row.where, "it does not hold what a checkpoint holds")
     if held["id"] != row.checkpoint_id:
         raise CheckpointTampered(row.where, f"it holds checkpoint {held['id']!r}")
-    values, versions, seen = (held[key] for key in _CHECKPOINT if key not in ("v", "id", "ts"))
-    if not all(
-        type(key) is str for each in (values, versions, seen, *seen.values()) for key in each
-    ):
-        raise CheckpointTampered(row.where, "its channels have names that are no texts")
-    if not all(isinstance(each, (str, int, float)) for each in versions.values()):
+    values, versions, seen = (held[name] for name in _FIELDS[3:])
+    if not _VERSIONS.issuperset(map(type, versions.values())):
         raise CheckpointTampered(row.where, "its channels have versions that are none")
-    if not all(isinstance(each, Send) for each in values.get(TASKS) or ()):
+    if not {dict}.issuperset(map(type, seen.values())):
+        raise CheckpointTampered(row.where, "what its nodes have seen is nothing")
+    if not _TEXTS.issuperset(map(type, chain(values, versions, seen))):
+        raise CheckpointTampered(row.where, "its channels have names that are no texts")
+    sends = values.get(TASKS) or []
+    if type(sends) is not list or not {Send}.issuperset(map(type, sends)):
         raise CheckpointTampered(row.where, "it holds sends that are none")
     return cast("Checkpoint", held)
 
@@ -157,8 +159,7 @@ def write_of(row: WriteRow, serde: SerializerProtocol) -> PendingWrite:
     Raises:
         CheckpointTampered: It holds something else.
     """
-    texts = (row.thread_id, row.checkpoint_ns, row.checkpoint_id, row.task_id, row.channel)
-    if not all(type(each) is str for each in (*texts, row.task_path)) or type(row.idx) is not int:
+    if not _TEXTS.issuperset(map(type, (*row[:5], row.channel))) or type(row.idx) is not int:
         raise CheckpointTampered(row.where, "its ids are no texts, or its index is no number")
     held = _loaded(row, row.type, row.value, serde)
     if row.channel == TASKS:
@@ -176,21 +177,11 @@ def write_of(row: WriteRow, serde: SerializerProtocol) -> PendingWrite:
     return row.task_id, row.channel, held
 
 
-_CHECKPOINT = {
-    "v": int,
-    "id": str,
-    "ts": str,
-    "channel_values": dict,
-    "channel_versions": dict,
-    "versions_seen": dict,
-}
-"""What every checkpoint holds, by the type of it."""
-
-
-def _has(held: Mapping[str, Any], kinds: Mapping[str, type[Any]]) -> bool:
-    if not all(isinstance(held.get(key), kind) for key, kind in kinds.items()):
-        return False
-    return all(isinstance(each, dict) for each in held["versions_seen"].values())
+_FIELDS = ("v", "id", "ts", "channel_values", "channel_versions", "versions_seen")
+_KINDS = (int, str, str, dict, dict, dict)
+"""What every checkpoint holds, and the type of it. Compared by type, for that is fastest."""
+_TEXTS = {str}
+_VERSIONS = {str, int, float}
 
 
 def _loaded(row: Row, tag: Any, stored: Any, serde: SerializerProtocol) -> Any:

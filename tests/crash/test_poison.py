@@ -75,6 +75,8 @@ SHAPES = [
     held(channel_values={5: 1}),
     held(channel_versions={"a": None}),
     held(channel_values={"__pregel_tasks": ["act"]}),
+    held(channel_values={"__pregel_tasks": 5}),
+    held(channel_values={"__pregel_tasks": {"act": 1}}),
     held(),
 ]
 METADATA: list[Any] = [
