@@ -148,22 +148,28 @@ class _Walk:
         self.passed: dict[str, list[str]] = {channel: [] for channel in channels}
         self._serde = serde
         self._seeds: dict[str, Any] = {}
-        self._rows: dict[str, CheckpointRow] = {}
+        self._open = list(self.passed)
+        self._ids: set[str] = set()
+        self._first: CheckpointRow | None = None
+        self._above: str | None = None
 
     def goes_on(self, row: CheckpointRow) -> bool:
         """Take the next checkpoint back, and return whether there is more to look for."""
         # A checkpoint that was stored anew below itself makes a loop.
-        if row.checkpoint_id in self._rows:
+        if row.checkpoint_id in self._ids:
             return False
-        first = not self._rows
-        self._rows[row.checkpoint_id] = row
-        if not first:
+        self._ids.add(row.checkpoint_id)
+        self._above = row.parent_checkpoint_id
+        if self._first is None:
+            self._first = row
+        else:
             values = checkpoint_of(row, self._serde)["channel_values"]
-            for channel in self._open():
+            for channel in self._open:
                 self.passed[channel].append(row.checkpoint_id)
-                if channel in values:
-                    self._seeds[channel] = values[channel]
-        return bool(self._open())
+            for channel in values.keys() & self._open:
+                self._seeds[channel] = values[channel]
+                self._open.remove(channel)
+        return bool(self._open)
 
     def arrive(self) -> None:
         """Check that the way did not break off.
@@ -171,14 +177,13 @@ class _Walk:
         Raises:
             CheckpointTampered: A checkpoint is missing that a channel is made of.
         """
-        rows = list(self._rows.values())
-        missing = rows[-1].parent_checkpoint_id if rows else None
-        if missing is None or missing in self._rows:
+        if self._first is None or self._above is None or self._above in self._ids:
             return
-        lost = _made_before(rows[0], self._serde).intersection(self._open())
+        lost = _made_before(self._first, self._serde).intersection(self._open)
         if lost:
-            why = f"checkpoint {missing!r}, of which its {', '.join(sorted(lost))} is made, is gone"
-            raise CheckpointTampered(rows[0].where, why)
+            parts = ", ".join(sorted(lost))
+            why = f"checkpoint {self._above!r}, of which its {parts} is made, is gone"
+            raise CheckpointTampered(self._first.where, why)
 
     def history(self, channel: str, rows: Iterable[WriteRow]) -> DeltaChannelHistory:
         """Return what a channel is made of, oldest first."""
@@ -189,15 +194,13 @@ class _Walk:
             "writes": [
                 write
                 for each in reversed(self.passed[channel])
-                for write in _written(by_checkpoint.get(each, ()), self._serde)
+                if each in by_checkpoint
+                for write in _written(by_checkpoint[each], self._serde)
             ]
         }
         if channel in self._seeds:
             found["seed"] = self._seeds[channel]
         return found
-
-    def _open(self) -> list[str]:
-        return [channel for channel in self.passed if channel not in self._seeds]
 
 
 def _made_before(row: CheckpointRow, serde: SerializerProtocol) -> set[str]:
