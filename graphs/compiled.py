@@ -31,6 +31,7 @@ from echelons.graphs.models import models_of
 from echelons.graphs.resuming import acheck_resume, check_resume
 from echelons.lineage import ECHELONS_NS, Identity
 from echelons.members import Member
+from echelons.mending import mend
 
 
 class AgentGraph(Editable):
@@ -66,9 +67,10 @@ class AgentGraph(Editable):
             InvalidInput: The input, or the thread's id, is refused.
             MissingAgents: The thread waits in agents that this tree does not have.
         """
-        around, own = self.around(config), self._identified(config)
-        check_resume(self.agent, self.checkpointer, input, around)
-        return super().stream(admitted(input, around), own, **self._durable(around, kwargs))
+        around = self.around(config)
+        given, own = admitted(input, around), self._identified(config)
+        check_resume(self.agent, self.checkpointer, given, around)
+        return super().stream(given, own, **self._durable(around, kwargs))
 
     def astream(
         self,
@@ -82,8 +84,8 @@ class AgentGraph(Editable):
             InvalidInput: The input, or the thread's id, is refused.
             MissingAgents: The thread waits in agents that this tree does not have.
         """
-        around, own = self.around(config), self._identified(config)
-        given = admitted(input, around)
+        around = self.around(config)
+        given, own = admitted(input, around), self._identified(config)
         checked = acheck_resume(self.agent, self.checkpointer, given, around)
         parts = super().astream(given, own, **self._durable(around, kwargs))
         return _after(checked, cast("AsyncGenerator[Any]", parts))
@@ -165,5 +167,8 @@ def _thread_id(configurable: Mapping[str, Any], agent: str) -> str:
     given, namespace = configurable.get("thread_id"), configurable.get("checkpoint_ns")
     if given is None:
         return str(uuid4())
-    # Embedded as a node of another graph, several runs and trees share the host's thread.
-    return str(uuid5(ECHELONS_NS, f"{given}/{namespace}/{agent}")) if namespace else str(given)
+    if not namespace:
+        return str(given)
+    # Embedded as a node of another graph, several runs and trees share the host's thread. What
+    # a host calls it may be no Unicode: the saver says so, where there is one.
+    return str(uuid5(ECHELONS_NS, mend(f"{given}/{namespace}/{agent}")))
