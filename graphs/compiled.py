@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
@@ -86,9 +86,9 @@ class AgentGraph(Editable):
         """
         around = self.around(config)
         given, own = admitted(input, around), self._identified(config)
-        checked = acheck_resume(self.agent, self.checkpointer, given, around)
+        check = partial(acheck_resume, self.agent, self.checkpointer, given, around)
         parts = super().astream(given, own, **self._durable(around, kwargs))
-        return _after(checked, cast("AsyncGenerator[Any]", parts))
+        return _after(check, cast("AsyncGenerator[Any]", parts))
 
     def _identified(self, config: RunnableConfig | None) -> RunnableConfig:
         given = config or {}
@@ -116,10 +116,12 @@ class AgentGraph(Editable):
         return {**kwargs, "durability": kwargs.get("durability") or "sync"} if kept else kwargs
 
 
-async def _after(check: Awaitable[None], parts: AsyncGenerator[Any]) -> AsyncIterator[Any]:
+async def _after(
+    check: Callable[[], Awaitable[None]], parts: AsyncGenerator[Any]
+) -> AsyncIterator[Any]:
     # Closed with us: LangGraph then cancels what still runs at once, not at some collection.
     async with aclosing(parts):
-        await check
+        await check()
         async for part in parts:
             yield part
 

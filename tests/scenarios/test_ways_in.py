@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import warnings
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any, cast
@@ -133,6 +135,15 @@ async def test_closing_a_stream_cancels_what_still_runs_before_it_returns() -> N
         assert await anext(parts) == "x"
 
     assert ended == ["x"]
+
+
+async def test_a_stream_that_nobody_begins_leaves_nothing_behind() -> None:
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        team().compile(InMemorySaver()).astream(ASK, {"configurable": {"thread_id": "t"}})
+        gc.collect()
+
+    assert warned == []
 
 
 def test_a_tree_inside_a_tree_asks_with_its_whole_path_and_is_no_root() -> None:
