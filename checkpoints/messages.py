@@ -74,8 +74,27 @@ def reduce_messages(held: Sequence[BaseMessage] | None, writes: Sequence[Any]) -
     return messages
 
 
+class SpacedDelta(DeltaChannel[Any]):
+    """A delta channel whose wholes are stored further apart the longer they are.
+
+    The next whole waits for as many updates as the value has entries, so all wholes together
+    are at most about twice the last one; at a fixed distance they grow with the square.
+    """
+
+    __slots__ = ("_least",)
+
+    @property
+    def snapshot_frequency(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Updates after which the whole is stored."""
+        return max(self._least, len(self.value) if self.is_available() else 0)
+
+    @snapshot_frequency.setter
+    def snapshot_frequency(self, least: int) -> None:
+        self._least = least
+
+
 Messages: TypeAlias = Annotated[
-    list[AnyMessage], DeltaChannel(reduce_messages, list, snapshot_frequency=SNAPSHOT_EVERY)
+    list[AnyMessage], SpacedDelta(reduce_messages, list, snapshot_frequency=SNAPSHOT_EVERY)
 ]
 """The type of a ``messages`` key in a state."""
 
@@ -112,7 +131,7 @@ def reduce_entries(
 
 
 Entries: TypeAlias = Annotated[
-    dict[str, Any], DeltaChannel(reduce_entries, dict, snapshot_frequency=SNAPSHOT_EVERY)
+    dict[str, Any], SpacedDelta(reduce_entries, dict, snapshot_frequency=SNAPSHOT_EVERY)
 ]
 """The type of a state key that collects entries, such as the heads of threads."""
 
