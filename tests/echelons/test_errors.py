@@ -5,8 +5,10 @@ from __future__ import annotations
 import copy
 import inspect
 import pickle
+import pkgutil
 import re
 from collections.abc import Iterator
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -21,7 +23,7 @@ SAMPLES = {
 
 
 def all_errors() -> list[type[EchelonsError]]:
-    """Return every error that the module defines, the base included."""
+    """Return every error that can be imported from the package, the base included."""
     found = [each for each in vars(errors).values() if inspect.isclass(each)]
     return [each for each in found if issubclass(each, EchelonsError)]
 
@@ -48,12 +50,29 @@ def documented(error: type[EchelonsError]) -> Iterator[str]:
     yield from re.findall(r"^ {4}(\w+):", section, re.MULTILINE)
 
 
+def defined() -> set[type[EchelonsError]]:
+    """Return every error that a file of the package defines."""
+    files = [
+        import_module(f"{errors.__name__}.{each.name}")
+        for each in pkgutil.iter_modules(errors.__path__)
+    ]
+    found = [each for file in files for each in vars(file).values() if inspect.isclass(each)]
+    return {each for each in found if issubclass(each, EchelonsError)}
+
+
 CONCRETE = [each for each in all_errors() if parameters(each)]
 
 
 def test_there_is_one_tree_of_errors() -> None:
     assert len(all_errors()) > 20
     assert all(issubclass(each, Exception) for each in all_errors())
+
+
+def test_every_error_is_imported_from_one_address() -> None:
+    assert {each.__name__ for each in defined()} == set(errors.__all__)
+    assert {f"{each.__module__}.{each.__name__}" for each in defined()} == {
+        f"echelons.errors.{name}" for name in errors.__all__
+    }
 
 
 @pytest.mark.parametrize("error", all_errors())

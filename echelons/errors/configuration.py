@@ -1,0 +1,181 @@
+"""Errors of agents and trees that are described in a way that cannot work.
+
+Raised when an agent, a tree or a session is made, before anything runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from echelons.errors.base import EchelonsError
+
+
+class ConfigurationError(EchelonsError):
+    """An agent or a tree is described in a way that cannot work; raised at construction."""
+
+
+class InvalidName(ConfigurationError):
+    """A name that LangGraph or a model provider would not accept as a node or tool name.
+
+    Attributes:
+        name: The name as it was given.
+    """
+
+    def __init__(self, name: object, why: str = "") -> None:
+        self.name = name
+        super().__init__(
+            f"{name!r} is no valid agent name{why and f' ({why})'}; use a letter, then up to "
+            "63 letters, digits, '-' or '_', and none of the names of the level's own nodes"
+        )
+
+
+class DuplicateName(ConfigurationError):
+    """Two agents of one tree, or two tools of one agent, have the same name.
+
+    Attributes:
+        name: The name that stands twice.
+        places: Where it stands, as paths or owners.
+    """
+
+    def __init__(self, name: str, places: Sequence[str]) -> None:
+        self.name = name
+        self.places = tuple(places)
+        super().__init__(
+            f"the name {name!r} stands more than once ({', '.join(self.places)}); "
+            "names are unique in a tree: rename one of them"
+        )
+
+
+class CyclicTree(ConfigurationError):
+    """An agent stands below itself.
+
+    Attributes:
+        path: The names from the root to the agent's second appearance.
+    """
+
+    def __init__(self, path: Sequence[str]) -> None:
+        self.path = tuple(path)
+        super().__init__(
+            f"the tree has a cycle: {' -> '.join(self.path)}; every agent has one superior"
+        )
+
+
+class TreeTooDeep(ConfigurationError):
+    """A tree has more levels than its root allows.
+
+    Attributes:
+        depth: Levels found, the root counted as 1.
+        limit: Levels allowed.
+    """
+
+    def __init__(self, depth: int, limit: int) -> None:
+        self.depth = depth
+        self.limit = limit
+        super().__init__(
+            f"the tree is {depth} levels deep, the limit is {limit}; flatten it, "
+            "or raise the root's Limits(depth=...) up to 32"
+        )
+
+
+class UnknownTool(ConfigurationError):
+    """Something in ``tools`` is neither a LangChain tool nor a named function.
+
+    Attributes:
+        agent: The agent that was given it.
+        tool: What was given.
+    """
+
+    def __init__(self, agent: str, tool: object) -> None:
+        self.agent = agent
+        self.tool = tool
+        super().__init__(
+            f"agent {agent!r}: {tool!r} is no tool; pass a LangChain tool "
+            "or a function with a name and a docstring"
+        )
+
+
+class InvalidCapability(ConfigurationError):
+    """A capability is not a non-empty text with a confidence from 0 to 1.
+
+    Attributes:
+        agent: The agent that declares it.
+        capability: The name as it was given.
+        confidence: The value as it was given.
+    """
+
+    def __init__(self, agent: str, capability: object, confidence: object) -> None:
+        self.agent = agent
+        self.capability = capability
+        self.confidence = confidence
+        super().__init__(
+            f"agent {agent!r}: capability {capability!r} with confidence {confidence!r}; "
+            "a capability is a non-empty text, its confidence a number from 0 to 1"
+        )
+
+
+class InvalidSubordinate(ConfigurationError):
+    """Something in ``subordinates`` cannot be run as one.
+
+    Attributes:
+        superior: The agent that was given it.
+        subordinate: What was given.
+        why: What is wrong with it.
+    """
+
+    def __init__(self, superior: str, subordinate: object, why: str) -> None:
+        self.superior = superior
+        self.subordinate = subordinate
+        self.why = why
+        super().__init__(f"agent {superior!r}: {subordinate!r} is no subordinate: {why}")
+
+
+class InvalidModel(ConfigurationError):
+    """A model is neither a name nor something that can be called like a chat model.
+
+    Attributes:
+        agent: The agent that was given it.
+        model: What was given.
+    """
+
+    def __init__(self, agent: str, model: object) -> None:
+        self.agent = agent
+        self.model = model
+        super().__init__(
+            f"agent {agent!r}: {model!r} is no model; pass a LangChain chat model, a name such "
+            "as 'openai:gpt-5-mini', or nothing to inherit the superior's"
+        )
+
+
+class InvalidField(ConfigurationError):
+    """A field of an agent holds a value of another kind than it takes.
+
+    Attributes:
+        agent: The agent that was given it.
+        field: The field's name.
+        value: What was given.
+        expected: The kind that it takes.
+    """
+
+    def __init__(self, agent: str, field: str, value: object, expected: str) -> None:
+        self.agent = agent
+        self.field = field
+        self.value = value
+        self.expected = expected
+        super().__init__(
+            f"agent {agent!r}: {field}={value!r}; pass a value of type {expected}, or leave it out"
+        )
+
+
+class InvalidDatabase(ConfigurationError, TypeError):
+    """Something is given as a database that is neither a path nor a LangGraph saver.
+
+    Attributes:
+        given: What was given.
+    """
+
+    def __init__(self, given: object) -> None:
+        self.given = given
+        super().__init__(
+            f"{given!r} is no database; pass a LangGraph saver, the path of a SQLite database, "
+            "or ':memory:' to keep nothing"
+        )

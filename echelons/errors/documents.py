@@ -1,0 +1,79 @@
+"""Errors of folders of documents, and of packages that a team needs.
+
+Raised by the sample teams while they read what they answer from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from echelons.errors.base import EchelonsError
+
+
+class DocumentsError(EchelonsError):
+    """A folder of documents cannot be made into a team."""
+
+
+class FolderMissing(DocumentsError):
+    """There is nothing where the documents should be.
+
+    Attributes:
+        folder: The path as it was given.
+    """
+
+    def __init__(self, folder: object) -> None:
+        self.folder = folder
+        super().__init__(f"there is no folder {str(folder)!r}; check the path of the documents")
+
+
+class NotAFolder(DocumentsError):
+    """A team of documents is made of a folder, and this is a file.
+
+    Attributes:
+        path: The path as it was given.
+        folder: The folder that the file lies in.
+    """
+
+    def __init__(self, path: object, folder: object) -> None:
+        self.path = path
+        self.folder = folder
+        super().__init__(
+            f"{str(path)!r} is a file, not a folder; pass the folder that it lies in, "
+            f"{str(folder)!r}, or put it into a folder of its own"
+        )
+
+
+class NothingToRead(DocumentsError):
+    """A folder holds no document that could be read.
+
+    Attributes:
+        folder: The folder.
+        skipped: What was found and left out, as pairs of path and reason.
+    """
+
+    def __init__(self, folder: object, skipped: Sequence[tuple[str, str]]) -> None:
+        self.folder = folder
+        self.skipped = tuple(skipped)
+        shown = "; ".join(f"{path} ({reason})" for path, reason in self.skipped[:5])
+        rest = len(self.skipped) - 5
+        found = f"skipped: {shown}{f' and {rest} more' if rest > 0 else ''}" if shown else "empty"
+        super().__init__(
+            f"no readable document in {str(folder)!r} ({found}); put text files into it, "
+            "Markdown for example"
+        )
+
+
+class MissingExtra(EchelonsError):
+    """Something needs a package that only an optional extra of Echelons brings.
+
+    Attributes:
+        extra: The extra, ``"travel"``.
+        package: The package that is missing.
+    """
+
+    def __init__(self, extra: str, package: str) -> None:
+        self.extra = extra
+        self.package = package
+        super().__init__(
+            f"the package {package!r} is not installed; pip install 'echelons[{extra}]'"
+        )

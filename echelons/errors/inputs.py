@@ -1,0 +1,220 @@
+"""Errors of what a caller gives to a run, refused before anything is stored.
+
+Raised at the boundary: tasks, messages, answers, ids, names and notes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from echelons.errors.base import SHORT, EchelonsError
+
+
+class InvalidInput(EchelonsError):
+    """What a caller gave is refused before anything runs; nothing was stored."""
+
+
+class InvalidThread(InvalidInput):
+    """A thread's name is no text, or nothing can be called so.
+
+    Attributes:
+        thread: What was given.
+    """
+
+    def __init__(self, thread: object) -> None:
+        self.thread = thread
+        super().__init__(
+            f"{SHORT.repr(thread)} is no name of a thread; give some words, 512 characters at "
+            "most, that can be printed, or the thread's UUID"
+        )
+
+
+class InvalidTask(InvalidInput):
+    """A task is empty or no text.
+
+    Attributes:
+        task: What was given.
+    """
+
+    def __init__(self, task: object) -> None:
+        self.task = task
+        super().__init__(f"{task!r} is no task; give some words")
+
+
+class InvalidMessages(InvalidInput):
+    """A run or an update is given something else than messages under ``messages``.
+
+    Attributes:
+        given: What was given.
+        why: What LangChain says of it.
+    """
+
+    def __init__(self, given: object, why: str) -> None:
+        self.given = given
+        self.why = why
+        super().__init__(
+            f"messages={SHORT.repr(given)}: {why}; give a text, a message, or a list of messages "
+            'or of pairs such as ("user", "Plan a trip"). Nothing was stored'
+        )
+
+
+class InvalidId(InvalidInput):
+    """An id has characters that ids do not have, or is too long.
+
+    Attributes:
+        what: What it is the id of.
+        id: The id as it was given, shortened.
+        longest: Characters that an id may have.
+    """
+
+    def __init__(self, what: str, id: str, longest: int) -> None:
+        self.what = what
+        self.id = id
+        self.longest = longest
+        super().__init__(
+            f"{id} is no {what}; use 1 to {longest} of the letters A-Z and a-z, digits, "
+            "'.', '_', ':' and '-'"
+        )
+
+
+class InvalidLabel(InvalidInput):
+    """The sender of a message is called by something that cannot be shown as a name.
+
+    Attributes:
+        what: What it is the name of.
+        label: The name as it was given, shortened.
+        longest: Characters that a name may have.
+    """
+
+    def __init__(self, what: str, label: str, longest: int) -> None:
+        self.what = what
+        self.label = label
+        self.longest = longest
+        super().__init__(
+            f"{label} is no {what}; use 1 to {longest} characters that can be printed, spaces in "
+            "between included, and none at the ends"
+        )
+
+
+class InvalidText(InvalidInput):
+    """A text holds characters that cannot be stored.
+
+    Attributes:
+        what: Where it stands.
+        text: The place in the text, shortened.
+        why: What is wrong with it.
+    """
+
+    def __init__(self, what: str, text: str, why: str) -> None:
+        self.what = what
+        self.text = text
+        self.why = why
+        super().__init__(f"{what}, {text}, holds {why}; take it out, or send the text as UTF-8")
+
+
+class InputTooLarge(InvalidInput):
+    """A message, an answer or a whole input is too large.
+
+    Attributes:
+        what: What is too large.
+        size: Its size as far as it was counted, in bytes of UTF-8.
+        limit: The largest size, in bytes.
+    """
+
+    def __init__(self, what: str, size: int, limit: int) -> None:
+        self.what = what
+        self.size = size
+        self.limit = limit
+        super().__init__(
+            f"{what} has {size} bytes or more, the limit is {limit}; send it in parts, or store "
+            "it elsewhere and send its address"
+        )
+
+
+class InputTooDeep(InvalidInput):
+    """A message or an answer holds lists in lists, or mappings in mappings, too deep.
+
+    Attributes:
+        what: What is too deep.
+        limit: The deepest that it may be.
+    """
+
+    def __init__(self, what: str, limit: int) -> None:
+        self.what = what
+        self.limit = limit
+        super().__init__(
+            f"{what} is nested more than {limit} deep, or holds itself; flatten it, "
+            "or send it as text"
+        )
+
+
+class ForbiddenRole(InvalidInput):
+    """An input holds a message that only the library itself may write.
+
+    Attributes:
+        what: Which of the input's messages.
+        role: Its role.
+        allowed: Roles that an input may have.
+    """
+
+    def __init__(self, what: str, role: str, allowed: Sequence[str]) -> None:
+        self.what = what
+        self.role = role
+        self.allowed = tuple(allowed)
+        super().__init__(
+            f"{what} has the role {role!r}; an input may hold {', '.join(self.allowed)}. "
+            "Instructions belong in Agent(prompt=...), and a history is changed with update_state"
+        )
+
+
+class AnswerWithoutCall(InvalidInput):
+    """An input holds a tool's answer to a call that the same input does not hold.
+
+    Attributes:
+        what: Which of the input's messages.
+        call: Id of the call, shortened.
+    """
+
+    def __init__(self, what: str, call: str) -> None:
+        self.what = what
+        self.call = call
+        super().__init__(
+            f"{what} answers the call {call}, which stands in no message before it; "
+            "send the message of the call too, or leave the answer out"
+        )
+
+
+class InvalidValue(InvalidInput):
+    """A message or an answer to a question holds something that is no plain data.
+
+    Attributes:
+        what: Where it stands.
+        value: What was given, shortened.
+        why: What is wrong with it.
+    """
+
+    def __init__(self, what: str, value: str, why: str) -> None:
+        self.what = what
+        self.value = value
+        self.why = why
+        super().__init__(
+            f"{what} holds {value}, which cannot be taken: {why}; give texts, numbers, true or "
+            "false, nothing, and lists and mappings of these"
+        )
+
+
+class InvalidNote(InvalidInput):
+    """Something that a session was to note with its thread cannot be noted.
+
+    Attributes:
+        key: The key as it was given, shortened.
+        why: What is wrong with it.
+    """
+
+    def __init__(self, key: str, why: str) -> None:
+        self.key = key
+        self.why = why
+        super().__init__(
+            f"metadata {key} cannot be noted: {why}; give texts, numbers, true or false, under "
+            "keys of letters, digits, '.', '_', ':' and '-'"
+        )

@@ -1,0 +1,82 @@
+"""Errors of models: which one is meant, where it is, and what it can do.
+
+Raised where a model's name is resolved and where an agent is bound to its model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from echelons.errors.base import EchelonsError
+
+
+class ModelError(EchelonsError):
+    """A model cannot be used as it was asked for."""
+
+
+class ModelKeyMissing(ModelError):
+    """A named model needs a key, and the environment has none.
+
+    Attributes:
+        model: The model as it was named, ``"openai:gpt-5-mini"``.
+        variable: The environment variable that would hold the key.
+    """
+
+    def __init__(self, model: str, variable: str) -> None:
+        self.model = model
+        self.variable = variable
+        super().__init__(
+            f"model {model!r} needs a key, and {variable} is not set; "
+            f"set {variable}, or leave the model out to use the offline planner"
+        )
+
+
+class UnknownModel(ModelError):
+    """A model is named in a way that no provider here understands.
+
+    Attributes:
+        model: The name as it was given.
+        known: The forms that are understood.
+    """
+
+    def __init__(self, model: str, known: Sequence[str]) -> None:
+        self.model = model
+        self.known = tuple(known)
+        super().__init__(
+            f"unknown model {model!r}; known forms are {', '.join(self.known)}, "
+            "or pass any LangChain chat model object"
+        )
+
+
+class ModelCannotCall(ModelError):
+    """A model without tool calls belongs to an agent with tools or subordinates.
+
+    Attributes:
+        agent: The agent.
+        model: The model's class.
+    """
+
+    def __init__(self, agent: str, model: str) -> None:
+        self.agent = agent
+        self.model = model
+        super().__init__(
+            f"agent {agent!r} has tools or subordinates, and its model {model} cannot call any; "
+            "give the agent a model with bind_tools, or take its tools and subordinates away"
+        )
+
+
+class InvalidModelAddress(ModelError):
+    """The environment names a model server by something that is no web address.
+
+    Attributes:
+        variable: The environment variable that holds the address.
+        value: The address as it was found.
+    """
+
+    def __init__(self, variable: str, value: str) -> None:
+        self.variable = variable
+        self.value = value
+        super().__init__(
+            f"{variable} is {value!r}, which is no address of a model server; "
+            "give it as http://HOST:PORT/v1 or https://…, or unset it to use OpenAI's own"
+        )

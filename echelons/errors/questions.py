@@ -1,0 +1,87 @@
+"""Errors of answers that do not fit what is asked.
+
+Raised by sessions and by the commands that answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from echelons.errors.base import SHORT, EchelonsError
+
+
+class QuestionError(EchelonsError):
+    """An answer does not fit what is asked; nothing was changed."""
+
+
+class UnknownQuestion(QuestionError):
+    """An answer names a question that is not pending.
+
+    Attributes:
+        id: The id as it was given.
+        pending: Ids of the questions that are.
+    """
+
+    def __init__(self, id: str, pending: Sequence[str]) -> None:
+        self.id = id
+        self.pending = tuple(pending)
+        super().__init__(
+            f"no question {SHORT.repr(id)} is pending (it may be answered already); "
+            f"pending are: {', '.join(self.pending) or 'none'}"
+        )
+
+
+class NoQuestionPending(QuestionError):
+    """An answer was given, and nobody asked.
+
+    Attributes:
+        thread: The thread's name or id.
+    """
+
+    def __init__(self, thread: str) -> None:
+        self.thread = thread
+        super().__init__(f"nothing is asked on thread {thread!r}; send it a task instead")
+
+
+class InterventionPending(QuestionError):
+    """The thread waits for answers, so it takes no new task and cannot simply go on.
+
+    Attributes:
+        thread: The thread's name or id.
+        pending: Ids of the questions.
+    """
+
+    def __init__(self, thread: str, pending: Sequence[str]) -> None:
+        self.thread = thread
+        self.pending = tuple(pending)
+        super().__init__(
+            f"thread {thread!r} waits for an answer to {', '.join(self.pending)}; "
+            "answer first (`echelons inbox`, `echelons answer`), or use another thread"
+        )
+
+
+class QuestionNotNamed(QuestionError):
+    """Several questions are pending, and an answer does not say to which it belongs.
+
+    Attributes:
+        pending: Ids of the questions.
+    """
+
+    def __init__(self, pending: Sequence[str]) -> None:
+        self.pending = tuple(pending)
+        super().__init__(
+            f"{len(self.pending)} questions are pending; name one of "
+            f"{', '.join(self.pending)} (`echelons inbox` shows them)"
+        )
+
+
+class NothingAsked(QuestionError):
+    """An answer was given, and no thread of the database asks anything.
+
+    Attributes:
+        database: The database.
+    """
+
+    def __init__(self, database: str) -> None:
+        self.database = database
+        super().__init__(f"no thread in {database!r} asks anything; `echelons threads` lists them")

@@ -1,0 +1,65 @@
+"""Errors of the scripts that test models and test servers play.
+
+Raised by :mod:`echelons.testing` alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from echelons.errors.base import EchelonsError
+
+
+class ScriptError(EchelonsError):
+    """A script of a test model cannot be followed."""
+
+
+class InvalidScript(ScriptError):
+    """A script, or a step of one, is of a kind that cannot be played.
+
+    Attributes:
+        found: What was found, described.
+        expected: What may stand there.
+    """
+
+    def __init__(self, found: str, expected: str) -> None:
+        self.found = found
+        self.expected = expected
+        super().__init__(f"a script cannot hold {found}; expected {expected}")
+
+
+class ScriptMissing(ScriptError):
+    """An agent called a scripted model that has no script for it.
+
+    Attributes:
+        agent: The calling agent, or None where the call named none.
+        known: The agents that have a script.
+    """
+
+    def __init__(self, agent: str | None, known: Sequence[str]) -> None:
+        self.agent = agent
+        self.known = tuple(known)
+        caller = "a caller without a name" if agent is None else f"agent {agent!r}"
+        super().__init__(
+            f"no script for {caller}; scripts exist for {', '.join(self.known) or 'nobody'}; "
+            'add one under its name, or one for any agent under "*"'
+        )
+
+
+class ScriptExhausted(ScriptError):
+    """A conversation went on longer than its script.
+
+    Attributes:
+        agent: The calling agent, or None where the call named none.
+        step: The step that was asked for, counted from 0.
+        length: How many steps the script has.
+    """
+
+    def __init__(self, agent: str | None, step: int, length: int) -> None:
+        self.agent = agent
+        self.step = step
+        self.length = length
+        super().__init__(
+            f"the script of {agent or 'any agent'} has {length} steps, and step {step} "
+            "(counted from 0) was asked for; add a step, or find out why the agent goes on"
+        )
