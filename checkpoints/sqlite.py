@@ -29,6 +29,7 @@ from langgraph.checkpoint.serde.types import INTERRUPT, _DeltaSnapshot
 
 from echelons.checkpoints.clock import Clock, now
 from echelons.checkpoints.events import Event, events_of, question
+from echelons.checkpoints.ledger import SqliteLedger
 from echelons.checkpoints.maintenance import Maintained
 from echelons.checkpoints.messages import MESSAGES
 from echelons.checkpoints.migrations import migrate, refuse_newer
@@ -42,6 +43,7 @@ from echelons.checkpoints.rows import (
 )
 from echelons.checkpoints.seal import seals_of
 from echelons.checkpoints.serde import Serializer
+from echelons.checkpoints.turns import turn_of
 from echelons.errors import StorageError
 
 T = TypeVar("T")
@@ -95,6 +97,7 @@ class SqliteCheckpointer(Maintained):
             with _named(self.path):
                 self.setup()
                 self._seals = seals_of(seal, self.conn, self.path)
+                self.ledger = SqliteLedger(self, clock=clock)
         except BaseException:
             self.close()
             raise
@@ -182,7 +185,12 @@ class SqliteCheckpointer(Maintained):
             blob,
             as_json(kept).encode(),
         )
+        turn = turn_of(config["configurable"])
         with self.cursor() as cursor:
+            if turn:
+                turn.enter(cursor)
+                if metadata.get("source") == "input" and not where.checkpoint_ns:
+                    turn.begin(cursor)
             cursor.execute(PUT_CHECKPOINT, row)
             self._seals.keep(cursor, [row])
             self._record(cursor, where, _input_events(checkpoint, metadata))
@@ -217,7 +225,10 @@ class SqliteCheckpointer(Maintained):
             )
             for place, (channel, value) in enumerate(writes)
         ]
+        turn = turn_of(config["configurable"])
         with self.cursor() as cursor:
+            if turn:
+                turn.enter(cursor)
             cursor.executemany(REPLACE_WRITE if special else KEEP_WRITE, rows)
             self._seals.keep(cursor, rows, replace=special)
             self._record(cursor, where, _write_events(writes))

@@ -75,6 +75,7 @@ class Identity:
         superior_thread_id: Thread of the agent that called it; empty for a root.
         request_id: The request that it works on; empty for a root.
         thread_name: What people call the root thread; empty if it has no name.
+        turn: The root's turn that all of this is a part of, resumed or not.
     """
 
     agent: str
@@ -84,6 +85,7 @@ class Identity:
     superior_thread_id: str = ""
     request_id: str = ""
     thread_name: str = ""
+    turn: str = ""
 
     def metadata(self) -> dict[str, str]:
         """Return the identity as metadata; scalars only, LangGraph drops anything else."""
@@ -95,6 +97,7 @@ class Identity:
             "superior_thread_id": self.superior_thread_id,
             "request_id": self.request_id,
             "thread_name": self.thread_name,
+            "turn_id": self.turn,
         }
 
     @classmethod
@@ -113,6 +116,7 @@ class Identity:
             superior_thread_id=values["superior_thread_id"],
             request_id=values["request_id"],
             thread_name=values["thread_name"],
+            turn=values["turn_id"],
         )
 
 
@@ -124,5 +128,6 @@ METADATA_KEYS = (
     "superior_thread_id",
     "request_id",
     "thread_name",
+    "turn_id",
 )
 """Keys of a run's metadata that say who runs; nothing else of a caller's is ours."""

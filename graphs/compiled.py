@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -23,6 +23,7 @@ from echelons.agent import Agent
 from echelons.checkpoints.history import SavedHistory
 from echelons.checkpoints.inherited import saver_of
 from echelons.checkpoints.opening import open_checkpointer
+from echelons.checkpoints.turns import turn_of
 from echelons.graphs.editing import Editable
 from echelons.graphs.intake import admitted
 from echelons.graphs.lazy import UntouchedLevel
@@ -68,8 +69,9 @@ class AgentGraph(Editable):
             MissingAgents: The thread waits in agents that this tree does not have.
         """
         around = self.around(config)
-        given, own = admitted(input, around), self._identified(config)
-        check_resume(self.agent, self.checkpointer, given, around)
+        given = admitted(input, around)
+        stored = check_resume(self.agent, self.checkpointer, given, around)
+        own = self._identified(config, stored)
         return super().stream(given, own, **self._durable(around, kwargs))
 
     def astream(
@@ -85,19 +87,35 @@ class AgentGraph(Editable):
             MissingAgents: The thread waits in agents that this tree does not have.
         """
         around = self.around(config)
-        given, own = admitted(input, around), self._identified(config)
-        check = partial(acheck_resume, self.agent, self.checkpointer, given, around)
-        parts = super().astream(given, own, **self._durable(around, kwargs))
-        return _after(check, cast("AsyncGenerator[Any]", parts))
+        return self._aresumed(admitted(input, around), config, around, kwargs)
 
-    def _identified(self, config: RunnableConfig | None) -> RunnableConfig:
+    async def _aresumed(
+        self,
+        given: Any,
+        config: RunnableConfig | None,
+        around: RunnableConfig,
+        kwargs: dict[str, Any],
+    ) -> AsyncIterator[Any]:
+        stored = await acheck_resume(self.agent, self.checkpointer, given, around)
+        own = self._identified(config, stored)
+        stream = super().astream(given, own, **self._durable(around, kwargs))
+        # Closed with us: LangGraph then cancels what still runs at once, not at some collection.
+        async with aclosing(cast("AsyncGenerator[Any]", stream)) as parts:
+            async for part in parts:
+                yield part
+
+    def _identified(self, config: RunnableConfig | None, stored: Identity | None) -> RunnableConfig:
+        """Return the config of a run that goes on with a stored one, or begins anew."""
         given = config or {}
-        metadata = given.get("metadata") or {}
-        return {**given, "metadata": {**metadata, **self._unstored(given).metadata()}}
+        own = self._unstored(given)
+        if not own.turn:
+            own = replace(own, turn=stored.turn if stored else str(uuid4()))
+        return {**given, "metadata": {**(given.get("metadata") or {}), **own.metadata()}}
 
     def _unstored(self, config: RunnableConfig) -> Identity:
         around = self.around(config)
         configurable, metadata = around["configurable"], around.get("metadata") or {}
+        turn = turn_of(configurable)
         # As a part of another tree, it stands below the agent whose node runs it.
         above = Identity.read(metadata) if configurable.get("checkpoint_ns") else None
         return Identity(
@@ -107,6 +125,7 @@ class AgentGraph(Editable):
             tree=self.fingerprint,
             superior_thread_id=above.thread_id if above else "",
             thread_name=str(metadata.get("thread_name", "")),
+            turn=turn.id if turn else above.turn if above else "",
         )
 
     def _durable(self, around: RunnableConfig, kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -114,16 +133,6 @@ class AgentGraph(Editable):
         # is kept, it warns of any durability.
         kept = saver_of(around["configurable"]) or self.checkpointer
         return {**kwargs, "durability": kwargs.get("durability") or "sync"} if kept else kwargs
-
-
-async def _after(
-    check: Callable[[], Awaitable[None]], parts: AsyncGenerator[Any]
-) -> AsyncIterator[Any]:
-    # Closed with us: LangGraph then cancels what still runs at once, not at some collection.
-    async with aclosing(parts):
-        await check()
-        async for part in parts:
-            yield part
 
 
 def compile_tree(

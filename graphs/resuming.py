@@ -27,7 +27,7 @@ from echelons.nodes.orders import REFUSE
 from echelons.nodes.run import RUN
 
 
-def check_resume(agent: Agent, own: Any, given: Any, config: Mapping[str, Any]) -> None:
+def check_resume(agent: Agent, own: Any, given: Any, config: Mapping[str, Any]) -> Identity | None:
     """Check that a tree can go on with a thread.
 
     Args:
@@ -36,23 +36,26 @@ def check_resume(agent: Agent, own: Any, given: Any, config: Mapping[str, Any]) 
         given: The run's input; only a resume is checked.
         config: The run's whole config, with what is around the call.
 
+    Returns:
+        Whose run it goes on with; ``None`` if it begins anew, or nothing is stored.
+
     Raises:
         MissingAgents: It waits in agents or nodes that the tree does not have.
     """
     resumed = _resumed(own, given, config)
-    if resumed:
-        read(resumed[0], _check(agent, resumed[1]))
+    return read(resumed[0], _check(agent, resumed[1])) if resumed else None
 
 
-async def acheck_resume(agent: Agent, own: Any, given: Any, config: Mapping[str, Any]) -> None:
+async def acheck_resume(
+    agent: Agent, own: Any, given: Any, config: Mapping[str, Any]
+) -> Identity | None:
     """Do what ``check_resume`` does in an event loop.
 
     Raises:
         MissingAgents: It waits in agents or nodes that the tree does not have.
     """
     resumed = _resumed(own, given, config)
-    if resumed:
-        await aread(resumed[0], _check(agent, resumed[1]))
+    return await aread(resumed[0], _check(agent, resumed[1])) if resumed else None
 
 
 def _resumed(own: Any, given: Any, config: Mapping[str, Any]) -> tuple[Saver, OneCheckpoint] | None:
@@ -67,11 +70,11 @@ def _resumed(own: Any, given: Any, config: Mapping[str, Any]) -> tuple[Saver, On
     return saver, OneCheckpoint(str(configurable["thread_id"]), namespace, checkpoint_id)
 
 
-def _check(agent: Agent, root: OneCheckpoint) -> Plan[None]:
+def _check(agent: Agent, root: OneCheckpoint) -> Plan[Identity | None]:
     head = yield root
     identity = Identity.read(head.metadata) if head else None
     if identity is None or identity.tree == tree.fingerprint(agent):
-        return
+        return identity
     latest = yield replace(root, checkpoint_id=None)
     if latest.checkpoint["id"] == head.checkpoint["id"]:
         waiting = yield from unfinished(root)
@@ -81,6 +84,7 @@ def _check(agent: Agent, root: OneCheckpoint) -> Plan[None]:
     lost = missing(agent, waiting, identity.path[:-1])
     if lost:
         raise MissingAgents(root.thread_id, lost)
+    return identity
 
 
 def missing(root: Agent, waiting: Iterable[OpenAgent], above: tuple[str, ...] = ()) -> list[str]:

@@ -6,6 +6,7 @@ SQLite database of the checkpoints.
 
 from echelons.checkpoints.ledger.lease import Lease
 from echelons.checkpoints.ledger.ledger import Ledger
+from echelons.checkpoints.ledger.lending import key, ledger_of
 from echelons.checkpoints.ledger.memory import MemoryLedger
 from echelons.checkpoints.ledger.records import Json
 from echelons.checkpoints.ledger.sqlite import SqliteLedger, require_in
@@ -22,5 +23,7 @@ __all__ = [
     "SqliteLedger",
     "Transaction",
     "Value",
+    "key",
+    "ledger_of",
     "require_in",
 ]

@@ -304,3 +304,19 @@ def test_a_model_that_nobody_knows_is_refused_when_it_is_compiled() -> None:
 
     with pytest.raises(UnknownModel, match="'gpt'"):
         head.compile()
+
+
+def test_a_resumed_run_is_of_the_turn_that_it_goes_on_with() -> None:
+    saver = InMemorySaver()
+    graph = team(Call("ask", {"question": "Sure?"}), "thanks", "pasta").compile(saver)
+
+    def turns() -> set[Any]:
+        return {each.metadata.get("turn_id") for each in saver.list(config())}
+
+    graph.invoke(TASK, config())
+    graph.invoke(Command(resume="yes"), config())
+    first = turns()
+    team("pasta").compile(saver).invoke(TASK, config())
+
+    assert len(first) == 1
+    assert len(turns()) == 2
