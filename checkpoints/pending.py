@@ -40,6 +40,7 @@ class Question:
         path: Names from the root to the asking agent.
         thread_id: The asking agent's thread.
         asked_at: Time of the checkpoint at which it waits, ISO 8601, UTC.
+        schema: JSON Schema of the answer; ``None`` if any value will do.
     """
 
     id: str
@@ -47,6 +48,7 @@ class Question:
     path: tuple[str, ...]
     thread_id: str
     asked_at: str
+    schema: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +87,11 @@ def questions(thread_id: str) -> Plan[list[Question]]:
 def waiting(thread_id: str) -> Plan[Waiting]:
     """Return what a root's thread waits for."""
     root = yield OneCheckpoint(thread_id)
-    return (yield from _waiting(root, thread_id)) if root else Waiting()
+    return (yield from waiting_at(root, thread_id)) if root else Waiting()
 
 
-def _waiting(level: CheckpointTuple, thread_id: str) -> Plan[Waiting]:
+def waiting_at(level: CheckpointTuple, thread_id: str) -> Plan[Waiting]:
+    """Return what a level of a root's thread, and all below it, wait for."""
     tasks = _Tasks.of(level)
     found: list[Question] = []
     moves = tasks.untouched
@@ -96,7 +99,7 @@ def _waiting(level: CheckpointTuple, thread_id: str) -> Plan[Waiting]:
         # An interrupt comes up through every level, and stays written there while the one who
         # asked goes on: only the innermost task knows whether it is answered.
         inner = yield from _run_by(task_id, level, tasks.nodes, thread_id)
-        below = (yield from _waiting(inner, thread_id)) if inner else Waiting()
+        below = (yield from waiting_at(inner, thread_id)) if inner else Waiting()
         own = [each for each in interrupts if tasks.asks(task_id, each.id, bool(inner))]
         found += [*below.questions, *(_question(level, each) for each in own)]
         moves = moves or below.moves or not (below.questions or own)
@@ -156,13 +159,14 @@ class _Tasks:
 
 
 def _question(level: CheckpointTuple, interrupt: Interrupt) -> Question:
-    identity = Identity.read(level.metadata)
+    identity, schema = Identity.read(level.metadata), interrupt.response_schema
     return Question(
         id=interrupt.id,
         value=interrupt.value,
         path=identity.path if identity else (),
         thread_id=identity.thread_id if identity else "",
         asked_at=level.checkpoint["ts"],
+        schema=schema if isinstance(schema, Mapping) else None,
     )
 
 

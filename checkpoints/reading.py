@@ -7,12 +7,14 @@ plans.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple, DeltaChannelHistory
+
+from echelons.checkpoints.ledger import Ledger, ledger_of
 
 Saver: TypeAlias = BaseCheckpointSaver[Any]
 T = TypeVar("T")
@@ -97,6 +99,22 @@ class AllCheckpoints:
         """Read in an event loop."""
         found = [each async for each in saver.alist(self.config, filter=dict(self.metadata))]
         return _newest_first(found)
+
+
+@dataclass(frozen=True, slots=True)
+class InLedger:
+    """Asks for some work on the ledger that goes with the saver."""
+
+    work: Callable[[Ledger], Any]
+
+    def get(self, saver: Saver) -> Any:
+        """Do it in this thread."""
+        return self.work(ledger_of(saver))
+
+    async def aget(self, saver: Saver) -> Any:
+        """Do it in an event loop."""
+        ledger = ledger_of(saver)
+        return await ledger.arun(lambda: self.work(ledger))
 
 
 def _newest_first(found: Iterable[CheckpointTuple]) -> list[CheckpointTuple]:

@@ -3,7 +3,7 @@
 A ``Turn`` travels in the config of a run. The checkpointer asks it, inside the transaction
 of each write, whether the run still holds its lease; and has it write down the turn in the
 transaction of the checkpoint that the turn begins with. So a turn is known if and only if it
-has begun.
+has begun, and one that is submitted again is never run again.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from echelons.checkpoints.ledger.sqlite import SqliteTransaction
 
 TURN_KEY = "__echelons_turn"
 """Where a run's config holds its turn; LangGraph stores nothing that begins like this."""
+LONGEST_TEXT = 2**20
+"""Characters of an answer that are remembered with its turn; a longer one is read again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,15 +33,13 @@ class Turn:
         thread_id: The root's thread.
         id: The turn, as its caller or its session calls it.
         fence: The lease under which it runs.
-        task: Digest of the task that it begins with; empty if it goes on.
-        asked_for: Whether a caller gave the id, and may submit the turn again.
+        task: Digest of the task that it begins with, if its caller may submit it again.
     """
 
     thread_id: str
     id: str
     fence: Fence
     task: str = ""
-    asked_for: bool = False
 
     def enter(self, cursor: sqlite3.Cursor) -> None:
         """Refuse a write of a run that has lost its lease.
@@ -51,13 +51,25 @@ class Turn:
 
     def begin(self, cursor: sqlite3.Cursor) -> None:
         """Write the turn down, in the transaction of its first checkpoint."""
-        self.record(SqliteTransaction(cursor, now, SIZE))
+        self.write_down(SqliteTransaction(cursor, now, SIZE))
 
-    def record(self, open_: Transaction) -> None:
-        """Write the turn down, if a caller may ask for it again."""
-        if self.asked_for and self.task:
-            name = turn_key(self.thread_id, self.id)
-            open_.compare_and_set(name, None, {"task": self.task})
+    def write_down(self, open_: Transaction) -> None:
+        """Write the turn down, if its caller may submit it again."""
+        if self.task:
+            open_.compare_and_set(_key(self.thread_id, self.id), None, {"task": self.task})
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is remembered of a turn.
+
+    Attributes:
+        task: Digest of its task.
+        text: Its answer; ``None`` until its end is written down.
+    """
+
+    task: str
+    text: str | None
 
 
 def turn_of(configurable: Mapping[str, Any]) -> Turn | None:
@@ -66,11 +78,24 @@ def turn_of(configurable: Mapping[str, Any]) -> Turn | None:
     return turn if isinstance(turn, Turn) else None
 
 
-def turn_key(thread_id: str, turn_id: str) -> str:
-    """Return the ledger's key of a turn."""
-    return key(thread_id, "turn", turn_id)
+def known(open_: Transaction, thread_id: str, turn_id: str) -> Known | None:
+    """Return what is remembered of a turn, ``None`` if it has not begun."""
+    found = open_.get(_key(thread_id, turn_id))
+    return Known(found.value["task"], found.value.get("text")) if found else None
+
+
+def finish(open_: Transaction, thread_id: str, turn_id: str, text: str) -> None:
+    """Write down the answer of a turn that has come to its end, if anybody may ask for it."""
+    name = _key(thread_id, turn_id)
+    found = open_.get(name)
+    if found and "text" not in found.value and len(text) <= LONGEST_TEXT:
+        open_.compare_and_set(name, found.version, {**found.value, "text": text})
 
 
 def digest(task: str) -> str:
     """Return what tells two tasks apart."""
-    return sha256(task.encode("utf-8", "surrogatepass")).hexdigest()
+    return sha256(task.encode()).hexdigest()
+
+
+def _key(thread_id: str, turn_id: str) -> str:
+    return key(thread_id, "turn", turn_id)

@@ -43,11 +43,25 @@ class BlockingLedger(ABC):
         """
 
     @abstractmethod
-    def _look(self, work: Callable[[Transaction], T]) -> T:
-        """Do a single read, without keeping writers out."""
+    def look(self, work: Callable[[Transaction], T]) -> T:
+        """Do some reading, without keeping writers out.
 
-    async def _run(self, work: Callable[[], T]) -> T:
-        """Do some work in an event loop."""
+        Raises:
+            StorageError: The store could not read.
+        """
+
+    def foreign_writes(self) -> int:
+        """Return a number that changes when another connection has written to the store.
+
+        Asking costs some microseconds; what this ledger itself writes changes nothing.
+
+        Raises:
+            StorageError: The store could not read.
+        """
+        return 0
+
+    async def arun(self, work: Callable[[], T]) -> T:
+        """Do some work on the ledger in an event loop; all of it again if the store was busy."""
         return work()
 
     def append(self, stream: str, record: Json, *, fence: Fence | None = None) -> int:
@@ -97,7 +111,7 @@ class BlockingLedger(ABC):
             LedgerDamaged: A stored record is no JSON.
             StorageError: The store could not read.
         """
-        return self._look(lambda open_: open_.read(stream, after, limit))
+        return self.look(lambda open_: open_.read(stream, after, limit))
 
     def last(self, stream: str) -> int:
         """Return the sequence of a stream's last entry, 0 if it has none.
@@ -106,7 +120,7 @@ class BlockingLedger(ABC):
             InvalidLedgerName: The stream's name cannot be kept.
             StorageError: The store could not read.
         """
-        return self._look(lambda open_: open_.last(stream))
+        return self.look(lambda open_: open_.last(stream))
 
     def get(self, key: str) -> Value | None:
         """Return what stands under a key, or ``None``.
@@ -116,7 +130,7 @@ class BlockingLedger(ABC):
             LedgerDamaged: The stored value is no JSON.
             StorageError: The store could not read.
         """
-        return self._look(lambda open_: open_.get(key))
+        return self.look(lambda open_: open_.get(key))
 
     def compare_and_set(
         self, key: str, expected: int | None, value: Json, *, fence: Fence | None = None
@@ -163,7 +177,7 @@ class BlockingLedger(ABC):
             InvalidLedgerName: No key can begin so.
             StorageError: The store could not read.
         """
-        return self._look(lambda open_: open_.keys(prefix))
+        return self.look(lambda open_: open_.keys(prefix))
 
     def lease(self, name: str) -> Lease:
         """Take a lease, or fail at once if a living process holds it.
@@ -177,7 +191,7 @@ class BlockingLedger(ABC):
             StorageError: The store could not write.
         """
         # First without the right to write, which a stopped holder may have kept to itself.
-        self._look(lambda open_: self._refuse_taken(open_, name))
+        self.look(lambda open_: self._refuse_taken(open_, name))
         return self._hold(name, self._refuse_taken)
 
     def take_over(self, name: str) -> Lease:
@@ -199,7 +213,7 @@ class BlockingLedger(ABC):
             InvalidLedgerName: The name cannot be kept.
             StorageError: The store could not read.
         """
-        return self._look(lambda open_: self._living(open_, name))
+        return self.look(lambda open_: self._living(open_, name))
 
     def check(self, fence: Fence) -> None:
         """Refuse if somebody else has taken a lease: before an effect that cannot be fenced.
@@ -208,7 +222,7 @@ class BlockingLedger(ABC):
             LeaseLost: Somebody has.
             StorageError: The store could not read.
         """
-        self._look(lambda open_: open_.require(fence))
+        self.look(lambda open_: open_.require(fence))
 
     def _hold(self, name: str, admit: Callable[[Transaction, str], None]) -> Lease:
         with ExitStack() as undoing:
@@ -222,7 +236,7 @@ class BlockingLedger(ABC):
                     epoch += 1
                 undoing.callback(lock.release)
                 holder = open_.begin_epoch(name, epoch, os.getpid())
-                return Lease(Fence(name, epoch), holder.since, lock, self._run)
+                return Lease(Fence(name, epoch), holder.since, lock, self.arun)
 
             lease = self.commit(begin)
             undoing.pop_all()

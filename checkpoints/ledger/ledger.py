@@ -24,7 +24,7 @@ def _twin(
     async def twin(self: BlockingLedger, /, *args: P.args, **kwargs: P.kwargs) -> T:
         # By its name, for what is passed here may be overridden.
         work: Callable[[], T] = partial(getattr(self, method.__name__), *args, **kwargs)
-        return await self._run(work)
+        return await self.arun(work)
 
     twin.__doc__ = f"Do what ``{method.__name__}`` does in an event loop.\n\n{method.__doc__}"
     return twin

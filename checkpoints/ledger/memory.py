@@ -41,7 +41,8 @@ class MemoryLedger(Ledger):
                 transaction.undo()
                 raise
 
-    def _look(self, work: Callable[[Transaction], T]) -> T:
+    def look(self, work: Callable[[Transaction], T]) -> T:
+        """Do some reading, without keeping writers out."""
         return self.commit(work)
 
 

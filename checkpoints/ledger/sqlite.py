@@ -62,11 +62,18 @@ class SqliteLedger(Ledger):
             cursor.execute("BEGIN IMMEDIATE")
             return work(SqliteTransaction(cursor, self._clock, self._limit))
 
-    def _look(self, work: Callable[[Transaction], T]) -> T:
+    def look(self, work: Callable[[Transaction], T]) -> T:
+        """Do some reading, without keeping writers out."""
         with self._database.cursor(transaction=False) as cursor:
             return work(SqliteTransaction(cursor, self._clock, self._limit))
 
-    async def _run(self, work: Callable[[], T]) -> T:
+    def foreign_writes(self) -> int:
+        """Return a number that changes when another connection has written to the database."""
+        with self._database.cursor(transaction=False) as cursor:
+            return int(cursor.execute("PRAGMA data_version").fetchone()[0])
+
+    async def arun(self, work: Callable[[], T]) -> T:
+        """Do some work on the ledger in an event loop."""
         return await self._database._run(work)
 
 

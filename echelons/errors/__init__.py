@@ -12,6 +12,8 @@ can read the text. A family has one file, and all are imported from here::
     ├── ThreadNotFound, …     threads        which thread is meant, what it can do now
     ├── StorageError          storage        a database that cannot be opened, read or written
     ├── LedgerError           ledger         records, and the leases of threads: ThreadBusy
+    ├── NoCall, CallContested effects        calls of tools and functions
+    ├── ControlError          control        stops and pauses that nobody can follow
     ├── CheckpointTampered    tampering      stored rows, seals, values that cannot be stored
     ├── TeamError             teams          naming, loading and trusting a team
     ├── DocumentsError        documents      folders of documents, missing packages
@@ -25,6 +27,7 @@ from echelons.errors.configuration import (
     ConfigurationError,
     CyclicTree,
     DuplicateName,
+    InnerLimits,
     InvalidCapability,
     InvalidDatabase,
     InvalidField,
@@ -34,6 +37,7 @@ from echelons.errors.configuration import (
     TreeTooDeep,
     UnknownTool,
 )
+from echelons.errors.control import ControlError, NothingRunning, NotPaused, UnknownPath
 from echelons.errors.documents import (
     DocumentsError,
     FolderMissing,
@@ -41,6 +45,7 @@ from echelons.errors.documents import (
     NotAFolder,
     NothingToRead,
 )
+from echelons.errors.effects import CallContested, NoCall
 from echelons.errors.inputs import (
     AnswerWithoutCall,
     ForbiddenRole,
@@ -76,9 +81,11 @@ from echelons.errors.questions import (
     InterventionPending,
     NoQuestionPending,
     NothingAsked,
+    QuestionClosed,
     QuestionError,
     QuestionNotNamed,
     UnknownQuestion,
+    WrongAnswer,
 )
 from echelons.errors.scripts import (
     InvalidScript,
@@ -121,13 +128,16 @@ from echelons.errors.threads import (
     ThreadNotFound,
     ThreadNotNamed,
     ThreadTaken,
+    TurnReused,
     UnfinishedTurn,
 )
 
 __all__ = [
     "AnswerWithoutCall",
+    "CallContested",
     "CheckpointTampered",
     "ConfigurationError",
+    "ControlError",
     "CyclicTree",
     "DatabaseFolderMissing",
     "DatabaseMissing",
@@ -139,6 +149,7 @@ __all__ = [
     "EchelonsError",
     "FolderMissing",
     "ForbiddenRole",
+    "InnerLimits",
     "InputTooDeep",
     "InputTooLarge",
     "InterventionPending",
@@ -170,15 +181,19 @@ __all__ = [
     "ModelCannotCall",
     "ModelError",
     "ModelKeyMissing",
+    "NoCall",
     "NoQuestionPending",
     "NotAFolder",
     "NotATeam",
     "NotJson",
+    "NotPaused",
     "NotStorable",
     "NothingAsked",
+    "NothingRunning",
     "NothingToRead",
     "NothingToResume",
     "NothingUnfinished",
+    "QuestionClosed",
     "QuestionError",
     "QuestionNotNamed",
     "RecordTooLarge",
@@ -198,16 +213,15 @@ __all__ = [
     "ThreadNotNamed",
     "ThreadTaken",
     "TreeTooDeep",
+    "TurnReused",
     "UnfinishedTurn",
     "UnknownModel",
+    "UnknownPath",
     "UnknownQuestion",
     "UnknownSealKey",
     "UnknownStrategy",
     "UnknownTeam",
     "UnknownTool",
     "UnreadableRecord",
+    "WrongAnswer",
 ]
-
-for _name in __all__:
-    # A traceback and a pickle name an error by the address that it is imported from.
-    globals()[_name].__module__ = __name__

@@ -166,6 +166,23 @@ class InvalidField(ConfigurationError):
         )
 
 
+class InnerLimits(ConfigurationError, ValueError):
+    """An agent below the root has limits that are counted for a whole tree.
+
+    Attributes:
+        agent: The agent.
+        limits: Names of the limits.
+    """
+
+    def __init__(self, agent: str, limits: Sequence[str]) -> None:
+        self.agent = agent
+        self.limits = tuple(limits)
+        super().__init__(
+            f"agent {agent!r} has a superior, and limits on {', '.join(self.limits)}; these are "
+            "counted for a whole tree: give them to its root. Any agent may limit its depth"
+        )
+
+
 class InvalidDatabase(ConfigurationError, TypeError):
     """Something is given as a database that is neither a path nor a LangGraph saver.
 

@@ -31,6 +31,42 @@ class UnknownQuestion(QuestionError):
         )
 
 
+class QuestionClosed(UnknownQuestion):
+    """An answer names a question that has been answered already, or withdrawn.
+
+    Attributes:
+        id: The id as it was given.
+        pending: Ids of the questions that still wait.
+    """
+
+    def __init__(self, id: str, pending: Sequence[str]) -> None:
+        self.id = id
+        self.pending = tuple(pending)
+        super(UnknownQuestion, self).__init__(
+            f"question {SHORT.repr(id)} is closed: it was answered already, or withdrawn; this "
+            f"answer changed nothing. Pending are: {', '.join(self.pending) or 'none'}"
+        )
+
+
+class WrongAnswer(QuestionError):
+    """An answer is not what its question asks for.
+
+    Attributes:
+        id: The question.
+        value: The answer as it was given.
+        why: What is wrong with it.
+    """
+
+    def __init__(self, id: str, value: object, why: str) -> None:
+        self.id = id
+        self.value = value
+        self.why = why
+        super().__init__(
+            f"{SHORT.repr(value)} does not answer question {SHORT.repr(id)}: {why}. "
+            "Nothing was changed; see the question's schema (`echelons inbox --json`)"
+        )
+
+
 class NoQuestionPending(QuestionError):
     """An answer was given, and nobody asked.
 

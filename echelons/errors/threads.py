@@ -87,6 +87,23 @@ class UnfinishedTurn(EchelonsError):
         )
 
 
+class TurnReused(EchelonsError):
+    """A turn's id was used before on the thread, for another task.
+
+    Attributes:
+        turn_id: The id.
+        thread: The thread's name or id.
+    """
+
+    def __init__(self, turn_id: str, thread: str) -> None:
+        self.turn_id = turn_id
+        self.thread = thread
+        super().__init__(
+            f"turn {turn_id!r} of thread {thread!r} was another task; send the same task to get "
+            "its answer again, or give the new task an id of its own. Nothing was changed"
+        )
+
+
 class NothingToResume(EchelonsError):
     """The thread has no turn to go on with.
 

@@ -7,25 +7,17 @@ stored, and ``Session.resume`` goes on from there.
 
 from __future__ import annotations
 
-from collections.abc import (
-    AsyncGenerator,
-    AsyncIterator,
-    Awaitable,
-    Callable,
-    Generator,
-    Iterator,
-    Sequence,
-)
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
-from typing import Any, Self
-
-from langgraph.errors import GraphDrained
-from langgraph.runtime import RunControl
+from typing import Self
 
 from echelons.checkpoints.pending import Question
 from echelons.delegation import Usage
-from echelons.runtime.events import Kind, RunEvent, Translator
+from echelons.runtime.ending import Ending
+from echelons.runtime.engine import Engine
+from echelons.runtime.events import RunEvent
+from echelons.runtime.requests import Request
+from echelons.runtime.tally import Tally
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +29,30 @@ class Result:
         questions: What must be answered before it goes on.
         finished: Whether the turn is at its end.
         usage: What the run cost, all agents together.
+        replayed: Whether nothing was run: the turn was submitted before, and this is what it
+            came to.
+        queued: Whether answers were left to a run that is under way on the thread, and
+            delivers them.
     """
 
     text: str
     questions: tuple[Question, ...]
     finished: bool
     usage: Usage
+    replayed: bool = False
+    queued: bool = False
+
+    @classmethod
+    def of(cls, ending: Ending, usage: Usage) -> Result:
+        """Return the result that a run's end makes."""
+        return cls(
+            ending.text,
+            ending.questions,
+            ending.finished,
+            usage,
+            ending.replayed,
+            ending.queued,
+        )
 
     def __str__(self) -> str:
         """The answer, or what must be answered first."""
@@ -50,57 +60,22 @@ class Result:
         return self.text or "\n".join(asked)
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """Where a thread stands when a run has ended.
-
-    Attributes:
-        text: The root's last words.
-        questions: What it waits for.
-        finished: Whether no task is open.
-    """
-
-    text: str
-    questions: Sequence[Question]
-    finished: bool
-
-
-class _Tally:
-    """What both kinds of run keep while they go."""
-
-    def __init__(self) -> None:
-        self.control = RunControl()
-        self.translator = Translator()
-        self.usage = Usage()
-        self.begun = False
-
-    def events(self, part: Any) -> Iterator[RunEvent]:
-        for event in self.translator.events(part):
-            if event.kind is Kind.MESSAGE:
-                self.usage += event.usage
-            yield event
-
-    def result(self, standing: Standing) -> Result:
-        text = standing.text if standing.finished else ""
-        return Result(text, tuple(standing.questions), standing.finished, self.usage)
-
-
 class Run:
     """A turn, driven by whoever iterates it.
 
+    It holds the thread from its first event to its last; leave it with ``close`` or ``with``.
+
     Args:
-        start: Starts the stream; called once, with the control that can stop it.
-        standing: Tells where the thread stands afterwards.
+        engine: Runs the thread.
+        request: What it is asked for.
     """
 
-    def __init__(
-        self,
-        start: Callable[[RunControl], Iterator[Any]],
-        standing: Callable[[], Standing],
-    ) -> None:
-        self._tally = _Tally()
-        self._standing = standing
-        self._events = self._drive(start)
+    def __init__(self, engine: Engine, request: Request) -> None:
+        self._engine = engine
+        self._tally = Tally()
+        # Not a method of this object: dropped in the middle, the run must let the thread go at
+        # once, and not when somebody collects a cycle.
+        self._events = engine.drive(request, self._tally)
 
     def __iter__(self) -> Iterator[RunEvent]:
         return self._events
@@ -109,7 +84,7 @@ class Run:
         """Drive the turn to its end and return what it came to."""
         for _ in self._events:
             pass
-        return self._tally.result(self._standing())
+        return Result.of(self._tally.ending or self._engine.ending(), self._tally.usage)
 
     def pause(self) -> None:
         """Ask the tree to stop at the end of its current step; signal handlers may call it."""
@@ -133,31 +108,22 @@ class Run:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    def _drive(self, start: Callable[[RunControl], Iterator[Any]]) -> Generator[RunEvent]:
-        self._tally.begun = True
-        try:
-            for part in start(self._tally.control):
-                yield from self._tally.events(part)
-        except GraphDrained:
-            return
-
 
 class AsyncRun:
     """A turn in an event loop, driven by whoever iterates it.
 
+    It holds the thread from its first event to its last; leave it with ``close`` or
+    ``async with``.
+
     Args:
-        start: Starts the stream; called once, with the control that can stop it.
-        standing: Tells where the thread stands afterwards.
+        engine: Runs the thread.
+        request: What it is asked for.
     """
 
-    def __init__(
-        self,
-        start: Callable[[RunControl], AsyncGenerator[Any]],
-        standing: Callable[[], Awaitable[Standing]],
-    ) -> None:
-        self._tally = _Tally()
-        self._standing = standing
-        self._events = self._drive(start)
+    def __init__(self, engine: Engine, request: Request) -> None:
+        self._engine = engine
+        self._tally = Tally()
+        self._events = engine.adrive(request, self._tally)
 
     def __aiter__(self) -> AsyncIterator[RunEvent]:
         return self._events
@@ -166,7 +132,7 @@ class AsyncRun:
         """Drive the turn to its end and return what it came to."""
         async for _ in self._events:
             pass
-        return self._tally.result(await self._standing())
+        return Result.of(self._tally.ending or await self._engine.aending(), self._tally.usage)
 
     def pause(self) -> None:
         """Ask the tree to stop at the end of its current step; signal handlers may call it."""
@@ -189,15 +155,3 @@ class AsyncRun:
 
     async def __aexit__(self, *exc: object) -> None:
         await self.close()
-
-    async def _drive(
-        self, start: Callable[[RunControl], AsyncGenerator[Any]]
-    ) -> AsyncGenerator[RunEvent]:
-        self._tally.begun = True
-        try:
-            async with aclosing(start(self._tally.control)) as parts:
-                async for part in parts:
-                    for event in self._tally.events(part):
-                        yield event
-        except GraphDrained:
-            return

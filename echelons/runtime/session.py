@@ -6,39 +6,27 @@ has an ``a…`` twin for event loops; the two share every decision and differ in
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
-from contextlib import aclosing
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any, Self
 
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
-from langgraph.runtime import RunControl
-from langgraph.types import Command, StateSnapshot
 
 from echelons.agent import Agent
-from echelons.boundary import LONGEST_ID, check_notes, check_value, is_label, shortened
-from echelons.checkpoints.pending import Question, Waiting, questions, waiting
+from echelons.boundary import LONGEST_ID, check_id, check_notes, check_value, is_label, shortened
+from echelons.checkpoints.answers import open_questions
+from echelons.checkpoints.pending import Question
 from echelons.checkpoints.reading import OneCheckpoint, aread, read
 from echelons.checkpoints.sqlite import SqliteCheckpointer
 from echelons.checkpoints.threads import RootThread, ThreadStore
 from echelons.checkpoints.tracing import Trace
-from echelons.errors import (
-    InterventionPending,
-    InvalidDatabase,
-    InvalidId,
-    InvalidTask,
-    InvalidThread,
-    NoQuestionPending,
-    NothingToResume,
-    ThreadNotFound,
-    UnfinishedTurn,
-    UnknownQuestion,
-)
+from echelons.errors import InvalidDatabase, InvalidId, InvalidTask, InvalidThread
 from echelons.lineage import root_thread_id
-from echelons.runtime.events import STREAM_MODES
-from echelons.runtime.run import AsyncRun, Run, Standing
+from echelons.runtime.engine import Engine
+from echelons.runtime.requests import Answering, Request, Resuming, Sending, Thread
+from echelons.runtime.run import AsyncRun, Run
 
 
 class Session:
@@ -77,7 +65,7 @@ class Session:
         metadata: Mapping[str, str | int | float | bool] | None = None,
     ) -> None:
         self.thread = _thread(thread)
-        self._metadata = check_notes(metadata)
+        notes = check_notes(metadata)
         self.graph = agent.compile(database)
         saver = self.graph.checkpointer
         if not isinstance(saver, BaseCheckpointSaver):
@@ -85,15 +73,13 @@ class Session:
         self._saver = saver
         self.thread_id = _thread_id(saver, thread)
         self._opened = None if saver is database else saver
+        self._engine = Engine(self.graph, saver, Thread(thread, self.thread_id), notes)
         self.store = ThreadStore(saver)
 
     @property
     def config(self) -> RunnableConfig:
         """The LangGraph config of the root thread."""
-        return {
-            "configurable": {"thread_id": self.thread_id},
-            "metadata": {**self._metadata, "thread_name": self.thread},
-        }
+        return self._engine.config
 
     def close(self) -> None:
         """Close the database, if this session opened it."""
@@ -112,40 +98,41 @@ class Session:
     async def __aexit__(self, *exc: object) -> None:
         self.close()
 
-    def send(self, task: str) -> Run:
+    def send(self, task: str, *, turn_id: str | None = None) -> Run:
         """Give the root a task.
+
+        Args:
+            task: What to do, in words.
+            turn_id: What you call this turn. A turn that is submitted again is never run
+                again: if it is finished, its answer is given; if it was cut short, it goes on.
 
         Raises:
             InvalidTask: It is empty.
+            InvalidId: ``turn_id`` has other characters than letters, digits and ``._:-``.
+            ThreadBusy: Somebody else is at work on the thread.
             InterventionPending: The thread waits for answers.
             UnfinishedTurn: Its last turn was cut short.
+            TurnReused: The turn was another task.
         """
-        given = _task(task)
+        return self._run(_sending(task, turn_id))
 
-        def check() -> Any:
-            self._free(self.graph.get_state(self.config), self.inbox())
-            return given
-
-        return self._run(check)
-
-    async def asend(self, task: str) -> AsyncRun:
+    async def asend(self, task: str, *, turn_id: str | None = None) -> AsyncRun:
         """Do what ``send`` does in an event loop.
 
         Raises:
             InvalidTask: It is empty.
+            InvalidId: ``turn_id`` has other characters than letters, digits and ``._:-``.
+            ThreadBusy: Somebody else is at work on the thread.
             InterventionPending: The thread waits for answers.
             UnfinishedTurn: Its last turn was cut short.
+            TurnReused: The turn was another task.
         """
-        given = _task(task)
-
-        async def check() -> Any:
-            self._free(await self.graph.aget_state(self.config), await self.ainbox())
-            return given
-
-        return await self._arun(check)
+        return await self._arun(_sending(task, turn_id))
 
     def answer(self, question: str | Mapping[str, Any], value: Any = None) -> Run:
         """Answer pending questions and go on.
+
+        While somebody else is at work on the thread, the answers are left to that run.
 
         Args:
             question: A question's id, or several answers by their questions' ids.
@@ -153,62 +140,52 @@ class Session:
 
         Raises:
             NoQuestionPending: Nothing is asked.
-            UnknownQuestion: A question named is not pending.
+            UnknownQuestion: A question named was never asked; ``QuestionClosed`` if it was,
+                and is answered or withdrawn.
+            WrongAnswer: An answer is not what its question asks for.
         """
-        answers = _answers(question, value)
-        return self._run(lambda: self._resumption(answers, self.inbox()))
+        return self._run(Answering(_answers(question, value)))
 
     async def aanswer(self, question: str | Mapping[str, Any], value: Any = None) -> AsyncRun:
         """Do what ``answer`` does in an event loop.
 
         Raises:
             NoQuestionPending: Nothing is asked.
-            UnknownQuestion: A question named is not pending.
+            UnknownQuestion: A question named was never asked; ``QuestionClosed`` if it was,
+                and is answered or withdrawn.
+            WrongAnswer: An answer is not what its question asks for.
         """
-        answers = _answers(question, value)
-
-        async def check() -> Any:
-            return self._resumption(answers, await self.ainbox())
-
-        return await self._arun(check)
+        return await self._arun(Answering(_answers(question, value)))
 
     def resume(self) -> Run:
         """Go on with a turn that was stopped, killed or has failed.
 
         Raises:
+            ThreadBusy: Somebody else is at work on the thread.
             ThreadNotFound: The thread has never run.
             InterventionPending: Only answers can move it.
             NothingToResume: Its last turn is finished.
         """
-
-        def check() -> Any:
-            left = read(self._saver, waiting(self.thread_id))
-            self._resumable(self.graph.get_state(self.config), left)
-
-        return self._run(check)
+        return self._run(Resuming())
 
     async def aresume(self) -> AsyncRun:
         """Do what ``resume`` does in an event loop.
 
         Raises:
+            ThreadBusy: Somebody else is at work on the thread.
             ThreadNotFound: The thread has never run.
             InterventionPending: Only answers can move it.
             NothingToResume: Its last turn is finished.
         """
-
-        async def check() -> Any:
-            left = await aread(self._saver, waiting(self.thread_id))
-            self._resumable(await self.graph.aget_state(self.config), left)
-
-        return await self._arun(check)
+        return await self._arun(Resuming())
 
     def inbox(self) -> list[Question]:
         """Return the questions that wait for an answer, in the order of the tree."""
-        return read(self._saver, questions(self.thread_id))
+        return read(self._saver, open_questions(self.thread_id))
 
     async def ainbox(self) -> list[Question]:
         """Do what ``inbox`` does in an event loop."""
-        return await aread(self._saver, questions(self.thread_id))
+        return await aread(self._saver, open_questions(self.thread_id))
 
     def threads(self) -> list[RootThread]:
         """Return the root threads of the database, latest first."""
@@ -234,59 +211,14 @@ class Session:
         """
         return await self.store.atrace(self.thread_id)
 
-    def _run(self, check: Callable[[], Any]) -> Run:
-        """Return a run on what ``check`` gives; it refuses now, and again when the run starts.
+    def _run(self, request: Request) -> Run:
+        # Refused at once, not only when somebody iterates; and again when it begins.
+        self._engine.look(request)
+        return Run(self._engine, request)
 
-        Another run may have moved the thread in between.
-        """
-        check()
-
-        def start(control: RunControl) -> Iterator[Any]:
-            return self.graph.stream(check(), self.config, **_streaming(control))
-
-        return Run(start, lambda: _standing(self.graph.get_state(self.config), self.inbox()))
-
-    async def _arun(self, check: Callable[[], Awaitable[Any]]) -> AsyncRun:
-        await check()
-
-        async def start(control: RunControl) -> AsyncGenerator[Any]:
-            given = await check()
-            stream = self.graph.astream(given, self.config, **_streaming(control))
-            async with aclosing(cast("AsyncGenerator[Any]", stream)) as parts:
-                async for part in parts:
-                    yield part
-
-        async def standing() -> Standing:
-            return _standing(await self.graph.aget_state(self.config), await self.ainbox())
-
-        return AsyncRun(start, standing)
-
-    def _free(self, state: StateSnapshot, inbox: list[Question]) -> None:
-        if inbox:
-            raise InterventionPending(self.thread, [question.id for question in inbox])
-        if state.tasks:
-            raise UnfinishedTurn(self.thread)
-
-    def _resumable(self, state: StateSnapshot, left: Waiting) -> None:
-        if not state.values and not state.tasks:
-            raise ThreadNotFound(self.thread)
-        if not state.tasks:
-            raise NothingToResume(self.thread)
-        if left.questions and not left.moves:
-            raise InterventionPending(self.thread, [question.id for question in left.questions])
-
-    def _resumption(self, answers: Mapping[str, Any], inbox: list[Question]) -> Command[Any]:
-        pending = [question.id for question in inbox]
-        if not pending:
-            raise NoQuestionPending(self.thread)
-        for question in answers:
-            if question not in pending:
-                raise UnknownQuestion(question, pending)
-        return Command(resume=dict(answers))
-
-
-def _streaming(control: RunControl) -> dict[str, Any]:
-    return {"stream_mode": list(STREAM_MODES), "subgraphs": True, "control": control}
+    async def _arun(self, request: Request) -> AsyncRun:
+        await self._engine.alook(request)
+        return AsyncRun(self._engine, request)
 
 
 def _thread_id(saver: BaseCheckpointSaver[Any], name: str) -> str:
@@ -303,10 +235,11 @@ def _thread(name: str) -> str:
     return name
 
 
-def _task(task: str) -> dict[str, Any]:
+def _sending(task: str, turn_id: str | None) -> Sending:
     if not isinstance(task, str) or not task.strip():
         raise InvalidTask(task)
-    return {"messages": [HumanMessage(check_value(task, "the task"))]}
+    given = {"messages": [HumanMessage(check_value(task, "the task"))]}
+    return Sending(task, given, None if turn_id is None else check_id(turn_id, "turn_id"))
 
 
 def _answers(question: str | Mapping[str, Any], value: Any) -> Mapping[str, Any]:
@@ -314,10 +247,3 @@ def _answers(question: str | Mapping[str, Any], value: Any) -> Mapping[str, Any]
         raise InvalidId("id of a question", shortened(question), LONGEST_ID)
     given = question if isinstance(question, Mapping) else {question: value}
     return {key: check_value(each, f"the answer to {key!r}") for key, each in given.items()}
-
-
-def _standing(state: StateSnapshot, inbox: list[Question]) -> Standing:
-    messages = state.values.get("messages") or []
-    last = messages[-1] if messages else None
-    text = str(last.text) if isinstance(last, AIMessage) else ""
-    return Standing(text, inbox, finished=not state.tasks)

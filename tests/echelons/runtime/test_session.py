@@ -20,6 +20,7 @@ from echelons.errors import (
     InvalidThread,
     NoQuestionPending,
     NothingToResume,
+    QuestionClosed,
     QuestionError,
     StorageError,
     ThreadNotFound,
@@ -367,7 +368,7 @@ def test_two_sessions_on_one_thread_see_the_same(tmp_path: Path) -> None:
         with pytest.raises(InterventionPending):
             other.send("more")
         assert other.answer(question.id, "yes").result().text == "planned"
-        with pytest.raises(NoQuestionPending):
+        with pytest.raises(QuestionClosed):
             one.answer(question.id, "no")
 
 

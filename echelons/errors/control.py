@@ -1,0 +1,63 @@
+"""Errors of stop and pause: orders that nobody can follow.
+
+Raised by the plans that give orders, and so by sessions and commands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from echelons.errors.base import SHORT, EchelonsError
+
+
+class ControlError(EchelonsError):
+    """An order cannot be followed; nothing was changed."""
+
+
+class UnknownPath(ControlError):
+    """An order names an agent that the tree does not have.
+
+    Attributes:
+        path: The path as it was given.
+        known: The paths of the tree.
+    """
+
+    def __init__(self, path: str, known: Sequence[str]) -> None:
+        self.path = path
+        self.known = tuple(known)
+        some = ", ".join(self.known[:20]) + (", …" if len(self.known) > 20 else "")
+        super().__init__(
+            f"there is no agent at {SHORT.repr(path)}; the paths of this tree are: {some}"
+        )
+
+
+class NothingRunning(ControlError):
+    """An order was given to a thread whose last turn is at its end.
+
+    Attributes:
+        thread: The thread's name or id.
+    """
+
+    def __init__(self, thread: str) -> None:
+        self.thread = thread
+        super().__init__(
+            f"no turn of thread {thread!r} is on its way, so nothing can be stopped or paused; "
+            "an order holds for the turn that it is given in, and begins with it"
+        )
+
+
+class NotPaused(ControlError):
+    """A pause was to be lifted where nothing is paused.
+
+    Attributes:
+        path: The path as it was given.
+        paused: The paths that are paused.
+    """
+
+    def __init__(self, path: str, paused: Sequence[str]) -> None:
+        self.path = path
+        self.paused = tuple(paused)
+        super().__init__(
+            f"nothing is paused at {SHORT.repr(path)} or below it; "
+            f"paused are: {', '.join(self.paused) or 'none'}"
+        )

@@ -1,0 +1,101 @@
+"""How a run ends: what it came to, and what is written down before the thread is let go."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+from langgraph.types import Command
+
+from echelons.checkpoints import answers, turns
+from echelons.checkpoints.ledger import Transaction, key
+from echelons.checkpoints.pending import Question
+from echelons.checkpoints.reading import InLedger, Plan
+from echelons.checkpoints.standing import last_words, standing_of
+from echelons.checkpoints.turns import Turn
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """What a run came to.
+
+    Attributes:
+        text: The root's last words, if the turn is finished.
+        questions: What it waits for.
+        finished: Whether the turn is at its end.
+        replayed: Whether nothing was run: the turn had been submitted before.
+        queued: Whether answers were left to the run that holds the thread.
+    """
+
+    text: str = ""
+    questions: tuple[Question, ...] = ()
+    finished: bool = False
+    replayed: bool = False
+    queued: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What a run knows of itself when its stream has come to an end.
+
+    Attributes:
+        text: The root's last words in it; ``None`` if it said nothing.
+        delivered: The questions whose answers it has delivered.
+        paused: Whether it was asked to stop.
+    """
+
+    text: str | None = None
+    delivered: Collection[str] = ()
+    paused: bool = False
+
+
+def ending_of(thread_id: str) -> Plan[Ending]:
+    """Return what the last run of a thread came to, read from what is stored."""
+    standing = yield from standing_of(thread_id)
+    text = (yield from last_words(standing)) if standing.finished else ""
+    return Ending(text, standing.questions, standing.finished)
+
+
+def settled(turn: Turn, progress: Progress) -> Plan[Ending | Command[Any]]:
+    """Let the thread go, unless answers have come in meanwhile: then return how to go on.
+
+    In one transaction, so that an answer either finds a run that will deliver it, or knows
+    that it has to wait for the thread.
+
+    Raises:
+        LeaseLost: Somebody else runs the thread now.
+    """
+    standing = yield from standing_of(turn.thread_id)
+    text = ""
+    if standing.finished:
+        text = (yield from last_words(standing)) if progress.text is None else progress.text
+
+    def close(open_: Transaction) -> dict[str, Any]:
+        open_.require(turn.fence)
+        due = answers.due(open_, turn.thread_id, standing.pending, progress.delivered)
+        if due and not progress.paused:
+            return due
+        if standing.finished:
+            turns.finish(open_, turn.thread_id, turn.id, text)
+        _shut(open_, turn)
+        return {}
+
+    due = yield InLedger(lambda ledger: ledger.commit(close))
+    return Command(resume=due) if due else Ending(text, standing.questions, standing.finished)
+
+
+def is_open(open_: Transaction, thread_id: str) -> bool:
+    """Return whether the run that holds a thread still looks for answers."""
+    shut, holder = open_.get(_key(thread_id)), open_.last_holder(key(thread_id))
+    return not (shut and holder and shut.value == holder.epoch)
+
+
+def _shut(open_: Transaction, turn: Turn) -> None:
+    name = _key(turn.thread_id)
+    found = open_.get(name)
+    open_.compare_and_set(name, found.version if found else None, turn.fence.epoch)
+
+
+def _key(thread_id: str) -> str:
+    return key(thread_id, "shut")

@@ -1,0 +1,201 @@
+"""What a session is asked for, and what it decides: to go on, to answer from memory, or no.
+
+``send``, ``answer`` and ``resume`` are a request each. Its ``decide`` is a plan that reads
+where the thread stands; the session follows it once when it is asked, so that a caller is
+refused at once, and again under the thread's lease, where nothing moves any more.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+from langgraph.types import Command
+
+from echelons.checkpoints import answers, turns
+from echelons.checkpoints.ledger import Transaction, key
+from echelons.checkpoints.reading import InLedger, Plan
+from echelons.checkpoints.standing import Standing, last_words, standing_of
+from echelons.errors import (
+    InterventionPending,
+    NothingToResume,
+    ThreadBusy,
+    ThreadNotFound,
+    TurnReused,
+    UnfinishedTurn,
+)
+from echelons.runtime.ending import Ending, is_open
+
+
+class Thread(NamedTuple):
+    """A root's thread: what people call it, and its id."""
+
+    name: str
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Go:
+    """Run the tree.
+
+    Attributes:
+        given: Its input, as LangGraph takes it.
+        turn: The turn that this is, or goes on with.
+        task: Digest of the task that begins it, if it may be submitted again.
+    """
+
+    given: Any
+    turn: str
+    task: str = ""
+
+
+Decision = Go | Ending
+
+
+class Request(ABC):
+    """Something that a session is asked for."""
+
+    @abstractmethod
+    def decide(self, thread: Thread) -> Plan[Decision]:
+        """Decide what to do where the thread stands now; nothing is changed."""
+
+    def keep(self, thread: Thread) -> Plan[None]:
+        """Write down what must not be lost."""
+        yield from ()
+
+    def look(self, thread: Thread) -> Plan[None]:
+        """Refuse what cannot be done, before anything is begun."""
+        holder = yield InLedger(lambda ledger: ledger.holder(key(thread.id)))
+        if holder is not None:
+            raise ThreadBusy(thread.name, holder.pid, holder.since)
+        yield from self.decide(thread)
+
+    def meet(self, thread: Thread, busy: ThreadBusy) -> Plan[Ending | None]:
+        """Meet a run that is under way on the thread.
+
+        Returns:
+            What the request comes to, or ``None`` to wait: that run is about to end.
+
+        Raises:
+            ThreadBusy: Both cannot be.
+        """
+        yield from ()
+        raise ThreadBusy(thread.name, busy.pid, busy.since) from busy
+
+
+@dataclass(frozen=True, slots=True)
+class Sending(Request):
+    """A task for the root.
+
+    Attributes:
+        task: The task.
+        given: The same as LangGraph takes it.
+        turn: What its caller calls the turn; ``None`` if it will not be submitted again.
+    """
+
+    task: str
+    given: Mapping[str, Any]
+    turn: str | None
+
+    def decide(self, thread: Thread) -> Plan[Decision]:
+        """Begin a turn, go on with it, or give its answer again."""
+        standing = yield from standing_of(thread.id)
+        if self.turn is None:
+            return _begun(thread, standing, Go(self.given, str(uuid4())))
+        own = turns.digest(self.task)
+        known: turns.Known | None = yield InLedger(
+            lambda ledger: ledger.look(lambda open_: turns.known(open_, thread.id, self.turn or ""))
+        )
+        if known is None:
+            return _begun(thread, standing, Go(self.given, self.turn, own))
+        if known.task != own:
+            raise TurnReused(self.turn, thread.name)
+        return (yield from self._again(thread, standing, known))
+
+    def _again(self, thread: Thread, standing: Standing, known: turns.Known) -> Plan[Decision]:
+        if standing.turn == self.turn and not standing.finished:
+            return (yield from _gone_on(thread, standing)) or Ending(
+                questions=standing.questions, replayed=True
+            )
+        # It ended, and its process died before it could say so, or its answer is too long.
+        text = known.text if known.text is not None else (yield from last_words(standing))
+        return Ending(text, finished=True, replayed=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Answering(Request):
+    """Answers to questions.
+
+    Attributes:
+        answers: By question.
+    """
+
+    answers: Mapping[str, Any]
+
+    def decide(self, thread: Thread) -> Plan[Decision]:
+        """Check the answers, and go on with them."""
+        yield from answers.check(thread.name, thread.id, self.answers)
+        standing = yield from standing_of(thread.id)
+        given = yield from answers.given_to(thread.id, standing)
+        return Go(Command(resume={**given, **self.answers}), standing.turn or str(uuid4()))
+
+    def keep(self, thread: Thread) -> Plan[None]:
+        """Write the answers down."""
+        yield InLedger(
+            lambda ledger: ledger.commit(
+                lambda open_: answers.write_down(open_, thread.id, self.answers)
+            )
+        )
+
+    def look(self, thread: Thread) -> Plan[None]:
+        """Refuse answers that do not fit, whoever is at work on the thread."""
+        yield from answers.check(thread.name, thread.id, self.answers)
+
+    def meet(self, thread: Thread, busy: ThreadBusy) -> Plan[Ending | None]:
+        """Leave the answers to the run that holds the thread, unless it is about to end."""
+        yield from answers.check(thread.name, thread.id, self.answers)
+
+        def leave(open_: Transaction) -> bool:
+            if not is_open(open_, thread.id):
+                return False
+            answers.write_down(open_, thread.id, self.answers)
+            return True
+
+        left = yield InLedger(lambda ledger: ledger.commit(leave))
+        return Ending(queued=True) if left else None
+
+
+@dataclass(frozen=True, slots=True)
+class Resuming(Request):
+    """To go on with a turn that was cut short."""
+
+    def decide(self, thread: Thread) -> Plan[Decision]:
+        """Go on, with the answers that were written down and not delivered."""
+        standing = yield from standing_of(thread.id)
+        if standing.saved is None:
+            raise ThreadNotFound(thread.name)
+        if standing.finished:
+            raise NothingToResume(thread.name)
+        going = yield from _gone_on(thread, standing)
+        if going is None:
+            raise InterventionPending(thread.name, standing.pending)
+        return going
+
+
+def _begun(thread: Thread, standing: Standing, go: Go) -> Go:
+    if standing.questions:
+        raise InterventionPending(thread.name, standing.pending)
+    if not standing.finished:
+        raise UnfinishedTurn(thread.name)
+    return go
+
+
+def _gone_on(thread: Thread, standing: Standing) -> Plan[Go | None]:
+    """Return how a turn goes on, ``None`` if only new answers can move it."""
+    given = yield from answers.given_to(thread.id, standing)
+    if standing.questions and not (given or standing.waiting.moves):
+        return None
+    return Go(Command(resume=given) if given else None, standing.turn or str(uuid4()))
