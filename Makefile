@@ -19,7 +19,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: demo test studio-test check format formatted lint types imports docs notebooks bench \
-        clean help
+        proof clean help
 
 demo: $(READY) ## Run the travel team offline, then print the thread of every agent
 	@rm -f $(DEMO) $(DEMO)-wal $(DEMO)-shm
@@ -61,6 +61,9 @@ notebooks: $(READY) ## Execute every notebook
 
 bench: $(READY) ## Measure against the targets, and store the figures
 	@$(BIN)/python tests/benchmarks/run.py $(ARGS)
+
+proof: $(READY) ## Prove what is promised of crashes with all trials; the tests make a sample
+	@ECHELONS_PROOF=whole $(BIN)/pytest tests/crash -o faulthandler_timeout=3600 --durations=0 $(ARGS)
 
 clean: ## Remove all that make and the tools have made (.venv, caches, builds, the demo)
 	@rm -rf $(VENV) build dist *.egg-info $(DEMO) $(DEMO)-wal $(DEMO)-shm

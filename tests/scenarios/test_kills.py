@@ -7,9 +7,6 @@ each branch that was at work.
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,6 +19,7 @@ from langgraph.types import interrupt
 from echelons import Agent, Session, SqliteCheckpointer
 from echelons.errors import QuestionClosed
 from echelons.testing import Call, ScriptedModel, delegate
+from echelons.testing.crash import run
 
 if TYPE_CHECKING:
     from tests.scenarios.conftest import World
@@ -44,10 +42,8 @@ def deaths(
     """A report for every second write of a run at which its process was killed."""
     world, when, first = request.param
     place = str(tmp_path_factory.mktemp("deaths"))
-    command = [sys.executable, "-m", "tests.scenarios.drivers.killed", place, world, when, first]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False, cwd=REPOSITORY)
-    assert ended.returncode == 0, ended.stderr
-    reports = json.loads(ended.stdout)
+    driver = "tests.scenarios.drivers.killed"
+    reports = run(driver, place, world, when, first, folder=REPOSITORY)
     assert len(reports) > 20
     return list(reports)
 

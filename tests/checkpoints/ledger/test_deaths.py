@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from echelons.testing.crash import run
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="forks and signals of POSIX")
 
@@ -19,13 +18,8 @@ BEFORE = {"mail": ["before"], "turn": "before", "epoch": 2, "next": 2, "files": 
 
 def deaths(folder: Path, work: str) -> list[Any]:
     """Return what each death during some work left, the work itself last."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.checkpoints.ledger.drivers.killed", str(folder), work],
-        cwd=REPOSITORY,
-        stdout=subprocess.PIPE,
-        check=True,
-    )
-    return list(json.loads(done.stdout))
+    driver = "tests.checkpoints.ledger.drivers.killed"
+    return list(run(driver, str(folder), work, folder=REPOSITORY))
 
 
 def test_an_append_is_there_or_not_whenever_its_process_dies(tmp_path: Path) -> None:

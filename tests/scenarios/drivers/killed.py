@@ -14,7 +14,6 @@ import os
 import signal
 import sys
 import threading
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -27,6 +26,7 @@ from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointMet
 from echelons import Agent, Result, Session, SqliteCheckpointer
 from echelons.errors import EchelonsError, NothingToResume
 from echelons.testing import Call, ScriptedModel, delegate
+from echelons.testing.crash import die, fork
 from tests.scenarios.drivers.expedition import Log, atake, script, stored, take, tools
 
 T = TypeVar("T")
@@ -82,10 +82,10 @@ class Mortal(SqliteCheckpointer):
             self._count += 1
             last = self._count == self._at
             if last and self._when == "before":
-                os.kill(os.getpid(), signal.SIGKILL)
+                die()
             written = write()
             if last:
-                os.kill(os.getpid(), signal.SIGKILL)
+                die()
         return written
 
 
@@ -154,19 +154,6 @@ def work_stored(session: Session) -> list[str]:
     return found
 
 
-def forked(work: Callable[[], None]) -> int:
-    """Do something in a process of its own, and return how that ended."""
-    process = os.fork()
-    if process == 0:
-        try:
-            work()
-        except BaseException:
-            traceback.print_exc()
-            os._exit(1)
-        os._exit(0)
-    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
-
-
 def main(place: str, world: str, when: str, first: str) -> None:
     """Report on each write, until a run comes to its end."""
     reports = []
@@ -177,16 +164,11 @@ def main(place: str, world: str, when: str, first: str) -> None:
     for at in itertools.count(int(first), 2):
         folder = Path(place) / str(at)
         folder.mkdir()
-        died = forked(partial(live, folder, world, at, when))
-        if died != -signal.SIGKILL:
-            assert died == 0
+        living = fork(partial(live, folder, world, at, when))
+        if living.wait() != -signal.SIGKILL:
+            living.result()
             break
-
-        def report(folder: Path = folder) -> None:
-            (folder / "report.json").write_text(json.dumps(go_on(folder, world)))
-
-        assert forked(report) == 0, f"death {when} write {at}"
-        reports.append(json.loads((folder / "report.json").read_text()))
+        reports.append(fork(partial(go_on, folder, world)).result())
     print(json.dumps(reports))
 
 

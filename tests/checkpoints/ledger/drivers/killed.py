@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import signal
 import sqlite3
 import sys
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import partial
@@ -26,19 +24,9 @@ from echelons import SqliteCheckpointer
 from echelons.checkpoints.clock import now
 from echelons.checkpoints.ledger import Fence, Lease, SqliteLedger, Transaction
 from echelons.checkpoints.migrations import migrate
+from echelons.testing.crash import Death, Watch, WatchedConnection, fork, watched
 
 HELD: list[Lease] = []
-
-
-def statements_until(connection: sqlite3.Connection, last: int) -> None:
-    """Let the process die before a statement of a connection, counted from 0."""
-    counted = itertools.count()
-
-    def count(_: str) -> None:
-        if next(counted) == last:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    connection.set_trace_callback(count)
 
 
 def prepare(database: Path) -> None:
@@ -54,11 +42,12 @@ def in_ledger(work: Callable[[SqliteLedger], object]) -> Callable[[Path, int], N
     """Return what does some work with a ledger, and dies at a statement."""
 
     def die(database: Path, last: int) -> None:
-        with SqliteCheckpointer(database) as saver:
+        with watched(Watch()), SqliteCheckpointer(database) as saver:
             ledger = SqliteLedger(saver)
-            statements_until(saver.conn, last)
+            assert isinstance(saver.conn, WatchedConnection)
+            saver.conn.watch = Death(last, "before")
             work(ledger)
-            saver.conn.set_trace_callback(None)
+            saver.conn.watch = Watch()
 
     return die
 
@@ -86,10 +75,8 @@ def lease(ledger: SqliteLedger) -> None:
 
 def migration(database: Path, last: int) -> None:
     """Bring a database up to date that has nothing but LangGraph's own tables."""
-    with closing(sqlite3.connect(database)) as connection:
-        statements_until(connection, last)
+    with watched(Death(last, "before")), closing(sqlite3.connect(database)) as connection:
         migrate(connection, str(database), now)
-        connection.set_trace_callback(None)
 
 
 def bare(database: Path) -> None:
@@ -133,31 +120,19 @@ WORKS = {
 }
 
 
-def forked(work: Callable[[], None]) -> int:
-    """Do something in a process of its own, and return how that ended."""
-    process = os.fork()
-    if process == 0:
-        try:
-            work()
-        except BaseException:
-            traceback.print_exc()
-            os._exit(1)
-        os._exit(0)
-    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
-
-
 def deaths(folder: Path, name: str) -> Iterator[dict[str, Any]]:
     """Yield what is left by the death at each statement, and at last by none."""
     before, work, look = WORKS[name]
-    for last in itertools.count():
+    for last in itertools.count(1):
         database = folder / str(last) / "trips.sqlite"
         database.parent.mkdir()
-        assert forked(partial(before, database)) == 0
-        ended = forked(partial(work, database, last))
+        fork(partial(before, database)).result()
+        working = fork(partial(work, database, last))
+        ended = working.wait()
         yield look(database)
-        if ended == 0:
+        if ended != -signal.SIGKILL:
+            working.result()
             return
-        assert ended == -signal.SIGKILL
 
 
 if __name__ == "__main__":

@@ -1,0 +1,224 @@
+"""SQLite connections whose every statement is watched, and can be the last, or fail.
+
+``watched`` makes all connections that this process opens meanwhile of this kind, whoever
+opens them. A watch is asked before each statement and told after it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from enum import Enum
+from typing import Any, Literal, Self, TypeAlias
+
+from echelons.testing.crash.processes import die
+
+Side: TypeAlias = Literal["before", "after"]
+
+
+class Watch:
+    """Sees every statement; this one does nothing about it."""
+
+    def before(self, connection: sqlite3.Connection, statement: str) -> None:
+        """Whatever is raised here, the connection's user gets instead of an answer."""
+
+    def after(self, connection: sqlite3.Connection, statement: str) -> None:
+        """Take note that a statement has been executed."""
+
+
+class Count(Watch):
+    """Keeps the statements, in the order in which they were executed."""
+
+    def __init__(self) -> None:
+        self.statements: list[str] = []
+
+    def after(self, connection: sqlite3.Connection, statement: str) -> None:
+        """Keep it."""
+        self.statements.append(statement)
+
+
+class Death(Watch):
+    """Kills the process before or after one statement.
+
+    Args:
+        at: Which, counted from 1.
+        when: On which side of it.
+    """
+
+    def __init__(self, at: int, when: Side) -> None:
+        self._at = at
+        self._when = when
+        self._begun = itertools.count(1)
+        self._done = itertools.count(1)
+
+    def before(self, connection: sqlite3.Connection, statement: str) -> None:
+        """Die here, if this is the place."""
+        if next(self._begun) == self._at and self._when == "before":
+            die()
+
+    def after(self, connection: sqlite3.Connection, statement: str) -> None:
+        """Die here, if this is the place."""
+        if next(self._done) == self._at and self._when == "after":
+            die()
+
+
+class Fault(Enum):
+    """What SQLite says when it cannot write, word for word."""
+
+    FULL = (sqlite3.SQLITE_FULL, "SQLITE_FULL", "database or disk is full")
+    BUSY = (sqlite3.SQLITE_BUSY, "SQLITE_BUSY", "database is locked")
+    IOERR = (sqlite3.SQLITE_IOERR, "SQLITE_IOERR", "disk I/O error")
+
+    def error(self) -> sqlite3.OperationalError:
+        """Return it as Python's module raises it."""
+        code, name, text = self.value
+        error = sqlite3.OperationalError(text)
+        error.sqlite_errorcode, error.sqlite_errorname = code, name
+        return error
+
+
+class Failure(Watch):
+    """Lets one write fail.
+
+    Args:
+        at: Which of the statements that write, counted from 1.
+        fault: What SQLite says.
+
+    Attributes:
+        hit: The statement that failed; empty if there were fewer.
+    """
+
+    def __init__(self, at: int, fault: Fault) -> None:
+        self.hit = ""
+        self._at = at
+        self._fault = fault
+        self._writes = itertools.count(1)
+
+    def before(self, connection: sqlite3.Connection, statement: str) -> None:
+        """Fail here, if this is the place."""
+        if is_write(statement) and next(self._writes) == self._at:
+            self.hit = statement
+            raise self._fault.error()
+
+
+def is_write(statement: str) -> bool:
+    """Return whether a statement writes, or asks for the right to.
+
+    Examples:
+        >>> [is_write(each) for each in ("SELECT 1", "insert INTO notes VALUES (1)", "COMMIT")]
+        [False, True, True]
+    """
+    return statement.lstrip().upper().startswith(_WRITING)
+
+
+_WRITING = ("INSERT", "UPDATE", "DELETE", "REPLACE", "CREATE", "DROP", "ALTER", "BEGIN", "COMMIT")
+
+
+@contextmanager
+def watched(watch: Watch) -> Iterator[None]:
+    """Let a watch see the statements of all connections that are opened meanwhile.
+
+    They stay watched afterwards. Statements that Python's module adds by itself, as it begins
+    a transaction before the first change, belong to the statement that they are added to.
+    """
+    connect: Callable[..., Any] = sqlite3.connect
+
+    def connect_watched(*args: Any, **kwargs: Any) -> sqlite3.Connection:
+        connection: WatchedConnection = connect(*args, **{**kwargs, "factory": WatchedConnection})
+        connection.watch = watch
+        return connection
+
+    sqlite3.connect = connect_watched  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        sqlite3.connect = connect
+
+
+class WatchedCursor(sqlite3.Cursor):
+    """A cursor that asks a watch before each statement, and tells it after."""
+
+    connection: WatchedConnection
+
+    def execute(self, sql: str, parameters: Any = (), /) -> Self:
+        """Execute a statement."""
+        with self.connection.seen(sql):
+            return super().execute(sql, parameters)
+
+    def executemany(self, sql: str, seq_of_parameters: Iterable[Any], /) -> Self:
+        """Execute a statement for each row, each seen for itself."""
+        for parameters in seq_of_parameters:
+            self.execute(sql, parameters)
+        return self
+
+    def executescript(self, sql_script: str, /) -> sqlite3.Cursor:
+        """Commit, and execute the statements of a script, each seen for itself."""
+        self.connection.commit()
+        level, self.connection.isolation_level = self.connection.isolation_level, None
+        try:
+            for statement in _statements(sql_script):
+                self.execute(statement)
+        finally:
+            self.connection.isolation_level = level
+        return self
+
+
+class WatchedConnection(sqlite3.Connection):
+    """A connection that asks a watch before each statement, and tells it after."""
+
+    watch: Watch = Watch()
+
+    def cursor(self, factory: Any = WatchedCursor) -> Any:
+        """Return a cursor of the same kind."""
+        return super().cursor(factory)
+
+    def execute(self, sql: str, parameters: Any = (), /) -> Any:
+        """Execute a statement with a cursor of its own."""
+        return self.cursor().execute(sql, parameters)
+
+    def executemany(self, sql: str, parameters: Iterable[Any], /) -> Any:
+        """Execute a statement for each row with a cursor of its own."""
+        return self.cursor().executemany(sql, parameters)
+
+    def executescript(self, sql_script: str, /) -> Any:
+        """Execute a script with a cursor of its own."""
+        return self.cursor().executescript(sql_script)
+
+    def commit(self) -> None:
+        """Commit, if there is something to commit."""
+        if self.in_transaction:
+            with self.seen("COMMIT"):
+                super().commit()
+
+    def rollback(self) -> None:
+        """Roll back, if there is something to roll back."""
+        if self.in_transaction:
+            with self.seen("ROLLBACK"):
+                super().rollback()
+
+    def __exit__(self, *raised: Any) -> Literal[False]:
+        """Commit, or roll back after an error, as the module's own connections do."""
+        if raised[0] is None:
+            self.commit()
+        else:
+            self.rollback()
+        return False
+
+    @contextmanager
+    def seen(self, statement: str) -> Iterator[None]:
+        """Let the watch see a statement."""
+        self.watch.before(self, statement)
+        yield
+        self.watch.after(self, statement)
+
+
+def _statements(script: str) -> Iterator[str]:
+    statement = ""
+    for piece in script.split(";"):
+        statement += f"{piece};"
+        # The body of a trigger has semicolons of its own.
+        if sqlite3.complete_statement(statement) and piece.strip():
+            yield statement
+            statement = ""

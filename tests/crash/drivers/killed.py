@@ -1,0 +1,132 @@
+"""Kills trips, at random moments or at chosen statements, and has another process finish them.
+
+``python -m tests.crash.drivers.killed FOLDER random FIRST COUNT`` and
+``… FOLDER statements STEP FIRST`` print a report for each trip, as JSON. Each process is a fork
+of this one, and two trips are under way at once.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import random
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from echelons.testing.crash import Count, Death, Process, ProcessFailed, Side, Watch, fork, watched
+from tests.crash.drivers.trip import Place, live, look
+
+Report = dict[str, Any]
+WORLDS = ("sync", "async")
+SIDES: tuple[Side, Side] = ("before", "after")
+AT_ONCE = 2
+
+
+def killed_at_random(folder: Path, length: float, statements: int, seed: int) -> Report:
+    """Kill a trip once or more, by the clock or by the count, and return what came of it.
+
+    Args:
+        folder: Where it is kept.
+        length: Seconds that a trip takes.
+        statements: How many SQL statements it takes.
+        seed: Decides everything.
+    """
+    chance = random.Random(seed)
+    place = _place(folder, seed)
+    deaths: list[Any] = []
+    while not deaths or chance.random() < 0.3:
+        world = chance.choice(WORLDS)
+        if chance.random() < 0.5:
+            moment = chance.uniform(0, length)
+            code = _living(place, world, Watch()).kill_after(moment)
+            deaths.append([world, round(moment * 1e6), code])
+        else:
+            at, when = chance.randint(1, statements), chance.choice(SIDES)
+            code = _living(place, world, Death(at, when)).wait()
+            deaths.append([world, f"{when} {at}", code])
+    return _report(place, seed, deaths, chance.choice(WORLDS))
+
+
+def killed_at_statement(folder: Path, at: int) -> Report:
+    """Kill a trip on one side of a statement: odd ones before it, even ones after."""
+    place = _place(folder, at)
+    statement, side = divmod(at + 1, 2)
+    world, when = WORLDS[statement % 2], SIDES[side]
+    code = _living(place, world, Death(statement, when)).wait()
+    return _report(place, at, [[world, f"{when} {statement}", code]], WORLDS[statement // 2 % 2])
+
+
+def _place(folder: Path, name: int) -> Place:
+    place = Place(folder / str(name))
+    place.folder.mkdir()
+    return place
+
+
+def _living(place: Place, world: str, watch: Watch) -> Process:
+    def work() -> None:
+        with watched(watch):
+            live(place, world)
+
+    return fork(work)
+
+
+def _report(place: Place, name: int, deaths: Sequence[Any], world: str) -> Report:
+    def finish() -> Any:
+        live(place, world)
+        return look(place)
+
+    codes = [code for *_, code in deaths]
+    assert set(codes) <= {0, -signal.SIGKILL}, (name, deaths)
+    try:
+        end = fork(finish).result()
+    except ProcessFailed as failed:
+        return {"trial": name, "deaths": deaths, "end": {"error": str(failed)}}
+    shutil.rmtree(place.folder)
+    return {"trial": name, "deaths": deaths, "end": end}
+
+
+def spread(trial: Callable[[int], Report], trials: Sequence[int]) -> list[Report]:
+    """Make some trials, several at once."""
+    shares = [trials[place::AT_ONCE] for place in range(AT_ONCE)]
+    workers = [fork(partial(_all, trial, share)) for share in shares]
+    return [report for worker in workers for report in worker.result()]
+
+
+def _all(trial: Callable[[int], Report], trials: Iterable[int]) -> list[Report]:
+    return [trial(each) for each in trials]
+
+
+def undisturbed(folder: Path) -> tuple[Report, float, int]:
+    """Return what a trip comes to that nothing happens to, its seconds, and its statements."""
+    place, count = _place(folder, 0), Count()
+    for world in WORLDS:  # what is imported and made here need not be in each fork
+        live(_place(folder, -1 - WORLDS.index(world)), world)
+    gc.freeze()  # or each fork copies every object that its collector looks at
+    begun = time.perf_counter()
+    with watched(count):
+        live(place)
+    took = time.perf_counter() - begun
+    return {"trial": 0, "deaths": [], "end": look(place)}, took, len(count.statements)
+
+
+def main(place: str, kind: str, first: str, second: str) -> None:
+    """Make the trials, and print what came of them; the first report is of no death at all."""
+    folder = Path(place)
+    end, length, statements = undisturbed(folder)
+    if kind == "random":
+        trials: Sequence[int] = range(int(first), int(first) + int(second))
+        trial = partial(killed_at_random, folder, length, statements)
+    else:
+        trials = range(int(second), 2 * statements + 3, int(first))
+        trial = partial(killed_at_statement, folder)
+    print(json.dumps([end, *spread(trial, trials)]))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

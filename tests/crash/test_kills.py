@@ -1,0 +1,66 @@
+"""kill -9 at any moment of a trip: whoever goes on finds all that was done, and does the rest.
+
+A trip is two turns of three levels, with a tool at each, a question and an answer. It is
+killed once or several times, and a process that knows nothing of that brings it to its end.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from echelons.testing.crash import run
+
+if TYPE_CHECKING:
+    from tests.crash.conftest import Sample
+
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="forks and signals of POSIX")
+
+REPOSITORY = Path(__file__).parents[2]
+DRIVER = "tests.crash.drivers.killed"
+Report = dict[str, Any]
+
+
+@pytest.fixture(scope="module", params=["at random", "at statements"])
+def reports(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, sample: Sample
+) -> list[Report]:
+    """What came of each trip; nothing happens to the first one."""
+    folder = str(tmp_path_factory.mktemp("trips"))
+    if request.param == "at random":
+        return list(run(DRIVER, folder, "random", "1", str(sample(200, 2000)), folder=REPOSITORY))
+    # Each statement has two sides; an odd step alternates between them.
+    step = sample(15, 1)
+    return list(run(DRIVER, folder, "statements", str(step), "1", folder=REPOSITORY))
+
+
+def differing(reports: list[Report], what: str) -> list[Any]:
+    """Return the trips of which something is not as if nothing had happened."""
+    expected = reports[0]["end"][what]
+    return [
+        (each["trial"], each["deaths"], each["end"].get("error") or each["end"][what])
+        for each in reports
+        if each["end"].get(what) != expected
+    ]
+
+
+def test_the_processes_did_die(reports: list[Report]) -> None:
+    died = [each for each in reports if any(code == -9 for *_, code in each["deaths"])]
+
+    assert len(died) > 0.8 * len(reports)
+
+
+def test_no_turn_is_lost_and_none_is_there_twice(reports: list[Report]) -> None:
+    assert reports[0]["end"]["said"]["head"][0] == "human: day one"
+    assert differing(reports, "said") == []
+    assert differing(reports, "done") == []
+
+
+def test_every_link_holds_and_the_database_is_sound(reports: list[Report]) -> None:
+    assert reports[0]["end"]["integrity"] == ["ok"]
+    assert set(reports[0]["end"]["links"]) == {"ok"}
+    assert differing(reports, "integrity") == []
+    assert differing(reports, "links") == []
