@@ -59,14 +59,17 @@ docs: $(READY) ## Run the examples in docstrings, the README and docs/
 notebooks: $(READY) ## Execute every notebook
 	@$(BIN)/pytest --nbmake notebooks $(ARGS)
 
-bench: $(READY) ## Measure against the targets, and store the figures
+bench: $(READY) ## Measure against the targets (ARGS=--help lists what else it does)
 	@$(BIN)/python tests/benchmarks/run.py $(ARGS)
+
+bench-peers: $(READY) ## Measure beside other frameworks, each in an environment of its own
+	@$(BIN)/python tests/benchmarks/peers/run.py $(ARGS)
 
 proof: $(READY) ## Prove what is promised of crashes with all trials; the tests make a sample
 	@ECHELONS_PROOF=whole $(BIN)/pytest tests/crash -o faulthandler_timeout=3600 --durations=0 $(ARGS)
 
 clean: ## Remove all that make and the tools have made (.venv, caches, builds, the demo)
-	@rm -rf $(VENV) build dist *.egg-info $(DEMO) $(DEMO)-wal $(DEMO)-shm
+	@rm -rf $(VENV) .peers build dist *.egg-info $(DEMO) $(DEMO)-wal $(DEMO)-shm
 	@rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .langgraph_api
 	@find . -name .git -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -14,6 +14,8 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.runnables import Runnable
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
+from tests.benchmarks.tally import TALLY
+
 
 class QuickModel(BaseChatModel):
     """Makes its calls when it is given a task, and answers when they are answered.
@@ -61,6 +63,7 @@ class QuickModel(BaseChatModel):
         return self._reply(messages)
 
     def _reply(self, messages: list[BaseMessage]) -> ChatResult:
+        TALLY.turns += 1
         if self.wanted and not isinstance(messages[-1], ToolMessage):
             calls = [
                 {"name": name, "args": args, "id": f"call_{len(messages)}_{place}"}

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import platform
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -86,7 +87,7 @@ class Row:
 
     def cells(self) -> list[str]:
         """The row as texts, in the order of ``COLUMNS``."""
-        numbers = [_number(each) for each in (self.ours, self.theirs, self.ratio)]
+        numbers = [number(each) for each in (self.ours, self.theirs, self.ratio)]
         return [self.work, self.unit, *numbers, self.than, str(self.target or ""), self.verdict]
 
     def as_dict(self) -> dict[str, Any]:
@@ -157,17 +158,19 @@ def as_markdown(figures: Figures, rounds: int, found: Mapping[str, str]) -> str:
         "",
     ]
     for name, rows in figures.items():
-        lines += [f"## {name}", "", _line(COLUMNS), _line("---" for _ in COLUMNS)]
-        lines += [*(_line(row.cells()) for row in rows), ""]
+        lines += [f"## {name}", "", line(COLUMNS), line("---" for _ in COLUMNS)]
+        lines += [*(line(row.cells()) for row in rows), ""]
     lines += ["## Measured with", "", *(f"- {key} {value}" for key, value in found.items()), ""]
     return "\n".join(lines)
 
 
-def _line(cells: Any) -> str:
+def line(cells: Iterable[str]) -> str:
+    """Return a row of a table in Markdown."""
     return f"| {' | '.join(cells)} |"
 
 
-def _number(value: float | None) -> str:
+def number(value: float | None) -> str:
+    """Return a figure in three digits, or more where it is bigger."""
     if value is None:
         return ""
     return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
@@ -178,3 +181,10 @@ def _version(package: str) -> str:
         return version(package)
     except PackageNotFoundError:
         return "not installed"
+
+
+def count(text: str) -> int:
+    """Return an option's number of rounds."""
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 1")
+    return int(text)

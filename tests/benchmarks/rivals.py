@@ -133,7 +133,10 @@ def rivals(role: Role, names: Sequence[str] = ALL, at_once: int | None = None) -
 
 @asynccontextmanager
 async def arivals(
-    role: Role, names: Sequence[str] = ALL, remembers: Literal[True] | None = None
+    role: Role,
+    names: Sequence[str] = ALL,
+    remembers: Literal[True] | None = None,
+    folder: Path | None = None,
 ) -> AsyncIterator[Field]:
     """Open rivals that do the work of a tree in an event loop.
 
@@ -141,9 +144,10 @@ async def arivals(
         role: The tree's root.
         names: Which of them.
         remembers: Whether hand-written subordinates know their earlier calls; ours do.
+        folder: Where they keep the work; a new one if left out, gone afterwards.
     """
     async with AsyncExitStack() as stack:
-        folder = Path(stack.enter_context(TemporaryDirectory()))
+        folder = folder or Path(stack.enter_context(TemporaryDirectory()))
         field = _common(role, names, None, folder, stack)
         for name in _handwritten(names):
             synchronous, durability = HANDWRITTEN[name]

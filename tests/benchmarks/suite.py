@@ -22,7 +22,7 @@ from tests.benchmarks import (
     starting,
 )
 from tests.benchmarks.measure import Say, Scale
-from tests.benchmarks.report import Figures, Row, as_json, as_markdown, facts, table
+from tests.benchmarks.report import Figures, Row, as_json, as_markdown, count, facts, table
 
 BENCHMARKS: Mapping[str, Callable[[Scale, Say], list[Row]]] = {
     "chain": chain.run,
@@ -94,13 +94,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--only", action="append", choices=BENCHMARKS, help="run this benchmark (repeatable)"
     )
-    parser.add_argument("--rounds", type=_count, help="rounds of the quick benchmarks (30)")
+    parser.add_argument("--rounds", type=count, help="rounds of the quick benchmarks (30)")
     parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
     parser.add_argument("--save", action="store_true", help="write docs/benchmarks/latest.*")
     return parser
-
-
-def _count(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 1")
-    return int(text)

@@ -15,6 +15,7 @@ from langgraph.types import interrupt
 
 from echelons import Agent
 from tests.benchmarks.model import QuickModel
+from tests.benchmarks.tally import TALLY
 
 CALL = "call_subordinate"
 
@@ -44,6 +45,7 @@ class Role:
 @tool
 def look_up(subject: str) -> str:
     """Look something up."""
+    TALLY.tools += 1
     return f"found {subject}"
 
 

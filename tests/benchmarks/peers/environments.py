@@ -1,0 +1,68 @@
+"""An environment of its own for each peer, with the versions that are pinned in ``pins/``.
+
+Made by ``make bench-peers`` under a folder that git ignores and ``make clean`` removes; made
+anew only when the pins have changed.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+PINS = Path(__file__).parent / "pins"
+FOLDER = Path(__file__).parents[3] / ".peers"
+
+
+class NotInstallable(Exception):
+    """A peer's environment could not be made; the text is the installer's last word."""
+
+
+def interpreter(name: str, folder: Path = FOLDER) -> Path:
+    """Return the Python of a peer's environment, made if need be.
+
+    Args:
+        name: The peer, as its file of pins is named.
+        folder: Where the environments are.
+
+    Raises:
+        NotInstallable: It could not be made; nothing of it is left.
+    """
+    pins = PINS / f"{name}.txt"
+    place = folder / name
+    python, ready = place / "bin" / "python", place / ".pins"
+    wanted = pins.read_text(encoding="utf-8")
+    if ready.exists() and ready.read_text(encoding="utf-8") == wanted:
+        return python
+    shutil.rmtree(place, ignore_errors=True)
+    folder.mkdir(exist_ok=True)
+    try:
+        for command in _commands(place, python, pins):
+            _run(command)
+    except NotInstallable:
+        shutil.rmtree(place, ignore_errors=True)
+        raise
+    ready.write_text(wanted, encoding="utf-8")
+    return python
+
+
+def _commands(place: Path, python: Path, pins: Path) -> list[list[str]]:
+    uv = shutil.which("uv")
+    if uv:
+        return [
+            [uv, "venv", "--quiet", "--python", sys.executable, str(place)],
+            [uv, "pip", "install", "--quiet", "--python", str(python), "-r", str(pins)],
+        ]
+    return [
+        [sys.executable, "-m", "venv", str(place)],
+        [str(python), "-m", "pip", "install", "--quiet", "-r", str(pins)],
+    ]
+
+
+def _run(command: list[str]) -> None:
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    if ended.returncode:
+        said = (ended.stderr or ended.stdout).strip().splitlines() or ["no word why"]
+        errors = [line for line in said if line.lower().startswith("error")]
+        raise NotInstallable((errors or said)[-1])
