@@ -8,12 +8,13 @@ a session is written into the ledger first, and delivered from there by whoever 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from functools import partial
+from dataclasses import dataclass
 from typing import Any, TypeGuard
 
-from echelons.checkpoints.ledger import Ledger, Transaction, Value, key
+from echelons.checkpoints.ledger import Ledger, Transaction, Value, key, ledger_of
 from echelons.checkpoints.pending import Question
-from echelons.checkpoints.reading import InLedger, Plan
+from echelons.checkpoints.reading import InLedger, Plan, Saver
+from echelons.checkpoints.sqlite import SqliteCheckpointer
 from echelons.checkpoints.standing import Standing, standing_of
 from echelons.errors import NoQuestionPending, QuestionClosed, UnknownQuestion, WrongAnswer
 
@@ -56,7 +57,7 @@ def check(thread: str, thread_id: str, answers: Mapping[str, Any]) -> Plan[None]
     asked = {each.id: each for each in standing.questions if each.id not in given}
     for question in answers:
         if question not in asked:
-            if (yield InLedger(partial(_recall, name=_key(thread_id, question)))):
+            if (yield _WasAsked(thread_id, question)):
                 raise QuestionClosed(question, list(asked))
             if not asked:
                 raise NoQuestionPending(thread)
@@ -107,8 +108,26 @@ def due(
     return found
 
 
-def _recall(ledger: Ledger, name: str) -> bool:
-    return ledger.get(name) is not None
+@dataclass(frozen=True, slots=True)
+class _WasAsked:
+    """Asks whether a question was ever asked, as far as anybody remembers."""
+
+    thread_id: str
+    question: str
+
+    def get(self, saver: Saver) -> bool:
+        """Look in this thread."""
+        if ledger_of(saver).get(_key(self.thread_id, self.question)) is not None:
+            return True
+        if not isinstance(saver, SqliteCheckpointer):
+            return False
+        with saver.cursor(transaction=False) as cursor:
+            query = "SELECT 1 FROM events WHERE thread_id = ? AND kind = 'question' AND key = ?"
+            return cursor.execute(query, (self.thread_id, self.question)).fetchone() is not None
+
+    async def aget(self, saver: Saver) -> bool:
+        """Look in an event loop."""
+        return bool(await ledger_of(saver).arun(lambda: self.get(saver)))
 
 
 def _is_due(found: Value | None) -> TypeGuard[Value]:
@@ -119,7 +138,7 @@ def _fit(question: Question, value: Any) -> None:
     if question.schema is None:
         return
     # Few questions have a schema, and the library takes a tenth of a second to load.
-    from jsonschema import SchemaError, ValidationError, validate  # type: ignore[import-untyped]
+    from jsonschema import SchemaError, ValidationError, validate
 
     try:
         validate(value, question.schema)

@@ -22,7 +22,7 @@ from echelons.checkpoints.ledger.sqlite import SqliteTransaction
 TURN_KEY = "__echelons_turn"
 """Where a run's config holds its turn; LangGraph stores nothing that begins like this."""
 LONGEST_TEXT = 2**20
-"""Characters of an answer that are remembered with its turn; a longer one is read again."""
+"""Characters of an answer that are remembered with its turn; the thread itself has them all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +88,8 @@ def finish(open_: Transaction, thread_id: str, turn_id: str, text: str) -> None:
     """Write down the answer of a turn that has come to its end, if anybody may ask for it."""
     name = _key(thread_id, turn_id)
     found = open_.get(name)
-    if found and "text" not in found.value and len(text) <= LONGEST_TEXT:
-        open_.compare_and_set(name, found.version, {**found.value, "text": text})
+    if found and "text" not in found.value:
+        open_.compare_and_set(name, found.version, {**found.value, "text": text[:LONGEST_TEXT]})
 
 
 def digest(task: str) -> str:

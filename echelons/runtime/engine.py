@@ -93,7 +93,7 @@ class Engine:
             given = decision.given
             check_resume(self.graph.agent, self.saver, given, self.config)
             turn = self._turn(decision, lease.fence)
-            read(self.saver, self._kept(request, turn))
+            read(self.saver, self._kept(request, decision, turn))
             while tally.ending is None:
                 tally.delivers(given)
                 try:
@@ -118,7 +118,7 @@ class Engine:
             given = decision.given
             await acheck_resume(self.graph.agent, self.saver, given, self.config)
             turn = self._turn(decision, lease.fence)
-            await aread(self.saver, self._kept(request, turn))
+            await aread(self.saver, self._kept(request, decision, turn))
             while tally.ending is None:
                 tally.delivers(given)
                 try:
@@ -153,9 +153,9 @@ class Engine:
     def _turn(self, decision: Go, fence: Fence) -> Turn:
         return Turn(self.thread.id, decision.turn, fence, decision.task)
 
-    def _kept(self, request: Request, turn: Turn) -> Plan[None]:
+    def _kept(self, request: Request, go: Go, turn: Turn) -> Plan[None]:
         """Write down what must not be lost, once it is sure that the tree can go on."""
-        yield from request.keep(self.thread)
+        yield from request.keep(self.thread, go)
         # Ours does it with the turn's first checkpoint; others keep the ledger in memory, and
         # what they forget, they forget together.
         if turn.task and not isinstance(self.saver, SqliteCheckpointer):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from uuid import uuid4
 
@@ -45,11 +45,13 @@ class Go:
         given: Its input, as LangGraph takes it.
         turn: The turn that this is, or goes on with.
         task: Digest of the task that begins it, if it may be submitted again.
+        before: Where the thread stood before it.
     """
 
     given: Any
     turn: str
     task: str = ""
+    before: Standing = field(default_factory=Standing)
 
 
 Decision = Go | Ending
@@ -62,8 +64,8 @@ class Request(ABC):
     def decide(self, thread: Thread) -> Plan[Decision]:
         """Decide what to do where the thread stands now; nothing is changed."""
 
-    def keep(self, thread: Thread) -> Plan[None]:
-        """Write down what must not be lost."""
+    def keep(self, thread: Thread, go: Go) -> Plan[None]:
+        """Write down what must not be lost once the tree runs."""
         yield from ()
 
     def look(self, thread: Thread) -> Plan[None]:
@@ -104,23 +106,33 @@ class Sending(Request):
         """Begin a turn, go on with it, or give its answer again."""
         standing = yield from standing_of(thread.id)
         if self.turn is None:
-            return _begun(thread, standing, Go(self.given, str(uuid4())))
+            return _begun(thread, Go(self.given, str(uuid4()), before=standing))
         own = turns.digest(self.task)
-        known: turns.Known | None = yield InLedger(
-            lambda ledger: ledger.look(lambda open_: turns.known(open_, thread.id, self.turn or ""))
-        )
+        known = yield from _known(thread, self.turn)
         if known is None:
-            return _begun(thread, standing, Go(self.given, self.turn, own))
+            return _begun(thread, Go(self.given, self.turn, own, standing))
         if known.task != own:
             raise TurnReused(self.turn, thread.name)
         return (yield from self._again(thread, standing, known))
+
+    def keep(self, thread: Thread, go: Go) -> Plan[None]:
+        """Write down the end of the turn before, if its process died before it could."""
+        before = go.before.turn
+        known = (yield from _known(thread, before)) if before else None
+        if known and known.text is None:
+            text = yield from last_words(go.before)
+            yield InLedger(
+                lambda ledger: ledger.commit(
+                    lambda open_: turns.finish(open_, thread.id, before, text)
+                )
+            )
 
     def _again(self, thread: Thread, standing: Standing, known: turns.Known) -> Plan[Decision]:
         if standing.turn == self.turn and not standing.finished:
             return (yield from _gone_on(thread, standing)) or Ending(
                 questions=standing.questions, replayed=True
             )
-        # It ended, and its process died before it could say so, or its answer is too long.
+        # Without a text, its process died at its end before it could write that down.
         text = known.text if known.text is not None else (yield from last_words(standing))
         return Ending(text, finished=True, replayed=True)
 
@@ -142,7 +154,7 @@ class Answering(Request):
         given = yield from answers.given_to(thread.id, standing)
         return Go(Command(resume={**given, **self.answers}), standing.turn or str(uuid4()))
 
-    def keep(self, thread: Thread) -> Plan[None]:
+    def keep(self, thread: Thread, go: Go) -> Plan[None]:
         """Write the answers down."""
         yield InLedger(
             lambda ledger: ledger.commit(
@@ -185,10 +197,17 @@ class Resuming(Request):
         return going
 
 
-def _begun(thread: Thread, standing: Standing, go: Go) -> Go:
-    if standing.questions:
-        raise InterventionPending(thread.name, standing.pending)
-    if not standing.finished:
+def _known(thread: Thread, turn: str) -> Plan[turns.Known | None]:
+    found: turns.Known | None = yield InLedger(
+        lambda ledger: ledger.look(lambda open_: turns.known(open_, thread.id, turn))
+    )
+    return found
+
+
+def _begun(thread: Thread, go: Go) -> Go:
+    if go.before.questions:
+        raise InterventionPending(thread.name, go.before.pending)
+    if not go.before.finished:
         raise UnfinishedTurn(thread.name)
     return go
 
