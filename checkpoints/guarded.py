@@ -16,23 +16,15 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
     CheckpointTuple,
     DeltaChannelHistory,
-    PendingWrite,
     get_checkpoint_id,
-    writes_sort_key,
 )
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.utils import search_where
 
-from echelons.checkpoints.rows import (
-    CheckpointRow,
-    WriteRow,
-    checkpoint_of,
-    metadata_of,
-    tuple_of,
-    write_of,
-)
+from echelons.checkpoints.rows import CheckpointRow, WriteRow, tuple_of
 from echelons.checkpoints.seal import CHECKPOINTS, WRITES, NoSeals, Seals
+from echelons.checkpoints.walk import Walk, written
 from echelons.errors import CheckpointTampered
 
 _UNREADABLE = ("Could not decode to UTF-8", "malformed JSON")
@@ -59,7 +51,7 @@ class GuardedSaver(SqliteSaver):
             CheckpointTampered: A row of it is not what was stored.
         """
         wanted = get_checkpoint_id(config)
-        place = _place_of(config)
+        place = place_of(config)
         with self._reading(config) as cursor:
             if wanted:
                 cursor.execute(f"{_AT} AND checkpoint_id = ?", (*place, wanted))
@@ -99,17 +91,20 @@ class GuardedSaver(SqliteSaver):
             CheckpointTampered: A row on the way is not what was stored, or is missing.
         """
         wanted = get_checkpoint_id(config) or _latest(self.get_tuple(config))
-        place = _place_of(config)
-        walk = _Walk(channels, self.serde)
         with self._reading(config) as cursor:
-            cursor.execute(_CHAIN, (*place, wanted, *place, *place))
-            while (found := cursor.fetchone()) and walk.goes_on(self._row(CheckpointRow, found)):
-                pass
-            walk.arrive()
-            return {
-                channel: walk.history(channel, self._writes(cursor, place, channel, passed))
-                for channel, passed in walk.passed.items()
-            }
+            return self._gone_back(cursor, place_of(config), wanted, Walk(channels, self.serde))
+
+    def _gone_back(
+        self, cursor: sqlite3.Cursor, place: tuple[str, str], wanted: str | None, walk: Walk
+    ) -> dict[str, DeltaChannelHistory]:
+        cursor.execute(_CHAIN, (*place, wanted, *place, *place))
+        while (found := cursor.fetchone()) and walk.goes_on(self._row(CheckpointRow, found)):
+            pass
+        walk.arrive()
+        return {
+            channel: walk.history(channel, self._writes(cursor, place, channel, passed))
+            for channel, passed in walk.passed.items()
+        }
 
     def _writes(
         self, cursor: sqlite3.Cursor, place: tuple[str, str], channel: str, passed: Sequence[str]
@@ -121,7 +116,7 @@ class GuardedSaver(SqliteSaver):
         row = self._row(CheckpointRow, found)
         cursor.execute(_WRITTEN_AT, row[:3])
         rows = [self._row(WriteRow, each) for each in cursor.fetchall()]
-        return tuple_of(row, _written(rows, self.serde), self.serde)
+        return tuple_of(row, written(rows, self.serde), self.serde)
 
     def _row(self, kind: Any, found: Sequence[Any]) -> Any:
         *columns, seal = found
@@ -136,88 +131,13 @@ class GuardedSaver(SqliteSaver):
                 yield cursor
             except sqlite3.OperationalError as error:
                 if str(error).startswith(_UNREADABLE):
-                    where = f"a row of thread {_place_of(config)[0]!r}" if config else "a row"
+                    where = f"a row of thread {place_of(config)[0]!r}" if config else "a row"
                     raise CheckpointTampered(where, str(error)) from error
                 raise
 
 
-class _Walk:
-    """The way back from a checkpoint, until each channel is found stored whole."""
-
-    def __init__(self, channels: Iterable[str], serde: SerializerProtocol) -> None:
-        self.passed: dict[str, list[str]] = {channel: [] for channel in channels}
-        self._serde = serde
-        self._seeds: dict[str, Any] = {}
-        self._open = list(self.passed)
-        self._ids: set[str] = set()
-        self._first: CheckpointRow | None = None
-        self._above: str | None = None
-
-    def goes_on(self, row: CheckpointRow) -> bool:
-        """Take the next checkpoint back, and return whether there is more to look for."""
-        # A checkpoint that was stored anew below itself makes a loop.
-        if row.checkpoint_id in self._ids:
-            return False
-        self._ids.add(row.checkpoint_id)
-        self._above = row.parent_checkpoint_id
-        if self._first is None:
-            self._first = row
-        else:
-            values = checkpoint_of(row, self._serde)["channel_values"]
-            for channel in self._open:
-                self.passed[channel].append(row.checkpoint_id)
-            for channel in values.keys() & self._open:
-                self._seeds[channel] = values[channel]
-                self._open.remove(channel)
-        return bool(self._open)
-
-    def arrive(self) -> None:
-        """Check that the way did not break off.
-
-        Raises:
-            CheckpointTampered: A checkpoint is missing that a channel is made of.
-        """
-        if self._first is None or self._above is None or self._above in self._ids:
-            return
-        lost = _made_before(self._first, self._serde).intersection(self._open)
-        if lost:
-            parts = ", ".join(sorted(lost))
-            why = f"checkpoint {self._above!r}, of which its {parts} is made, is gone"
-            raise CheckpointTampered(self._first.where, why)
-
-    def history(self, channel: str, rows: Iterable[WriteRow]) -> DeltaChannelHistory:
-        """Return what a channel is made of, oldest first."""
-        by_checkpoint: dict[str, list[WriteRow]] = {}
-        for row in rows:
-            by_checkpoint.setdefault(row.checkpoint_id, []).append(row)
-        found: DeltaChannelHistory = {
-            "writes": [
-                write
-                for each in reversed(self.passed[channel])
-                if each in by_checkpoint
-                for write in _written(by_checkpoint[each], self._serde)
-            ]
-        }
-        if channel in self._seeds:
-            found["seed"] = self._seeds[channel]
-        return found
-
-
-def _made_before(row: CheckpointRow, serde: SerializerProtocol) -> set[str]:
-    """Return the delta channels that a checkpoint does not hold whole, those never written out."""
-    held = checkpoint_of(row, serde)
-    counted = metadata_of(row).get("counters_since_delta_snapshot") or {}
-    return (counted.keys() & held["channel_versions"].keys()) - held["channel_values"].keys()
-
-
-def _written(rows: Iterable[WriteRow], serde: SerializerProtocol) -> list[PendingWrite]:
-    # Each is checked before they are put in order: damaged ones may not compare.
-    checked = [(row, write_of(row, serde)) for row in rows]
-    checked.sort(key=lambda each: writes_sort_key(each[0].task_path, each[0].task_id, each[0].idx))
-    return [write for _, write in checked]
-
-
-def _place_of(config: RunnableConfig) -> tuple[str, str]:
+def place_of(config: RunnableConfig) -> tuple[str, str]:
+    """Return the thread and the namespace that a config addresses."""
     given = config["configurable"]
     return str(given["thread_id"]), str(given.get("checkpoint_ns", ""))
 

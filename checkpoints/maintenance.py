@@ -19,6 +19,7 @@ from echelons.checkpoints.copying import copy
 from echelons.checkpoints.guarded import GuardedSaver
 from echelons.checkpoints.plain import as_json
 from echelons.checkpoints.reading import read
+from echelons.checkpoints.remembering import RememberingSaver
 from echelons.checkpoints.retention import Place, latest_only, without_runs
 from echelons.checkpoints.rows import PUT_CHECKPOINT, CheckpointRow
 from echelons.errors import ThreadTaken, UnknownStrategy
@@ -31,7 +32,7 @@ DELETE = ("delete", "delete_all")
 """What LangGraph and its server call the strategy that leaves nothing."""
 
 
-class Maintained(GuardedSaver):
+class Maintained(RememberingSaver):
     """A SQLite saver with events whose threads can be deleted, copied and pruned."""
 
     @abstractmethod

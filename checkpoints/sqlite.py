@@ -29,6 +29,7 @@ from echelons.checkpoints.ledger import SqliteLedger
 from echelons.checkpoints.maintenance import Maintained
 from echelons.checkpoints.migrations import migrate, refuse_newer
 from echelons.checkpoints.plain import as_json
+from echelons.checkpoints.recent import REMEMBERED
 from echelons.checkpoints.record import (
     Where,
     input_events,
@@ -67,6 +68,8 @@ class SqliteCheckpointer(Awaited, Maintained):
             and LangGraph's own is ever stored or loaded.
         seal: A key of 16 bytes or more with which every row is sealed and checked; of several
             the first seals, and rows sealed with the others are read too.
+        remembered: Conversations that are kept in memory, so that no turn reads its whole past
+            again; the least recently used is forgotten first. 0 for none.
 
     Raises:
         InvalidAllowedType: One of the types cannot be stored.
@@ -85,17 +88,21 @@ class SqliteCheckpointer(Awaited, Maintained):
         clock: Clock = now,
         allowed_types: Iterable[type[Any]] = (),
         seal: bytes | Sequence[bytes] | None = None,
+        remembered: int = REMEMBERED,
     ) -> None:
         self.path = str(path)
         self._clock = clock
         self._offload = offload
         serde = Serializer(allowed_types)
-        super().__init__(connect(self.path, synchronous, busy_timeout), serde)
+        super().__init__(
+            connect(self.path, synchronous, busy_timeout), serde, remembered=remembered
+        )
+        self._changes = self.conn.total_changes
         try:
             with named(self.path):
                 self.setup()
                 self._seals = seals_of(seal, self.conn, self.path)
-                self.ledger = SqliteLedger(self, clock=clock)
+                self.ledger = SqliteLedger(_Beside(self), clock=clock)
         except BaseException:
             self.close()
             raise
@@ -151,8 +158,23 @@ class SqliteCheckpointer(Awaited, Maintained):
         Raises:
             StorageError: SQLite could not read or write.
         """
+        with self._holding(transaction) as cursor:
+            before = self.conn.total_changes
+            try:
+                yield cursor
+            finally:
+                # What was written may be a part of anything that is remembered.
+                if self.conn.total_changes != before:
+                    self._recent.clear()
+
+    @contextmanager
+    def _holding(self, transaction: bool = True) -> Iterator[sqlite3.Cursor]:
+        """Do what ``cursor`` does for who says by himself what he writes to conversations."""
         with self.lock, named(self.path):
             cursor = self.conn.cursor()
+            # Somebody has used the connection without asking us.
+            if self.conn.total_changes != self._changes:
+                self._recent.clear()
             try:
                 yield cursor
                 if transaction:
@@ -162,6 +184,7 @@ class SqliteCheckpointer(Awaited, Maintained):
                 raise
             finally:
                 cursor.close()
+                self._changes = self.conn.total_changes
 
     def put(
         self,
@@ -184,7 +207,8 @@ class SqliteCheckpointer(Awaited, Maintained):
             as_json(kept).encode(),
         )
         turn = turn_of(config["configurable"])
-        with self.cursor() as cursor:
+        with self._holding() as cursor:
+            self._recent.put(row[:2], row.checkpoint_id, row.parent_checkpoint_id)
             if turn:
                 turn.enter(cursor)
                 if metadata.get("source") == "input" and not where.checkpoint_ns:
@@ -224,7 +248,8 @@ class SqliteCheckpointer(Awaited, Maintained):
             for place, (channel, value) in enumerate(writes)
         ]
         turn = turn_of(config["configurable"])
-        with self.cursor() as cursor:
+        with self._holding() as cursor:
+            self._recent.wrote((where.thread_id, where.checkpoint_ns), where.checkpoint_id)
             if turn:
                 turn.enter(cursor)
             cursor.executemany(REPLACE_WRITE if special else KEEP_WRITE, rows)
@@ -233,3 +258,11 @@ class SqliteCheckpointer(Awaited, Maintained):
 
     async def _run(self, work: Callable[[], T]) -> T:
         return await asyncio.to_thread(work) if self._offload else work()
+
+
+class _Beside:
+    """The database as its ledger has it: nothing that it writes is a part of conversations."""
+
+    def __init__(self, saver: SqliteCheckpointer) -> None:
+        self._run = saver._run
+        self.cursor = saver._holding
