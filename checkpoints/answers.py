@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
+from echelons.boundary import ID
 from echelons.checkpoints.ledger import Ledger, Transaction, Value, key, ledger_of
 from echelons.checkpoints.pending import Question
 from echelons.checkpoints.reading import InLedger, Plan, Saver
@@ -64,12 +65,33 @@ def check(thread: str, thread_id: str, answers: Mapping[str, Any]) -> Plan[None]
             raise UnknownQuestion(question, list(asked))
     for question, value in answers.items():
         _fit(asked[question], value)
-    if not answers and not asked:
-        raise NoQuestionPending(thread)
 
 
-def write_down(open_: Transaction, thread_id: str, answers: Mapping[str, Any]) -> None:
+def versions(thread_id: str, answers: Collection[str]) -> Plan[Mapping[str, int | None]]:
+    """Return which version of each answer is written down, ``None`` for no answer."""
+
+    def look(ledger: Ledger) -> dict[str, int | None]:
+        known = (each for each in answers if ID.fullmatch(each))
+        found = {each: ledger.get(_key(thread_id, each)) for each in known}
+        return {each: value.version if value else None for each, value in found.items()}
+
+    return (yield InLedger(look))  # type: ignore[no-any-return]  # a plan is sent what it asked for
+
+
+def write_down(
+    open_: Transaction,
+    thread_id: str,
+    answers: Mapping[str, Any],
+    before: Mapping[str, int | None] | None = None,
+) -> None:
     """Write answers down, all of them or none.
+
+    Args:
+        open_: The ledger.
+        thread_id: The root's thread.
+        answers: What is answered, by question.
+        before: The versions before the answers were checked, where another run is at work: it
+            may have delivered somebody else's meanwhile.
 
     Raises:
         QuestionClosed: Somebody was faster.
@@ -77,10 +99,11 @@ def write_down(open_: Transaction, thread_id: str, answers: Mapping[str, Any]) -
     for question, value in answers.items():
         name = _key(thread_id, question)
         found = open_.get(name)
-        if _is_due(found):
+        version = found.version if found else None
+        if _is_due(found) or (before is not None and before[question] != version):
             raise QuestionClosed(question, [])
         # What was delivered once and is asked again was gone back to: another branch of time.
-        open_.compare_and_set(name, found.version if found else None, {"value": value})
+        open_.compare_and_set(name, version, {"value": value})
 
 
 def due(
@@ -117,6 +140,8 @@ class _WasAsked:
 
     def get(self, saver: Saver) -> bool:
         """Look in this thread."""
+        if not ID.fullmatch(self.question):
+            return False
         if ledger_of(saver).get(_key(self.thread_id, self.question)) is not None:
             return True
         if not isinstance(saver, SqliteCheckpointer):

@@ -78,6 +78,7 @@ from echelons.errors.models import (
     UnknownModel,
 )
 from echelons.errors.questions import (
+    AnswerMissing,
     InterventionPending,
     NoQuestionPending,
     NothingAsked,
@@ -133,6 +134,7 @@ from echelons.errors.threads import (
 )
 
 __all__ = [
+    "AnswerMissing",
     "AnswerWithoutCall",
     "CallContested",
     "CheckpointTampered",

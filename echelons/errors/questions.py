@@ -67,6 +67,22 @@ class WrongAnswer(QuestionError):
         )
 
 
+class AnswerMissing(QuestionError):
+    """A question was named, and nothing was said to it.
+
+    Attributes:
+        id: The question; empty if none was named either.
+    """
+
+    def __init__(self, id: str = "") -> None:
+        self.id = id
+        whose = f"question {SHORT.repr(id)} was given no answer" if id else "no answer was given"
+        super().__init__(
+            f"{whose}; nothing was changed. Call answer(id, value), or answer({{id: value, …}}); "
+            "a value may be None"
+        )
+
+
 class NoQuestionPending(QuestionError):
     """An answer was given, and nobody asked.
 

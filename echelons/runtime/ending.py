@@ -15,6 +15,9 @@ from echelons.checkpoints.reading import InLedger, Plan
 from echelons.checkpoints.standing import last_words, standing_of
 from echelons.checkpoints.turns import Turn
 
+SHUT = 0
+"""The epoch that no run has: nobody takes answers."""
+
 
 @dataclass(frozen=True, slots=True)
 class Ending:
@@ -73,29 +76,44 @@ def settled(turn: Turn, progress: Progress) -> Plan[Ending | Command[Any]]:
 
     def close(open_: Transaction) -> dict[str, Any]:
         open_.require(turn.fence)
-        due = answers.due(open_, turn.thread_id, standing.pending, progress.delivered)
+        # A paused run may not have come to the tools that its answers are for: they stay due.
+        delivered = () if progress.paused else progress.delivered
+        due = answers.due(open_, turn.thread_id, standing.pending, delivered)
         if due and not progress.paused:
             return due
         if standing.finished:
             turns.finish(open_, turn.thread_id, turn.id, text)
-        _shut(open_, turn)
+        _mark(open_, turn, SHUT)
         return {}
 
     due = yield InLedger(lambda ledger: ledger.commit(close))
     return Command(resume=due) if due else Ending(text, standing.questions, standing.finished)
 
 
+def take_answers(open_: Transaction, turn: Turn) -> None:
+    """Let others leave answers to a run from now on.
+
+    Not before its own are written down: one that is left to a run which then ends at a clash
+    would have nobody who delivers it.
+
+    Raises:
+        LeaseLost: Somebody else runs the thread now.
+    """
+    open_.require(turn.fence)
+    _mark(open_, turn, turn.fence.epoch)
+
+
 def is_open(open_: Transaction, thread_id: str) -> bool:
-    """Return whether the run that holds a thread still looks for answers."""
-    shut, holder = open_.get(_key(thread_id)), open_.last_holder(key(thread_id))
-    return not (shut and holder and shut.value == holder.epoch)
+    """Return whether the run that holds a thread takes answers, and still looks for them."""
+    mark, holder = open_.get(_key(thread_id)), open_.last_holder(key(thread_id))
+    return mark is not None and holder is not None and mark.value == holder.epoch
 
 
-def _shut(open_: Transaction, turn: Turn) -> None:
+def _mark(open_: Transaction, turn: Turn, epoch: int) -> None:
     name = _key(turn.thread_id)
     found = open_.get(name)
-    open_.compare_and_set(name, found.version if found else None, turn.fence.epoch)
+    open_.compare_and_set(name, found.version if found else None, epoch)
 
 
 def _key(thread_id: str) -> str:
-    return key(thread_id, "shut")
+    return key(thread_id, "open")

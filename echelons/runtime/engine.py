@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, closing
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -18,14 +18,14 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.errors import GraphDrained
 
-from echelons.checkpoints.ledger import Fence, Lease, key, ledger_of
+from echelons.checkpoints.ledger import Fence, Lease, Transaction, key, ledger_of
 from echelons.checkpoints.reading import InLedger, Plan, aread, read
 from echelons.checkpoints.sqlite import SqliteCheckpointer
 from echelons.checkpoints.turns import TURN_KEY, Turn
 from echelons.errors import ThreadBusy
 from echelons.graphs.compiled import AgentGraph
 from echelons.graphs.resuming import acheck_resume, check_resume
-from echelons.runtime.ending import Ending, ending_of, settled
+from echelons.runtime.ending import Ending, ending_of, settled, take_answers
 from echelons.runtime.events import RunEvent
 from echelons.runtime.requests import Go, Request, Thread
 from echelons.runtime.tally import Tally
@@ -97,8 +97,9 @@ class Engine:
             while tally.ending is None:
                 tally.delivers(given)
                 try:
-                    for part in self._stream(given, turn, tally):
-                        yield from tally.events(part)
+                    with closing(self._stream(given, turn, tally)) as parts:
+                        for part in parts:
+                            yield from tally.events(part)
                 except GraphDrained:
                     tally.paused = True
                 given = tally.end(read(self.saver, settled(turn, tally.progress)))
@@ -155,14 +156,22 @@ class Engine:
 
     def _kept(self, request: Request, go: Go, turn: Turn) -> Plan[None]:
         """Write down what must not be lost, once it is sure that the tree can go on."""
-        yield from request.keep(self.thread, go)
+        keep = yield from request.keep(self.thread, go)
         # Ours does it with the turn's first checkpoint; others keep the ledger in memory, and
         # what they forget, they forget together.
-        if turn.task and not isinstance(self.saver, SqliteCheckpointer):
-            yield InLedger(lambda ledger: ledger.commit(turn.write_down))
+        here = not isinstance(self.saver, SqliteCheckpointer)
 
-    def _stream(self, given: Any, turn: Turn, tally: Tally) -> Iterator[Any]:
-        return self.graph.stream(given, self._config(turn), **tally.streaming)
+        def begin(open_: Transaction) -> None:
+            take_answers(open_, turn)
+            keep(open_)
+            if here:
+                turn.write_down(open_)
+
+        yield InLedger(lambda ledger: ledger.commit(begin))
+
+    def _stream(self, given: Any, turn: Turn, tally: Tally) -> Generator[Any]:
+        stream: Iterator[Any] = self.graph.stream(given, self._config(turn), **tally.streaming)
+        return cast("Generator[Any]", stream)
 
     def _astream(self, given: Any, turn: Turn, tally: Tally) -> AsyncGenerator[Any]:
         stream: AsyncIterator[Any] = self.graph.astream(

@@ -8,7 +8,7 @@ refused at once, and again under the thread's lease, where nothing moves any mor
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from uuid import uuid4
@@ -55,6 +55,8 @@ class Go:
 
 
 Decision = Go | Ending
+Keeping = Callable[[Transaction], None]
+"""Writes something down, in the transaction that it is given."""
 
 
 class Request(ABC):
@@ -64,9 +66,10 @@ class Request(ABC):
     def decide(self, thread: Thread) -> Plan[Decision]:
         """Decide what to do where the thread stands now; nothing is changed."""
 
-    def keep(self, thread: Thread, go: Go) -> Plan[None]:
-        """Write down what must not be lost once the tree runs."""
+    def keep(self, thread: Thread, go: Go) -> Plan[Keeping]:
+        """Return what writes down what must not be lost once the tree runs."""
         yield from ()
+        return _nothing
 
     def look(self, thread: Thread) -> Plan[None]:
         """Refuse what cannot be done, before anything is begun."""
@@ -79,7 +82,8 @@ class Request(ABC):
         """Meet a run that is under way on the thread.
 
         Returns:
-            What the request comes to, or ``None`` to wait: that run is about to end.
+            What the request comes to, or ``None`` to wait: that run is about to end, or has
+            only just begun.
 
         Raises:
             ThreadBusy: Both cannot be.
@@ -106,26 +110,23 @@ class Sending(Request):
         """Begin a turn, go on with it, or give its answer again."""
         standing = yield from standing_of(thread.id)
         if self.turn is None:
-            return _begun(thread, Go(self.given, str(uuid4()), before=standing))
+            return (yield from _begun(thread, Go(self.given, str(uuid4()), before=standing)))
         own = turns.digest(self.task)
         known = yield from _known(thread, self.turn)
         if known is None:
-            return _begun(thread, Go(self.given, self.turn, own, standing))
+            return (yield from _begun(thread, Go(self.given, self.turn, own, standing)))
         if known.task != own:
             raise TurnReused(self.turn, thread.name)
         return (yield from self._again(thread, standing, known))
 
-    def keep(self, thread: Thread, go: Go) -> Plan[None]:
-        """Write down the end of the turn before, if its process died before it could."""
+    def keep(self, thread: Thread, go: Go) -> Plan[Keeping]:
+        """Keep the end of the turn before, if its process died before it could."""
         before = go.before.turn
         known = (yield from _known(thread, before)) if before else None
-        if known and known.text is None:
-            text = yield from last_words(go.before)
-            yield InLedger(
-                lambda ledger: ledger.commit(
-                    lambda open_: turns.finish(open_, thread.id, before, text)
-                )
-            )
+        if known is None or known.text is not None:
+            return _nothing
+        text = yield from last_words(go.before)
+        return lambda open_: turns.finish(open_, thread.id, before, text)
 
     def _again(self, thread: Thread, standing: Standing, known: turns.Known) -> Plan[Decision]:
         if standing.turn == self.turn and not standing.finished:
@@ -154,26 +155,24 @@ class Answering(Request):
         given = yield from answers.given_to(thread.id, standing)
         return Go(Command(resume={**given, **self.answers}), standing.turn or str(uuid4()))
 
-    def keep(self, thread: Thread, go: Go) -> Plan[None]:
-        """Write the answers down."""
-        yield InLedger(
-            lambda ledger: ledger.commit(
-                lambda open_: answers.write_down(open_, thread.id, self.answers)
-            )
-        )
+    def keep(self, thread: Thread, go: Go) -> Plan[Keeping]:
+        """Keep the answers."""
+        yield from ()
+        return lambda open_: answers.write_down(open_, thread.id, self.answers)
 
     def look(self, thread: Thread) -> Plan[None]:
         """Refuse answers that do not fit, whoever is at work on the thread."""
         yield from answers.check(thread.name, thread.id, self.answers)
 
     def meet(self, thread: Thread, busy: ThreadBusy) -> Plan[Ending | None]:
-        """Leave the answers to the run that holds the thread, unless it is about to end."""
+        """Leave the answers to the run that holds the thread, unless it begins or ends."""
+        before = yield from answers.versions(thread.id, self.answers)
         yield from answers.check(thread.name, thread.id, self.answers)
 
         def leave(open_: Transaction) -> bool:
             if not is_open(open_, thread.id):
                 return False
-            answers.write_down(open_, thread.id, self.answers)
+            answers.write_down(open_, thread.id, self.answers, before)
             return True
 
         left = yield InLedger(lambda ledger: ledger.commit(leave))
@@ -204,9 +203,15 @@ def _known(thread: Thread, turn: str) -> Plan[turns.Known | None]:
     return found
 
 
-def _begun(thread: Thread, go: Go) -> Go:
-    if go.before.questions:
-        raise InterventionPending(thread.name, go.before.pending)
+def _nothing(open_: Transaction) -> None:
+    """Write nothing down."""
+
+
+def _begun(thread: Thread, go: Go) -> Plan[Go]:
+    given = yield from answers.given_to(thread.id, go.before)
+    still_open = [each for each in go.before.pending if each not in given]
+    if still_open:
+        raise InterventionPending(thread.name, still_open)
     if not go.before.finished:
         raise UnfinishedTurn(thread.name)
     return go

@@ -22,11 +22,14 @@ from echelons.checkpoints.reading import OneCheckpoint, aread, read
 from echelons.checkpoints.sqlite import SqliteCheckpointer
 from echelons.checkpoints.threads import RootThread, ThreadStore
 from echelons.checkpoints.tracing import Trace
-from echelons.errors import InvalidDatabase, InvalidId, InvalidTask, InvalidThread
+from echelons.errors import AnswerMissing, InvalidDatabase, InvalidId, InvalidTask, InvalidThread
 from echelons.lineage import root_thread_id
 from echelons.runtime.engine import Engine
 from echelons.runtime.requests import Answering, Request, Resuming, Sending, Thread
 from echelons.runtime.run import AsyncRun, Run
+
+MISSING: Any = object()
+"""Stands for an answer that was not given; ``None`` is one."""
 
 
 class Session:
@@ -129,16 +132,18 @@ class Session:
         """
         return await self._arun(_sending(task, turn_id))
 
-    def answer(self, question: str | Mapping[str, Any], value: Any = None) -> Run:
+    def answer(self, question: str | Mapping[str, Any], value: Any = MISSING) -> Run:
         """Answer pending questions and go on.
 
-        While somebody else is at work on the thread, the answers are left to that run.
+        While somebody else is at work on the thread, the answers are left to that run; if it
+        dies before it delivers them, ``resume`` does.
 
         Args:
             question: A question's id, or several answers by their questions' ids.
-            value: The answer, if one question is named.
+            value: The answer, if one question is named; it may be ``None``.
 
         Raises:
+            AnswerMissing: No value is given.
             NoQuestionPending: Nothing is asked.
             UnknownQuestion: A question named was never asked; ``QuestionClosed`` if it was,
                 and is answered or withdrawn.
@@ -146,10 +151,11 @@ class Session:
         """
         return self._run(Answering(_answers(question, value)))
 
-    async def aanswer(self, question: str | Mapping[str, Any], value: Any = None) -> AsyncRun:
+    async def aanswer(self, question: str | Mapping[str, Any], value: Any = MISSING) -> AsyncRun:
         """Do what ``answer`` does in an event loop.
 
         Raises:
+            AnswerMissing: No value is given.
             NoQuestionPending: Nothing is asked.
             UnknownQuestion: A question named was never asked; ``QuestionClosed`` if it was,
                 and is answered or withdrawn.
@@ -246,4 +252,11 @@ def _answers(question: str | Mapping[str, Any], value: Any) -> Mapping[str, Any]
     if not isinstance(question, (str, Mapping)):
         raise InvalidId("id of a question", shortened(question), LONGEST_ID)
     given = question if isinstance(question, Mapping) else {question: value}
+    if not given:
+        raise AnswerMissing
+    for key, each in given.items():
+        if not isinstance(key, str):
+            raise InvalidId("id of a question", shortened(key), LONGEST_ID)
+        if each is MISSING:
+            raise AnswerMissing(key)
     return {key: check_value(each, f"the answer to {key!r}") for key, each in given.items()}

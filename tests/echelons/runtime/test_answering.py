@@ -1,0 +1,165 @@
+"""No answer is lost, none is given twice, and who answers wrongly is told so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import interrupt
+
+from echelons import Agent, Session, SqliteCheckpointer
+from echelons.checkpoints import answers
+from echelons.checkpoints.ledger import key, ledger_of
+from echelons.checkpoints.reading import read
+from echelons.errors import (
+    AnswerMissing,
+    InterventionPending,
+    InvalidId,
+    QuestionClosed,
+    UnfinishedTurn,
+    UnknownQuestion,
+)
+from echelons.testing import Call, ScriptedModel, delegate
+
+
+def ask(question: str) -> str:
+    """Ask a human.
+
+    Args:
+        question: What to ask.
+    """
+    return f"they said {interrupt(question)}"
+
+
+def team() -> Agent:
+    """Return a tree of three levels whose lowest asks."""
+    model = ScriptedModel(
+        {
+            "head": [delegate("north", "go"), "done", "again"],
+            "north": [delegate("scout", "go"), "there"],
+            "scout": [Call("ask", {"question": "Sure?"}), "there"],
+        }
+    )
+    north = Agent("north", subordinates=[Agent("scout", tools=[ask])])
+    return Agent("head", model=model, subordinates=[north])
+
+
+def heard(session: Session) -> list[str]:
+    """Return what the lowest was told by its tool."""
+    scout = next(each for each in session.trace().walk() if each.agent == "scout")
+    messages = session.store.get(scout.thread_id).messages
+    return [str(each.text) for each in messages if each.type == "tool"]
+
+
+@pytest.fixture(params=["ours", "memory"])
+def saver(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    return SqliteCheckpointer(tmp_path / "t.sqlite") if request.param == "ours" else InMemorySaver()
+
+
+# None is lost
+
+
+def test_an_answer_that_a_paused_run_has_not_delivered_is_delivered_by_a_resume(
+    saver: Any,
+) -> None:
+    session = Session(team(), saver)
+    [question] = session.send("plan").result().questions
+    run = session.answer(question.id, "yes")
+    run.pause()
+    run.result()
+
+    assert session.inbox() == []
+    with pytest.raises(QuestionClosed):
+        session.answer(question.id, "no")
+    assert session.resume().result().text == "done"
+    assert heard(session) == ["they said yes"]
+
+
+def test_a_new_task_waits_for_an_answer_that_is_not_delivered_yet(saver: Any) -> None:
+    session = Session(team(), saver)
+    [question] = session.send("plan").result().questions
+    with pytest.raises(InterventionPending):
+        session.send("more")
+    run = session.answer(question.id, "yes")
+    run.pause()
+    run.result()
+
+    # Nobody is left to answer: only going on helps.
+    with pytest.raises(UnfinishedTurn):
+        session.send("more")
+
+    assert session.resume().result().finished
+
+
+def test_an_answer_waits_for_a_run_that_has_just_begun(
+    saver: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may end at once, at a clash, and then nobody would deliver what was left to it."""
+    session = Session(team(), saver)
+    [question] = session.send("plan").result().questions
+    begun = ledger_of(saver).lease(key(session.thread_id))
+    monkeypatch.setattr("echelons.runtime.engine.time.sleep", lambda _: begun.release())
+
+    result = session.answer(question.id, "yes").result()
+
+    assert (result.queued, result.text) == (False, "done")
+
+
+# None is given twice
+
+
+def test_an_answer_that_was_delivered_since_it_was_checked_is_not_written_over(
+    saver: Any,
+) -> None:
+    session = Session(team(), saver)
+    [question] = session.send("plan").result().questions
+    given = {question.id: "late"}
+    before = read(saver, answers.versions(session.thread_id, given))
+    session.answer(question.id, "yes").result()
+
+    with pytest.raises(QuestionClosed):
+        ledger_of(saver).commit(
+            lambda open_: answers.write_down(open_, session.thread_id, given, before)
+        )
+
+
+# Wrong ones are named
+
+
+def test_a_question_without_an_answer_is_refused(saver: Any) -> None:
+    session = Session(team(), saver)
+    [question] = session.send("plan").result().questions
+
+    with pytest.raises(AnswerMissing) as refused:
+        session.answer(question.id)
+    with pytest.raises(AnswerMissing):
+        session.answer({})
+
+    assert refused.value.id == question.id
+    assert "None" in str(refused.value)
+    assert [each.id for each in session.inbox()] == [question.id]
+    assert session.answer(question.id, None).result().finished
+    assert heard(session) == ["they said None"]
+
+
+@pytest.mark.parametrize("question", ["", "a/b", "x" * 5000, "\ud800", "é", "a\0b"])
+def test_what_was_never_asked_is_unknown_whatever_it_is_called(saver: Any, question: str) -> None:
+    session = Session(team(), saver)
+    [asked] = session.send("plan").result().questions
+
+    with pytest.raises(UnknownQuestion) as refused:
+        session.answer(question, "yes")
+
+    assert refused.value.pending == (asked.id,)
+    assert len(str(refused.value)) < 400
+
+
+@pytest.mark.parametrize("question", [1, None, [], {1: "yes"}, {None: "yes"}])
+def test_what_is_no_text_names_no_question(saver: Any, question: Any) -> None:
+    session = Session(team(), saver)
+    session.send("plan").result()
+
+    with pytest.raises(InvalidId):
+        session.answer(question, "yes")
