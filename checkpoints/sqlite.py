@@ -46,6 +46,7 @@ from echelons.checkpoints.rows import (
 )
 from echelons.checkpoints.seal import seals_of
 from echelons.checkpoints.serde import Serializer
+from echelons.checkpoints.settling import Unsettled
 from echelons.checkpoints.turns import turn_of
 from echelons.checkpoints.waiting import Line
 
@@ -95,6 +96,7 @@ class SqliteCheckpointer(Awaited, Maintained):
         self.path = str(path)
         self._clock = clock
         self._offload = offload
+        self.unsettled = Unsettled()
         serde = Serializer(allowed_types)
         super().__init__(
             connect(self.path, synchronous, busy_timeout), serde, remembered=remembered
@@ -258,6 +260,7 @@ class SqliteCheckpointer(Awaited, Maintained):
             cursor.executemany(REPLACE_WRITE if special else KEEP_WRITE, rows)
             self._seals.keep(cursor, rows, replace=special)
             keep_events(cursor, where, write_events(writes), self._clock)
+            self.unsettled.settle(cursor, task_id, writes)
 
     async def _run(self, work: Callable[[], T]) -> T:
         return await (asyncio.to_thread(work) if self._offload else self._line.run(work))

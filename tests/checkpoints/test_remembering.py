@@ -114,8 +114,18 @@ class Twins(RuleBasedStateMachine):
     @rule(data=st.data(), who=st.integers(0, 1), whole=wholes)
     def store_again(self, data: st.DataObject, who: int, whole: dict[str, Any]) -> None:
         if name := self.one(data):
-            before = [each for each in self.ids() if each < name]
-            put(self.savers[who], name, data.draw(st.sampled_from([None, *before])), whole)
+            # Never below itself: no run makes a loop.
+            others = [each for each in self.ids() if name not in self.way_back(each)]
+            put(self.savers[who], name, data.draw(st.sampled_from([None, *others])), whole)
+
+    def way_back(self, name: str) -> list[str]:
+        rows = self.fresh.conn.execute(
+            "SELECT checkpoint_id, parent_checkpoint_id FROM checkpoints"
+        )
+        above, way = dict(rows.fetchall()), [name]
+        while above.get(way[-1]):
+            way.append(above[way[-1]])
+        return way
 
     @rule(data=st.data(), who=st.integers(0, 1), write=writes)
     def write(self, data: st.DataObject, who: int, write: tuple[str, Any]) -> None:
