@@ -19,7 +19,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: demo test studio-test check format formatted lint types imports docs notebooks bench \
-        proof clean help
+        bench-peers proof clean help
 
 demo: $(READY) ## Run the travel team offline, then print the thread of every agent
 	@rm -f $(DEMO) $(DEMO)-wal $(DEMO)-shm

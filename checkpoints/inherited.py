@@ -13,6 +13,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 
 CHECKPOINTER_KEY = "__pregel_checkpointer"
 RESUMING_KEY = "__pregel_resuming"
+DURABILITY_KEY = "__pregel_durability"
 
 
 READ_KEY = "__pregel_read"
@@ -32,3 +33,8 @@ def saver_of(configurable: Mapping[str, Any]) -> BaseCheckpointSaver[Any] | None
 def is_resuming(configurable: Mapping[str, Any]) -> bool:
     """Return whether the graph around this one goes on with a stored run."""
     return bool(configurable.get(RESUMING_KEY))
+
+
+def keeps_each_step(configurable: Mapping[str, Any]) -> bool:
+    """Return whether a run stores what each task wrote, and not only how it ended."""
+    return configurable.get(DURABILITY_KEY) != "exit"

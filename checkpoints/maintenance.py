@@ -17,6 +17,11 @@ from langgraph.checkpoint.base import CheckpointTuple
 
 from echelons.checkpoints.copying import copy
 from echelons.checkpoints.guarded import GuardedSaver
+from echelons.checkpoints.ledger.belongings import (
+    copy_belongings,
+    delete_belongings,
+    has_belongings,
+)
 from echelons.checkpoints.plain import as_json
 from echelons.checkpoints.reading import read
 from echelons.checkpoints.remembering import RememberingSaver
@@ -41,6 +46,8 @@ class Maintained(RememberingSaver):
 
     def delete_thread(self, thread_id: str) -> None:
         """Delete a root's thread: checkpoints, writes and events of its whole tree.
+
+        What the ledger knows of it goes too, but for the epochs of its lease.
 
         Raises:
             StorageError: SQLite could not write.
@@ -86,7 +93,8 @@ class Maintained(RememberingSaver):
         """Copy a root's thread under another id; its subordinates' threads keep theirs.
 
         Look-ups take the root's id as well, so the two never mix. The copy has no name,
-        for nobody has called it anything yet. A source that never ran is copied as such.
+        for nobody has called it anything yet. A source that never ran is copied as such. Of the
+        ledger, keys are copied, such as turns and effects; messages on their way are not.
 
         Args:
             source_thread_id: LangGraph's id of the thread to copy.
@@ -99,10 +107,11 @@ class Maintained(RememberingSaver):
         source, target = str(source_thread_id), str(target_thread_id)
         with self._rewriting() as (cursor, _):
             taken = "SELECT 1 FROM checkpoints WHERE thread_id = ?"
-            if cursor.execute(taken, (target,)).fetchone():
+            if cursor.execute(taken, (target,)).fetchone() or has_belongings(cursor, target):
                 raise ThreadTaken(target)
             self._seals.check_thread(cursor, source)
             copy(cursor, source, target)
+            copy_belongings(cursor, source, target)
             self._seals.keep_thread(cursor, target)
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
@@ -173,6 +182,7 @@ class Maintained(RememberingSaver):
 def _delete(cursor: Cursor, thread_id: str) -> None:
     for table in TABLES:
         cursor.execute(f"DELETE FROM {table} WHERE thread_id = ?", (thread_id,))  # noqa: S608
+    delete_belongings(cursor, thread_id)
 
 
 def _remove(cursor: Cursor, tables: Iterable[str], thread_id: str, places: Iterable[Place]) -> None:

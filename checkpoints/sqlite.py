@@ -46,7 +46,9 @@ from echelons.checkpoints.rows import (
 )
 from echelons.checkpoints.seal import seals_of
 from echelons.checkpoints.serde import Serializer
+from echelons.checkpoints.settling import Unsettled
 from echelons.checkpoints.turns import turn_of
+from echelons.checkpoints.waiting import Line
 
 T = TypeVar("T")
 
@@ -59,7 +61,8 @@ class SqliteCheckpointer(Awaited, Maintained):
             nothing.
         synchronous: ``"NORMAL"`` survives the death of the process, ``"FULL"`` also a
             power cut, at about 4 ms a commit instead of 0.05 ms.
-        busy_timeout: Seconds to wait for another process's lock.
+        busy_timeout: Seconds to wait for another's lock: a synchronous caller blocks, in an
+            event loop other work goes on.
         offload: Hop to a thread in the asynchronous methods, for servers that forbid
             blocking calls in the event loop.
         clock: Tells the time of events.
@@ -93,11 +96,13 @@ class SqliteCheckpointer(Awaited, Maintained):
         self.path = str(path)
         self._clock = clock
         self._offload = offload
+        self.unsettled = Unsettled()
         serde = Serializer(allowed_types)
         super().__init__(
             connect(self.path, synchronous, busy_timeout), serde, remembered=remembered
         )
         self._changes = self.conn.total_changes
+        self._line = Line(self.path, self.conn, self.lock, busy_timeout)
         try:
             with named(self.path):
                 self.setup()
@@ -170,8 +175,8 @@ class SqliteCheckpointer(Awaited, Maintained):
     @contextmanager
     def _holding(self, transaction: bool = True) -> Iterator[sqlite3.Cursor]:
         """Do what ``cursor`` does for who says by himself what he writes to conversations."""
-        with self.lock, named(self.path):
-            cursor = self.conn.cursor()
+        with named(self.path), self._line.held() as connection:
+            cursor = connection.cursor()
             # Somebody has used the connection without asking us.
             if self.conn.total_changes != self._changes:
                 self._recent.clear()
@@ -255,9 +260,10 @@ class SqliteCheckpointer(Awaited, Maintained):
             cursor.executemany(REPLACE_WRITE if special else KEEP_WRITE, rows)
             self._seals.keep(cursor, rows, replace=special)
             keep_events(cursor, where, write_events(writes), self._clock)
+            self.unsettled.settle(cursor, task_id, writes)
 
     async def _run(self, work: Callable[[], T]) -> T:
-        return await asyncio.to_thread(work) if self._offload else work()
+        return await (asyncio.to_thread(work) if self._offload else self._line.run(work))
 
 
 class _Beside:

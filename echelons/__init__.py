@@ -14,8 +14,10 @@ if TYPE_CHECKING:
     from echelons.checkpoints.sqlite import SqliteCheckpointer
     from echelons.checkpoints.threads import ThreadStore
     from echelons.delegation import DelegationRequest, DelegationResponse, Status, Usage
+    from echelons.effects import effect, idempotency_key
     from echelons.errors import EchelonsError
     from echelons.limits import Limits
+    from echelons.outcomes import OutcomeUnknown
     from echelons.runtime.events import RunEvent
     from echelons.runtime.run import AsyncRun, Result, Run
     from echelons.runtime.session import Session
@@ -27,6 +29,7 @@ _HOMES = {
     "DelegationResponse": "delegation",
     "EchelonsError": "errors",
     "Limits": "limits",
+    "OutcomeUnknown": "outcomes",
     "Question": "checkpoints.pending",
     "Result": "runtime.run",
     "Run": "runtime.run",
@@ -36,6 +39,8 @@ _HOMES = {
     "Status": "delegation",
     "ThreadStore": "checkpoints.threads",
     "Usage": "delegation",
+    "effect": "effects",
+    "idempotency_key": "effects",
 }
 
 __all__ = [
@@ -45,6 +50,7 @@ __all__ = [
     "DelegationResponse",
     "EchelonsError",
     "Limits",
+    "OutcomeUnknown",
     "Question",
     "Result",
     "Run",
@@ -54,6 +60,8 @@ __all__ = [
     "Status",
     "ThreadStore",
     "Usage",
+    "effect",
+    "idempotency_key",
 ]
 
 

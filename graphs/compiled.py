@@ -22,6 +22,7 @@ from echelons import tree
 from echelons.agent import Agent
 from echelons.checkpoints.history import SavedHistory
 from echelons.checkpoints.inherited import saver_of
+from echelons.checkpoints.journal import SavedJournal
 from echelons.checkpoints.opening import open_checkpointer
 from echelons.checkpoints.turns import turn_of
 from echelons.graphs.editing import Editable
@@ -145,6 +146,7 @@ def compile_tree(
         models=models_of(agent),
         depth=max(len(place.path) for place in tree.walk(agent)),
         history=SavedHistory(),
+        journal=SavedJournal(),
     )
     compiled = levels.of_agent(agent, reports=False).compile(
         checkpointer=open_checkpointer(checkpointer), store=store, name=agent.name
@@ -159,13 +161,15 @@ class _Levels:
     models: Mapping[str, BaseChatModel]
     depth: int
     history: SavedHistory
+    journal: SavedJournal
 
     def of_agent(self, agent: Agent, reports: bool) -> Builder:
         below = {
             member.name: UntouchedLevel(member.name, partial(self._of_member, member))
             for member in agent.subordinates
         }
-        position = Position(self.models[agent.name], reports, self.depth, self.history)
+        model = self.models[agent.name]
+        position = Position(model, reports, self.depth, self.history, self.journal)
         return agent_level(agent, position, below)
 
     def _of_member(self, member: Member) -> Builder:

@@ -12,6 +12,7 @@ from langchain_core.tools import BaseTool, tool
 from langgraph.graph import END, START, StateGraph
 
 from echelons.agent import Agent
+from echelons.effects import Journal
 from echelons.graphs.delegation import delegation_graph
 from echelons.graphs.edges import AfterReason
 from echelons.graphs.models import can_call
@@ -37,12 +38,14 @@ class Position:
         reports: Whether there is a superior agent above.
         depth: Levels of the whole tree.
         history: Reads threads.
+        journal: Keeps what tools do in the world.
     """
 
     model: BaseChatModel
     reports: bool
     depth: int
     history: History
+    journal: Journal
 
 
 def agent_level(
@@ -59,7 +62,7 @@ def agent_level(
     tools = [each if isinstance(each, BaseTool) else tool(each) for each in agent.tools]
     ends = [END, "reason"]
     if tools:
-        builder.add_node("act", Act(tools))
+        builder.add_node("act", Act(tools, position.journal))
         builder.add_edge("act", "reason")
         ends.append("act")
     if agent.subordinates:

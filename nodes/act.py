@@ -1,39 +1,53 @@
 """``act``: runs one tool call, on LangGraph's ToolNode, with error handling of ours.
 
 Each call arrives in a ``Send`` of its own, so calls run side by side, each is committed
-when it ends, and an interrupt in one never runs another again.
+when it ends, and an interrupt in one never runs another again. A journal is kept of each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from asyncio import CancelledError
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import BaseMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, ToolException
+from langgraph.errors import GraphBubbleUp
 from langgraph.prebuilt import ToolNode
+from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import Command
 
+from echelons.effects import Call, Journal, Nature, nature_of
 from echelons.nodes.failures import describe
+from echelons.nodes.late import Latecomer, runs_in_a_thread
 from echelons.nodes.mending import mended
+from echelons.nodes.once import Late, Once, Work
 from echelons.nodes.shell import Shell
+from echelons.nodes.tasks import call_of
 
 PRIVATE = frozenset({"heads", "previous", "request", "response"})
 """Keys of a level's state that are no tool's to write."""
+LATECOMER_KEY = "__echelons_latecomer"
+"""Where the config of a call holds what waits for its thread."""
+NOT_HAPPENED = "Error: the call was cut short and did not happen; it was not tried again."
 
 
 class Act(Shell):
     """The node ``act`` of one level."""
 
-    def __init__(self, tools: Sequence[BaseTool]) -> None:
+    def __init__(self, tools: Sequence[BaseTool], journal: Journal) -> None:
         super().__init__("act")
-        self._tools = ToolNode(list(tools), handle_tool_errors=explain)
+        self._tools = ToolNode(list(tools), handle_tool_errors=explain, awrap_tool_call=_threaded)
+        self._natures = {each.name: nature_of(each) for each in tools}
+        self._threaded = {each.name for each in tools if runs_in_a_thread(each)}
+        self._once = Once(journal)
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
-        """Run the call."""
-        return taken(self._tools.invoke(input, config, **kwargs))
+        """Run the call, or return its result if it was run before."""
+        given = config or {}
+        return self._once.carry_out(self._work(input, given, kwargs), given)
 
     async def ainvoke(
         self,
@@ -41,8 +55,89 @@ class Act(Shell):
         config: RunnableConfig | None = None,
         **kwargs: Any,
     ) -> Any:
-        """Run the call."""
-        return taken(await self._tools.ainvoke(input, config, **kwargs))
+        """Run the call, or return its result if it was run before."""
+        given = config or {}
+        return await self._once.acarry_out(self._work(input, given, kwargs), given)
+
+    def _work(self, input: Any, config: RunnableConfig, kwargs: Mapping[str, Any]) -> Work:
+        [given] = input
+        nature = self._natures.get(given["name"], Nature.ONCE)
+        call = call_of(config, given["id"] or "", given["name"], given["args"], nature)
+        return _ToolWork(call, self._tools, given, kwargs, given["name"] in self._threaded)
+
+
+class _ToolWork(Work):
+    """A call of a tool."""
+
+    def __init__(
+        self, call: Call, tools: ToolNode, given: Any, kwargs: Mapping[str, Any], threaded: bool
+    ) -> None:
+        super().__init__(call)
+        self._tools = tools
+        self._given = given
+        self._kwargs = kwargs
+        self._threaded = threaded
+
+    def invoke(self, config: RunnableConfig) -> Any:
+        return taken(self._tools.invoke([self._given], config, **self._kwargs))
+
+    async def ainvoke(self, config: RunnableConfig, late: Late) -> Any:
+        if not self._threaded:
+            return taken(await self._tools.ainvoke([self._given], config, **self._kwargs))
+        comer = Latecomer(lambda came: late(self._outcome(came)))
+        own = {**config["configurable"], LATECOMER_KEY: comer}
+        around: RunnableConfig = {**config, "configurable": own}
+        try:
+            return taken(await self._tools.ainvoke([self._given], around, **self._kwargs))
+        except CancelledError:
+            comer.leave()
+            raise
+
+    def happened(self, result: str) -> Any:
+        return taken(_update([self._message(result, "success")]))
+
+    def not_happened(self) -> Any:
+        return _update([self._message(NOT_HAPPENED, "error")])
+
+    def _outcome(self, came: Any) -> Any:
+        """Return what a tool's thread brings back as the node would have returned it."""
+        if isinstance(came, GraphBubbleUp):
+            return came
+        if isinstance(came, Exception):
+            came = self._message(explain(came), "error")
+        return taken(_update(came if isinstance(came, list) else [came]))
+
+    def _message(self, text: str, status: Any) -> ToolMessage:
+        given = self._given
+        return ToolMessage(text, tool_call_id=given["id"], name=given["name"], status=status)
+
+
+@dataclass(frozen=True, slots=True)
+class _InThread:
+    """A tool as ToolNode runs it in an event loop: in a thread that may come back late."""
+
+    tool: BaseTool
+    comer: Latecomer
+
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None) -> Any:
+        return await self.comer.ainvoke(self.tool, input, config)
+
+
+async def _threaded(
+    request: ToolCallRequest, execute: Callable[[ToolCallRequest], Awaitable[Any]]
+) -> Any:
+    comer = request.runtime.config["configurable"].get(LATECOMER_KEY)
+    if comer is None or request.tool is None:
+        return await execute(request)
+    tool: Any = _InThread(request.tool, comer)
+    return await execute(request.override(tool=tool))
+
+
+def _update(outputs: list[Any]) -> Any:
+    """Return what a call came to in the form in which ToolNode returns it."""
+    if any(isinstance(each, Command) for each in outputs):
+        return [each if isinstance(each, Command) else {"messages": [each]} for each in outputs]
+    return {"messages": outputs}
 
 
 def taken(outcome: Any) -> Any:

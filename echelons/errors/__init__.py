@@ -13,6 +13,7 @@ can read the text. A family has one file, and all are imported from here::
     ├── StorageError          storage        a database that cannot be opened, read or written
     ├── LedgerError           ledger         records, and the leases of threads: ThreadBusy
     ├── NoCall, CallContested effects        calls of tools and functions
+    ├── DelegationError       delegation     requests that are not passed on
     ├── ControlError          control        stops and pauses that nobody can follow
     ├── CheckpointTampered    tampering      stored rows, seals, values that cannot be stored
     ├── TeamError             teams          naming, loading and trusting a team
@@ -38,6 +39,16 @@ from echelons.errors.configuration import (
     UnknownTool,
 )
 from echelons.errors.control import ControlError, NothingRunning, NotPaused, UnknownPath
+from echelons.errors.delegation import (
+    CircuitOpen,
+    DelegationCycle,
+    DelegationError,
+    DelegationTimeout,
+    InvalidJoin,
+    RepeatedBrief,
+    TooManyFailures,
+    TooManyHops,
+)
 from echelons.errors.documents import (
     DocumentsError,
     FolderMissing,
@@ -138,12 +149,16 @@ __all__ = [
     "AnswerWithoutCall",
     "CallContested",
     "CheckpointTampered",
+    "CircuitOpen",
     "ConfigurationError",
     "ControlError",
     "CyclicTree",
     "DatabaseFolderMissing",
     "DatabaseMissing",
     "DatabaseTooNew",
+    "DelegationCycle",
+    "DelegationError",
+    "DelegationTimeout",
     "DocumentsError",
     "DocumentsNeeded",
     "DocumentsNotTaken",
@@ -161,6 +176,7 @@ __all__ = [
     "InvalidField",
     "InvalidId",
     "InvalidInput",
+    "InvalidJoin",
     "InvalidLabel",
     "InvalidLedgerName",
     "InvalidMessages",
@@ -199,6 +215,7 @@ __all__ = [
     "QuestionError",
     "QuestionNotNamed",
     "RecordTooLarge",
+    "RepeatedBrief",
     "RunFailed",
     "ScriptError",
     "ScriptExhausted",
@@ -214,6 +231,8 @@ __all__ = [
     "ThreadNotFound",
     "ThreadNotNamed",
     "ThreadTaken",
+    "TooManyFailures",
+    "TooManyHops",
     "TreeTooDeep",
     "TurnReused",
     "UnfinishedTurn",
@@ -227,3 +246,7 @@ __all__ = [
     "UnreadableRecord",
     "WrongAnswer",
 ]
+
+for _name in __all__:
+    # A traceback and a pickle name an error by the address that it is imported from.
+    globals()[_name].__module__ = __name__

@@ -7,15 +7,25 @@ the root's again. What is above it is processor time, and waiting for a free thr
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from tests.benchmarks.measure import Cost, Say, Scale, ainterleave, interleave
 from tests.benchmarks.report import Row, Target
-from tests.benchmarks.rivals import AS_IT_COMES, OURS, arivals, aworks, rivals, works
+from tests.benchmarks.rivals import (
+    AS_IT_COMES,
+    FULL,
+    NORMAL,
+    OURS,
+    OURS_FULL,
+    arivals,
+    aworks,
+    rivals,
+    works,
+)
 from tests.benchmarks.trees import crowd
 
 TASK = "Ask everybody"
-NAMES = (OURS, AS_IT_COMES)
+NAMES = (OURS, AS_IT_COMES, NORMAL, OURS_FULL, FULL)
 SLOWER = 6
 """A round takes about that many times as long as one of the chain."""
 
@@ -46,9 +56,21 @@ def _blocking(scale: Scale, at_once: int | None, say: Say) -> dict[str, Cost]:
 
 def _rows(scale: Scale, world: str, costs: Mapping[str, Cost], target: Target | None) -> list[Row]:
     work = f"{scale.crowd} subordinates at once, {world}"
-    ideal = 3 * scale.latency * 1e3
-    own, other = costs[OURS], costs[AS_IT_COMES]
     return [
-        Row(work, "wall ÷ ideal", own.wall / ideal, AS_IT_COMES, other.wall / ideal, target),
-        Row(work, "CPU ms", own.cpu, AS_IT_COMES, other.cpu),
+        *_versus(scale, work, costs[OURS], AS_IT_COMES, costs, target),
+        *_versus(scale, work, costs[OURS], NORMAL, costs),
+        *_versus(scale, f"{work}, FULL", costs[OURS_FULL], FULL, costs),
     ]
+
+
+def _versus(
+    scale: Scale,
+    work: str,
+    own: Cost,
+    than: str,
+    costs: Mapping[str, Cost],
+    target: Target | None = None,
+) -> Iterator[Row]:
+    ideal, other = 3 * scale.latency * 1e3, costs[than]
+    yield Row(work, "wall ÷ ideal", own.wall / ideal, than, other.wall / ideal, target)
+    yield Row(work, "CPU ms", own.cpu, than, other.cpu)

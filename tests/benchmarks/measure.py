@@ -31,7 +31,9 @@ class Scale:
         crowd: Subordinates that work at once.
         latency: Seconds that a model of the crowd takes.
         turns: Turns of a long thread whose cost is reported, rising.
+        affordable: The last of them that is measured on rivals whose file grows with the square.
         continuations: Times that one subordinate is called again.
+        compared: The call of them at which the rivals' costs are compared.
         agents: Agents of the tree that is built, at three levels.
         population: Agents of the big tree.
     """
@@ -39,8 +41,10 @@ class Scale:
     rounds: int = 30
     crowd: int = 50
     latency: float = 0.05
-    turns: tuple[int, ...] = (10, 100, 200)
+    turns: tuple[int, ...] = (10, 100, 200, 500)
+    affordable: int = 200
     continuations: int = 200
+    compared: int = 50
     agents: int = 40
     population: int = 2000
 

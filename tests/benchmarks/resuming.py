@@ -10,11 +10,21 @@ from langgraph.types import Command
 
 from tests.benchmarks.measure import WARM_UP, Cost, Say, Scale, ainterleave, interleave
 from tests.benchmarks.report import Row, Target, versus
-from tests.benchmarks.rivals import AS_IT_COMES, NORMAL, OURS, arivals, aworks, rivals, works
+from tests.benchmarks.rivals import (
+    AS_IT_COMES,
+    FULL,
+    NORMAL,
+    OURS,
+    OURS_FULL,
+    arivals,
+    aworks,
+    rivals,
+    works,
+)
 from tests.benchmarks.trees import ask, chain
 
 TASK = "Plan a trip to Italy"
-NAMES = (OURS, AS_IT_COMES, NORMAL)
+NAMES = (OURS, AS_IT_COMES, NORMAL, OURS_FULL, FULL)
 YES: Command[Any] = Command(resume="yes")
 
 
@@ -48,4 +58,5 @@ def _rows(world: str, costs: Mapping[str, Cost]) -> list[Row]:
     return [
         *versus(work, costs[OURS], AS_IT_COMES, costs[AS_IT_COMES], Target(0.6)),
         *versus(work, costs[OURS], NORMAL, costs[NORMAL]),
+        *versus(f"{work}, FULL", costs[OURS_FULL], FULL, costs[FULL]),
     ]

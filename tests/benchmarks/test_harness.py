@@ -24,8 +24,10 @@ TINY = Scale(
     rounds=1,
     crowd=2,
     latency=0.001,
-    turns=(1, 2),
+    turns=(1, 2, 3),
+    affordable=2,
     continuations=2,
+    compared=1,
     agents=4,
     population=5,
 )

@@ -16,6 +16,7 @@ from langgraph.types import interrupt
 from typing_extensions import TypedDict
 
 from echelons import Agent, Session
+from echelons.checkpoints.ledger import key
 from echelons.checkpoints.sqlite import SqliteCheckpointer
 from echelons.checkpoints.threads import ThreadStore
 from echelons.errors import ThreadTaken, UnknownStrategy
@@ -220,6 +221,69 @@ def test_a_thread_that_never_ran_is_copied_as_one(saver: SqliteCheckpointer) -> 
     saver.copy_thread("nothing here", OTHER)
 
     assert rows(saver, OTHER) == dict.fromkeys(TABLES, 0)
+
+
+# The ledger
+
+
+def test_what_the_ledger_knows_of_a_thread_is_deleted_with_it(saver: SqliteCheckpointer) -> None:
+    ledger = saver.ledger
+    for thread in ("trip", "trip2", "trip/1"):
+        ledger.append(key(thread, "mail"), thread)
+        ledger.compare_and_set(key(thread, "turn", "1"), None, thread)
+    ledger.append("thread/tripe", "another's")
+    with ledger.lease(key("trip")) as lease:
+        epoch = lease.fence.epoch
+
+    saver.delete_thread("trip")
+
+    assert ledger.keys() == [key("trip/1", "turn", "1"), key("trip2", "turn", "1")]
+    assert ledger.last(key("trip", "mail")) == 0
+    assert [ledger.last(key(each, "mail")) for each in ("trip2", "trip/1")] == [1, 1]
+    with ledger.lease(key("trip")) as later:
+        assert later.fence.epoch > epoch
+
+
+def test_a_key_of_a_deleted_thread_never_has_an_old_version_again(
+    saver: SqliteCheckpointer,
+) -> None:
+    name, versions = key("trip", "turn", "1"), []
+    for _ in range(3):
+        first = saver.ledger.compare_and_set(name, None, "begun")
+        versions += [first, saver.ledger.compare_and_set(name, first, "ended")]
+        saver.delete_thread("trip")
+
+    assert versions == sorted(set(versions), key=versions.index)
+    assert None not in versions
+
+
+def test_a_copy_knows_the_turns_of_its_source_and_gets_none_of_its_mail(
+    saver: SqliteCheckpointer,
+) -> None:
+    tree, _ = expedition()
+    session = Session(tree, saver, thread="trip")
+    session.send("look around", turn_id="1").result()
+    source = root_thread_id("trip")
+    saver.ledger.append(key(source, "mail"), "hello")
+    before = saver.ledger.keys(key(source) + "/")
+
+    saver.copy_thread(source, OTHER)
+
+    after = saver.ledger.keys(key(OTHER) + "/")
+    assert before
+    assert after == [name.replace(source, OTHER) for name in before]
+    for name, copied in zip(before, after, strict=True):
+        found, made = saver.ledger.get(name), saver.ledger.get(copied)
+        assert found is not None and made is not None and found.value == made.value
+        assert saver.ledger.compare_and_set(copied, made.version, "changed") is not None
+    assert saver.ledger.last(key(OTHER, "mail")) == 0
+
+
+def test_a_thread_of_which_only_the_ledger_knows_is_taken(saver: SqliteCheckpointer) -> None:
+    saver.ledger.compare_and_set(key(OTHER, "limit"), None, 3)
+
+    with pytest.raises(ThreadTaken):
+        saver.copy_thread("trip", OTHER)
 
 
 # Pruning

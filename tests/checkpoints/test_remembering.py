@@ -111,6 +111,22 @@ class Twins(RuleBasedStateMachine):
         name = f"{400 - self.count if back else 500 + self.count:04d}"
         put(self.savers[who], name, self.one(data), whole)
 
+    @rule(data=st.data(), who=st.integers(0, 1), whole=wholes)
+    def store_again(self, data: st.DataObject, who: int, whole: dict[str, Any]) -> None:
+        if name := self.one(data):
+            # Never below itself: no run makes a loop.
+            others = [each for each in self.ids() if name not in self.way_back(each)]
+            put(self.savers[who], name, data.draw(st.sampled_from([None, *others])), whole)
+
+    def way_back(self, name: str) -> list[str]:
+        rows = self.fresh.conn.execute(
+            "SELECT checkpoint_id, parent_checkpoint_id FROM checkpoints"
+        )
+        above, way = dict(rows.fetchall()), [name]
+        while above.get(way[-1]):
+            way.append(above[way[-1]])
+        return way
+
     @rule(data=st.data(), who=st.integers(0, 1), write=writes)
     def write(self, data: st.DataObject, who: int, write: tuple[str, Any]) -> None:
         self.count += 1
@@ -134,16 +150,17 @@ class Twins(RuleBasedStateMachine):
     def delete(self, who: int) -> None:
         self.savers[who].delete_thread("t")
 
-    @rule(write=writes, data=st.data())
-    def write_past_the_saver(self, data: st.DataObject, write: tuple[str, Any]) -> None:
+    @rule(write=writes, data=st.data(), lent=st.booleans())
+    def write_past_the_saver(self, data: st.DataObject, write: tuple[str, Any], lent: bool) -> None:
+        saver = self.savers[0]
         if name := self.one(data):
-            row = ("t", "", name, "by hand", 0, write[0], *self.fresh.serde.dumps_typed(write[1]))
-            self.savers[0].conn.execute(
-                "INSERT OR REPLACE INTO writes (thread_id, checkpoint_ns, checkpoint_id, task_id,"
-                " idx, channel, type, value) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                row,
-            )
-            self.savers[0].conn.commit()
+            row = ("t", "", name, "by hand", 0, write[0], *saver.serde.dumps_typed(write[1]))
+            with saver.cursor() if lent else saver.conn as to:
+                to.execute(
+                    "INSERT OR REPLACE INTO writes (thread_id, checkpoint_ns, checkpoint_id,"
+                    " task_id, idx, channel, type, value) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                    row,
+                )
 
     @rule(data=st.data(), who=st.integers(0, 1))
     def spoil_what_was_handed_out(self, data: st.DataObject, who: int) -> None:
@@ -170,9 +187,10 @@ class Twins(RuleBasedStateMachine):
             saved = self.fresh.get_tuple(at(name))
             assert saved is not None
             asked = [key for key in CHANNELS if key not in saved.checkpoint["channel_values"]]
-            expected = values(self.fresh, name, asked)
-            for saver in self.savers:
-                assert values(saver, name, asked) == expected
+            for channels in (asked, list(CHANNELS)):
+                expected = values(self.fresh, name, channels)
+                for saver in self.savers:
+                    assert values(saver, name, channels) == expected
 
 
 TestTwins = Twins.TestCase

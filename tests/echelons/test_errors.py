@@ -17,6 +17,7 @@ from echelons import EchelonsError, errors
 
 SAMPLES = {
     "int": 4711,
+    "float": 0.5,
     "Sequence[str]": ["sample-one", "sample-two"],
     "Sequence[tuple[str, str]]": [("sample-path", "sample-reason")],
 }
@@ -95,8 +96,8 @@ def test_an_error_tells_all_that_it_knows(error: type[EchelonsError]) -> None:
     instance, given = made(error)
 
     for value in given.values():
-        for each in [value] if isinstance(value, str | int) else value:
-            for part in [each] if isinstance(each, str | int) else each:
+        for each in [value] if isinstance(value, str | int | float) else value:
+            for part in [each] if isinstance(each, str | int | float) else each:
                 assert str(part) in str(instance)
 
 

@@ -19,6 +19,7 @@ FROZEN = [
     "DelegationResponse",
     "EchelonsError",
     "Limits",
+    "OutcomeUnknown",
     "Question",
     "Result",
     "Run",
@@ -28,6 +29,8 @@ FROZEN = [
     "Status",
     "ThreadStore",
     "Usage",
+    "effect",
+    "idempotency_key",
 ]
 
 

@@ -184,7 +184,7 @@ class Stopped(BaseException):
     """What Ctrl-C is like."""
 
 
-def test_a_tool_that_is_stopped_like_by_a_keyboard_stops_the_tree_which_goes_on_later(
+def test_a_tool_that_is_stopped_like_by_a_keyboard_stops_the_tree_until_a_human_says_what_it_did(
     world: World, saver: SqliteCheckpointer
 ) -> None:
     stops = [Stopped()]
@@ -200,7 +200,8 @@ def test_a_tool_that_is_stopped_like_by_a_keyboard_stops_the_tree_which_goes_on_
 
     with pytest.raises(Stopped):
         world.send(session, "go")
-    result = world.resume(session)
+    [question] = world.resume(session).questions
+    result = world.answer(session, {question.id: "run_again"})
 
     found = threads(session)
     assert result.text == "over"
@@ -210,7 +211,9 @@ def test_a_tool_that_is_stopped_like_by_a_keyboard_stops_the_tree_which_goes_on_
     assert agent.model.repeated_calls == []
 
 
-async def test_a_cancelled_run_stops_at_once_and_goes_on_later(saver: SqliteCheckpointer) -> None:
+async def test_a_cancelled_run_stops_at_once_and_goes_on_when_a_human_says_what_its_tool_did(
+    saver: SqliteCheckpointer,
+) -> None:
     started = asyncio.Event()
     patient = [True]
 
@@ -231,7 +234,8 @@ async def test_a_cancelled_run_stops_at_once_and_goes_on_later(saver: SqliteChec
         await task
     patient.clear()
 
-    result = await (await session.aresume()).result()
+    [question] = (await (await session.aresume()).result()).questions
+    result = await (await session.aanswer(question.id, "run_again")).result()
 
     found = threads(session)
     assert result.text == "over"

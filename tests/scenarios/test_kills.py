@@ -1,8 +1,8 @@
 """kill -9 at every write: what is promised, and that a person who goes on loses nothing.
 
-Promised is that work whose result is stored is never done again. A tool or a model call that
-was under way, its result not stored yet, is done again; so there is at most one such call for
-each branch that was at work.
+Promised is that work whose result is stored is never done again, and that what a tool has done
+is not done again before a human has said so. A model call that was under way, its reply not
+stored yet, is made again; so there is at most one such call for each branch that was at work.
 """
 
 from __future__ import annotations
@@ -71,6 +71,23 @@ def test_only_what_was_under_way_is_done_again_and_once(deaths: list[Report]) ->
         assert len(again) <= BRANCHES
 
 
+def test_no_tool_that_has_done_its_work_is_run_again(deaths: list[Report]) -> None:
+    for report in deaths:
+        times: Counter[str] = Counter(report["all_lines"])
+        assert [line for line in times if line.startswith("tool") and times[line] > 1] == []
+
+
+def test_a_human_is_asked_about_tools_that_were_under_way_and_about_nothing_else(
+    deaths: list[Report],
+) -> None:
+    asked = [report["unknown"] for report in deaths]
+
+    assert any(asked)
+    assert any("note" in each for each in asked)
+    for report in deaths:
+        assert len(report["unknown"]) <= BRANCHES
+
+
 def test_a_call_that_was_stored_and_not_begun_reads_as_not_started(deaths: list[Report]) -> None:
     found = [report["links"] for report in deaths]
 
@@ -121,7 +138,9 @@ def test_an_answer_survives_the_death_of_its_run_and_never_answers_the_next(
     assert session.inbox() == []
     with pytest.raises(QuestionClosed):
         world.answer(session, {question.id: "no"})
-    [second] = world.resume(session).questions
+    [unknown] = world.resume(session).questions
+    assert unknown.value["kind"] == "outcome_unknown"
+    [second] = world.answer(session, {unknown.id: "run_again"}).questions
 
     assert second.value == "Really?"
     with pytest.raises(QuestionClosed):

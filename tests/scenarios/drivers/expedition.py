@@ -1,9 +1,10 @@
 """An expedition of four levels in which two leaves ask a human; run as a process of its own.
 
 ``python expedition.py DATABASE LOG WORLD STEPS`` takes one step after the other (a JSON list
-of ``["send", task]``, ``["answer", {path: value}]``, ``["resume"]``) and prints, as JSON,
-what was asked after each and all that is stored at the end. Models and tools write a line to
-LOG each time they have done something, so that no process can do it again unseen.
+of ``["send", task]``, ``["answer", {path: value}]``, ``["say", {id: value}]``, ``["resume"]``)
+and prints, as JSON, what was asked after each and all that is stored at the end. Models and
+tools write a line to LOG each time they have done something, so that no process can do it again
+unseen.
 """
 
 from __future__ import annotations
@@ -120,6 +121,8 @@ def take(session: Session, step: Sequence[Any]) -> Result:
             return session.send(task).result()
         case ["answer", answers]:
             return session.answer(by_id(session.inbox(), answers)).result()
+        case ["say", answers]:
+            return session.answer(answers).result()
         case _:
             return session.resume().result()
 
@@ -131,6 +134,8 @@ async def atake(session: Session, step: Sequence[Any]) -> Result:
             return await (await session.asend(task)).result()
         case ["answer", answers]:
             return await (await session.aanswer(by_id(await session.ainbox(), answers))).result()
+        case ["say", answers]:
+            return await (await session.aanswer(answers)).result()
         case _:
             return await (await session.aresume()).result()
 

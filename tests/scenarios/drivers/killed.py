@@ -118,17 +118,31 @@ def go_on(folder: Path, world: str) -> dict[str, Any]:
             found["links"] = [str(each.state) for each in session.store.verify(session.thread_id)]
         except EchelonsError:  # it died before anything was stored
             found["links"] = []
+        unknown: list[str] = []
         with suppress(NothingToResume):
             while True:
-                step(session, world, next_step(session))
-        return {**found, "end": stored(session), "all_lines": lines(folder)}
+                step(session, world, next_step(session, folder, unknown))
+        end = {"end": stored(session), "all_lines": lines(folder), "unknown": unknown}
+        return {**found, **end}
 
 
-def next_step(session: Session) -> Sequence[Any]:
+def next_step(session: Session, folder: Path, unknown: list[str]) -> Sequence[Any]:
     """Return what moves a thread: answers if it asks, its task if it has none yet."""
-    if session.inbox():
-        return ["answer", ANSWERS]
+    if inbox := session.inbox():
+        unknown += [each.value["tool"] for each in inbox if not isinstance(each.value, str)]
+        return ["say", {each.id: said(each.value, folder) for each in inbox}]
     return ["resume"] if session.graph.get_state(session.config).values else TASK
+
+
+def said(asked: Any, folder: Path) -> Any:
+    """Return what a person answers who looks into the world before saying what happened."""
+    if isinstance(asked, str):
+        return "the high one"
+    done = {"note": "noted: {text}", "ask": "{question} the high one"}[asked["tool"]]
+    line = {"note": "tool note {text}", "ask": "tool ask {question} the high one"}[asked["tool"]]
+    if line.format(**asked["arguments"]) not in lines(folder):
+        return {"outcome": "run_again"}
+    return {"outcome": "happened", "result": done.format(**asked["arguments"])}
 
 
 def lines(folder: Path) -> list[str]:

@@ -1,0 +1,171 @@
+"""``Breakers``: the circuits of a tree's agents, in the ledger.
+
+The graph's state would not do: tasks that run side by side do not see each other's, and let
+through any number of failing calls. Every change is one transaction, so of a thousand who ask
+at once exactly one is the probe, in however many processes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import NamedTuple, TypeVar
+
+from echelons.checkpoints.clock import Clock, now
+from echelons.checkpoints.ledger import Ledger, Transaction
+from echelons.circuit import Admission, Breaking, Circuit, CircuitState
+
+T = TypeVar("T")
+PREFIX = "breaker"
+INTENSITY = "intensity"
+
+
+class Standing(NamedTuple):
+    """A circuit, as people are shown it.
+
+    Attributes:
+        tree: Name of the tree's root.
+        agent: Whose circuit it is.
+        state: Whether it is asked.
+        failures: Failures in a row.
+        wait: Seconds until it is tried again.
+    """
+
+    tree: str
+    agent: str
+    state: CircuitState
+    failures: int
+    wait: float
+
+
+class Breakers:
+    """The circuits of one tree.
+
+    Args:
+        ledger: Keeps them.
+        tree: Name of the tree's root; threads of the same tree share its circuits.
+        rules: When they open.
+        clock: Tells the time.
+    """
+
+    def __init__(
+        self, ledger: Ledger, tree: str, rules: Breaking | None = None, clock: Clock = now
+    ) -> None:
+        self._ledger = ledger
+        self._tree = tree
+        self._rules = rules or Breaking()
+        self._clock = clock
+
+    def admit(self, agent: str) -> Admission:
+        """Ask whether an agent may be asked.
+
+        Raises:
+            StorageError: The ledger could not be read or written.
+        """
+        name = self._key(agent)
+        # Most circuits are closed, and then nothing has to be written.
+        circuit = self._ledger.look(lambda open_: _load(open_, name))
+        if circuit.opened_at is None:
+            return Admission(admitted=True, failures=circuit.failures)
+        return self._ledger.commit(
+            lambda open_: _change(
+                open_, name, lambda before: before.admit(self._rules, self._now())
+            )
+        )
+
+    def succeeded(self, agent: str, probe: int) -> None:
+        """Note that an agent has answered, whatever it said.
+
+        Raises:
+            StorageError: The ledger could not be read or written.
+        """
+        name = self._key(agent)
+        if self._ledger.look(lambda open_: _load(open_, name)) == Circuit():
+            return
+        self._note(agent, lambda circuit: circuit.succeeded(probe))
+
+    def failed(self, agent: str, superior: str, probe: int) -> int:
+        """Note that an agent has failed, or has not answered in time.
+
+        Returns:
+            Failures below its superior within the period, if there are more than it stands;
+            else 0.
+
+        Raises:
+            StorageError: The ledger could not be read or written.
+        """
+        at = self._now()
+
+        def note(open_: Transaction) -> int:
+            _change(
+                open_,
+                self._key(agent),
+                lambda circuit: (circuit.failed(self._rules, at, probe), None),
+            )
+            return self._count(open_, superior, at)
+
+        return self._ledger.commit(note)
+
+    def given_back(self, agent: str, probe: int) -> None:
+        """Note an end that says nothing of the agent: an interrupt, a cancellation.
+
+        Raises:
+            StorageError: The ledger could not be read or written.
+        """
+        if probe:
+            self._note(agent, lambda circuit: circuit.given_back(probe))
+
+    def _note(self, agent: str, change: Callable[[Circuit], Circuit]) -> None:
+        name = self._key(agent)
+        self._ledger.commit(
+            lambda open_: _change(open_, name, lambda before: (change(before), None))
+        )
+
+    def _count(self, open_: Transaction, superior: str, at: float) -> int:
+        if self._rules.intensity is None:
+            return 0
+        name = "/".join((INTENSITY, self._tree, superior))
+        found = open_.get(name)
+        recent = [
+            then for then in (found.value if found else ()) if abs(at - then) < self._rules.period
+        ]
+        recent = [*recent, at][-self._rules.intensity - 1 :]
+        open_.compare_and_set(name, found.version if found else None, recent)
+        return len(recent) if len(recent) > self._rules.intensity else 0
+
+    def _key(self, agent: str) -> str:
+        return "/".join((PREFIX, self._tree, agent))
+
+    def _now(self) -> float:
+        return self._clock().timestamp()
+
+
+def standings(ledger: Ledger, rules: Breaking | None = None, clock: Clock = now) -> list[Standing]:
+    """Return the circuits that a ledger keeps, by tree and agent.
+
+    Raises:
+        StorageError: The ledger could not be read.
+    """
+    rules, at = rules or Breaking(), clock().timestamp()
+    found: list[Standing] = []
+    for name in ledger.keys(f"{PREFIX}/"):
+        circuit = ledger.look(lambda open_, name=name: _load(open_, name))  # type: ignore[misc]
+        _, admission = circuit.admit(rules, at)
+        _, tree, agent = name.split("/", 2)
+        state = circuit.state(rules, at)
+        found.append(Standing(tree, agent, state, circuit.failures, admission.wait))
+    return found
+
+
+def _load(open_: Transaction, name: str) -> Circuit:
+    found = open_.get(name)
+    return Circuit(**found.value) if found else Circuit()
+
+
+def _change(open_: Transaction, name: str, change: Callable[[Circuit], tuple[Circuit, T]]) -> T:
+    found = open_.get(name)
+    before = Circuit(**found.value) if found else Circuit()
+    after, told = change(before)
+    if after != before:
+        open_.compare_and_set(name, found.version if found else None, asdict(after))
+    return told

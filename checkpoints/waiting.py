@@ -1,0 +1,115 @@
+"""How long a caller waits for the database: a thread sleeps on it, an event loop never does.
+
+SQLite lets one connection write at a time, and our one connection serves one caller at a time.
+``SqliteCheckpointer`` holds its connection through a ``Line``. A synchronous caller waits there
+for both, up to the busy timeout. In an event loop the attempt is made without waiting; if it
+comes at a bad time, the loop goes on with other work and it is made again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+from echelons.errors import StorageError
+
+T = TypeVar("T")
+SHORTEST, LONGEST = 0.001, 0.025
+"""Seconds between two attempts in an event loop; doubled each time from one to the other."""
+_BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
+
+
+class _Taken(Exception):
+    """Another thread has the connection."""
+
+
+class Line:
+    """The connection, for one caller at a time.
+
+    Args:
+        path: The database's, for errors.
+        connection: The connection; its busy timeout is as given here.
+        lock: Whoever has it has the connection.
+        busy_timeout: Seconds that a caller waits at most.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        connection: sqlite3.Connection,
+        lock: threading.Lock,
+        busy_timeout: float,
+    ) -> None:
+        self._path = path
+        self._connection = connection
+        self._lock = lock
+        self._busy_timeout = busy_timeout
+        self._waits = True
+        self._mine = threading.local()
+
+    @contextmanager
+    def held(self) -> Iterator[sqlite3.Connection]:
+        """Hold the connection.
+
+        Raises:
+            sqlite3.Error: It is closed.
+        """
+        patient: bool = getattr(self._mine, "patient", True)
+        if not self._lock.acquire(blocking=patient):
+            raise _Taken
+        try:
+            if patient is not self._waits:
+                milliseconds = int(self._busy_timeout * 1000) if patient else 0
+                self._connection.execute(f"PRAGMA busy_timeout={milliseconds:d}")
+                self._waits = patient
+            yield self._connection
+        finally:
+            self._lock.release()
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """Do some work in this event loop as soon as nobody is in its way.
+
+        Args:
+            work: Is done again from its beginning if it finds the database locked; it writes
+                in one transaction, and changes nothing else before that is committed.
+
+        Raises:
+            StorageError: It was locked for longer than the busy timeout.
+        """
+        now, pause = asyncio.get_running_loop().time, SHORTEST
+        until = now() + self._busy_timeout
+        while True:
+            try:
+                return self._at_once(work)
+            except (_Taken, StorageError) as error:
+                if not _is_busy(error):
+                    raise
+                if now() >= until:
+                    raise StorageError(self._path, self._locked()) from error
+            await asyncio.sleep(min(pause, max(0.0, until - now())))
+            pause = min(2 * pause, LONGEST)
+
+    def _at_once(self, work: Callable[[], T]) -> T:
+        self._mine.patient = False
+        try:
+            return work()
+        finally:
+            self._mine.patient = True
+
+    def _locked(self) -> str:
+        return (
+            f"the database is locked: others kept it for longer than busy_timeout,"
+            f" {self._busy_timeout:g} s"
+        )
+
+
+def _is_busy(error: BaseException) -> bool:
+    cause = error.__cause__ if isinstance(error, StorageError) else error
+    if isinstance(cause, sqlite3.Error):
+        # The low byte; the rest says what exactly was locked.
+        return getattr(cause, "sqlite_errorcode", 0) & 0xFF in _BUSY
+    return isinstance(cause, _Taken)

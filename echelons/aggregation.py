@@ -1,0 +1,184 @@
+"""Aggregation: many responses become one. Pure; the delegation graph calls it.
+
+Phase 4 of the recursive delegation, with its edge cases: conflicting answers, partial answers,
+questions, and nobody able.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from echelons.delegation import DelegationRequest, DelegationResponse, Status, Usage
+from echelons.names import PATH_SEPARATOR
+
+PATH_COST = 0.05
+"""What each agent on the path takes from a response's confidence, where several conflict."""
+EXHAUSTED = ("budget", "limit")
+"""How the reason of a response begins whose agent had to stop before its end."""
+
+
+def preference(response: DelegationResponse) -> float:
+    """Return how much a response counts against others: confidence less the cost of its path.
+
+    Source: ``resolve_conflicts`` of the recursive delegation,
+    ``confidence - 0.05 * len(path)``.
+
+    Examples:
+        >>> near = DelegationResponse(
+        ...     request_id="r", agent="a", status="fulfilled", confidence=0.8, path=("h", "a")
+        ... )
+        >>> round(preference(near), 2)
+        0.7
+    """
+    return response.confidence - PATH_COST * len(response.path)
+
+
+def best(responses: Iterable[DelegationResponse]) -> DelegationResponse:
+    """Return the preferred response; of equal ones the one whose path comes first.
+
+    Raises:
+        ValueError: There is none.
+    """
+    return min(responses, key=lambda each: (-preference(each), each.path, each.agent))
+
+
+def aggregate(
+    request: DelegationRequest,
+    responses: Sequence[DelegationResponse],
+    required: Collection[str] = (),
+    abilities: Mapping[str, Collection[str]] | None = None,
+) -> DelegationResponse:
+    """Return the one response that a request's responses come to.
+
+    - Some are fulfilled and none partial: the best of them.
+    - Some are fulfilled and some partial: all of these together, fulfilled.
+    - Some are partial: if their agents' capabilities cover what is required, all of them
+      together, fulfilled. If one stopped for want of budget, the same, partial: more input
+      would not help it. Else ``needs_input``, with the partial results.
+    - Some ask: ``needs_input``, with the questions.
+    - All are unable: one ``unable`` that tells why for every branch.
+
+    Args:
+        request: What was asked for.
+        responses: What came of it, at least one, in the order of the attempts.
+        required: Capabilities that the task needs; empty if nobody knows.
+        abilities: The capabilities of each agent that answered, by its name.
+    """
+    by_status = {status: [each for each in responses if each.status is status] for status in Status}
+    fulfilled, partial = by_status[Status.FULFILLED], by_status[Status.PARTIAL]
+    asking = by_status[Status.NEEDS_INPUT]
+    if fulfilled and not partial:
+        answer = _found(best(fulfilled))
+    elif fulfilled or (partial and not asking and _cover(partial, required, abilities or {})):
+        answer = _together(request, [*fulfilled, *partial], fulfilled or partial)
+    elif partial and not asking and any(_is_exhausted(each) for each in partial):
+        answer = _together(request, partial, partial, Status.PARTIAL)
+    elif partial or asking:
+        answer = _asked(request, [*partial, *asking])
+    else:
+        answer = _unable(request, responses)
+    return answer.model_copy(
+        update={
+            "usage": sum((each.usage for each in responses), Usage()),
+            "subordinate_responses": _told(answer, responses),
+        }
+    )
+
+
+def _cover(
+    partial: Sequence[DelegationResponse],
+    required: Collection[str],
+    abilities: Mapping[str, Collection[str]],
+) -> bool:
+    able = {name for each in partial for name in abilities.get(each.agent, ())}
+    return bool(required) and able.issuperset(required)
+
+
+def _is_exhausted(response: DelegationResponse) -> bool:
+    return response.reason.startswith(EXHAUSTED)
+
+
+def _found(response: DelegationResponse) -> DelegationResponse:
+    return response
+
+
+def _together(
+    request: DelegationRequest,
+    parts: Sequence[DelegationResponse],
+    sure: Sequence[DelegationResponse],
+    status: Status = Status.FULFILLED,
+) -> DelegationResponse:
+    """Return several responses as one; the superior's model makes prose of it."""
+    ordered = sorted(parts, key=lambda each: (-preference(each), each.path, each.agent))
+    reasons = (each.reason for each in ordered if _is_exhausted(each))
+    return _of(
+        request,
+        status,
+        "\n\n".join(f"{_name(each)}: {each.result}" for each in ordered if each.result),
+        confidence=min(each.confidence for each in sure),
+        path=best(sure).path,
+        reason=next(reasons, "") if status is Status.PARTIAL else "",
+        partial_results=_partial_results(ordered),
+    )
+
+
+def _asked(
+    request: DelegationRequest, responses: Sequence[DelegationResponse]
+) -> DelegationResponse:
+    asking = [each for each in responses if each.status is Status.NEEDS_INPUT]
+    questions = [f"{_name(each)}: {each.result or each.reason}" for each in asking]
+    missing = [
+        f"{_name(each)} did a part only: {each.reason or 'it does not say what is missing'}"
+        for each in responses
+        if each.status is Status.PARTIAL
+    ]
+    return _of(
+        request,
+        Status.NEEDS_INPUT,
+        asking[0].result if len(responses) == 1 and asking else "\n".join([*questions, *missing]),
+        confidence=max(each.confidence for each in responses),
+        path=best(responses).path,
+        reason=f"more information is needed from you: {'; '.join([*questions, *missing])}",
+        partial_results=_partial_results(responses),
+    )
+
+
+def _unable(
+    request: DelegationRequest, responses: Sequence[DelegationResponse]
+) -> DelegationResponse:
+    if len(responses) == 1:
+        return responses[0]
+    reasons = "; ".join(
+        f"{_name(each)}: {each.reason or 'it gives no reason'}" for each in responses
+    )
+    return _of(
+        request,
+        Status.UNABLE,
+        reason=f"nobody can: {reasons}" if responses else "nobody can: there is no candidate",
+    )
+
+
+def _of(
+    request: DelegationRequest, status: Status, result: str = "", **more: object
+) -> DelegationResponse:
+    base = DelegationResponse(
+        request_id=request.id, agent=request.current, status=status, result=result
+    )
+    return DelegationResponse.model_validate({**base.model_dump(), "path": request.path, **more})
+
+
+def _partial_results(responses: Iterable[DelegationResponse]) -> tuple[str, ...]:
+    return tuple(each.result for each in responses if each.status is Status.PARTIAL and each.result)
+
+
+def _told(
+    answer: DelegationResponse, responses: Sequence[DelegationResponse]
+) -> tuple[DelegationResponse, ...]:
+    """Return what is kept of the responses below; results stay in the threads of their agents."""
+    if len(responses) == 1:
+        return answer.subordinate_responses
+    return tuple(each.model_copy(update={"result": "", "usage": Usage()}) for each in responses)
+
+
+def _name(response: DelegationResponse) -> str:
+    return PATH_SEPARATOR.join(response.path[1:]) or response.agent

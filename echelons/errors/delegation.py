@@ -1,0 +1,148 @@
+"""Errors of delegation: requests that are not passed on.
+
+Inside of a delegation they have these types; its superior is told ``unable`` with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from echelons.errors.base import SHORT, EchelonsError
+
+
+class DelegationError(EchelonsError):
+    """A request is not passed on.
+
+    Attributes:
+        code: One word for it, with which the reason of the response begins.
+    """
+
+    code = "refused"
+
+    @property
+    def reason(self) -> str:
+        """The reason as a superior is told it."""
+        return f"{self.code}: {self}"
+
+
+class DelegationCycle(DelegationError):
+    """A request has been with an agent that it would come to again.
+
+    Attributes:
+        path: Agents that it has been with, and the next.
+    """
+
+    code = "cycle"
+
+    def __init__(self, path: Sequence[str]) -> None:
+        self.path = tuple(path)
+        super().__init__(f"it has been with {self.path[-1]!r} already: {' > '.join(self.path)}")
+
+
+class TooManyHops(DelegationError):
+    """A request has passed as many agents as it may.
+
+    Attributes:
+        hops: How many it would have passed.
+        limit: How many it may.
+    """
+
+    code = "hops"
+
+    def __init__(self, hops: int, limit: int) -> None:
+        self.hops = hops
+        self.limit = limit
+        super().__init__(f"it would pass {hops} agents, and may pass {limit}")
+
+
+class RepeatedBrief(DelegationError):
+    """An agent is given a task that it has answered in the same turn.
+
+    Attributes:
+        agent: The agent.
+        task: The task.
+    """
+
+    code = "repeated"
+
+    def __init__(self, agent: str, task: str) -> None:
+        self.agent = agent
+        self.task = task
+        super().__init__(
+            f"{agent!r} has answered {SHORT.repr(task)} in this turn already; "
+            "use that answer, or ask for something else"
+        )
+
+
+class CircuitOpen(DelegationError):
+    """An agent has failed too often, and is not asked for a while.
+
+    Attributes:
+        agent: The agent.
+        failures: How often in a row.
+        seconds: Until it is tried again.
+    """
+
+    code = "circuit_open"
+
+    def __init__(self, agent: str, failures: int, seconds: float) -> None:
+        self.agent = agent
+        self.failures = failures
+        self.seconds = seconds
+        super().__init__(
+            f"{agent!r} failed {failures} times in a row; it is tried again in {seconds:.3g} s"
+        )
+
+
+class DelegationTimeout(DelegationError):
+    """A subordinate has not answered in time.
+
+    Attributes:
+        agent: The subordinate.
+        seconds: The time that it had.
+    """
+
+    code = "timeout"
+
+    def __init__(self, agent: str, seconds: float) -> None:
+        self.agent = agent
+        self.seconds = seconds
+        super().__init__(f"{agent!r} has not answered within {seconds:g} s")
+
+
+class TooManyFailures(DelegationError):
+    """Subordinates of a superior fail so often that it does not try on.
+
+    Attributes:
+        superior: The superior.
+        failures: How often.
+        seconds: Within how many seconds.
+    """
+
+    code = "intensity"
+
+    def __init__(self, superior: str, failures: int, seconds: float) -> None:
+        self.superior = superior
+        self.failures = failures
+        self.seconds = seconds
+        super().__init__(
+            f"{failures} failures below {superior!r} within {seconds:g} s: it does not try on"
+        )
+
+
+class InvalidJoin(DelegationError):
+    """Several requests are to be joined in a way that there is not.
+
+    Attributes:
+        join: The policy as it was given.
+        count: How many responses were wanted.
+        why: What is wrong.
+    """
+
+    code = "join"
+
+    def __init__(self, join: object, count: object, why: str) -> None:
+        self.join = join
+        self.count = count
+        self.why = why
+        super().__init__(f"{SHORT.repr(join)} with n={SHORT.repr(count)} is no way to join: {why}")

@@ -1,0 +1,69 @@
+"""What a tool does in the world happens at most once, or a human is asked.
+
+Three levels, real processes and ``kill -9``: a tool with no, one or two questions dies after
+any of the answers, or right behind its effect, and a human says what is to become of the call.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from echelons.testing.crash import run
+from tests.scenarios.drivers.effects import AFTER_EFFECT
+
+REPOSITORY = Path(__file__).parents[2]
+TOLD = {
+    "happened": "booked by hand",
+    "not_happened": "Error: the call was cut short and did not happen; it was not tried again.",
+}
+
+Report = dict[str, Any]
+
+
+@pytest.fixture(scope="module", params=["sync", "async"])
+def deaths(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A report for each way in which a call can be cut short and decided."""
+    place = str(tmp_path_factory.mktemp("deaths"))
+    reports = run("tests.scenarios.drivers.effects", place, request.param, folder=REPOSITORY)
+    assert len(reports) == 54
+    return reports
+
+
+def given(report: Report) -> list[str]:
+    """Return the answers that the tool's own questions were given."""
+    return [f"answer to question {number + 1}?" for number in range(report["questions"])]
+
+
+def test_an_effect_happens_as_often_as_a_human_let_it(deaths: list[Report]) -> None:
+    for report in deaths:
+        before = report["deaths"] if report["dies_at"] == AFTER_EFFECT else 0
+        again = report["says"] == "run_again"
+        assert len(report["effects"]) == before + again, report
+
+
+def test_each_death_of_a_running_tool_is_asked_about_once(deaths: list[Report]) -> None:
+    for report in deaths:
+        assert report["asked"].count("outcome_unknown") == report["deaths"], report
+
+
+def test_what_a_human_says_of_a_call_is_never_taken_for_an_answer_to_the_tool(
+    deaths: list[Report],
+) -> None:
+    for report in deaths:
+        assert set(report["effects"]) <= {f"booked Rome: {given(report)}"}, report
+
+
+def test_the_model_is_told_what_the_human_said_or_what_the_tool_returned(
+    deaths: list[Report],
+) -> None:
+    for report in deaths:
+        told = TOLD.get(report["says"], f"booked {given(report)}")
+        assert report["told"] == [told], report
+        assert report["end"] == "head is done", report
+
+
+def test_no_entry_is_left_when_the_results_are_stored(deaths: list[Report]) -> None:
+    assert [report["left"] for report in deaths] == [[]] * len(deaths)
