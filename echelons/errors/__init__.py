@@ -17,6 +17,7 @@ can read the text. A family has one file, and all are imported from here::
     ├── ControlError          control        stops and pauses that nobody can follow
     ├── CheckpointTampered    tampering      stored rows, seals, values that cannot be stored
     ├── TeamError             teams          naming, loading and trusting a team
+    ├── RoutingError          routing        who is meant by a name, a path, a task
     ├── DocumentsError        documents      folders of documents, missing packages
     └── ScriptError           scripts        the scripts of test models
 """
@@ -31,6 +32,7 @@ from echelons.errors.configuration import (
     InnerLimits,
     InvalidCapability,
     InvalidDatabase,
+    InvalidExamples,
     InvalidField,
     InvalidModel,
     InvalidName,
@@ -97,6 +99,12 @@ from echelons.errors.questions import (
     QuestionNotNamed,
     UnknownQuestion,
     WrongAnswer,
+)
+from echelons.errors.routing import (
+    InvalidThreshold,
+    MatcherFailed,
+    RoutingError,
+    UnknownAgent,
 )
 from echelons.errors.scripts import (
     InvalidScript,
@@ -171,6 +179,7 @@ __all__ = [
     "InvalidAllowedType",
     "InvalidCapability",
     "InvalidDatabase",
+    "InvalidExamples",
     "InvalidField",
     "InvalidId",
     "InvalidInput",
@@ -188,10 +197,12 @@ __all__ = [
     "InvalidTask",
     "InvalidText",
     "InvalidThread",
+    "InvalidThreshold",
     "InvalidValue",
     "LeaseLost",
     "LedgerDamaged",
     "LedgerError",
+    "MatcherFailed",
     "MissingAgents",
     "MissingExtra",
     "ModelCannotCall",
@@ -214,6 +225,7 @@ __all__ = [
     "QuestionNotNamed",
     "RecordTooLarge",
     "RepeatedBrief",
+    "RoutingError",
     "RunFailed",
     "ScriptError",
     "ScriptExhausted",
@@ -234,6 +246,7 @@ __all__ = [
     "TreeTooDeep",
     "TurnReused",
     "UnfinishedTurn",
+    "UnknownAgent",
     "UnknownModel",
     "UnknownPath",
     "UnknownQuestion",
