@@ -10,13 +10,12 @@ import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from echelons import tree
+from echelons.capabilities.capability import Capability, declared
 from echelons.errors import (
     DuplicateName,
-    InvalidCapability,
     InvalidField,
     InvalidModel,
     InvalidName,
@@ -51,7 +50,8 @@ class Agent:
         tools: LangChain tools or functions with a docstring.
         subordinates: Agents, compiled LangGraph graphs, Runnables, or functions that take
             the message.
-        capabilities: What it can do, each with a confidence from 0 to 1.
+        capabilities: What it can do, each with a confidence from 0 to 1, or a ``Capability``
+            that has example tasks too.
         limits: Limits of the tree under this agent.
 
     Raises:
@@ -88,7 +88,7 @@ class Agent:
             prompt: str = "",
             tools: Sequence[Any] = (),
             subordinates: Sequence[Any] = (),
-            capabilities: Mapping[str, float] = ...,
+            capabilities: Mapping[str, float] | Mapping[str, Capability | float] = ...,
             limits: Limits = ...,
         ) -> None: ...
 
@@ -98,7 +98,7 @@ class Agent:
         _check_fields(self)
         _check_model(self.name, self.model)
         keep(self, "tools", _check_tools(self.name, self.tools))
-        keep(self, "capabilities", _check_capabilities(self.name, self.capabilities))
+        keep(self, "capabilities", declared(self.name, self.capabilities))
         keep(self, "subordinates", adopt_all(self.name, self.subordinates))
         tree.check(self, self.limits.depth)
 
@@ -177,14 +177,3 @@ def _is_tool(tool: Any) -> bool:
         # A model calls a tool by its name and knows it by its docstring; a lambda has neither.
         return bool(inspect.getdoc(tool)) and tool.__name__.isidentifier()
     return hasattr(tool, "invoke") and hasattr(tool, "args_schema") and not isinstance(tool, type)
-
-
-def _check_capabilities(agent: str, capabilities: Any) -> Mapping[str, float]:
-    if not isinstance(capabilities, Mapping):
-        raise InvalidCapability(agent, capabilities, None)
-    for name, confidence in capabilities.items():
-        valid = isinstance(confidence, (int, float)) and not isinstance(confidence, bool)
-        # The comparison also refuses NaN.
-        if not isinstance(name, str) or not name.strip() or not valid or not 0 <= confidence <= 1:
-            raise InvalidCapability(agent, name, confidence)
-    return MappingProxyType({name: float(value) for name, value in capabilities.items()})

@@ -17,6 +17,7 @@ can read the text. A family has one file, and all are imported from here::
     ├── ControlError          control        stops and pauses that nobody can follow
     ├── CheckpointTampered    tampering      stored rows, seals, values that cannot be stored
     ├── TeamError             teams          naming, loading and trusting a team
+    ├── RoutingError          routing        who is meant by a name, a path, a task
     ├── DocumentsError        documents      folders of documents, missing packages
     └── ScriptError           scripts        the scripts of test models
 """
@@ -31,6 +32,7 @@ from echelons.errors.configuration import (
     InnerLimits,
     InvalidCapability,
     InvalidDatabase,
+    InvalidExamples,
     InvalidField,
     InvalidModel,
     InvalidName,
@@ -98,6 +100,12 @@ from echelons.errors.questions import (
     QuestionNotNamed,
     UnknownQuestion,
     WrongAnswer,
+)
+from echelons.errors.routing import (
+    InvalidThreshold,
+    MatcherFailed,
+    RoutingError,
+    UnknownAgent,
 )
 from echelons.errors.scripts import (
     InvalidScript,
@@ -173,6 +181,7 @@ __all__ = [
     "InvalidAllowedType",
     "InvalidCapability",
     "InvalidDatabase",
+    "InvalidExamples",
     "InvalidField",
     "InvalidId",
     "InvalidInput",
@@ -190,10 +199,12 @@ __all__ = [
     "InvalidTask",
     "InvalidText",
     "InvalidThread",
+    "InvalidThreshold",
     "InvalidValue",
     "LeaseLost",
     "LedgerDamaged",
     "LedgerError",
+    "MatcherFailed",
     "MissingAgents",
     "MissingExtra",
     "ModelCannotCall",
@@ -216,6 +227,7 @@ __all__ = [
     "QuestionNotNamed",
     "RecordTooLarge",
     "RepeatedBrief",
+    "RoutingError",
     "RunFailed",
     "ScriptError",
     "ScriptExhausted",
@@ -236,6 +248,7 @@ __all__ = [
     "TreeTooDeep",
     "TurnReused",
     "UnfinishedTurn",
+    "UnknownAgent",
     "UnknownModel",
     "UnknownPath",
     "UnknownQuestion",

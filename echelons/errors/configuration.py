@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from echelons.errors.base import EchelonsError
+from echelons.errors.base import SHORT, EchelonsError
 
 
 class ConfigurationError(EchelonsError):
@@ -98,7 +98,7 @@ class InvalidCapability(ConfigurationError):
     """A capability is not a non-empty text with a confidence from 0 to 1.
 
     Attributes:
-        agent: The agent that declares it.
+        agent: The agent that declares it; empty while nobody does.
         capability: The name as it was given.
         confidence: The value as it was given.
     """
@@ -107,9 +107,24 @@ class InvalidCapability(ConfigurationError):
         self.agent = agent
         self.capability = capability
         self.confidence = confidence
+        owner = f"agent {agent!r}: " if agent else ""
         super().__init__(
-            f"agent {agent!r}: capability {capability!r} with confidence {confidence!r}; "
+            f"{owner}capability {capability!r} with confidence {confidence!r}; "
             "a capability is a non-empty text, its confidence a number from 0 to 1"
+        )
+
+
+class InvalidExamples(ConfigurationError):
+    """The examples of a capability are no list of texts.
+
+    Attributes:
+        examples: What was given.
+    """
+
+    def __init__(self, examples: object) -> None:
+        self.examples = examples
+        super().__init__(
+            f"{SHORT.repr(examples)} are no examples; pass a list of tasks, each a non-empty text"
         )
 
 
