@@ -6,9 +6,7 @@ allowlist holds for them too. Pure.
 
 from __future__ import annotations
 
-import json
 from base64 import b64decode, b64encode
-from hashlib import sha256
 from typing import Any, TypeAlias
 
 from langgraph.checkpoint.serde.base import SerializerProtocol
@@ -87,14 +85,8 @@ def _head(call: Call, entry: Entry) -> Stored:
         "tool": call.tool,
         "agent_path": call.path,
         "call_id": call.call_id,
-        "arguments": _digest(call),
+        "arguments": call.digest,
     }
-
-
-def _digest(call: Call) -> str:
-    """Return what tells the arguments of two calls apart, and nothing else about them."""
-    text = json.dumps(call.arguments, sort_keys=True, default=repr)
-    return sha256(text.encode()).hexdigest()
 
 
 def _packed(serde: SerializerProtocol, value: Any) -> list[str]:
@@ -122,5 +114,5 @@ def _whole(parts: Any) -> Any:
         return [_whole(each) for each in rest[0]]
     if kind == "command":
         graph, update, resume, goto = rest
-        return Command(graph=graph, update=update, resume=resume, goto=goto)
+        return Command(graph=graph, update=update, resume=resume, goto=goto or ())
     return rest[0]

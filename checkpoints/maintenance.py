@@ -11,10 +11,11 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from sqlite3 import Cursor
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from langgraph.checkpoint.base import CheckpointTuple
 
+from echelons.checkpoints.clock import Clock
 from echelons.checkpoints.copying import copy
 from echelons.checkpoints.guarded import GuardedSaver
 from echelons.checkpoints.ledger.belongings import (
@@ -25,8 +26,9 @@ from echelons.checkpoints.ledger.belongings import (
 from echelons.checkpoints.plain import as_json
 from echelons.checkpoints.reading import read
 from echelons.checkpoints.remembering import RememberingSaver
-from echelons.checkpoints.retention import Place, latest_only, without_runs
+from echelons.checkpoints.retention import Place, chosen_only, without_runs
 from echelons.checkpoints.rows import PUT_CHECKPOINT, CheckpointRow
+from echelons.checkpoints.strategies import KeepLatest, Strategy
 from echelons.errors import ThreadTaken, UnknownStrategy
 
 T = TypeVar("T")
@@ -37,8 +39,24 @@ DELETE = ("delete", "delete_all")
 """What LangGraph and its server call the strategy that leaves nothing."""
 
 
+class Removed(NamedTuple):
+    """How many rows were taken out of threads.
+
+    Attributes:
+        checkpoints: Checkpoints that can no longer be gone back to.
+        writes: What tasks wrote at them.
+        events: Events of theirs; none unless it was asked for.
+    """
+
+    checkpoints: int
+    writes: int
+    events: int
+
+
 class Maintained(RememberingSaver):
     """A SQLite saver with events whose threads can be deleted, copied and pruned."""
+
+    _clock: Clock
 
     @abstractmethod
     async def _run(self, work: Callable[[], T]) -> T:
@@ -79,7 +97,8 @@ class Maintained(RememberingSaver):
         with self._rewriting() as (cursor, reader):
             for thread_id in _threads_of(cursor, runs):
                 kept = read(reader, without_runs(thread_id, runs))
-                _remove(cursor, TABLES, thread_id, kept.gone)
+                for table in TABLES:
+                    _remove(cursor, table, thread_id, kept.gone)
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Do what ``delete_for_runs`` does in an event loop.
@@ -123,33 +142,34 @@ class Maintained(RememberingSaver):
         """
         await self._run(lambda: self.copy_thread(source_thread_id, target_thread_id))
 
-    def prune(self, thread_ids: Sequence[str], *, strategy: str = KEEP_LATEST) -> None:
+    def prune(self, thread_ids: Sequence[str], *, strategy: str | Strategy = KEEP_LATEST) -> None:
         """Take the past out of some roots' threads.
 
         Conversations stay whole, open questions stay open, and the threads go on; only
-        going back to an earlier checkpoint is no longer possible. Events stay.
+        going back to what was taken out is no longer possible. Events stay.
 
         Args:
             thread_ids: LangGraph's ids; unknown ones are passed over.
-            strategy: ``"keep_latest"`` keeps the latest checkpoint of every agent's every
-                segment, and what is needed to read it; ``"delete"`` keeps nothing.
+            strategy: ``KeepLatest``, ``KeepYounger`` or ``KeepTurns``, see ``retain``.
+                ``"keep_latest"`` is ``KeepLatest()``; ``"delete"`` keeps nothing.
 
         Raises:
-            UnknownStrategy: It is neither.
+            UnknownStrategy: It is none of these.
             StorageError: SQLite could not read or write.
         """
-        if strategy not in (KEEP_LATEST, *DELETE):
-            raise UnknownStrategy(strategy, (KEEP_LATEST, *DELETE))
-        with self._rewriting() as (cursor, reader):
-            for thread_id in map(str, thread_ids):
-                if strategy == KEEP_LATEST:
-                    kept = read(reader, latest_only(thread_id))
-                    _remove(cursor, STATES, thread_id, kept.gone)
-                    self._store(cursor, thread_id, kept.changed)
-                else:
+        if isinstance(strategy, Strategy) or strategy == KEEP_LATEST:
+            keep = strategy if isinstance(strategy, Strategy) else KeepLatest()
+            self.retain(thread_ids, keep)
+        elif strategy in DELETE:
+            with self._rewriting() as (cursor, _):
+                for thread_id in map(str, thread_ids):
                     _delete(cursor, thread_id)
+        else:
+            raise UnknownStrategy(strategy, (KEEP_LATEST, *DELETE))
 
-    async def aprune(self, thread_ids: Sequence[str], *, strategy: str = KEEP_LATEST) -> None:
+    async def aprune(
+        self, thread_ids: Sequence[str], *, strategy: str | Strategy = KEEP_LATEST
+    ) -> None:
         """Do what ``prune`` does in an event loop.
 
         Raises:
@@ -157,6 +177,61 @@ class Maintained(RememberingSaver):
             StorageError: SQLite could not read or write.
         """
         await self._run(lambda: self.prune(thread_ids, strategy=strategy))
+
+    def retain(
+        self,
+        thread_ids: Sequence[str],
+        keep: Strategy,
+        *,
+        events: bool = True,
+        dry_run: bool = False,
+    ) -> Removed:
+        """Take out of some roots' threads what a strategy does not keep, all or nothing of it.
+
+        What it keeps can be gone back to. The latest of every agent's every segment always
+        stays, with the ends of other threads that are pointed to and what all these are rebuilt
+        from, so conversations stay whole, open questions stay open, and the threads go on.
+
+        Args:
+            thread_ids: LangGraph's ids; unknown ones are passed over.
+            keep: What is kept.
+            events: Whether the events of what is taken out stay.
+            dry_run: Whether to change nothing, and only count.
+
+        Returns:
+            How many rows were taken out, or would be.
+
+        Raises:
+            StorageError: SQLite could not read or write.
+        """
+        tables = STATES if events else TABLES
+        before: dict[str, int] = dict.fromkeys(TABLES, 0)
+        with self._rewriting() as (cursor, reader):
+            for thread_id in map(str, thread_ids):
+                kept = read(reader, chosen_only(thread_id, keep, self._clock()))
+                for table in tables:
+                    before[table] += _remove(cursor, table, thread_id, kept.gone)
+                self._store(cursor, thread_id, kept.changed)
+            if dry_run:
+                cursor.connection.rollback()
+        return Removed(before["checkpoints"], before["writes"], before["events"])
+
+    async def aretain(
+        self,
+        thread_ids: Sequence[str],
+        keep: Strategy,
+        *,
+        events: bool = True,
+        dry_run: bool = False,
+    ) -> Removed:
+        """Do what ``retain`` does in an event loop.
+
+        Raises:
+            StorageError: SQLite could not read or write.
+        """
+        return await self._run(
+            lambda: self.retain(thread_ids, keep, events=events, dry_run=dry_run)
+        )
 
     @contextmanager
     def _rewriting(self) -> Iterator[tuple[Cursor, GuardedSaver]]:
@@ -185,14 +260,14 @@ def _delete(cursor: Cursor, thread_id: str) -> None:
     delete_belongings(cursor, thread_id)
 
 
-def _remove(cursor: Cursor, tables: Iterable[str], thread_id: str, places: Iterable[Place]) -> None:
+def _remove(cursor: Cursor, table: str, thread_id: str, places: Iterable[Place]) -> int:
     rows = [(thread_id, *place) for place in places]
-    for table in tables:
-        cursor.executemany(
-            f"DELETE FROM {table} WHERE thread_id = ? AND checkpoint_ns = ?"  # noqa: S608
-            " AND checkpoint_id = ?",
-            rows,
-        )
+    cursor.executemany(
+        f"DELETE FROM {table} WHERE thread_id = ? AND checkpoint_ns = ?"  # noqa: S608
+        " AND checkpoint_id = ?",
+        rows,
+    )
+    return max(0, cursor.rowcount)
 
 
 def _threads_of(cursor: Cursor, runs: Iterable[str]) -> list[str]:

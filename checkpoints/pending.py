@@ -17,8 +17,11 @@ from langgraph.constants import START
 from langgraph.types import Interrupt
 
 from echelons.checkpoints.namespaces import SEPARATOR, below, depth_of, parts_of
-from echelons.checkpoints.reading import AllCheckpoints, OneCheckpoint, Plan
+from echelons.checkpoints.orders import Orders, orders_key
+from echelons.checkpoints.reading import AllCheckpoints, InLedger, OneCheckpoint, Plan
+from echelons.gate import Halt, is_pause
 from echelons.lineage import Identity
+from echelons.names import PATH_SEPARATOR
 
 OPEN = frozenset({ERROR, INTERRUPT, RESUME, SCHEDULED})
 """Writes with which a task is not done."""
@@ -72,7 +75,7 @@ class Waiting:
 
     Attributes:
         questions: What it asks, in the order of the tree.
-        moves: Whether it has work left that waits for no answer.
+        moves: Whether it has work left that waits for no answer; what is paused has.
     """
 
     questions: tuple[Question, ...] = ()
@@ -90,8 +93,12 @@ def waiting(thread_id: str) -> Plan[Waiting]:
     return (yield from waiting_at(root, thread_id)) if root else Waiting()
 
 
-def waiting_at(level: CheckpointTuple, thread_id: str) -> Plan[Waiting]:
-    """Return what a level of a root's thread, and all below it, wait for."""
+def waiting_at(root: CheckpointTuple, thread_id: str) -> Plan[Waiting]:
+    """Return what a root's thread waits for at a checkpoint of the root."""
+    return (yield from _unstopped((yield from _waiting(root, thread_id)), root, thread_id))
+
+
+def _waiting(level: CheckpointTuple, thread_id: str) -> Plan[Waiting]:
     tasks = _Tasks.of(level)
     found: list[Question] = []
     moves = tasks.untouched
@@ -99,11 +106,27 @@ def waiting_at(level: CheckpointTuple, thread_id: str) -> Plan[Waiting]:
         # An interrupt comes up through every level, and stays written there while the one who
         # asked goes on: only the innermost task knows whether it is answered.
         inner = yield from _run_by(task_id, level, tasks.nodes, thread_id)
-        below = (yield from waiting_at(inner, thread_id)) if inner else Waiting()
+        below = (yield from _waiting(inner, thread_id)) if inner else Waiting()
         own = [each for each in interrupts if tasks.asks(task_id, each.id, bool(inner))]
-        found += [*below.questions, *(_question(level, each) for each in own)]
-        moves = moves or below.moves or not (below.questions or own)
+        asked = [each for each in own if not is_pause(each.value)]
+        found += [*below.questions, *(_question(level, each) for each in asked)]
+        moves = moves or below.moves or len(asked) < len(own) or not (below.questions or own)
     return Waiting(tuple(found), moves)
+
+
+def _unstopped(found: Waiting, root: CheckpointTuple, thread_id: str) -> Plan[Waiting]:
+    """Return what is waited for without the questions of agents that were stopped."""
+    identity = Identity.read(root.metadata)
+    if identity is None or not found.questions:
+        return found
+    name = orders_key(thread_id, identity.turn)
+    orders: Orders = yield InLedger(lambda ledger: Orders.look(ledger, name))
+    left = tuple(
+        each
+        for each in found.questions
+        if not isinstance(orders.at(PATH_SEPARATOR.join(each.path)), Halt)
+    )
+    return Waiting(left, found.moves or len(left) < len(found.questions))
 
 
 def _run_by(

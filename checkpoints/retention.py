@@ -9,6 +9,7 @@ rebuilt from the checkpoints before; and a state points to the ends of other seg
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from itertools import chain
 from typing import Any, NamedTuple, cast
 
@@ -19,6 +20,7 @@ from echelons.checkpoints.history import CHANNELS, past_plan
 from echelons.checkpoints.messages import HEADS, MESSAGES
 from echelons.checkpoints.namespaces import depth_of
 from echelons.checkpoints.reading import AllCheckpoints, Plan
+from echelons.checkpoints.strategies import Strategy
 from echelons.lineage import Identity
 
 POINTERS = frozenset({"previous", "head"})
@@ -47,22 +49,24 @@ class Kept(NamedTuple):
     changed: Mapping[Place, CheckpointTuple]
 
 
-def latest_only(thread_id: str) -> Plan[Kept]:
-    """Keep the latest checkpoint of each namespace, and the ends that kept ones point to.
+def chosen_only(thread_id: str, strategy: Strategy, at: datetime) -> Plan[Kept]:
+    """Keep what a strategy chooses, the latest of each namespace, and the ends they point to.
 
-    The delta channels of our own levels are made whole in what is kept, so that nothing
-    before it is needed. Of a foreign graph's delta channel nobody here knows the reducer:
-    the checkpoints back to its last snapshot stay. The last input of each root stays too,
-    and says how many turns there were before it: lists of threads are made from inputs.
+    The delta channels of our own levels are made whole in what is kept and stands on nothing
+    that is, so that nothing before it is needed. Of a foreign graph's delta channel nobody here
+    knows the reducer: the checkpoints back to its last snapshot stay. The last input of each
+    root stays too, and the first one that does says how many turns there were before it: lists
+    of threads are made from inputs.
     """
     rows: list[CheckpointTuple] = yield AllCheckpoints(thread_id)
     levels = levels_of(rows)
     latest: dict[str, Place] = {}
     for place in map(place_of, rows):
         latest.setdefault(place.checkpoint_ns, place)
-    inputs = {place_of(row): row for row in _last_inputs(rows, levels)}
+    chosen = {*map(place_of, strategy.chosen(rows, at)), *latest.values()}
+    inputs = {place_of(row): row for row in _first_inputs(rows, levels, chosen)}
     rows = [inputs.get(place_of(row), row) for row in rows]
-    kept = yield from _kept(rows, [*latest.values(), *inputs], levels)
+    kept = yield from _kept(rows, {*chosen, *inputs}, levels)
     return kept._replace(changed={**inputs, **kept.changed})
 
 
@@ -98,9 +102,10 @@ def turns_in(inputs: Iterable[CheckpointTuple]) -> int:
     return sum(1 + int(metadata.get(EARLIER, 0)) for metadata in noted)
 
 
-def _last_inputs(
-    rows: Sequence[CheckpointTuple], levels: Collection[str]
+def _first_inputs(
+    rows: Sequence[CheckpointTuple], levels: Collection[str], chosen: Collection[Place]
 ) -> Iterator[CheckpointTuple]:
+    """Yield the first input of each root that stays, with a note of the turns before it."""
     inputs: dict[str, list[CheckpointTuple]] = {}
     for row in rows:
         identity, namespace = Identity.read(row.metadata), place_of(row).checkpoint_ns
@@ -108,12 +113,15 @@ def _last_inputs(
         if root and row.metadata.get("source") == "input":
             inputs.setdefault(namespace, []).append(row)
     for turns in inputs.values():
-        earlier: Any = {EARLIER: turns_in(turns) - 1}
-        yield turns[0]._replace(metadata={**turns[0].metadata, **earlier})
+        staying = [row for row in turns if place_of(row) in chosen] or turns[:1]
+        gone = [row for row in turns if row not in staying]
+        first = staying[-1]
+        earlier: Any = {EARLIER: turns_in([first, *gone]) - 1}
+        yield first._replace(metadata={**first.metadata, **earlier})
 
 
 def _kept(
-    rows: Sequence[CheckpointTuple], wanted: Iterable[Place], levels: Collection[str]
+    rows: Sequence[CheckpointTuple], wanted: Collection[Place], levels: Collection[str]
 ) -> Plan[Kept]:
     found = {place_of(row): row for row in rows}
     changed: dict[Place, CheckpointTuple] = {}
@@ -125,16 +133,18 @@ def _kept(
         if row is None or place in kept:
             continue
         kept.add(place)
-        if place.checkpoint_ns in levels and set() < _lacking(row) <= CHANNELS.keys():
+        stands = _above(row) in wanted
+        level = place.checkpoint_ns in levels
+        if level and not stands and set() < _lacking(row) <= CHANNELS.keys():
             row = changed[place] = yield from _made_whole(row)
         waiting += _needs(row)
     return Kept(found.keys() - kept, changed)
 
 
 def _needs(row: CheckpointTuple) -> Iterator[Place]:
-    if row.parent_config and _lacking(row):
-        given = row.parent_config["configurable"]
-        yield Place(given["checkpoint_ns"], given["checkpoint_id"])
+    above = _above(row)
+    if above and _lacking(row):
+        yield above
     writes = ((channel, value) for _, channel, value in row.pending_writes or ())
     for channel, value in chain(row.checkpoint["channel_values"].items(), writes):
         held = value.value if isinstance(value, _DeltaSnapshot) else value
@@ -142,6 +152,13 @@ def _needs(row: CheckpointTuple) -> Iterator[Place]:
             yield from _ends([held])
         elif channel == HEADS and isinstance(held, Mapping):
             yield from _ends(held.values())
+
+
+def _above(row: CheckpointTuple) -> Place | None:
+    if not row.parent_config:
+        return None
+    given = row.parent_config["configurable"]
+    return Place(given["checkpoint_ns"], given["checkpoint_id"])
 
 
 def _ends(heads: Iterable[Any]) -> Iterator[Place]:

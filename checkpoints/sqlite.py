@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -23,10 +23,10 @@ from langgraph.checkpoint.base import (
 )
 
 from echelons.checkpoints.awaiting import Awaited
+from echelons.checkpoints.care import Cared
 from echelons.checkpoints.clock import Clock, now
 from echelons.checkpoints.connection import Synchronous, connect, named
 from echelons.checkpoints.ledger import SqliteLedger
-from echelons.checkpoints.maintenance import Maintained
 from echelons.checkpoints.migrations import migrate, refuse_newer
 from echelons.checkpoints.plain import as_json
 from echelons.checkpoints.recent import REMEMBERED
@@ -53,7 +53,7 @@ from echelons.checkpoints.waiting import Line
 T = TypeVar("T")
 
 
-class SqliteCheckpointer(Awaited, Maintained):
+class SqliteCheckpointer(Awaited, Cared):
     """Checkpoints, and the events of every thread, in one SQLite file.
 
     Args:
@@ -190,6 +190,9 @@ class SqliteCheckpointer(Awaited, Maintained):
             finally:
                 cursor.close()
                 self._changes = self.conn.total_changes
+
+    def _lent(self) -> AbstractContextManager[sqlite3.Connection]:
+        return self._line.held()
 
     def put(
         self,

@@ -16,6 +16,7 @@ from echelons import tree
 from echelons.capabilities.capability import Capability, declared
 from echelons.errors import (
     DuplicateName,
+    InnerLimits,
     InvalidField,
     InvalidModel,
     InvalidName,
@@ -52,7 +53,7 @@ class Agent:
             the message.
         capabilities: What it can do, each with a confidence from 0 to 1, or a ``Capability``
             that has example tasks too.
-        limits: Limits of the tree under this agent.
+        limits: Limits of the tree under this agent. Only a root has others than ``depth``.
 
     Raises:
         ConfigurationError: Something of it cannot work; the subclass says what.
@@ -100,6 +101,7 @@ class Agent:
         keep(self, "tools", _check_tools(self.name, self.tools))
         keep(self, "capabilities", declared(self.name, self.capabilities))
         keep(self, "subordinates", adopt_all(self.name, self.subordinates))
+        _check_inner_limits(self.subordinates)
         tree.check(self, self.limits.depth)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Agent:
@@ -177,3 +179,9 @@ def _is_tool(tool: Any) -> bool:
         # A model calls a tool by its name and knows it by its docstring; a lambda has neither.
         return bool(inspect.getdoc(tool)) and tool.__name__.isidentifier()
     return hasattr(tool, "invoke") and hasattr(tool, "args_schema") and not isinstance(tool, type)
+
+
+def _check_inner_limits(subordinates: Sequence[Member]) -> None:
+    for each in subordinates:
+        if isinstance(each, Agent) and each.limits.of_a_tree:
+            raise InnerLimits(each.name, each.limits.of_a_tree)

@@ -6,9 +6,12 @@ it. A call is known by its task and its id: a resumed run makes the same call, a
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
+from hashlib import sha256
 from typing import Any, NamedTuple, Protocol, TypeVar
 from uuid import uuid5
 
@@ -88,7 +91,7 @@ def idempotency_key(call: object) -> str:
     return str(found[IDEMPOTENCY_KEY])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Call:
     """One call of a tool or function, by one task.
 
@@ -110,12 +113,19 @@ class Call:
     arguments: Mapping[str, Any]
     nature: Nature
 
-    @property
+    @cached_property
     def id(self) -> str:
         """The same in every run of the same call, and in no other; the idempotency key."""
         return str(
             uuid5(ECHELONS_NS, mend(f"effect/{self.thread_id}/{self.task_id}/{self.call_id}"))
         )
+
+
+    @cached_property
+    def digest(self) -> str:
+        """What tells the arguments of two calls apart, and nothing else about them."""
+        text = json.dumps(self.arguments, sort_keys=True, default=repr)
+        return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 class State(StrEnum):

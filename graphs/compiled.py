@@ -20,12 +20,14 @@ from langgraph.store.base import BaseStore
 
 from echelons import tree
 from echelons.agent import Agent
+from echelons.checkpoints.gate import TreeGate
 from echelons.checkpoints.history import SavedHistory
 from echelons.checkpoints.inherited import saver_of
 from echelons.checkpoints.journal import SavedJournal
 from echelons.checkpoints.opening import open_checkpointer
 from echelons.checkpoints.turns import turn_of
 from echelons.graphs.editing import Editable
+from echelons.graphs.gating import closing, gated
 from echelons.graphs.intake import admitted
 from echelons.graphs.lazy import UntouchedLevel
 from echelons.graphs.level import Builder, Position, agent_level, foreign_level
@@ -72,8 +74,10 @@ class AgentGraph(Editable):
         around = self.around(config)
         given = admitted(input, around)
         stored = check_resume(self.agent, self.checkpointer, given, around)
-        own = self._identified(config, stored)
-        return super().stream(given, own, **self._durable(around, kwargs))
+        identity = self._identity(config, stored)
+        gate = self._gate(around, identity)
+        own = gated(config, around, identity, gate)
+        return closing(super().stream(given, own, **self._durable(around, kwargs)), gate)
 
     def astream(
         self,
@@ -98,20 +102,32 @@ class AgentGraph(Editable):
         kwargs: dict[str, Any],
     ) -> AsyncIterator[Any]:
         stored = await acheck_resume(self.agent, self.checkpointer, given, around)
-        own = self._identified(config, stored)
+        identity = self._identity(config, stored)
+        gate = self._gate(around, identity)
+        own = gated(config, around, identity, gate)
         stream = super().astream(given, own, **self._durable(around, kwargs))
-        # Closed with us: LangGraph then cancels what still runs at once, not at some collection.
-        async with aclosing(cast("AsyncGenerator[Any]", stream)) as parts:
-            async for part in parts:
-                yield part
+        try:
+            # Closed with us: LangGraph then cancels what still runs at once, not at some
+            # collection.
+            async with aclosing(cast("AsyncGenerator[Any]", stream)) as parts:
+                async for part in parts:
+                    yield part
+        finally:
+            await gate.aclose()
 
-    def _identified(self, config: RunnableConfig | None, stored: Identity | None) -> RunnableConfig:
-        """Return the config of a run that goes on with a stored one, or begins anew."""
-        given = config or {}
-        own = self._unstored(given)
-        if not own.turn:
-            own = replace(own, turn=stored.turn if stored else str(uuid4()))
-        return {**given, "metadata": {**(given.get("metadata") or {}), **own.metadata()}}
+    def _identity(self, config: RunnableConfig | None, stored: Identity | None) -> Identity:
+        """Return whose run it is that goes on with a stored one, or begins anew."""
+        own = self._unstored(config or {})
+        if own.turn:
+            return own
+        return replace(own, turn=stored.turn if stored else str(uuid4()))
+
+    def _gate(self, around: RunnableConfig, identity: Identity) -> TreeGate:
+        saver = saver_of(around["configurable"]) or self.checkpointer
+        kept = saver if isinstance(saver, BaseCheckpointSaver) else None
+        thread_id = str(around["configurable"].get("thread_id") or identity.thread_id)
+        turn = turn_of(around["configurable"])
+        return TreeGate(identity, thread_id, self.agent.limits, kept, turn.fence if turn else None)
 
     def _unstored(self, config: RunnableConfig) -> Identity:
         around = self.around(config)
@@ -147,6 +163,7 @@ def compile_tree(
         depth=max(len(place.path) for place in tree.walk(agent)),
         history=SavedHistory(),
         journal=SavedJournal(),
+        width=agent.limits.width,
     )
     compiled = levels.of_agent(agent, reports=False).compile(
         checkpointer=open_checkpointer(checkpointer), store=store, name=agent.name
@@ -162,6 +179,7 @@ class _Levels:
     depth: int
     history: SavedHistory
     journal: SavedJournal
+    width: int | None
 
     def of_agent(self, agent: Agent, reports: bool) -> Builder:
         below = {
@@ -169,7 +187,7 @@ class _Levels:
             for member in agent.subordinates
         }
         model = self.models[agent.name]
-        position = Position(model, reports, self.depth, self.history, self.journal)
+        position = Position(model, reports, self.depth, self.history, self.journal, self.width)
         return agent_level(agent, position, below)
 
     def _of_member(self, member: Member) -> Builder:

@@ -39,6 +39,7 @@ class Position:
         depth: Levels of the whole tree.
         history: Reads threads.
         journal: Keeps what tools do in the world.
+        width: Calls that one message may make side by side; ``None`` for any number.
     """
 
     model: BaseChatModel
@@ -46,6 +47,7 @@ class Position:
     depth: int
     history: History
     journal: Journal
+    width: int | None = None
 
 
 def agent_level(
@@ -124,6 +126,7 @@ def _mind(agent: Agent, tools: Sequence[BaseTool], position: Position) -> Mind:
         tools=frozenset(each.name for each in tools),
         subordinates=tuple(each.name for each in agent.subordinates),
         reports=reports,
+        width=position.width,
     )
     return Mind(model, _prompt(agent), abilities)
 

@@ -20,10 +20,12 @@ from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import Command
 
 from echelons.effects import Call, Journal, Nature, nature_of
+from echelons.gate import Halt, Pause, Step, gate_of
 from echelons.nodes.failures import describe
+from echelons.nodes.halting import not_run
 from echelons.nodes.late import Latecomer, runs_in_a_thread
 from echelons.nodes.mending import mended
-from echelons.nodes.once import Late, Once, Work
+from echelons.nodes.once import Bar, Late, Once, Work
 from echelons.nodes.shell import Shell
 from echelons.nodes.tasks import call_of
 
@@ -47,7 +49,8 @@ class Act(Shell):
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Run the call, or return its result if it was run before."""
         given = config or {}
-        return self._once.carry_out(self._work(input, given, kwargs), given)
+        bar = _bar(gate_of(given).enter(Step.TOOL, given), input)
+        return self._once.carry_out(self._work(input, given, kwargs), given, bar)
 
     async def ainvoke(
         self,
@@ -57,13 +60,25 @@ class Act(Shell):
     ) -> Any:
         """Run the call, or return its result if it was run before."""
         given = config or {}
-        return await self._once.acarry_out(self._work(input, given, kwargs), given)
+        bar = _bar(await gate_of(given).aenter(Step.TOOL, given), input)
+        return await self._once.acarry_out(self._work(input, given, kwargs), given, bar)
 
     def _work(self, input: Any, config: RunnableConfig, kwargs: Mapping[str, Any]) -> Work:
         [given] = input
         nature = self._natures.get(given["name"], Nature.ONCE)
         call = call_of(config, given["id"] or "", given["name"], given["args"], nature)
         return _ToolWork(call, self._tools, given, kwargs, given["name"] in self._threaded)
+
+
+def _bar(verdict: Halt | Pause | None, calls: Sequence[Any]) -> Bar | None:
+    if not isinstance(verdict, Halt):
+        return None
+    halt = verdict
+
+    def answer(begun: bool) -> Any:
+        return _update([not_run(call, halt, begun) for call in calls])
+
+    return Bar(halt, answer)
 
 
 class _ToolWork(Work):

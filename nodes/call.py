@@ -29,6 +29,7 @@ from echelons.errors import (
     StorageError,
     UnreadableRecord,
 )
+from echelons.nodes.cutting import Cutting
 from echelons.nodes.failures import describe
 
 LOG = logging.getLogger(__name__)
@@ -74,15 +75,17 @@ def call(level: Runnable[Any, Any], brief: Any, config: RunnableConfig) -> Any |
 
 
 async def acall(level: Runnable[Any, Any], brief: Any, config: RunnableConfig) -> Any | Failure:
-    """Do what ``call`` does in an event loop.
+    """Do what ``call`` does in an event loop, and break it off when the subordinate is stopped.
 
     Raises:
         GraphBubbleUp: It was interrupted; the pause belongs to the whole tree.
     """
-    try:
-        return await level.ainvoke(brief, config)
-    except Exception as error:  # noqa: BLE001  sorted below: interrupts and our own errors go on
-        return _sorted_out(error)
+    with Cutting(config) as cutting:
+        try:
+            return await level.ainvoke(brief, config)
+        except Exception as error:  # noqa: BLE001  sorted below: interrupts and our own errors go on
+            return _sorted_out(error)
+    return Failure(cutting.reason)
 
 
 def _sorted_out(error: Exception) -> Failure:

@@ -53,11 +53,13 @@ class Abilities:
         tools: Names of its own tools.
         subordinates: Names of its direct subordinates.
         reports: Whether it has a superior agent to report to.
+        width: Calls that it may make side by side in one message; ``None`` for any number.
     """
 
     tools: Collection[str] = ()
     subordinates: Sequence[str] = ()
     reports: bool = False
+    width: int | None = None
 
     @property
     def callable(self) -> tuple[str, ...]:
@@ -147,16 +149,23 @@ class _Sorting:
     delegations: list[Delegation] = field(default_factory=list)
     answers: list[ToolMessage] = field(default_factory=list)
     report: Report | None = None
+    begun: int = 0
 
     def take(self, call: ToolCall) -> None:
         name, call_id = call["name"], call["id"] or ""
-        if name == CALL_SUBORDINATE and self.abilities.subordinates:
+        works = name in self.abilities.tools or name == CALL_SUBORDINATE
+        if works and self.begun == self.abilities.width:
+            side_by_side = f"limit: {self.begun} of {self.begun} calls side by side in one message"
+            self.refuse(call_id, name, f"{side_by_side}; make the others in a later one")
+        elif name == CALL_SUBORDINATE and self.abilities.subordinates:
             self._delegate(call_id, call["args"])
         elif name == REPORT and self.abilities.reports:
             self._report(call_id, call["args"])
         elif name not in self.abilities.tools:
             known = ", ".join(self.abilities.callable) or "none"
             self.refuse(call_id, name, f"there is no such tool; the tools are: {known}")
+        else:
+            self.begun += 1
 
     def refuse(self, call_id: str, name: str, why: str) -> None:
         self.answers.append(
@@ -174,6 +183,7 @@ class _Sorting:
             said = f"no subordinate is called {name!r}" if name else "no subordinate is named"
             self.refuse(call_id, CALL_SUBORDINATE, f"{said}; name one of: {', '.join(choices)}")
             return
+        self.begun += 1
         self.delegations.append(Delegation(call_id, name, wanted.message, wanted.reset))
 
     def _report(self, call_id: str, args: Mapping[str, Any]) -> None:

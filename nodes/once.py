@@ -17,6 +17,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.errors import GraphDrained, GraphInterrupt, is_invalid_resume
 
 from echelons.effects import IDEMPOTENCY_KEY, Begun, Call, Entry, Journal, Nature, State
+from echelons.gate import Halt
 from echelons.nodes.scratchpad import MISSING, Scratchpad
 from echelons.outcomes import Happened, Outcome, RunAgain, outcome_of, question, schema
 
@@ -59,6 +60,18 @@ class Step(NamedTuple):
 Plan: TypeAlias = Generator[Step, Any, Any]
 
 
+class Bar(NamedTuple):
+    """What keeps a call from beginning.
+
+    Attributes:
+        halt: Why it must not.
+        answer: Makes its answer, told whether it had begun before and was cut short.
+    """
+
+    halt: Halt
+    answer: Callable[[bool], Any]
+
+
 class Once:
     """Carries out calls under a journal.
 
@@ -69,15 +82,21 @@ class Once:
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
 
-    def carry_out(self, work: Work, config: RunnableConfig) -> Any:
+    def carry_out(self, work: Work, config: RunnableConfig, bar: Bar | None = None) -> Any:
         """Carry a call out, or return what it came to when that was done before.
+
+        Args:
+            work: The call.
+            config: The task's config.
+            bar: What keeps it from beginning.
 
         Raises:
             GraphInterrupt: The tool asks, or nobody but a human knows whether it happened.
             CallContested: Another run of the thread carries out the same call.
             LeaseLost: Somebody else runs the thread now.
         """
-        plan = _Carrying(self._journal, work, config).plan()
+        carrying = _Carrying(self._journal, work, config)
+        plan = carrying.barred(bar) if bar else carrying.plan()
         proceed: Callable[[], Step] = partial(next, plan)
         while True:
             try:
@@ -89,7 +108,7 @@ class Once:
             except BaseException as error:  # noqa: BLE001  the plan raises it again
                 proceed = partial(plan.throw, error)
 
-    async def acarry_out(self, work: Work, config: RunnableConfig) -> Any:
+    async def acarry_out(self, work: Work, config: RunnableConfig, bar: Bar | None = None) -> Any:
         """Do what ``carry_out`` does in an event loop.
 
         Raises:
@@ -97,7 +116,8 @@ class Once:
             CallContested: Another run of the thread carries out the same call.
             LeaseLost: Somebody else runs the thread now.
         """
-        plan = _Carrying(self._journal, work, config).plan()
+        carrying = _Carrying(self._journal, work, config)
+        plan = carrying.barred(bar) if bar else carrying.plan()
         proceed: Callable[[], Step] = partial(next, plan)
         while True:
             try:
@@ -117,6 +137,21 @@ class _Carrying:
     journal: Journal
     work: Work
     config: RunnableConfig
+
+    def barred(self, bar: Bar) -> Plan:
+        """Begin nothing: what is done is done, and a limit lets what has begun go on."""
+        call, journal = self.work.call, self.journal
+        if call.nature is Nature.READS_ONLY or not journal.keeps(self.config):
+            return bar.answer(False)
+        given = (call, self.config)
+        begun: Begun = yield Step(partial(journal.begin, *given), partial(journal.abegin, *given))
+        entry = begun.entry
+        done = entry.state is State.DONE
+        if not begun.fresh and (done or bar.halt.kind == "limit"):
+            return (yield from self.plan())
+        result = bar.answer(not begun.fresh)
+        yield self._end(entry, result)
+        return result
 
     def plan(self) -> Plan:
         call, journal = self.work.call, self.journal

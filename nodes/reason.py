@@ -15,9 +15,11 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, message_chunk_to_message
 from langchain_core.runnables import Runnable, RunnableConfig
 
+from echelons.gate import Halt, Step, gate_of
 from echelons.history import Head, History, Past
 from echelons.lineage import THREADS_KEY, Identity, message_id, subordinate_thread_id
 from echelons.nodes.calls import Abilities, Delegation, Sorted, close, number, sort
+from echelons.nodes.halting import cut_short, ended
 from echelons.nodes.identity import identity_of
 from echelons.nodes.mending import mended
 from echelons.nodes.shell import Shell
@@ -47,12 +49,18 @@ class Reason(Shell):
         self._history = history
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
-        """Call the model, unless the segment has reported already."""
+        """Call the model, unless the segment has reported already, or may not go on."""
         if input.get("response"):
             return {}
-        past = self._history.before(input.get("previous"), config or {})
+        config = config or {}
+        gate = gate_of(config)
+        verdict = gate.enter(Step.MODEL, config)
+        if verdict:
+            return ended(verdict, input["messages"], identity_of(config))
+        past = self._history.before(input.get("previous"), config)
         reply = self._mind.model.invoke(conversation(self._mind, past, input), config)
-        return settle(self._mind, past, input, reply, identity_of(config))
+        halt = gate.leave(reply, config)
+        return settle(self._mind, past, input, reply, identity_of(config), halt)
 
     async def ainvoke(
         self,
@@ -60,12 +68,18 @@ class Reason(Shell):
         config: RunnableConfig | None = None,
         **kwargs: Any,
     ) -> Any:
-        """Call the model, unless the segment has reported already."""
+        """Call the model, unless the segment has reported already, or may not go on."""
         if input.get("response"):
             return {}
-        past = await self._history.abefore(input.get("previous"), config or {})
+        config = config or {}
+        gate = gate_of(config)
+        verdict = await gate.aenter(Step.MODEL, config)
+        if verdict:
+            return ended(verdict, input["messages"], identity_of(config))
+        past = await self._history.abefore(input.get("previous"), config)
         reply = await self._mind.model.ainvoke(conversation(self._mind, past, input), config)
-        return settle(self._mind, past, input, reply, identity_of(config))
+        halt = await gate.aleave(reply, config)
+        return settle(self._mind, past, input, reply, identity_of(config), halt)
 
 
 def conversation(mind: Mind, past: Past, state: Mapping[str, Any]) -> list[BaseMessage]:
@@ -75,14 +89,29 @@ def conversation(mind: Mind, past: Past, state: Mapping[str, Any]) -> list[BaseM
 
 
 def settle(
-    mind: Mind, past: Past, state: Mapping[str, Any], reply: Any, identity: Identity
+    mind: Mind,
+    past: Past,
+    state: Mapping[str, Any],
+    reply: Any,
+    identity: Identity,
+    halt: Halt | None = None,
 ) -> dict[str, Any]:
     """Return the update that a reply makes.
+
+    Args:
+        mind: What replied.
+        past: The segments before this one.
+        state: The level's state.
+        reply: The reply.
+        identity: Who replied.
+        halt: Why nothing that it asks for may begin any more, if so.
 
     Raises:
         TypeError: The model returned something else than a message.
     """
     message = _own(reply, identity, [*past.messages, *state["messages"]])
+    if halt:
+        return cut_short(halt, state["messages"], message, identity)
     asked = sort(message, mind.abilities)
     known = {**past.heads, **(state.get("heads") or {})}
     threads, heads = resolve(asked.delegations, known, message, identity)

@@ -20,6 +20,7 @@ from echelons.delegation import (
     Status,
     Usage,
 )
+from echelons.gate import HALT_KEY, Halt, Pause, Step, gate_of
 from echelons.history import Head
 from echelons.lineage import Identity, message_id
 from echelons.names import CALL_SUBORDINATE
@@ -47,8 +48,12 @@ class Subordinate(Shell):
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Work off the first request of the queue."""
         order, own = _prepared(input, config)
-        outcome = call(self._level, brief(order, input.get("head")), own)
-        head = self._desk.history.head(own)
+        history, halt = self._desk.history, gate_of(own).enter(Step.SUBORDINATE, own)
+        if halt and (barred := _barred(halt, history.head(own))):
+            outcome = barred
+        else:
+            outcome = call(self._level, brief(order, input.get("head")), own)
+        head = history.head(own)
         return self._settled(input, order, outcome, head, own)
 
     async def ainvoke(
@@ -59,8 +64,12 @@ class Subordinate(Shell):
     ) -> Any:
         """Work off the first request of the queue."""
         order, own = _prepared(input, config)
-        outcome = await acall(self._level, brief(order, input.get("head")), own)
-        head = await self._desk.history.ahead(own)
+        history, halt = self._desk.history, await gate_of(own).aenter(Step.SUBORDINATE, own)
+        if halt and (barred := _barred(halt, await history.ahead(own))):
+            outcome = barred
+        else:
+            outcome = await acall(self._level, brief(order, input.get("head")), own)
+        head = await history.ahead(own)
         return self._settled(input, order, outcome, head, own)
 
     def _settled(
@@ -75,6 +84,17 @@ class Subordinate(Shell):
         # A failed segment is part of the thread too; one without rows leaves the old end.
         end = Head(**{**head, "agent": order.request.current}) if head else state.get("head")
         return self._desk.advance(state, answer, end, config)
+
+
+def _barred(verdict: Halt | Pause, begun: Head) -> Failure | None:
+    """Return why a subordinate does not run, or ``None`` if it does all the same.
+
+    One that had begun before its process died, or before it asked, ends by itself where a
+    limit is reached, with what it has. A pause is for those who think.
+    """
+    if isinstance(verdict, Pause) or (begun and verdict.kind == "limit"):
+        return None
+    return Failure(verdict.reason if begun else f"not run: {verdict.reason}")
 
 
 def brief(order: Order, head: Head | None) -> dict[str, Any]:
@@ -158,7 +178,8 @@ def _responses(messages: list[BaseMessage]) -> list[DelegationResponse]:
 def _usage(messages: list[BaseMessage], below: tuple[DelegationResponse, ...]) -> Usage:
     total = Usage()
     for message in messages:
-        if isinstance(message, AIMessage):
+        # The last word of an agent that was halted is no model's.
+        if isinstance(message, AIMessage) and HALT_KEY not in message.response_metadata:
             tokens = message.usage_metadata
             total += Usage(
                 input_tokens=tokens["input_tokens"] if tokens else 0,

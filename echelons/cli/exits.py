@@ -25,7 +25,7 @@ MEANINGS = {
     ExitCode.REFUSED: "refused, with the reason: an unknown team, no such thread, no key …",
     ExitCode.ASKING: "the turn waits for an answer: `echelons inbox`",
     ExitCode.FAILED: "the turn stopped at an error and is stored: `echelons resume`",
-    ExitCode.BROKEN: "`echelons trace --verify` found a broken link",
+    ExitCode.BROKEN: "`echelons trace --verify` or `echelons doctor` found something broken",
     ExitCode.INTERRUPTED: "stopped by Ctrl-C; all that was done is stored: `echelons resume`",
 }
 """What each code means, as ``echelons --help`` says it."""

@@ -114,9 +114,11 @@ from echelons.errors.scripts import (
     ScriptMissing,
 )
 from echelons.errors.storage import (
+    BackupExists,
     DatabaseFolderMissing,
     DatabaseMissing,
     DatabaseTooNew,
+    InvalidStrategy,
     StorageError,
     UnknownStrategy,
 )
@@ -155,6 +157,7 @@ from echelons.errors.threads import (
 __all__ = [
     "AnswerMissing",
     "AnswerWithoutCall",
+    "BackupExists",
     "CallContested",
     "CheckpointTampered",
     "CircuitOpen",
@@ -195,6 +198,7 @@ __all__ = [
     "InvalidNote",
     "InvalidScript",
     "InvalidSealKey",
+    "InvalidStrategy",
     "InvalidSubordinate",
     "InvalidTask",
     "InvalidText",

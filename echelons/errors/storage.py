@@ -86,6 +86,38 @@ class DatabaseTooNew(StorageError):
         )
 
 
+class BackupExists(StorageError):
+    """There is a file already where a backup was to be made; it was not touched.
+
+    Attributes:
+        path: The file.
+        why: What is wrong.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.why = "there is such a file already"
+        EchelonsError.__init__(
+            self,
+            f"no backup was made at {path!r}: {self.why}, and none is ever overwritten; "
+            "name another file, or move it away",
+        )
+
+
+class InvalidStrategy(EchelonsError):
+    """Threads were to be pruned to less than nothing.
+
+    Attributes:
+        strategy: The strategy as it was given.
+        limit: What it takes.
+    """
+
+    def __init__(self, strategy: str, limit: str) -> None:
+        self.strategy = strategy
+        self.limit = limit
+        super().__init__(f"{strategy} takes {limit}; nothing was changed")
+
+
 class UnknownStrategy(EchelonsError):
     """Threads were to be pruned in a way that there is not.
 

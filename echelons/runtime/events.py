@@ -14,6 +14,7 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 from echelons.delegation import DelegationResponse, Usage
+from echelons.gate import HALT_KEY, is_pause
 from echelons.names import CALL_SUBORDINATE
 
 STREAM_MODES = ("tasks", "messages")
@@ -116,7 +117,7 @@ class Translator:
             return
         for each in payload["interrupts"]:
             # It comes up through every level; the first to say it is the one who asks.
-            if each["id"] not in self._asked:
+            if each["id"] not in self._asked and not is_pause(each["value"]):
                 self._asked.add(each["id"])
                 yield RunEvent(
                     who.path,
@@ -213,6 +214,8 @@ def _reasoning(message: AIMessage) -> str:
 
 
 def _usage(message: AIMessage) -> Usage:
+    if HALT_KEY in message.response_metadata:
+        return Usage()  # no model's word
     tokens = message.usage_metadata
     return Usage(
         input_tokens=tokens["input_tokens"] if tokens else 0,

@@ -16,6 +16,7 @@ from uuid import uuid4
 from langgraph.types import Command
 
 from echelons.checkpoints import answers, turns
+from echelons.checkpoints.controls import check_paused, lift
 from echelons.checkpoints.ledger import Transaction, key
 from echelons.checkpoints.reading import InLedger, Plan
 from echelons.checkpoints.standing import Standing, last_words, standing_of
@@ -181,10 +182,18 @@ class Answering(Request):
 
 @dataclass(frozen=True, slots=True)
 class Resuming(Request):
-    """To go on with a turn that was cut short."""
+    """To go on with a turn that was cut short, or paused.
+
+    Attributes:
+        path: The agent whose pause is to end, with those below it; ``None`` for all.
+    """
+
+    path: str | None = None
 
     def decide(self, thread: Thread) -> Plan[Decision]:
         """Go on, with the answers that were written down and not delivered."""
+        if self.path is not None:
+            yield from check_paused(thread.id, self.path)
         standing = yield from standing_of(thread.id)
         if standing.saved is None:
             raise ThreadNotFound(thread.name)
@@ -194,6 +203,11 @@ class Resuming(Request):
         if going is None:
             raise InterventionPending(thread.name, standing.pending)
         return going
+
+    def keep(self, thread: Thread, go: Go) -> Plan[Keeping]:
+        """Lift the pauses."""
+        yield from ()
+        return lambda open_: lift(open_, thread.id, go.turn, self.path)
 
 
 def _known(thread: Thread, turn: str) -> Plan[turns.Known | None]:

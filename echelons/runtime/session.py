@@ -14,9 +14,11 @@ from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
+from echelons import tree
 from echelons.agent import Agent
 from echelons.boundary import LONGEST_ID, check_id, check_notes, check_value, is_label, shortened
 from echelons.checkpoints.answers import open_questions
+from echelons.checkpoints.controls import pause_plan, stop_plan
 from echelons.checkpoints.pending import Question
 from echelons.checkpoints.reading import OneCheckpoint, aread, read
 from echelons.checkpoints.sqlite import SqliteCheckpointer
@@ -163,18 +165,22 @@ class Session:
         """
         return await self._arun(Answering(_answers(question, value)))
 
-    def resume(self) -> Run:
-        """Go on with a turn that was stopped, killed or has failed.
+    def resume(self, path: str | None = None) -> Run:
+        """Go on with a turn that was stopped, killed or paused, or has failed.
+
+        Args:
+            path: The agent whose pause ends, with those below it; all pauses if left out.
 
         Raises:
             ThreadBusy: Somebody else is at work on the thread.
             ThreadNotFound: The thread has never run.
             InterventionPending: Only answers can move it.
             NothingToResume: Its last turn is finished.
+            NotPaused: A path is given, and nothing is paused there.
         """
-        return self._run(Resuming())
+        return self._run(Resuming(path))
 
-    async def aresume(self) -> AsyncRun:
+    async def aresume(self, path: str | None = None) -> AsyncRun:
         """Do what ``resume`` does in an event loop.
 
         Raises:
@@ -182,8 +188,66 @@ class Session:
             ThreadNotFound: The thread has never run.
             InterventionPending: Only answers can move it.
             NothingToResume: Its last turn is finished.
+            NotPaused: A path is given, and nothing is paused there.
         """
-        return await self._arun(Resuming())
+        return await self._arun(Resuming(path))
+
+    def stop(self, path: str | None = None) -> str:
+        """End an agent and all below it, for the rest of this turn, whoever runs the thread.
+
+        Nothing of them begins any more; what runs in an event loop is cut short. If nobody is
+        at work on the thread, ``resume`` brings it to its end.
+
+        Args:
+            path: Names from the root, such as ``"head/north"``; the whole turn if left out.
+
+        Returns:
+            The path of who was stopped.
+
+        Raises:
+            ThreadNotFound: The thread has never run.
+            NothingRunning: Its last turn is finished.
+            UnknownPath: The tree has no such agent.
+        """
+        return read(self._saver, stop_plan(self.thread_id, path, self._paths))
+
+    async def astop(self, path: str | None = None) -> str:
+        """Do what ``stop`` does in an event loop.
+
+        Raises:
+            ThreadNotFound: The thread has never run.
+            NothingRunning: Its last turn is finished.
+            UnknownPath: The tree has no such agent.
+        """
+        return await aread(self._saver, stop_plan(self.thread_id, path, self._paths))
+
+    def pause(self, path: str | None = None) -> str:
+        """Hold an agent and all below it before their next model call, whoever runs the thread.
+
+        The others go on. ``resume`` lets them go on, too.
+
+        Args:
+            path: Names from the root, such as ``"head/north"``; the whole tree if left out.
+
+        Returns:
+            The path of who was paused.
+
+        Raises:
+            ThreadNotFound: The thread has never run.
+            NothingRunning: Its last turn is finished.
+            UnknownPath: The tree has no such agent.
+        """
+        return read(self._saver, pause_plan(self.thread_id, path, self._paths))
+
+    async def apause(self, path: str | None = None) -> str:
+        """Do what ``pause`` does in an event loop.
+
+        Raises:
+            ThreadNotFound: The thread has never run.
+            NothingRunning: Its last turn is finished.
+            UnknownPath: The tree has no such agent.
+        """
+        return await aread(self._saver, pause_plan(self.thread_id, path, self._paths))
 
     def inbox(self) -> list[Question]:
         """Return the questions that wait for an answer, in the order of the tree."""
@@ -216,6 +280,10 @@ class Session:
             ThreadNotFound: The thread has never run.
         """
         return await self.store.atrace(self.thread_id)
+
+    @property
+    def _paths(self) -> frozenset[str]:
+        return frozenset(place.text for place in tree.walk(self.graph.agent))
 
     def _run(self, request: Request) -> Run:
         # Refused at once, not only when somebody iterates; and again when it begins.

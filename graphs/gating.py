@@ -1,0 +1,57 @@
+"""Puts the gate of a run into its config, and closes it behind the run.
+
+``AgentGraph`` does it for every run. The limits of the tree take the place of LangGraph's
+``recursion_limit``, which counts each invocation for itself and says little of a tree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+
+from echelons.checkpoints.gate import TreeGate
+from echelons.gate import GATE_KEY
+from echelons.lineage import Identity
+
+SUPERSTEPS = 10**9
+"""The ``recursion_limit`` of who gives none: out of the way of any tree's limits."""
+
+
+def gated(
+    config: RunnableConfig | None,
+    around: RunnableConfig,
+    identity: Identity,
+    gate: TreeGate,
+) -> RunnableConfig:
+    """Return the config of a run.
+
+    Args:
+        config: What the caller gives.
+        around: The same with what is around the call.
+        identity: Whose run it is.
+        gate: Its gate.
+    """
+    given: RunnableConfig = config or {}
+    own: RunnableConfig = {
+        **given,
+        "metadata": {**(given.get("metadata") or {}), **identity.metadata()},
+        "configurable": {**around["configurable"], GATE_KEY: gate},
+    }
+    if not _sets_a_limit(given):
+        own["recursion_limit"] = SUPERSTEPS
+    return own
+
+
+def closing(parts: Iterator[Any], gate: TreeGate) -> Iterator[Any]:
+    """Yield the parts of a stream, and close the gate when it ends, however it does."""
+    try:
+        yield from parts
+    finally:
+        gate.close()
+
+
+def _sets_a_limit(config: RunnableConfig) -> bool:
+    # LangGraph marks its own default by a subclass, and hands it on to graphs within graphs.
+    return type(config.get("recursion_limit")) is int
