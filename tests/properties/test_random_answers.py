@@ -11,7 +11,7 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langgraph.types import interrupt
 
 from echelons import Agent, Result, Session
@@ -90,7 +90,7 @@ def heard(session: Session) -> list[str]:
             if call["name"] == "ask"
         }
         for each in messages:
-            if each.type == "tool" and each.tool_call_id in calls:
+            if isinstance(each, ToolMessage) and each.tool_call_id in calls:
                 assert each.text.startswith(f"{calls[each.tool_call_id]} heard ")
                 assert each.text.startswith(f"{thread.agent} ")
                 found.append(str(each.text))
