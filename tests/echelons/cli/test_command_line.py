@@ -17,7 +17,8 @@ from echelons.cli.exits import MEANINGS
 
 Call = Callable[..., Result]
 Process = Callable[..., subprocess.CompletedProcess[str]]
-COMMANDS = ["run", "inbox", "answer", "resume", "threads", "trace", "show", "draw", "capabilities", "route"]
+COMMANDS = ["run", "inbox", "answer", "resume", "threads", "trace", "show", "draw"]
+COMMANDS += ["prune", "doctor", "backup"]
 HEAVY = {"langgraph", "langchain", "langchain_core", "langchain_openai", "openai"}
 
 
