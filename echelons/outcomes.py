@@ -100,7 +100,11 @@ def question(call: Call, entry: Entry) -> OutcomeUnknown:
 
 def is_unknown(value: object) -> bool:
     """Return whether the value of an interrupt is a question about a call's outcome."""
-    return isinstance(value, Mapping) and value.get("kind") == KIND
+    if not isinstance(value, Mapping) or value.get("kind") != KIND:
+        return False
+    # Any tool may ask anything.
+    whole = OutcomeUnknown.__annotations__.keys() <= value.keys()
+    return whole and isinstance(value["arguments"], Mapping)
 
 
 def outcome_of(answer: object) -> Outcome | None:

@@ -37,6 +37,16 @@ ValueArgument = Annotated[
 JsonValueOption = Annotated[
     bool, typer.Option("--json-value", help="The answer is JSON, not text.")
 ]
+ResultOption = Annotated[
+    str | None,
+    typer.Option(
+        "--result",
+        metavar="TEXT",
+        help="What a call came to that [b]happened[/b] though it was cut short.",
+        callback=encoded,
+        show_default=False,
+    ),
+]
 
 
 @command
@@ -57,11 +67,12 @@ def inbox(place: Place, how: Output) -> ExitCode:
 
 
 @command
-def answer(
+def answer(  # noqa: PLR0913  each option stands for itself
     first: QuestionArgument = None,
     second: ValueArgument = None,
     json_value: JsonValueOption = False,
     *,
+    result: ResultOption = None,
     place: Place,
     remaking: Remaking,
     how: RunOutput,
@@ -73,6 +84,8 @@ def answer(
     asked = [question for each in found for question in each.questions]
     question, words = meant(asked, first, second, where)
     value = _value(text_or_stdin(words), json_value)
+    if result is not None:
+        value = {"outcome": value, "result": result}
     root = next(
         each.root for each in found if question in [pending.id for pending in each.questions]
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from echelons.cli.words import asked, command_line
+from echelons.cli.words import asked, call, clean, command_line
 from echelons.errors import NothingAsked, QuestionNotNamed, UnknownQuestion
 from echelons.names import PATH_SEPARATOR
 
@@ -30,9 +30,16 @@ def questions_text(questions: Sequence[Question], given: Path | None) -> str:
 
 
 def _question_text(question: Question, given: Path | None) -> str:
+    from echelons.outcomes import is_unknown
+
     words = asked(question.value).replace("\n", "\n  ")
-    answer = command_line("answer", question.id, "VALUE", db=given)
-    return f"{PATH_SEPARATOR.join(question.path)} asks:\n  {words}\nAnswer it with: {answer}"
+    text = f"{PATH_SEPARATOR.join(question.path)} asks:\n  {words}\n"
+    if is_unknown(question.value):
+        made = call(str(question.value["tool"]), question.value["arguments"])
+        ways = (("happened", "--result", "TEXT"), ("not_happened",), ("run_again",))
+        answers = [command_line("answer", question.id, *way, db=given) for way in ways]
+        return f"{text}  {clean(made)}\nAnswer it with one of:\n  " + "\n  ".join(answers)
+    return f"{text}Answer it with: {command_line('answer', question.id, 'VALUE', db=given)}"
 
 
 def question_json(question: Question, thread: str) -> dict[str, Any]:

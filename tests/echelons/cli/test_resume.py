@@ -93,20 +93,48 @@ def test_ctrl_c_before_the_turn_begins_leaves_nothing_behind(start: Start, pipes
     assert not (pipes / "trips.sqlite").exists()
 
 
-def test_a_killed_run_is_resumed_by_another_process(
-    start: Start, pipes: Path, echelons: Call
-) -> None:
+def kill_when_begun(start: Start, pipes: Path) -> None:
+    """Run a tool, and kill its process while it is at work."""
     running = start("run", "trips:waiting", "Open", "--thread", "rome")
     (pipes / "begun").read_text()
     running.kill()
     running.communicate(timeout=60)
 
-    # The step that was cut short runs again, from its beginning.
-    resumed = start("resume", "--quiet")
+
+def test_a_killed_run_is_resumed_by_another_process_which_asks_what_its_tool_did(
+    start: Start, pipes: Path, echelons: Call
+) -> None:
+    kill_when_begun(start, pipes)
+
+    resumed = echelons("resume")
+    shown = echelons("inbox").stdout
+    done = echelons("answer", "happened", "--result", "opened by hand")
+
+    assert resumed.exit_code == 4
+    assert "head/porter asks:\n  gate was started at " in shown
+    assert "\n  gate(name='tool')\nAnswer it with one of:\n  echelons answer " in shown
+    ways = [line.partition(" --db")[0] for line in shown.splitlines() if " answer " in line]
+    assert [way.split(maxsplit=3)[3] for way in ways] == [
+        "happened --result TEXT",
+        "not_happened",
+        "run_again",
+    ]
+    assert (done.exit_code, done.stdout) == (0, "Open.\n")
+    assert (pipes / "gate.log").read_text() == "tool\n", "the tool ran once"
+
+
+def test_a_tool_that_was_cut_short_runs_again_if_a_human_says_so(
+    start: Start, pipes: Path, echelons: Call
+) -> None:
+    kill_when_begun(start, pipes)
+    assert echelons("resume").exit_code == 4
+
+    answered = start("answer", "run_again", "--quiet")
     (pipes / "begun").read_text()
     (pipes / "go").write_text("opened")
 
-    assert resumed.communicate(timeout=60)[0] == "Open.\n"
+    assert answered.communicate(timeout=60)[0] == "Open.\n"
+    assert (pipes / "gate.log").read_text() == "tool\ntool\n"
 
 
 def test_the_only_unfinished_thread_needs_no_name(echelons: Call) -> None:
