@@ -47,7 +47,7 @@ from echelons.checkpoints.rows import (
 from echelons.checkpoints.seal import seals_of
 from echelons.checkpoints.serde import Serializer
 from echelons.checkpoints.settling import Unsettled
-from echelons.checkpoints.turns import turn_of
+from echelons.checkpoints.turns import failing, turn_of
 from echelons.checkpoints.waiting import Line
 
 T = TypeVar("T")
@@ -214,8 +214,9 @@ class SqliteCheckpointer(Awaited, Cared):
             blob,
             as_json(kept).encode(),
         )
-        turn = turn_of(config["configurable"])
-        with self._holding() as cursor:
+        given = config["configurable"]
+        turn = turn_of(given)
+        with failing(given, self._line.patient), self._holding() as cursor:
             self._recent.put(row[:2], row.checkpoint_id, row.parent_checkpoint_id)
             if turn:
                 turn.enter(cursor)
@@ -255,8 +256,9 @@ class SqliteCheckpointer(Awaited, Cared):
             )
             for place, (channel, value) in enumerate(writes)
         ]
-        turn = turn_of(config["configurable"])
-        with self._holding() as cursor:
+        given = config["configurable"]
+        turn = turn_of(given)
+        with failing(given, self._line.patient), self._holding() as cursor:
             self._recent.wrote((where.thread_id, where.checkpoint_ns), where.checkpoint_id)
             if turn:
                 turn.enter(cursor)
