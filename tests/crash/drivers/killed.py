@@ -14,18 +14,16 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from echelons.testing.crash import Count, Death, Process, ProcessFailed, Side, Watch, fork, watched
+from tests.crash.drivers.trials import WORLDS, Report, place_in, spread
 from tests.crash.drivers.trip import Place, live, look
 
-Report = dict[str, Any]
-WORLDS = ("sync", "async")
 SIDES: tuple[Side, Side] = ("before", "after")
-AT_ONCE = 2
 
 
 def killed_at_random(folder: Path, length: float, statements: int, seed: int) -> Report:
@@ -38,7 +36,7 @@ def killed_at_random(folder: Path, length: float, statements: int, seed: int) ->
         seed: Decides everything.
     """
     chance = random.Random(seed)
-    place = _place(folder, seed)
+    place = place_in(folder, seed)
     deaths: list[Any] = []
     while not deaths or chance.random() < 0.3:
         world = chance.choice(WORLDS)
@@ -55,17 +53,11 @@ def killed_at_random(folder: Path, length: float, statements: int, seed: int) ->
 
 def killed_at_statement(folder: Path, at: int) -> Report:
     """Kill a trip on one side of a statement: odd ones before it, even ones after."""
-    place = _place(folder, at)
+    place = place_in(folder, at)
     statement, side = divmod(at + 1, 2)
     world, when = WORLDS[statement % 2], SIDES[side]
     code = _living(place, world, Death(statement, when)).wait()
     return _report(place, at, [[world, f"{when} {statement}", code]], WORLDS[statement // 2 % 2])
-
-
-def _place(folder: Path, name: int) -> Place:
-    place = Place(folder / str(name))
-    place.folder.mkdir()
-    return place
 
 
 def _living(place: Place, world: str, watch: Watch) -> Process:
@@ -91,22 +83,11 @@ def _report(place: Place, name: int, deaths: Sequence[Any], world: str) -> Repor
     return {"trial": name, "deaths": deaths, "end": end}
 
 
-def spread(trial: Callable[[int], Report], trials: Sequence[int]) -> list[Report]:
-    """Make some trials, several at once."""
-    shares = [trials[place::AT_ONCE] for place in range(AT_ONCE)]
-    workers = [fork(partial(_all, trial, share)) for share in shares]
-    return [report for worker in workers for report in worker.result()]
-
-
-def _all(trial: Callable[[int], Report], trials: Iterable[int]) -> list[Report]:
-    return [trial(each) for each in trials]
-
-
 def undisturbed(folder: Path) -> tuple[Report, float, int]:
     """Return what a trip comes to that nothing happens to, its seconds, and its statements."""
-    place, count = _place(folder, 0), Count()
+    place, count = place_in(folder, 0), Count()
     for world in WORLDS:  # what is imported and made here need not be in each fork
-        live(_place(folder, -1 - WORLDS.index(world)), world)
+        live(place_in(folder, -1 - WORLDS.index(world)), world)
     gc.freeze()  # or each fork copies every object that its collector looks at
     begun = time.perf_counter()
     with watched(count):
