@@ -42,6 +42,7 @@ app.command(
         'echelons run travel "Plan a trip to Italy with great food"',
         'echelons run research "What are circuit breakers for?" --docs notes/',
         'echelons run mine:head "Hello" --model openai:gpt-5-mini --thread hello',
+        'echelons run travel "A table for two" --thread rome --turn order-17',
     )
 )(run)
 app.command(
@@ -60,7 +61,7 @@ app.command(
 )(answer)
 app.command(epilog=_examples("echelons resume", "echelons resume --thread trip"))(resume)
 app.command(epilog=_examples("echelons threads", "echelons threads --all"))(threads)
-app.command(epilog=_examples("echelons trace --thread trip", "echelons trace --verify"))(trace)
+app.command(epilog=_examples("echelons trace", "echelons trace --thread trip --verify"))(trace)
 app.command(epilog=_examples("echelons show trip", "echelons show 8f1d0a52-6a5e-5c0b-9d55-…"))(show)
 app.command(
     epilog=_examples(
