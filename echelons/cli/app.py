@@ -14,6 +14,7 @@ from echelons.cli import output
 from echelons.cli.draw import draw
 from echelons.cli.exits import MEANINGS
 from echelons.cli.inbox import answer, inbox
+from echelons.cli.route import capabilities, route
 from echelons.cli.run import resume, run
 from echelons.cli.threads import show, threads
 from echelons.cli.trace import trace
@@ -69,6 +70,19 @@ app.command(
         "echelons draw --thread trip",
     )
 )(draw)
+app.command(
+    epilog=_examples(
+        "echelons capabilities travel",
+        "echelons capabilities research --docs notes/ --json",
+    )
+)(capabilities)
+app.command(
+    epilog=_examples(
+        'echelons route travel "Plan a trip to Italy with great food"',
+        'echelons route travel "See an opera" --at experiences',
+        'echelons route mine:head "Hello" --threshold 0.5 --json',
+    )
+)(route)
 app.command(
     epilog=_examples(
         "echelons prune --thread trip",
