@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from echelons.cli import output
+from echelons.cli.control import pause, stop
 from echelons.cli.draw import draw
 from echelons.cli.exits import MEANINGS
 from echelons.cli.inbox import answer, inbox
@@ -60,6 +61,19 @@ app.command(
     )
 )(answer)
 app.command(epilog=_examples("echelons resume", "echelons resume --thread trip"))(resume)
+app.command(
+    epilog=_examples(
+        "echelons stop",
+        "echelons stop head/experiences --thread trip",
+        "echelons stop head/flights --json",
+    )
+)(stop)
+app.command(
+    epilog=_examples(
+        "echelons pause",
+        "echelons pause head/experiences --thread trip",
+    )
+)(pause)
 app.command(epilog=_examples("echelons threads", "echelons threads --all"))(threads)
 app.command(epilog=_examples("echelons trace --thread trip", "echelons trace --verify"))(trace)
 app.command(epilog=_examples("echelons show trip", "echelons show 8f1d0a52-6a5e-5c0b-9d55-…"))(show)
