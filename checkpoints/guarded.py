@@ -10,6 +10,7 @@ import json
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Self
 
 from langchain_core.runnables import RunnableConfig
@@ -22,11 +23,14 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.utils import search_where
 
-from echelons.checkpoints.rows import CheckpointRow, WriteRow, tuple_of
+from echelons.checkpoints.ancestry import Parents, Place, whole
+from echelons.checkpoints.rows import CheckpointRow, WriteRow, metadata_of, tuple_of
 from echelons.checkpoints.seal import CHECKPOINTS, WRITES, NoSeals, Seals
 from echelons.checkpoints.walk import Walk, written
 from echelons.errors import CheckpointTampered
 
+Known = dict[Place, Parents]
+"""Maps of the checkpoints above others, as they are stored, by place."""
 _UNREADABLE = ("Could not decode to UTF-8", "malformed JSON")
 """What SQLite says of a row that is damaged, and not of the database."""
 
@@ -80,7 +84,8 @@ class GuardedSaver(SqliteSaver):
             query, given = f"{query} LIMIT ?", (*given, limit)
         with self._reading(config) as cursor:
             found = cursor.execute(query, given).fetchall()
-            return iter([self._tuple(cursor, each) for each in found])
+            known: Known = {}
+            return iter([self._tuple(cursor, each, known) for each in found])
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
@@ -112,11 +117,27 @@ class GuardedSaver(SqliteSaver):
         cursor.execute(_OF_CHANNEL, (*place, channel, json.dumps(passed)))
         return [self._row(WriteRow, each) for each in cursor.fetchall()]
 
-    def _tuple(self, cursor: sqlite3.Cursor, found: Sequence[Any]) -> CheckpointTuple:
+    def _tuple(
+        self, cursor: sqlite3.Cursor, found: Sequence[Any], known: Known | None = None
+    ) -> CheckpointTuple:
         row = self._row(CheckpointRow, found)
         cursor.execute(_WRITTEN_AT, row[:3])
         rows = [self._row(WriteRow, each) for each in cursor.fetchall()]
-        return tuple_of(row, written(rows, self.serde), self.serde)
+        saved = tuple_of(row, written(rows, self.serde), self.serde)
+        if parents := saved.metadata.get("parents"):
+            above = partial(self._parents, cursor, {} if known is None else known, row.thread_id)
+            saved.metadata["parents"] = whole(parents, above)
+        return saved
+
+    def _parents(
+        self, cursor: sqlite3.Cursor, known: Known, thread_id: str, namespace: str, name: str
+    ) -> Parents:
+        place = (thread_id, namespace, name)
+        if place not in known:
+            found = cursor.execute(f"{_AT} AND checkpoint_id = ?", place).fetchone()
+            row = self._row(CheckpointRow, found) if found else None
+            known[place] = (metadata_of(row).get("parents") or {}) if row else {}
+        return known[place]
 
     def _row(self, kind: Any, found: Sequence[Any]) -> Any:
         *columns, seal = found
