@@ -24,6 +24,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.utils import search_where
 
 from echelons.checkpoints.ancestry import Parents, Place, whole
+from echelons.checkpoints.ids import follow
 from echelons.checkpoints.rows import CheckpointRow, WriteRow, metadata_of, tuple_of
 from echelons.checkpoints.seal import CHECKPOINTS, WRITES, NoSeals, Seals
 from echelons.checkpoints.walk import Walk, written
@@ -63,6 +64,9 @@ class GuardedSaver(SqliteSaver):
                 cursor.execute(f"{_AT} ORDER BY checkpoint_id DESC LIMIT 1", place)
             found = cursor.fetchone()
             saved = self._tuple(cursor, found) if found else None
+            last = cursor.execute(_LAST, place).fetchone()[0] if wanted else found and found[2]
+        if last:
+            follow(str(last))
         return saved._replace(config=config) if saved and wanted else saved
 
     def list(
@@ -168,6 +172,7 @@ def _latest(saved: CheckpointTuple | None) -> str | None:
 
 
 _AT = f"{CHECKPOINTS} WHERE thread_id = ? AND checkpoint_ns = ?"
+_LAST = "SELECT max(checkpoint_id) FROM checkpoints WHERE thread_id = ? AND checkpoint_ns = ?"
 _WRITTEN_AT = f"{WRITES} WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"
 # Follows each row to the one before it; SQLite hands them out in that order, one by one.
 _CHAIN = f"""
