@@ -22,6 +22,7 @@ from langgraph.checkpoint.base import (
     CheckpointMetadata,
 )
 
+from echelons.checkpoints.ancestry import Ancestry
 from echelons.checkpoints.awaiting import Awaited
 from echelons.checkpoints.care import Cared
 from echelons.checkpoints.clock import Clock, now
@@ -102,6 +103,7 @@ class SqliteCheckpointer(Awaited, Cared):
             connect(self.path, synchronous, busy_timeout), serde, remembered=remembered
         )
         self._changes = self.conn.total_changes
+        self._ancestry = Ancestry()
         self._line = Line(self.path, self.conn, self.lock, busy_timeout)
         try:
             with named(self.path):
@@ -171,6 +173,7 @@ class SqliteCheckpointer(Awaited, Cared):
                 # What was written may be a part of anything that is remembered.
                 if self.conn.total_changes != before:
                     self._recent.clear()
+                    self._ancestry.clear()
 
     @contextmanager
     def _holding(self, transaction: bool = True) -> Iterator[sqlite3.Cursor]:
@@ -205,6 +208,9 @@ class SqliteCheckpointer(Awaited, Cared):
         where = Where.of(config, checkpoint["id"])
         kind, blob = self.serde.dumps_typed(checkpoint)
         kept = kept_metadata(config, metadata)
+        parents = kept.get("parents", {})
+        if parents:
+            kept["parents"] = dict(self._ancestry.shortened(where.thread_id, parents))
         row = CheckpointRow(
             where.thread_id,
             where.checkpoint_ns,
@@ -225,6 +231,7 @@ class SqliteCheckpointer(Awaited, Cared):
             cursor.execute(PUT_CHECKPOINT, row)
             self._seals.keep(cursor, [row])
             keep_events(cursor, where, input_events(checkpoint, metadata), self._clock)
+        self._ancestry.stored(row[:3], parents)
         return {
             "configurable": {
                 "thread_id": config["configurable"]["thread_id"],

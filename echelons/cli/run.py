@@ -92,7 +92,7 @@ def run(
 
 @command
 def resume(place: Place, remaking: Remaking, how: RunOutput) -> ExitCode:
-    """Go on with a turn that was stopped, killed, or failed.
+    """Go on with a turn that was stopped, killed, paused, or has failed.
 
     Without [b]--thread[/b] it is the only unfinished one.
     """

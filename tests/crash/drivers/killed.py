@@ -1,8 +1,9 @@
 """Kills trips, at random moments or at chosen statements, and has another process finish them.
 
 ``python -m tests.crash.drivers.killed FOLDER random FIRST COUNT`` and
-``… FOLDER statements STEP FIRST`` print a report for each trip, as JSON. Each process is a fork
-of this one, and two trips are under way at once.
+``… FOLDER statements STEP FIRST`` print a report for each trip, as JSON; ``clocks`` instead of
+``random`` sets the clock wrong in each life. Each process is a fork of this one, and two trips
+are under way at once.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,10 +25,13 @@ from echelons.testing.crash import Count, Death, Process, ProcessFailed, Side, W
 from tests.crash.drivers.trials import WORLDS, Report, place_in, spread
 from tests.crash.drivers.trip import Place, live, look
 
+OFFSETS = (-10 * 365 * 86400, -86400, -60, 0, 60, 86400, 10 * 365 * 86400)
 SIDES: tuple[Side, Side] = ("before", "after")
 
 
-def killed_at_random(folder: Path, length: float, statements: int, seed: int) -> Report:
+def killed_at_random(
+    folder: Path, length: float, statements: int, seed: int, offsets: Sequence[int] = (0,)
+) -> Report:
     """Kill a trip once or more, by the clock or by the count, and return what came of it.
 
     Args:
@@ -34,21 +39,29 @@ def killed_at_random(folder: Path, length: float, statements: int, seed: int) ->
         length: Seconds that a trip takes.
         statements: How many SQL statements it takes.
         seed: Decides everything.
+        offsets: Seconds by which the machine's clock may be wrong in each of its lives.
     """
     chance = random.Random(seed)
     place = place_in(folder, seed)
     deaths: list[Any] = []
     while not deaths or chance.random() < 0.3:
-        world = chance.choice(WORLDS)
+        world, offset = chance.choice(WORLDS), chance.choice(offsets)
         if chance.random() < 0.5:
             moment = chance.uniform(0, length)
-            code = _living(place, world, Watch()).kill_after(moment)
-            deaths.append([world, round(moment * 1e6), code])
+            code = _living(place, world, Watch(), offset).kill_after(moment)
+            deaths.append([world, offset, round(moment * 1e6), code])
         else:
             at, when = chance.randint(1, statements), chance.choice(SIDES)
-            code = _living(place, world, Death(at, when)).wait()
-            deaths.append([world, f"{when} {at}", code])
-    return _report(place, seed, deaths, chance.choice(WORLDS))
+            code = _living(place, world, Death(at, when), offset).wait()
+            deaths.append([world, offset, f"{when} {at}", code])
+    return _report(place, seed, deaths, chance.choice(WORLDS), chance.choice(offsets))
+
+
+def wrong_by(seconds: int) -> None:
+    """Set this process's clock: what LangGraph makes ids of, and what our events tell."""
+    tell, tell_ns = time.time, time.time_ns
+    time.time = lambda: tell() + seconds
+    time.time_ns = lambda: tell_ns() + seconds * 10**9
 
 
 def killed_at_statement(folder: Path, at: int) -> Report:
@@ -60,17 +73,23 @@ def killed_at_statement(folder: Path, at: int) -> Report:
     return _report(place, at, [[world, f"{when} {statement}", code]], WORLDS[statement // 2 % 2])
 
 
-def _living(place: Place, world: str, watch: Watch) -> Process:
+def _living(place: Place, world: str, watch: Watch, offset: int = 0) -> Process:
     def work() -> None:
+        wrong_by(offset)
         with watched(watch):
-            live(place, world)
+            live(place, world, clock=_clock)
 
     return fork(work)
 
 
-def _report(place: Place, name: int, deaths: Sequence[Any], world: str) -> Report:
+def _clock() -> datetime:
+    return datetime.fromtimestamp(time.time(), UTC)
+
+
+def _report(place: Place, name: int, deaths: Sequence[Any], world: str, offset: int = 0) -> Report:
     def finish() -> Any:
-        live(place, world)
+        wrong_by(offset)
+        live(place, world, clock=_clock)
         return look(place)
 
     codes = [code for *_, code in deaths]
@@ -100,9 +119,11 @@ def main(place: str, kind: str, first: str, second: str) -> None:
     """Make the trials, and print what came of them; the first report is of no death at all."""
     folder = Path(place)
     end, length, statements = undisturbed(folder)
+    trials: Sequence[int] = range(int(first), int(first) + int(second))
     if kind == "random":
-        trials: Sequence[int] = range(int(first), int(first) + int(second))
         trial = partial(killed_at_random, folder, length, statements)
+    elif kind == "clocks":
+        trial = partial(killed_at_random, folder, length, statements, offsets=OFFSETS)
     else:
         trials = range(int(second), 2 * statements + 3, int(first))
         trial = partial(killed_at_statement, folder)
