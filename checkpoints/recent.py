@@ -141,7 +141,7 @@ class Recent:
         if entry is None:
             return
         follows = above == entry.point.checkpoint_id or above in entry.later
-        if follows and entry.point.checkpoint_id < checkpoint_id and len(entry.later) < FURTHEST:
+        if follows and len(entry.later) < FURTHEST:
             entry.later.add(checkpoint_id)
         else:
             del self._entries[place]
