@@ -274,6 +274,16 @@ class SqliteCheckpointer(Awaited, Cared):
             keep_events(cursor, where, write_events(writes), self._clock)
             self.unsettled.settle(cursor, task_id, writes)
 
+    def foreign_writes(self) -> int:
+        """Return a number that changes when another connection has written to the database.
+
+        Raises:
+            StorageError: SQLite could not read.
+        """
+        # Asked before each step of each agent, so without the cursor that others hold.
+        with self.lock, named(self.path):
+            return int(self.conn.execute("PRAGMA data_version").fetchone()[0])
+
     async def _run(self, work: Callable[[], T]) -> T:
         return await (asyncio.to_thread(work) if self._offload else self._line.run(work))
 
@@ -284,3 +294,4 @@ class _Beside:
     def __init__(self, saver: SqliteCheckpointer) -> None:
         self._run = saver._run
         self.cursor = saver._holding
+        self.foreign_writes = saver.foreign_writes
