@@ -12,7 +12,7 @@ from langgraph.checkpoint.base import CheckpointTuple
 
 from echelons.checkpoints.history import past_plan, since
 from echelons.checkpoints.pending import Question, Waiting, is_at_work, waiting_at
-from echelons.checkpoints.reading import OneCheckpoint, Plan
+from echelons.checkpoints.reading import AllCheckpoints, OneCheckpoint, Plan
 from echelons.lineage import Identity
 
 
@@ -65,3 +65,13 @@ def last_words(standing: Standing) -> Plan[str]:
     past = yield from past_plan(standing.saved, since(standing.saved))
     last = past.messages[-1] if past.messages else None
     return str(last.text) if isinstance(last, AIMessage) else ""
+
+
+def words_of(thread_id: str, turn: str) -> Plan[str]:
+    """Return what the root said last in a turn, empty if nothing is left of it.
+
+    Reads every checkpoint of the turn; asked only for one whose end nobody wrote down.
+    """
+    found: list[CheckpointTuple] = yield AllCheckpoints(thread_id, {"turn_id": turn})
+    roots = (each for each in found if not each.config["configurable"]["checkpoint_ns"])
+    return (yield from last_words(Standing(next(roots, None))))

@@ -1,7 +1,7 @@
 """What of the ledger belongs to a root's thread: it is deleted and copied with the thread.
 
-``maintenance`` executes this in the transaction of the thread's own rows. Leases are left out:
-an epoch that went back would let a holder of long ago write again.
+``maintenance`` executes this in the transaction of the thread's own rows. Leases stay, but for
+their epoch: one that went back would let a holder of long ago write again.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _AFTER = "0"
 
 
 def delete_belongings(cursor: Cursor, thread_id: str) -> None:
-    """Delete the keys and streams of a thread."""
+    """Delete the keys and streams of a thread, and let its run, if there is one, write no more."""
     between = _between(thread_id)
     # No later value of a key may have a version that one of these had.
     cursor.execute(
@@ -25,6 +25,7 @@ def delete_belongings(cursor: Cursor, thread_id: str) -> None:
     )
     cursor.execute("DELETE FROM ledger_values WHERE key >= ? AND key < ?", between)
     cursor.execute("DELETE FROM ledger_entries WHERE stream >= ? AND stream < ?", between)
+    cursor.execute("UPDATE ledger_leases SET epoch = epoch + 1 WHERE name = ?", (key(thread_id),))
 
 
 def has_belongings(cursor: Cursor, thread_id: str) -> bool:

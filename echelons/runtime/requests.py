@@ -19,7 +19,7 @@ from echelons.checkpoints import answers, turns
 from echelons.checkpoints.controls import check_paused, lift
 from echelons.checkpoints.ledger import Transaction, key
 from echelons.checkpoints.reading import InLedger, Plan
-from echelons.checkpoints.standing import Standing, last_words, standing_of
+from echelons.checkpoints.standing import Standing, last_words, standing_of, words_of
 from echelons.errors import (
     InterventionPending,
     NothingToResume,
@@ -135,7 +135,9 @@ class Sending(Request):
                 questions=standing.questions, replayed=True
             )
         # Without a text, its process died at its end before it could write that down.
-        text = known.text if known.text is not None else (yield from last_words(standing))
+        text = known.text
+        if text is None:
+            text = yield from words_of(thread.id, self.turn or "")
         return Ending(text, finished=True, replayed=True)
 
 

@@ -170,6 +170,20 @@ def test_a_turn_whose_end_was_not_written_down_is_replayed_from_the_thread(
     assert session.send("go", turn_id="1").result().text == "1 messages"
 
 
+def test_a_turn_whose_end_was_not_written_down_is_found_behind_a_turn_of_a_graph(
+    saver: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = Session(counting(), saver)
+    with monkeypatch.context() as dying:
+        dying.setattr("echelons.checkpoints.turns.finish", die)
+        with pytest.raises(Died):
+            session.send("go", turn_id="1").result()
+
+    session.graph.invoke({"messages": [("user", "go on")]}, session.config)
+
+    assert session.send("go", turn_id="1").result().text == "1 messages"
+
+
 def test_a_turn_is_known_exactly_when_its_task_is_stored(tmp_path: Path) -> None:
     with SqliteCheckpointer(tmp_path / "t.sqlite") as saver:
         session = Session(counting(), saver)
@@ -272,6 +286,21 @@ def test_a_run_that_was_taken_over_writes_nothing_any_more(tmp_path: Path) -> No
         assert saver.conn.total_changes == before
         taken.release()
         assert session.resume().result().questions
+
+
+def test_a_thread_that_is_deleted_while_it_is_at_work_stays_deleted(tmp_path: Path) -> None:
+    with SqliteCheckpointer(tmp_path / "t.sqlite") as saver:
+        session = Session(asking()[0], saver)
+        running = iter(session.send("plan", turn_id="1"))
+        next(running)
+        saver.delete_thread(session.thread_id)
+
+        with pytest.raises(LeaseLost):
+            list(running)
+
+        assert (session.threads(), session.inbox()) == ([], [])
+        again = session.send("plan", turn_id="1").result()
+        assert (again.replayed, len(again.questions)) == (False, 1)
 
 
 # Answers
