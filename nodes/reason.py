@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import Any
+from typing import Any, Protocol
 
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, message_chunk_to_message
 from langchain_core.runnables import Runnable, RunnableConfig
@@ -22,7 +22,7 @@ from echelons.nodes.calls import Abilities, Delegation, Sorted, close, number, s
 from echelons.nodes.halting import cut_short, ended
 from echelons.nodes.identity import identity_of
 from echelons.nodes.mending import mended
-from echelons.nodes.shell import Shell
+from echelons.nodes.shell import Decided, Shell
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +40,33 @@ class Mind:
     abilities: Abilities
 
 
-class Reason(Shell):
-    """The node ``reason`` of one level."""
+class After(Protocol):
+    """The edge behind ``reason``."""
 
-    def __init__(self, mind: Mind, history: History) -> None:
+    def foreseen(self, update: Mapping[str, Any], identity: Identity) -> Any:
+        """Return what the edge will say when ``reason`` has made an update of a whole reply.
+
+        Args:
+            update: Holds the reply, the answers to it, and the head of each thread in it.
+            identity: Who replied.
+        """
+        ...
+
+
+class Reason(Shell):
+    """The node ``reason`` of one level.
+
+    Args:
+        mind: What it thinks with.
+        history: Reads its earlier segments.
+        after: The edge behind it; without one, LangGraph asks whatever edge there is.
+    """
+
+    def __init__(self, mind: Mind, history: History, after: After | None = None) -> None:
         super().__init__("reason")
         self._mind = mind
         self._history = history
+        self._after = after
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Call the model, unless the segment has reported already, or may not go on."""
@@ -60,7 +80,7 @@ class Reason(Shell):
         past = self._history.before(input.get("previous"), config)
         reply = self._mind.model.invoke(conversation(self._mind, past, input), config)
         halt = gate.leave(reply, config)
-        return settle(self._mind, past, input, reply, identity_of(config), halt)
+        return self._settled(past, input, reply, halt, identity_of(config))
 
     async def ainvoke(
         self,
@@ -79,7 +99,20 @@ class Reason(Shell):
         past = await self._history.abefore(input.get("previous"), config)
         reply = await self._mind.model.ainvoke(conversation(self._mind, past, input), config)
         halt = await gate.aleave(reply, config)
-        return settle(self._mind, past, input, reply, identity_of(config), halt)
+        return self._settled(past, input, reply, halt, identity_of(config))
+
+    def _settled(
+        self,
+        past: Past,
+        state: Mapping[str, Any],
+        reply: Any,
+        halt: Halt | None,
+        identity: Identity,
+    ) -> dict[str, Any]:
+        update = settle(self._mind, past, state, reply, identity, halt)
+        if halt or self._after is None:
+            return update
+        return Decided(update, self._after.foreseen(update, identity))
 
 
 def conversation(mind: Mind, past: Past, state: Mapping[str, Any]) -> list[BaseMessage]:
