@@ -111,16 +111,23 @@ class TreeGate:
         A turn that has come to its end needs neither. What cannot be written is lost: the
         counts are then too high by a block.
         """
-        with self._lock:
-            if not self._over and self._meter.owes:
-                try:
-                    self._commit(self._meter.give_back)
-                except (StorageError, LeaseLost) as error:
-                    LOG.warning("the limits of a run could not be written down", exc_info=error)
+        try:
+            self._give_back()
+        except (StorageError, LeaseLost) as error:
+            _warn(error)
 
     async def aclose(self) -> None:
         """Do what ``close`` does in an event loop."""
-        await self._ledger.arun(self.close)
+        try:
+            # What it meets while the database is locked is tried again, and no reason to give up.
+            await self._ledger.arun(self._give_back)
+        except (StorageError, LeaseLost) as error:
+            _warn(error)
+
+    def _give_back(self) -> None:
+        with self._lock:
+            if not self._over and self._meter.owes:
+                self._commit(self._meter.give_back)
 
     def _commit(self, work: Callable[[Transaction], Callable[[], None]]) -> None:
         def fenced(open_: Transaction) -> Callable[[], None]:
@@ -137,6 +144,10 @@ class TreeGate:
             self._orders = Orders.look(self._ledger, self._orders_key)
             self._seen = seen
         return self._orders.at(path)
+
+
+def _warn(error: Exception) -> None:
+    LOG.warning("the limits of a run could not be written down", exc_info=error)
 
 
 def _path(config: Mapping[str, Any]) -> str:
