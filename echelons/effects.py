@@ -120,7 +120,6 @@ class Call:
             uuid5(ECHELONS_NS, mend(f"effect/{self.thread_id}/{self.task_id}/{self.call_id}"))
         )
 
-
     @cached_property
     def digest(self) -> str:
         """What tells the arguments of two calls apart, and nothing else about them."""
