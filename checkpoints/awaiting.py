@@ -16,6 +16,8 @@ from langgraph.checkpoint.base import (
     DeltaChannelHistory,
 )
 
+from echelons.checkpoints.turns import failing
+
 T = TypeVar("T")
 
 
@@ -53,7 +55,8 @@ class Awaited(BaseCheckpointSaver[str]):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         """Do what ``put`` does in an event loop."""
-        return await self._run(lambda: self.put(config, checkpoint, metadata, new_versions))
+        with failing(config["configurable"]):
+            return await self._run(lambda: self.put(config, checkpoint, metadata, new_versions))
 
     async def aput_writes(
         self,
@@ -63,7 +66,8 @@ class Awaited(BaseCheckpointSaver[str]):
         task_path: str = "",
     ) -> None:
         """Do what ``put_writes`` does in an event loop."""
-        await self._run(lambda: self.put_writes(config, writes, task_id, task_path))
+        with failing(config["configurable"]):
+            await self._run(lambda: self.put_writes(config, writes, task_id, task_path))
 
     async def aget_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]

@@ -20,14 +20,13 @@ from echelons.lineage import Identity
 from echelons.names import PATH_SEPARATOR
 
 
-def stop_plan(thread_id: str, path: str | None, known: Collection[str]) -> Plan[str]:
+def stop_plan(thread_id: str, path: str | None, known: Collection[str] = ()) -> Plan[str]:
     """Tell an agent and all below it to end, in the current turn, and return its path.
 
     Args:
         thread_id: The root's thread.
         path: The agent; ``None`` for the root, whose end is the turn's.
-        known: Paths of the tree. An agent embedded below one of them may be named, too, once
-            it has begun.
+        known: Paths of the tree. Any agent that has begun in this turn may be named, too.
 
     Raises:
         ThreadNotFound: The thread has never run.
@@ -41,13 +40,13 @@ def stop_plan(thread_id: str, path: str | None, known: Collection[str]) -> Plan[
     return (yield from _tell(thread_id, path, known, told))
 
 
-def pause_plan(thread_id: str, path: str | None, known: Collection[str]) -> Plan[str]:
+def pause_plan(thread_id: str, path: str | None, known: Collection[str] = ()) -> Plan[str]:
     """Tell an agent and all below it to wait before their next model call; return its path.
 
     Args:
         thread_id: The root's thread.
         path: The agent; ``None`` for the root, and so for the whole tree.
-        known: Paths of the tree.
+        known: Paths of the tree. Any agent that has begun in this turn may be named, too.
 
     Raises:
         ThreadNotFound: The thread has never run.
@@ -105,9 +104,10 @@ def _tell(
         raise NothingRunning(identity.thread_name or thread_id)
     wanted = PATH_SEPARATOR.join(identity.path) if path is None else path
     if path is not None and path not in known:
-        there = {"turn_id": identity.turn, "agent_path": path}
-        if not (yield AllCheckpoints(thread_id, there)):
-            raise UnknownPath(path, sorted(known))
+        rows: list[CheckpointTuple] = yield AllCheckpoints(thread_id, {"turn_id": identity.turn})
+        begun = {str(row.metadata.get("agent_path", "")) for row in rows}
+        if path not in begun:
+            raise UnknownPath(path, sorted(begun.union(known)))
     name = orders_key(thread_id, identity.turn)
     yield InLedger(_changing(name, lambda orders: told(orders, wanted)))
     return wanted

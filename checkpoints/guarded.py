@@ -10,6 +10,7 @@ import json
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Self
 
 from langchain_core.runnables import RunnableConfig
@@ -22,11 +23,15 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.utils import search_where
 
-from echelons.checkpoints.rows import CheckpointRow, WriteRow, tuple_of
+from echelons.checkpoints.ancestry import Parents, Place, whole
+from echelons.checkpoints.ids import follow
+from echelons.checkpoints.rows import CheckpointRow, WriteRow, metadata_of, tuple_of
 from echelons.checkpoints.seal import CHECKPOINTS, WRITES, NoSeals, Seals
 from echelons.checkpoints.walk import Walk, written
 from echelons.errors import CheckpointTampered
 
+Known = dict[Place, Parents]
+"""Maps of the checkpoints above others, as they are stored, by place."""
 _UNREADABLE = ("Could not decode to UTF-8", "malformed JSON")
 """What SQLite says of a row that is damaged, and not of the database."""
 
@@ -59,6 +64,9 @@ class GuardedSaver(SqliteSaver):
                 cursor.execute(f"{_AT} ORDER BY checkpoint_id DESC LIMIT 1", place)
             found = cursor.fetchone()
             saved = self._tuple(cursor, found) if found else None
+            last = cursor.execute(_LAST, place).fetchone()[0] if wanted else found and found[2]
+        if last:
+            follow(str(last))
         return saved._replace(config=config) if saved and wanted else saved
 
     def list(
@@ -80,7 +88,8 @@ class GuardedSaver(SqliteSaver):
             query, given = f"{query} LIMIT ?", (*given, limit)
         with self._reading(config) as cursor:
             found = cursor.execute(query, given).fetchall()
-            return iter([self._tuple(cursor, each) for each in found])
+            known: Known = {}
+            return iter([self._tuple(cursor, each, known) for each in found])
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
@@ -112,11 +121,27 @@ class GuardedSaver(SqliteSaver):
         cursor.execute(_OF_CHANNEL, (*place, channel, json.dumps(passed)))
         return [self._row(WriteRow, each) for each in cursor.fetchall()]
 
-    def _tuple(self, cursor: sqlite3.Cursor, found: Sequence[Any]) -> CheckpointTuple:
+    def _tuple(
+        self, cursor: sqlite3.Cursor, found: Sequence[Any], known: Known | None = None
+    ) -> CheckpointTuple:
         row = self._row(CheckpointRow, found)
         cursor.execute(_WRITTEN_AT, row[:3])
         rows = [self._row(WriteRow, each) for each in cursor.fetchall()]
-        return tuple_of(row, written(rows, self.serde), self.serde)
+        saved = tuple_of(row, written(rows, self.serde), self.serde)
+        if parents := saved.metadata.get("parents"):
+            above = partial(self._parents, cursor, {} if known is None else known, row.thread_id)
+            saved.metadata["parents"] = whole(parents, above)
+        return saved
+
+    def _parents(
+        self, cursor: sqlite3.Cursor, known: Known, thread_id: str, namespace: str, name: str
+    ) -> Parents:
+        place = (thread_id, namespace, name)
+        if place not in known:
+            found = cursor.execute(f"{_AT} AND checkpoint_id = ?", place).fetchone()
+            row = self._row(CheckpointRow, found) if found else None
+            known[place] = (metadata_of(row).get("parents") or {}) if row else {}
+        return known[place]
 
     def _row(self, kind: Any, found: Sequence[Any]) -> Any:
         *columns, seal = found
@@ -147,6 +172,7 @@ def _latest(saved: CheckpointTuple | None) -> str | None:
 
 
 _AT = f"{CHECKPOINTS} WHERE thread_id = ? AND checkpoint_ns = ?"
+_LAST = "SELECT max(checkpoint_id) FROM checkpoints WHERE thread_id = ? AND checkpoint_ns = ?"
 _WRITTEN_AT = f"{WRITES} WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"
 # Follows each row to the one before it; SQLite hands them out in that order, one by one.
 _CHAIN = f"""

@@ -79,8 +79,9 @@ def _beginning(call: Call, entry: Entry, config: Config) -> Callable[[Transactio
 
     def work(open_: Transaction) -> Value | int:
         if turn:
-            # A run that has lost its thread must begin nothing more in the world.
-            open_.require(turn.fence)
+            # A run that has lost its thread must begin nothing more in the world, nor one of
+            # which nobody could tell afterwards that it has come so far.
+            turn.require(open_)
         version = open_.compare_and_set(name, None, value)
         # Somebody has begun it before; the two of us are alone in this transaction.
         return open_.get(name) or 0 if version is None else version

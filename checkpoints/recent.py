@@ -20,7 +20,7 @@ Place = tuple[str, str]
 
 REMEMBERED = 128
 """Conversations that a saver remembers unless it is told otherwise, the least recently used
-forgotten first. Each is held twice: as it was handed out, and as it was stored."""
+forgotten first. Each is held as it was handed out and as it was stored, with the same texts."""
 FURTHEST = 1000
 """Checkpoints after a point that are known to come after it; then it is given up."""
 
@@ -34,7 +34,7 @@ class Shown:
         before: Those of an earlier point, of which many are the same.
     """
 
-    __slots__ = ("_again", "_kept", "_shown")
+    __slots__ = ("_again", "_fresh", "_kept", "_shown")
 
     def __init__(
         self,
@@ -45,11 +45,15 @@ class Shown:
         self._shown = list(messages)
         self._again = again
         kept = before._kept_of(self._shown) if before else []
-        self._kept = [*kept, *map(again, self._shown[len(kept) :])]
+        self._kept = [*kept, *map(self._second, self._shown[len(kept) :])]
+        self._fresh = True
 
     def messages(self) -> list[BaseMessage]:
         """Return them as they were stored, in a list of the caller's own."""
-        if list(map(_content, self._shown)) != list(map(_content, self._kept)):
+        # Nobody has had them yet since they were made, or all of them were looked at.
+        if self._fresh:
+            self._fresh = False
+        elif list(map(_content, self._shown)) != list(map(_content, self._kept)):
             self._shown = [
                 shown if _content(shown) == _content(kept) else self._again(kept)
                 for shown, kept in zip(self._shown, self._kept, strict=True)
@@ -62,7 +66,15 @@ class Shown:
         if len(messages) >= count and all(map(is_, self._shown, messages)):
             return self._kept
         own = dict(zip(map(id, self._shown), self._kept, strict=True))
-        return [own.get(id(each)) or self._again(each) for each in messages]
+        return [own.get(id(each)) or self._second(each) for each in messages]
+
+    def _second(self, message: BaseMessage) -> BaseMessage:
+        second = self._again(message)
+        for name, value in vars(message).items():
+            # Texts cannot be changed: shared, they take no room and are compared at once.
+            if type(value) is str and vars(second).get(name) == value:
+                vars(second)[name] = value
+        return second
 
 
 _content = attrgetter("__dict__", "__pydantic_extra__")
@@ -141,7 +153,7 @@ class Recent:
         if entry is None:
             return
         follows = above == entry.point.checkpoint_id or above in entry.later
-        if follows and entry.point.checkpoint_id < checkpoint_id and len(entry.later) < FURTHEST:
+        if follows and len(entry.later) < FURTHEST:
             entry.later.add(checkpoint_id)
         else:
             del self._entries[place]

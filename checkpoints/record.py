@@ -17,6 +17,7 @@ from echelons.checkpoints.clock import Clock
 from echelons.checkpoints.events import Event, events_of, question
 from echelons.checkpoints.messages import MESSAGES
 from echelons.checkpoints.plain import as_json
+from echelons.gate import is_pause
 
 OWN_METADATA = CheckpointMetadata.__annotations__.keys() | {"thread_id", "graph_id", "assistant_id"}
 """Keys of LangGraph's and its server's own, whatever a caller's ``configurable`` holds."""
@@ -77,8 +78,7 @@ def write_events(writes: Sequence[tuple[str, Any]]) -> Iterator[Event]:
         if channel == MESSAGES:
             yield from events_of(value if isinstance(value, (list, tuple)) else [value])
         elif channel == INTERRUPT:
-            for each in value:
-                yield question(each.id, each.value)
+            yield from (question(each.id, each.value) for each in value if not is_pause(each.value))
 
 
 def keep_events(cursor: Cursor, where: Where, events: Iterable[Event], clock: Clock) -> None:

@@ -22,6 +22,7 @@ from langgraph.checkpoint.base import (
     CheckpointMetadata,
 )
 
+from echelons.checkpoints.ancestry import Ancestry
 from echelons.checkpoints.awaiting import Awaited
 from echelons.checkpoints.care import Cared
 from echelons.checkpoints.clock import Clock, now
@@ -47,7 +48,7 @@ from echelons.checkpoints.rows import (
 from echelons.checkpoints.seal import seals_of
 from echelons.checkpoints.serde import Serializer
 from echelons.checkpoints.settling import Unsettled
-from echelons.checkpoints.turns import turn_of
+from echelons.checkpoints.turns import failing, turn_of
 from echelons.checkpoints.waiting import Line
 
 T = TypeVar("T")
@@ -102,6 +103,7 @@ class SqliteCheckpointer(Awaited, Cared):
             connect(self.path, synchronous, busy_timeout), serde, remembered=remembered
         )
         self._changes = self.conn.total_changes
+        self._ancestry = Ancestry()
         self._line = Line(self.path, self.conn, self.lock, busy_timeout)
         try:
             with named(self.path):
@@ -171,6 +173,7 @@ class SqliteCheckpointer(Awaited, Cared):
                 # What was written may be a part of anything that is remembered.
                 if self.conn.total_changes != before:
                     self._recent.clear()
+                    self._ancestry.clear()
 
     @contextmanager
     def _holding(self, transaction: bool = True) -> Iterator[sqlite3.Cursor]:
@@ -205,6 +208,9 @@ class SqliteCheckpointer(Awaited, Cared):
         where = Where.of(config, checkpoint["id"])
         kind, blob = self.serde.dumps_typed(checkpoint)
         kept = kept_metadata(config, metadata)
+        parents = kept.get("parents", {})
+        if parents:
+            kept["parents"] = dict(self._ancestry.shortened(where.thread_id, parents))
         row = CheckpointRow(
             where.thread_id,
             where.checkpoint_ns,
@@ -214,8 +220,9 @@ class SqliteCheckpointer(Awaited, Cared):
             blob,
             as_json(kept).encode(),
         )
-        turn = turn_of(config["configurable"])
-        with self._holding() as cursor:
+        given = config["configurable"]
+        turn = turn_of(given)
+        with failing(given, self._line.patient), self._holding() as cursor:
             self._recent.put(row[:2], row.checkpoint_id, row.parent_checkpoint_id)
             if turn:
                 turn.enter(cursor)
@@ -224,6 +231,7 @@ class SqliteCheckpointer(Awaited, Cared):
             cursor.execute(PUT_CHECKPOINT, row)
             self._seals.keep(cursor, [row])
             keep_events(cursor, where, input_events(checkpoint, metadata), self._clock)
+        self._ancestry.stored(row[:3], parents)
         return {
             "configurable": {
                 "thread_id": config["configurable"]["thread_id"],
@@ -255,8 +263,9 @@ class SqliteCheckpointer(Awaited, Cared):
             )
             for place, (channel, value) in enumerate(writes)
         ]
-        turn = turn_of(config["configurable"])
-        with self._holding() as cursor:
+        given = config["configurable"]
+        turn = turn_of(given)
+        with failing(given, self._line.patient), self._holding() as cursor:
             self._recent.wrote((where.thread_id, where.checkpoint_ns), where.checkpoint_id)
             if turn:
                 turn.enter(cursor)
@@ -264,6 +273,16 @@ class SqliteCheckpointer(Awaited, Cared):
             self._seals.keep(cursor, rows, replace=special)
             keep_events(cursor, where, write_events(writes), self._clock)
             self.unsettled.settle(cursor, task_id, writes)
+
+    def foreign_writes(self) -> int:
+        """Return a number that changes when another connection has written to the database.
+
+        Raises:
+            StorageError: SQLite could not read.
+        """
+        # Asked before each step of each agent, so without the cursor that others hold.
+        with self.lock, named(self.path):
+            return int(self.conn.execute("PRAGMA data_version").fetchone()[0])
 
     async def _run(self, work: Callable[[], T]) -> T:
         return await (asyncio.to_thread(work) if self._offload else self._line.run(work))
@@ -275,3 +294,4 @@ class _Beside:
     def __init__(self, saver: SqliteCheckpointer) -> None:
         self._run = saver._run
         self.cursor = saver._holding
+        self.foreign_writes = saver.foreign_writes

@@ -9,8 +9,9 @@ has begun, and one that is submitted again is never run again.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
 
@@ -18,6 +19,7 @@ from echelons.checkpoints.clock import now
 from echelons.checkpoints.ledger import Fence, Transaction, key, require_in
 from echelons.checkpoints.ledger.records import SIZE
 from echelons.checkpoints.ledger.sqlite import SqliteTransaction
+from echelons.errors import StorageError
 
 TURN_KEY = "__echelons_turn"
 """Where a run's config holds its turn; LangGraph stores nothing that begins like this."""
@@ -34,20 +36,40 @@ class Turn:
         id: The turn, as its caller or its session calls it.
         fence: The lease under which it runs.
         task: Digest of the task that it begins with, if its caller may submit it again.
+        failures: Why a write of it was not stored; then none that comes later is, for it may
+            stand on that one. LangGraph goes on for a while: it waits for no input's checkpoint,
+            and drops the error if an agent below asks something.
     """
 
     thread_id: str
     id: str
     fence: Fence
     task: str = ""
+    failures: list[StorageError] = field(default_factory=list, compare=False)
 
     def enter(self, cursor: sqlite3.Cursor) -> None:
-        """Refuse a write of a run that has lost its lease.
+        """Refuse a write of a run that has lost its lease, or a write before.
 
         Raises:
             LeaseLost: Somebody else runs the thread now.
+            StorageError: A write before this one has failed.
         """
+        self.check()
         require_in(cursor, self.fence)
+
+    def require(self, open_: Transaction) -> None:
+        """Do what ``enter`` does, in a transaction of the ledger."""
+        self.check()
+        open_.require(self.fence)
+
+    def check(self) -> None:
+        """Refuse to go on after a write that has failed.
+
+        Raises:
+            StorageError: One has.
+        """
+        for failure in self.failures[:1]:
+            raise StorageError(failure.path, failure.why)
 
     def begin(self, cursor: sqlite3.Cursor) -> None:
         """Write the turn down, in the transaction of its first checkpoint."""
@@ -70,6 +92,23 @@ class Known:
 
     task: str
     text: str | None
+
+
+@contextmanager
+def failing(configurable: Mapping[str, Any], final: bool = True) -> Iterator[None]:
+    """Let a turn know of a write that fails.
+
+    Args:
+        configurable: Of the write's config.
+        final: Whether it is not tried again.
+    """
+    try:
+        yield
+    except StorageError as error:
+        turn = turn_of(configurable)
+        if turn and final and not turn.failures:
+            turn.failures.append(error)
+        raise
 
 
 def turn_of(configurable: Mapping[str, Any]) -> Turn | None:

@@ -51,6 +51,12 @@ class Line:
         self._waits = True
         self._mine = threading.local()
 
+    @property
+    def patient(self) -> bool:
+        """Whether this caller waits, and does not try again."""
+        found: bool = getattr(self._mine, "patient", True)
+        return found
+
     @contextmanager
     def held(self) -> Iterator[sqlite3.Connection]:
         """Hold the connection.
@@ -58,7 +64,7 @@ class Line:
         Raises:
             sqlite3.Error: It is closed.
         """
-        patient: bool = getattr(self._mine, "patient", True)
+        patient = self.patient
         if not self._lock.acquire(blocking=patient):
             raise _Taken
         try:

@@ -10,6 +10,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from time import monotonic
 from typing import Any, cast
 from uuid import uuid4, uuid5
 
@@ -129,7 +130,8 @@ class AgentGraph(Editable):
         kept = saver if isinstance(saver, BaseCheckpointSaver) else None
         thread_id = str(around["configurable"].get("thread_id") or identity.thread_id)
         turn = turn_of(around["configurable"])
-        return TreeGate(identity, thread_id, self.agent.limits, kept, turn.fence if turn else None)
+        fence = turn.fence if turn else None
+        return TreeGate(identity, thread_id, self.agent.limits, kept, fence, monotonic)
 
     def _unstored(self, config: RunnableConfig) -> Identity:
         around = self.around(config)

@@ -12,9 +12,9 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 from langchain_core.runnables import RunnableConfig
-from langgraph.graph.state import CompiledStateGraph
 
 from echelons.graphs.editing import Editable
+from echelons.graphs.inline import Inline
 
 TRIGGER = "branch:to:{}"
 """The channel that starts a node, as LangGraph names it."""
@@ -36,9 +36,7 @@ class Direct(Editable):
         self.entry = entry
         keys = self.builder.schemas[self.builder.input_schema]
         triggers = [TRIGGER.format(node) for node in self.builder.nodes]
-        self._runner: CompiledStateGraph[Any, Any, Any, Any] = CompiledStateGraph(
-            **{**kwargs, "input_channels": [*keys, *triggers]}
-        )
+        self._runner = Inline(**{**kwargs, "input_channels": [*keys, *triggers]})
 
     def stream(
         self, input: Any, config: RunnableConfig | None = None, **kwargs: Any

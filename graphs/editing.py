@@ -9,23 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 from langchain_core.runnables import RunnableConfig, ensure_config
 from langchain_core.runnables.config import merge_configs, var_child_runnable_config
 from langgraph.checkpoint.base import BaseCheckpointSaver
-from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import StateUpdate
 
 from echelons.checkpoints.inherited import saver_of
 from echelons.checkpoints.messages import with_messages
 from echelons.checkpoints.reading import OneCheckpoint, Plan, Saver, aread, read
+from echelons.graphs.inline import Inline
 from echelons.lineage import Identity
 
 Supersteps = Sequence[Sequence[StateUpdate]]
 
 
-class Editable(CompiledStateGraph[Any, Any, Any, Any]):
+class Editable(Inline):
     """The graph of a level, of whichever agent."""
 
     def bulk_update_state(self, config: RunnableConfig, supersteps: Supersteps) -> RunnableConfig:

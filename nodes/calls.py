@@ -141,10 +141,10 @@ def close(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
     for message in messages:
         if isinstance(message, ToolMessage):
             pending.pop(message.tool_call_id, None)
-        else:
+        elif pending:
             flush()
         closed.append(message)
-        if isinstance(message, AIMessage):
+        if isinstance(message, AIMessage) and message.tool_calls:
             pending.update({call["id"] or "": call for call in message.tool_calls})
     flush()
     return closed

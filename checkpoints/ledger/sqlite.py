@@ -30,6 +30,10 @@ class Database(Protocol):
         """Hold the connection for one transaction, all of it or nothing."""
         ...
 
+    def foreign_writes(self) -> int:
+        """Return a number that changes when another connection has written to the database."""
+        ...
+
     async def _run(self, work: Callable[[], T]) -> T: ...
 
 
@@ -69,8 +73,7 @@ class SqliteLedger(Ledger):
 
     def foreign_writes(self) -> int:
         """Return a number that changes when another connection has written to the database."""
-        with self._database.cursor(transaction=False) as cursor:
-            return int(cursor.execute("PRAGMA data_version").fetchone()[0])
+        return self._database.foreign_writes()
 
     async def arun(self, work: Callable[[], T]) -> T:
         """Do some work on the ledger in an event loop."""

@@ -14,6 +14,7 @@ from typing import Any
 from echelons.capabilities.capability import Declared
 from echelons.capabilities.deriving import Deriver, capabilities_of, derive, texts_of
 from echelons.errors import DuplicateName, UnknownAgent
+from echelons.matching import words
 from echelons.members import Member
 from echelons.names import PATH_SEPARATOR
 
@@ -44,6 +45,13 @@ class CapabilityMap:
     texts: tuple[str, ...] = ()
     subordinates: tuple[CapabilityMap, ...] = ()
     total_depth: int = 0
+
+    @property
+    def passes_on(self) -> bool:
+        """Whether it is only known by name, and has subordinates who do what the name says."""
+        return (
+            self.derived and bool(self.subordinates) and [*self.capabilities] == [_said(self.agent)]
+        )
 
     @classmethod
     def discover(cls, member: Member, deriver: Deriver = derive) -> CapabilityMap:
@@ -152,6 +160,10 @@ class CapabilityMap:
             for name, each in self.capabilities.full.items()
         )
         return f"{self.agent}: {', '.join(listed)}" if self.capabilities else self.agent
+
+
+def _said(name: str) -> str:
+    return " ".join(words(name))
 
 
 def _examples(number: int) -> str:

@@ -11,9 +11,11 @@ from typing import Annotated
 import typer
 
 from echelons.cli import output
+from echelons.cli.control import pause, stop
 from echelons.cli.draw import draw
 from echelons.cli.exits import MEANINGS
 from echelons.cli.inbox import answer, inbox
+from echelons.cli.route import capabilities, route
 from echelons.cli.run import resume, run
 from echelons.cli.threads import show, threads
 from echelons.cli.trace import trace
@@ -42,6 +44,7 @@ app.command(
         'echelons run travel "Plan a trip to Italy with great food"',
         'echelons run research "What are circuit breakers for?" --docs notes/',
         'echelons run mine:head "Hello" --model openai:gpt-5-mini --thread hello',
+        'echelons run travel "A table for two" --thread rome --turn order-17',
     )
 )(run)
 app.command(
@@ -59,8 +62,21 @@ app.command(
     )
 )(answer)
 app.command(epilog=_examples("echelons resume", "echelons resume --thread trip"))(resume)
+app.command(
+    epilog=_examples(
+        "echelons stop",
+        "echelons stop head/experiences --thread trip",
+        "echelons stop head/flights --json",
+    )
+)(stop)
+app.command(
+    epilog=_examples(
+        "echelons pause",
+        "echelons pause head/experiences --thread trip",
+    )
+)(pause)
 app.command(epilog=_examples("echelons threads", "echelons threads --all"))(threads)
-app.command(epilog=_examples("echelons trace --thread trip", "echelons trace --verify"))(trace)
+app.command(epilog=_examples("echelons trace", "echelons trace --thread trip --verify"))(trace)
 app.command(epilog=_examples("echelons show trip", "echelons show 8f1d0a52-6a5e-5c0b-9d55-…"))(show)
 app.command(
     epilog=_examples(
@@ -69,6 +85,19 @@ app.command(
         "echelons draw --thread trip",
     )
 )(draw)
+app.command(
+    epilog=_examples(
+        "echelons capabilities travel",
+        "echelons capabilities research --docs notes/ --json",
+    )
+)(capabilities)
+app.command(
+    epilog=_examples(
+        'echelons route travel "Plan a trip to Italy with great food"',
+        'echelons route travel "See an opera" --at experiences',
+        'echelons route mine:head "Hello" --threshold 0.5 --json',
+    )
+)(route)
 app.command(
     epilog=_examples(
         "echelons prune --thread trip",

@@ -21,7 +21,8 @@ OFFLINE = "offline planner"
 
 def code_of(result: Result, board: Board) -> ExitCode:
     """Return the exit code that a turn's end stands for."""
-    if result.finished:
+    # Answers that are left to another run are well placed, whatever that run comes to.
+    if result.finished or result.queued:
         return ExitCode.FINISHED
     if board.stopping:
         return ExitCode.INTERRUPTED
@@ -49,6 +50,13 @@ def closing(board: Board, thread: str, code: ExitCode, given: Path | None) -> It
         yield f"stopped; all that was done is stored. Go on with: {resume}"
 
 
+def unrun(result: Result) -> str:
+    """Return why nothing was run, if so; else nothing."""
+    if result.queued:
+        return "answered; a run is under way on the thread, and takes the answer"
+    return "the turn was submitted before, so nothing was run again" if result.replayed else ""
+
+
 def result_json(result: Result, board: Board, thread: str, code: ExitCode) -> dict[str, Any]:
     """Return what a turn came to for programs."""
     return {
@@ -59,6 +67,8 @@ def result_json(result: Result, board: Board, thread: str, code: ExitCode) -> di
         "interrupted": code is ExitCode.INTERRUPTED,
         "text": result.text,
         "questions": [question_json(each, thread) for each in result.questions],
+        "replayed": result.replayed,
+        "queued": result.queued,
         "usage": result.usage.model_dump(),
         "models": sorted(model for model in board.models if model),
         "seconds": round(board.seconds, 3),

@@ -20,10 +20,19 @@ import typer
 from echelons.cli import output
 from echelons.cli.exits import ExitCode
 from echelons.cli.options import Output
-from echelons.errors import EchelonsError, RunFailed
+from echelons.errors import EchelonsError, RunFailed, ThreadBusy
 
 BROKEN_PIPE = 141
 """What a shell sees of a program whose reader has gone: 128 + SIGPIPE."""
+
+
+ERRORS = {
+    RunFailed: ExitCode.FAILED,
+    ThreadBusy: ExitCode.BUSY,
+    EchelonsError: ExitCode.REFUSED,
+    Exception: ExitCode.UNEXPECTED,
+}
+"""What each kind of error tells the shell; the first that fits."""
 
 
 def command(function: Callable[..., ExitCode]) -> Callable[..., None]:
@@ -89,12 +98,9 @@ def _guarded(work: Callable[[], ExitCode], spoken: Output) -> int:
     except BrokenPipeError:
         _leave_the_pipe()
         return BROKEN_PIPE
-    except RunFailed as error:
-        return _failed(error, ExitCode.FAILED, spoken)
-    except EchelonsError as error:
-        return _failed(error, ExitCode.REFUSED, spoken)
     except Exception as error:  # noqa: BLE001  the last line of defence: a line, not a traceback
-        return _failed(error, ExitCode.UNEXPECTED, spoken)
+        code = next(code for kind, code in ERRORS.items() if isinstance(error, kind))
+        return _failed(error, code, spoken)
 
 
 def _failed(error: Exception, code: ExitCode, spoken: Output) -> ExitCode:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from echelons.cli.output import remark
 from echelons.errors import DatabaseFolderMissing, StorageError, ThreadNotFound, ThreadNotNamed
 from echelons.lineage import root_thread_id
 
@@ -104,6 +105,27 @@ def root_meant(saver: SqliteCheckpointer, thread: str | None) -> RootThread:
     return (mains or found)[0]
 
 
+def root_shown(saver: SqliteCheckpointer, thread: str | None, *, quietly: bool) -> RootThread:
+    """Return the root thread that is named, else the latest; for what only looks at it.
+
+    Args:
+        saver: The database.
+        thread: Its name or id, if it is named.
+        quietly: Whether nobody is told that there are several.
+
+    Raises:
+        ThreadNotFound: There is none of that name, or none at all.
+    """
+    if thread is not None:
+        return root_named(saver, thread)
+    found = roots(saver)
+    if not found:
+        raise ThreadNotFound(MAIN)
+    if len(found) > 1 and not quietly:
+        remark(f"thread {label(found[0])}, the latest of {len(found)}; --thread names another")
+    return found[0]
+
+
 def thread_name(database: Path, thread: str) -> str:
     """Return what a thread is called that may be given by its id."""
     if not database.exists() or not _is_id(thread):
@@ -151,10 +173,11 @@ class Standing:
 
 def standing(saver: SqliteCheckpointer, root: RootThread) -> Standing:
     """Return where a root thread stands."""
-    from echelons.checkpoints.pending import is_finished, questions
+    from echelons.checkpoints.answers import open_questions
+    from echelons.checkpoints.pending import is_finished
     from echelons.checkpoints.reading import OneCheckpoint, read
 
-    asked = tuple(read(saver, questions(root.id)))
+    asked = tuple(read(saver, open_questions(root.id)))
     if asked:
         return Standing(root, State.ASKING, asked)
     finished = read(saver, is_finished(OneCheckpoint(root.id)))

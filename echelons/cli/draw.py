@@ -43,7 +43,7 @@ def draw(
     how: Output,
 ) -> ExitCode:
     """Print a team as a tree."""
-    drawing = load(_named(team, place, making)).draw()
+    drawing = load(_named(team, place, making, quietly=how.json)).draw()
     if how.json:
         output.tell_json(member_json(drawing.root))
     else:
@@ -61,9 +61,9 @@ def member_json(member: Member) -> dict[str, Any]:
     }
 
 
-def _named(team: str | None, place: Place, making: Making) -> TeamName:
+def _named(team: str | None, place: Place, making: Making, *, quietly: bool) -> TeamName:
     if team is None:
         with database.reading(place.db) as saver:
-            root = database.root_meant(saver, place.thread)
+            root = database.root_shown(saver, place.thread, quietly=quietly)
         return remade(root, Remaking(making.model, making.docs))
     return TeamName(team, making.docs, making.model)

@@ -15,6 +15,7 @@ class ExitCode(IntEnum):
     ASKING = 4
     FAILED = 5
     BROKEN = 6
+    BUSY = 7
     INTERRUPTED = 130
 
 
@@ -26,6 +27,7 @@ MEANINGS = {
     ExitCode.ASKING: "the turn waits for an answer: `echelons inbox`",
     ExitCode.FAILED: "the turn stopped at an error and is stored: `echelons resume`",
     ExitCode.BROKEN: "`echelons trace --verify` or `echelons doctor` found something broken",
+    ExitCode.BUSY: "somebody else is at work on the thread: try again, or use another",
     ExitCode.INTERRUPTED: "stopped by Ctrl-C; all that was done is stored: `echelons resume`",
 }
 """What each code means, as ``echelons --help`` says it."""

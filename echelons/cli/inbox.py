@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,6 +15,11 @@ from echelons.cli.questions import meant, question_json, questions_text
 from echelons.cli.remaking import remade
 from echelons.cli.teams import load
 from echelons.cli.words import encoded, text_or_stdin
+from echelons.errors import WrongAnswer
+
+if TYPE_CHECKING:
+    from echelons.runtime.run import AsyncRun
+    from echelons.runtime.session import Session
 
 QuestionArgument = Annotated[
     str | None,
@@ -100,9 +105,19 @@ def answer(  # noqa: PLR0913  each option stands for itself
         thread=database.label(root),
         database=database.path(place.db),
         given=place.db,
-        begin=lambda session: session.aanswer(question, value),
+        begin=lambda session: _answered(session, question, value, json_value),
     )
     return carry_out(turn, how)
+
+
+async def _answered(session: Session, question: str, value: Any, as_json: bool) -> AsyncRun:
+    try:
+        return await session.aanswer(question, value)
+    except WrongAnswer as error:
+        if as_json or not isinstance(value, str):
+            raise
+        hint = "if it is meant as JSON, add --json-value"
+        raise WrongAnswer(error.id, error.value, f"{error.why} ({hint})") from error
 
 
 def _value(words: str, as_json: bool) -> Any:

@@ -50,6 +50,7 @@ def question_json(question: Question, thread: str) -> dict[str, Any]:
         "path": PATH_SEPARATOR.join(question.path),
         "agent_thread_id": question.thread_id,
         "asked_at": question.asked_at,
+        "schema": question.schema,
         "thread": thread,
     }
 

@@ -14,7 +14,7 @@ from echelons.cli.exits import ExitCode
 from echelons.cli.options import Making, Place, Remaking, RunOutput, TeamArgument
 from echelons.cli.remaking import remade
 from echelons.cli.teams import TeamName, load, source
-from echelons.cli.words import command_line, encoded, text_or_stdin
+from echelons.cli.words import command_line, encoded, named, text_or_stdin
 from echelons.errors import InvalidTask, NothingUnfinished, ThreadNotNamed
 
 if TYPE_CHECKING:
@@ -30,10 +30,28 @@ TaskArgument = Annotated[
     ),
 ]
 
+TurnOption = Annotated[
+    str | None,
+    typer.Option(
+        "--turn",
+        metavar="ID",
+        help="What you call the turn; submitted again, it is never run again. "
+        "Needs [b]--thread[/b].",
+        callback=named,
+        show_default=False,
+    ),
+]
+
 
 @command
 def run(
-    team: TeamArgument, task: TaskArgument, place: Place, making: Making, how: RunOutput
+    team: TeamArgument,
+    task: TaskArgument,
+    turn_id: TurnOption = None,
+    *,
+    place: Place,
+    making: Making,
+    how: RunOutput,
 ) -> ExitCode:
     """Give a team a task, and watch it work.
 
@@ -41,6 +59,8 @@ def run(
     With it, the team remembers what was said on that thread before.
     """
     words = text_or_stdin(task)
+    if turn_id is not None and place.thread is None:
+        raise typer.BadParameter("--turn names a turn of a thread: give --thread, too")
     if not words.strip():
         raise InvalidTask(task)
     name = TeamName(team, making.docs and making.docs.expanduser().absolute(), making.model)
@@ -63,7 +83,7 @@ def run(
         thread=thread,
         database=stored,
         given=place.db,
-        begin=lambda session: session.asend(words),
+        begin=lambda session: session.asend(words, turn_id=turn_id),
         before=tuple(filter(None, (remarks, f"thread {thread}"))),
         after=after,
     )
@@ -72,7 +92,7 @@ def run(
 
 @command
 def resume(place: Place, remaking: Remaking, how: RunOutput) -> ExitCode:
-    """Go on with a turn that was stopped, killed, or failed.
+    """Go on with a turn that was stopped, killed, paused, or has failed.
 
     Without [b]--thread[/b] it is the only unfinished one.
     """

@@ -11,7 +11,7 @@ from pathlib import Path
 from echelons.agent import Agent
 from echelons.cli import output
 from echelons.cli.board import Board
-from echelons.cli.closing import closing, code_of, result_json
+from echelons.cli.closing import closing, code_of, result_json, unrun
 from echelons.cli.exits import ExitCode
 from echelons.cli.interrupts import interruptible
 from echelons.cli.options import RunOutput
@@ -111,7 +111,9 @@ class _Performance:
         if result.questions:
             output.tell(questions_text(result.questions, turn.given))
         after = turn.after if code is ExitCode.FINISHED else ()
-        self._remark((*closing(board, turn.thread, code, turn.given), *after))
+        unmoved = unrun(result)
+        ended = (unmoved,) if unmoved else closing(board, turn.thread, code, turn.given)
+        self._remark((*ended, *after))
         return code
 
     def _remark(self, texts: tuple[str, ...]) -> None:

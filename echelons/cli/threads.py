@@ -111,11 +111,14 @@ def _local(moment: str) -> str:
 
 @command
 def show(shown: ShownArgument = None, *, place: Place, how: Output) -> ExitCode:
-    """Print the conversation of a thread: who said what, and which thread each call began."""
+    """Print the conversation of a thread: who said what, and which thread each call began.
+
+    Without [b]THREAD[/b] it is the latest.
+    """
     from echelons.checkpoints.threads import ThreadStore
 
     with database.reading(place.db) as saver:
-        wanted = shown or database.root_meant(saver, place.thread).id
+        wanted = shown or database.root_shown(saver, place.thread, quietly=how.json).id
         store = ThreadStore(saver)
         try:
             found = store.get(wanted)

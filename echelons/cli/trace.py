@@ -24,13 +24,14 @@ VerifyOption = Annotated[
 def trace(verify: VerifyOption = False, *, place: Place, how: Output) -> ExitCode:
     """Print who called whom: every agent's thread, how it ended, and its tools.
 
-    Without [b]--thread[/b] it is the only thread, or the one called [b]main[/b].
+    Without [b]--thread[/b] it is the latest thread.
     """
     from echelons.checkpoints.threads import ThreadStore
     from echelons.checkpoints.tracing import links_of
 
     with database.reading(place.db) as saver:
-        found = ThreadStore(saver).trace(database.root_meant(saver, place.thread).id)
+        root = database.root_shown(saver, place.thread, quietly=how.json)
+        found = ThreadStore(saver).trace(root.id)
     links = links_of(found) if verify else []
     if how.json:
         checked = {"links": [_link_json(link) for link in links]} if verify else {}

@@ -68,7 +68,9 @@ def settled(turn: Turn, progress: Progress) -> Plan[Ending | Command[Any]]:
 
     Raises:
         LeaseLost: Somebody else runs the thread now.
+        StorageError: Something of the turn was not stored.
     """
+    turn.check()
     standing = yield from standing_of(turn.thread_id)
     text = ""
     if standing.finished:

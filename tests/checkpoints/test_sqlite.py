@@ -373,6 +373,21 @@ async def test_the_event_loop_asks_by_itself_unless_it_may_not(path: Path, offlo
     assert (len(seen - {threading.get_ident()}) > 0) is offload
 
 
+def test_what_a_consumer_is_shown_is_stored_already(path: Path) -> None:
+    shown = 0
+    with SqliteCheckpointer(path) as saver, closing(sqlite3.connect(path)) as other:
+        graph = head(delegate("eat", "dinner"), "done").compile(saver)
+        given: Any = {"configurable": {"thread_id": "t"}}
+        # A consumer may take a chunk and be killed before it asks for the next.
+        for chunk in graph.stream({"messages": [("user", "plan")]}, given, stream_mode="updates"):
+            shown += len(chunk)
+            query = "SELECT count(DISTINCT task_id) FROM writes WHERE checkpoint_ns = ''"
+            # The task that takes the input in has written, too, and is not shown.
+            assert other.execute(query).fetchone()[0] == shown + 1
+
+    assert shown == 3
+
+
 # Other readers and writers
 
 

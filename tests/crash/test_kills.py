@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from echelons.testing.crash import run
+from tests.crash.drivers.trials import Report, differing
 
 if TYPE_CHECKING:
     from tests.crash.conftest import Sample
@@ -21,10 +22,9 @@ pytestmark = pytest.mark.skipif(os.name == "nt", reason="forks and signals of PO
 
 REPOSITORY = Path(__file__).parents[2]
 DRIVER = "tests.crash.drivers.killed"
-Report = dict[str, Any]
 
 
-@pytest.fixture(scope="module", params=["at random", "at statements"])
+@pytest.fixture(scope="module", params=["at random", "under wrong clocks", "at statements"])
 def reports(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, sample: Sample
 ) -> list[Report]:
@@ -32,19 +32,11 @@ def reports(
     folder = str(tmp_path_factory.mktemp("trips"))
     if request.param == "at random":
         return list(run(DRIVER, folder, "random", "1", str(sample(200, 2000)), folder=REPOSITORY))
+    if request.param == "under wrong clocks":
+        return list(run(DRIVER, folder, "clocks", "1", str(sample(20, 200)), folder=REPOSITORY))
     # Each statement has two sides; an odd step alternates between them.
-    step = sample(15, 1)
+    step = sample(61, 1)
     return list(run(DRIVER, folder, "statements", str(step), "1", folder=REPOSITORY))
-
-
-def differing(reports: list[Report], what: str) -> list[Any]:
-    """Return the trips of which something is not as if nothing had happened."""
-    expected = reports[0]["end"][what]
-    return [
-        (each["trial"], each["deaths"], each["end"].get("error") or each["end"][what])
-        for each in reports
-        if each["end"].get(what) != expected
-    ]
 
 
 def test_the_processes_did_die(reports: list[Report]) -> None:
@@ -64,3 +56,13 @@ def test_every_link_holds_and_the_database_is_sound(reports: list[Report]) -> No
     assert set(reports[0]["end"]["links"]) == {"ok"}
     assert differing(reports, "integrity") == []
     assert differing(reports, "links") == []
+
+
+def test_every_effect_is_had_once_and_a_human_is_asked_where_nobody_knows(
+    reports: list[Report],
+) -> None:
+    assert len(reports[0]["end"]["effects"]) == len(set(reports[0]["end"]["effects"])) == 6
+    assert differing(reports, "effects") == []
+    assert reports[0]["end"]["unknown"] == []
+    if len(reports) > 100:
+        assert any(each["end"]["unknown"] for each in reports)

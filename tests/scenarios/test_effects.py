@@ -49,6 +49,12 @@ def test_each_death_of_a_running_tool_is_asked_about_once(deaths: list[Report]) 
         assert report["asked"].count("outcome_unknown") == report["deaths"], report
 
 
+def test_no_question_of_the_tool_is_asked_twice(deaths: list[Report]) -> None:
+    for report in deaths:
+        own = [each for each in report["asked"] if each != "outcome_unknown"]
+        assert len(own) == len(set(own)), report
+
+
 def test_what_a_human_says_of_a_call_is_never_taken_for_an_answer_to_the_tool(
     deaths: list[Report],
 ) -> None:

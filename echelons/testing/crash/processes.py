@@ -57,25 +57,26 @@ class Process:
             os.kill(self.pid, signal.SIGKILL)
         return self.wait()
 
-    def stop(self) -> None:
-        """Stop it, and return when it stands still."""
-        os.kill(self.pid, signal.SIGSTOP)
-        self.wait_until_stopped()
+    def stop(self) -> bool:
+        """Stop it unless it has ended, and return whether it now stands still."""
+        if self._code is None:
+            os.kill(self.pid, signal.SIGSTOP)
+        return self.wait_until_stopped()
 
-    def wait_until_stopped(self) -> None:
-        """Return when it has stopped, perhaps by itself.
-
-        Raises:
-            ProcessFailed: It ended instead.
-        """
+    def wait_until_stopped(self) -> bool:
+        """Wait until it has stopped, perhaps by itself; return ``False`` if it has ended."""
+        if self._code is not None:
+            return False
         _, status = os.waitpid(self.pid, os.WUNTRACED)
         if not os.WIFSTOPPED(status):
             self._end(status)
-            raise ProcessFailed(os.waitstatus_to_exitcode(status), self._told.decode())
+            return False
+        return True
 
     def wake(self) -> None:
         """Let it go on where it was stopped."""
-        os.kill(self.pid, signal.SIGCONT)
+        if self._code is None:
+            os.kill(self.pid, signal.SIGCONT)
 
     def wait(self) -> int:
         """Wait until it has ended, and return its exit code, or a signal's number below zero."""

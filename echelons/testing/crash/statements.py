@@ -87,18 +87,20 @@ class Failure(Watch):
         fault: What SQLite says.
 
     Attributes:
+        at: Which.
+        writes: Counts them.
         hit: The statement that failed; empty if there were fewer.
     """
 
     def __init__(self, at: int, fault: Fault) -> None:
         self.hit = ""
-        self._at = at
+        self.at = at
+        self.writes = itertools.count(1)
         self._fault = fault
-        self._writes = itertools.count(1)
 
     def before(self, connection: sqlite3.Connection, statement: str) -> None:
         """Fail here, if this is the place."""
-        if is_write(statement) and next(self._writes) == self._at:
+        if is_write(statement) and next(self.writes) == self.at:
             self.hit = statement
             raise self._fault.error()
 

@@ -18,7 +18,7 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langgraph.types import interrupt
 
-from echelons import Agent, Result, Session, Usage
+from echelons import Agent, Question, Result, Session, SqliteCheckpointer
 from echelons.testing import Call, ScriptedModel, delegate
 from echelons.testing.scripts import Step
 
@@ -54,12 +54,18 @@ class Place:
         return path.read_text().splitlines() if path.exists() else []
 
 
-def tree(place: Place) -> Agent:
-    """Return three levels, each of which has an effect in each turn."""
+def tree(place: Place, booked: Callable[[str], None] = lambda _: None) -> Agent:
+    """Return three levels, each of which has an effect in each turn.
+
+    Args:
+        place: Where the effects are seen.
+        booked: Called within a tool after each effect.
+    """
 
     def book(token: str) -> str:
         """Book something: the same twice is a mistake."""
         place.add("effects", token)
+        booked(token)
         return f"booked {token}"
 
     def ask(question: str) -> str:
@@ -118,47 +124,45 @@ class Client:
     def finish(self) -> None:
         """Have every turn done, whatever was done before."""
         for turn, task in TURNS.items():
-            if turn not in self._place.lines("done"):
-                self.settle(turn, task)
-                self._place.add("done", turn)
+            answer = self.settle(turn, task)
+            self._place.add("done", f"{turn}: {answer}")
 
-    def settle(self, turn: str, task: str) -> None:
-        """Have a turn done."""
-        while not self._step(turn, task).finished:
-            pass
+    def settle(self, turn: str, task: str) -> str:
+        """Submit a turn until it is done, and return its answer."""
+        if self._world == "async":
+            return asyncio.run(self.asettle(turn, task))
+        while not (result := self._session.send(task, turn_id=turn).result()).finished:
+            if answers := self._answers(result):
+                self._session.answer(answers).result()
+        return result.text
 
-    def _step(self, turn: str, task: str) -> Result:
-        if asked := self._session.inbox():
-            return self._do("answer", {each.id: self._answer(each.value) for each in asked})
-        if self._session.graph.get_state(self._session.config).tasks:
-            return self._do("resume")
-        if self._is_known(task):
-            return Result("", (), True, Usage())
-        return self._do("send", task)
+    async def asettle(self, turn: str, task: str) -> str:
+        """Do what ``settle`` does in an event loop."""
+        while not (
+            result := await (await self._session.asend(task, turn_id=turn)).result()
+        ).finished:
+            if answers := self._answers(result):
+                await (await self._session.aanswer(answers)).result()
+        return result.text
 
-    def _is_known(self, task: str) -> bool:
-        messages = self._session.graph.get_state(self._session.config).values.get("messages", ())
-        return any(str(each.text) == task for each in messages)
+    def _answers(self, result: Result) -> dict[str, Any]:
+        return {each.id: self._answer(each) for each in result.questions}
 
-    def _answer(self, question: Any) -> Any:
-        return f"yes to {question}"
-
-    def _do(self, method: str, *arguments: Any) -> Result:
-        if self._world == "sync":
-            result: Result = getattr(self._session, method)(*arguments).result()
-            return result
-        return asyncio.run(_awaited(getattr(self._session, f"a{method}"), *arguments))
-
-
-async def _awaited(method: Callable[..., Any], *arguments: Any) -> Result:
-    result: Result = await (await method(*arguments)).result()
-    return result
+    def _answer(self, asked: Question) -> Any:
+        if isinstance(asked.value, str):
+            return f"yes to {asked.value}"
+        # A call that was cut short; the effects tell whether it happened.
+        token = asked.value["arguments"].get("token", "")
+        self._place.add("unknown", f"{asked.value['tool']} {token}")
+        if token in self._place.lines("effects"):
+            return {"outcome": "happened", "result": f"booked {token}"}
+        return "run_again"
 
 
-def live(place: Place, world: str = "sync") -> None:
-    """Have every turn done in this process."""
-    with Session(tree(place), place.database, thread="trip") as session:
-        Client(session, place, world).finish()
+def live(place: Place, world: str = "sync", **options: Any) -> None:
+    """Have every turn done in this process; the options are the checkpointer's."""
+    with SqliteCheckpointer(place.database, **options) as saver:
+        Client(Session(tree(place), saver, thread="trip"), place, world).finish()
 
 
 def look(place: Place) -> dict[str, Any]:
@@ -166,16 +170,26 @@ def look(place: Place) -> dict[str, Any]:
     with closing(sqlite3.connect(place.database)) as connection:
         checked = [each for (each,) in connection.execute("PRAGMA integrity_check")]
     with Session(tree(place), place.database, thread="trip") as session:
-        links = session.store.verify(session.thread_id)
-        threads = [session.thread_id, *(link.sub_agent_thread_id for link in links)]
-        said = {
+        return {"integrity": checked, **told(session), **seen(place)}
+
+
+def told(session: Session) -> dict[str, Any]:
+    """Return what is stored of a trip."""
+    links = session.store.verify(session.thread_id)
+    threads = [session.thread_id, *(link.sub_agent_thread_id for link in links)]
+    return {
+        "links": [str(link.state) for link in links],
+        "said": {
             "/".join(thread.path): [f"{each.type}: {each.text}" for each in thread.messages]
             for thread in (session.store.get(each, session.thread_id) for each in threads)
-        }
-        return {
-            "integrity": checked,
-            "links": [str(link.state) for link in links],
-            "said": said,
-            "effects": place.lines("effects"),
-            "done": place.lines("done"),
-        }
+        },
+    }
+
+
+def seen(place: Place) -> dict[str, Any]:
+    """Return what the world has seen of a trip."""
+    return {
+        "effects": sorted(place.lines("effects")),
+        "unknown": place.lines("unknown"),
+        "done": sorted(set(place.lines("done"))),
+    }

@@ -17,7 +17,18 @@ from echelons.cli.exits import MEANINGS
 
 Call = Callable[..., Result]
 Process = Callable[..., subprocess.CompletedProcess[str]]
-COMMANDS = ["run", "inbox", "answer", "resume", "threads", "trace", "show", "draw"]
+COMMANDS = [
+    "run",
+    "inbox",
+    "answer",
+    "resume",
+    "threads",
+    "trace",
+    "show",
+    "draw",
+    "capabilities",
+    "route",
+]
 COMMANDS += ["prune", "doctor", "backup"]
 HEAVY = {"langgraph", "langchain", "langchain_core", "langchain_openai", "openai"}
 

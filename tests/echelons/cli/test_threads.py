@@ -114,15 +114,19 @@ def test_a_program_gets_a_trace_as_one_tree(echelons: Call) -> None:
     assert "links" not in trace
 
 
-def test_without_a_name_the_thread_main_is_meant_or_the_only_one(echelons: Call) -> None:
+@pytest.mark.parametrize("command", ["trace", "show", "draw"])
+def test_without_a_name_the_latest_thread_is_shown_and_named(echelons: Call, command: str) -> None:
     echelons("run", "trips:plain", "Hello", "--thread", "rome")
-    assert root_thread_id("rome") in echelons("trace").stdout
-    echelons("run", "trips:plain", "Hello", "--thread", "oslo")
-    several = echelons("trace")
-    assert several.exit_code == 3
-    assert "several threads may be meant: oslo, rome; name one with --thread" in several.stderr
-    echelons("run", "trips:plain", "Hello", "--thread", "main")
-    assert root_thread_id("main") in echelons("trace").stdout
+    only = echelons(command)
+    echelons("run", "trips:asking", "Hello", "--thread", "oslo")
+    latest = echelons(command)
+    echelons("run", "trips:plain", "Hello", "--thread", "rome")
+
+    assert (only.exit_code, only.stderr) == (0, "")
+    assert latest.stdout == echelons(command, "--thread", "oslo").stdout
+    assert latest.stderr == "thread oslo, the latest of 2; --thread names another\n"
+    assert "thread rome, the latest of 2" in echelons(command).stderr
+    assert echelons(command, "--json").stderr == ""
 
 
 @pytest.mark.parametrize(

@@ -47,13 +47,12 @@ def stopped(folder: Path) -> dict[str, Any]:
     return {"stopped": before, "woken": file.read_text().splitlines()}
 
 
-def dead() -> int:
+def dead() -> list[Any]:
     """Wait for a process to stop that dies."""
-    try:
-        fork(die).wait_until_stopped()
-    except ProcessFailed as failed:
-        return failed.code
-    return 0
+    process = fork(die)
+    stands = process.wait_until_stopped()
+    process.wake()
+    return [stands, process.stop(), process.kill()]
 
 
 def killed(folder: Path) -> list[Any]:

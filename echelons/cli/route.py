@@ -1,0 +1,88 @@
+"""``echelons capabilities`` and ``echelons route``: who of a team can do what, and who gets a task.
+
+Both look at a team only; nothing runs.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from echelons.cli import output
+from echelons.cli.command import command
+from echelons.cli.exits import ExitCode
+from echelons.cli.options import Making, Output, TeamArgument
+from echelons.cli.teams import TeamName, load
+from echelons.cli.words import encoded, named, text_or_stdin
+
+TaskArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="TASK",
+        help='What is asked for; "-" reads it from the standard input.',
+        callback=encoded,
+        show_default=False,
+    ),
+]
+ReceiverOption = Annotated[
+    str | None,
+    typer.Option(
+        "--at",
+        metavar="AGENT",
+        help="The agent that has the request, by name or path; the team's head if left out.",
+        callback=named,
+        show_default=False,
+    ),
+]
+ThresholdOption = Annotated[
+    float | None,
+    typer.Option(
+        "--threshold",
+        metavar="MATCH",
+        help="The match that an agent needs, from 0 to 1.",
+        show_default=False,
+    ),
+]
+
+
+@command
+def capabilities(team: TeamArgument, *, making: Making, how: Output) -> ExitCode:
+    """Print what every agent of a team can do."""
+    from echelons.capabilities import CapabilityMap
+
+    known = CapabilityMap.discover(load(TeamName(team, making.docs, making.model)))
+    if how.json:
+        output.tell_json(known.json())
+    else:
+        output.tell(str(known))
+    return ExitCode.FINISHED
+
+
+@command
+def route(
+    team: TeamArgument,
+    task: TaskArgument,
+    at: ReceiverOption = None,
+    threshold: ThresholdOption = None,
+    *,
+    making: Making,
+    how: Output,
+) -> ExitCode:
+    """Print who of a team fits a task, and why."""
+    from echelons.capabilities import CapabilityMap
+    from echelons.routing import THRESHOLD, Router
+
+    known = CapabilityMap.discover(load(TeamName(team, making.docs, making.model)))
+    router = Router(known, threshold=THRESHOLD if threshold is None else threshold)
+    found = router.route(text_or_stdin(task), at or ())
+    parts = router.split(found.task, found.receiver)
+    if how.json:
+        split = [{"task": part.task, "agent": part.candidate.agent} for part in parts]
+        output.tell_json({**found.json(), "parts": split})
+        return ExitCode.FINISHED
+    output.tell(found.explain())
+    if len(parts) > 1:
+        meant = ", ".join(f"{part.candidate.agent} ({part.task})" for part in parts)
+        output.tell(f"split into {len(parts)} requests: {meant}")
+    return ExitCode.FINISHED

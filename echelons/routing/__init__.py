@@ -1,0 +1,27 @@
+"""Routing: which agent of a tree fits a task, and why. Pure; nothing here runs an agent."""
+
+from __future__ import annotations
+
+from echelons.routing.embedding import EmbeddingMatcher
+from echelons.routing.lexical import LexicalMatcher
+from echelons.routing.matcher import Match, Matcher, Prepared, Profile
+from echelons.routing.model import ModelMatcher
+from echelons.routing.route import Candidate, Route
+from echelons.routing.router import DEPTH_PENALTY, THRESHOLD, Router
+from echelons.routing.splitting import Part
+
+__all__ = [
+    "DEPTH_PENALTY",
+    "THRESHOLD",
+    "Candidate",
+    "EmbeddingMatcher",
+    "LexicalMatcher",
+    "Match",
+    "Matcher",
+    "ModelMatcher",
+    "Part",
+    "Prepared",
+    "Profile",
+    "Route",
+    "Router",
+]

@@ -1,0 +1,130 @@
+"""``Route``: who was found for a task, in order, and why. ``Router`` makes one for each task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from echelons.names import PATH_SEPARATOR
+
+EXPLAINED = 10
+"""Candidates that an explanation shows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """An agent that fits a task.
+
+    Attributes:
+        path: Names from the root down to it.
+        depth: Levels below the receiver; 0 for the receiver itself.
+        match: How well it fits, from 0 to 1, as the matcher sees it.
+        confidence: What it says of itself, for what the task is about.
+        score: ``confidence * match - 0.1 * depth``.
+        place: Its place in the map, superiors first.
+    """
+
+    path: tuple[str, ...]
+    depth: int
+    match: float
+    confidence: float
+    score: float
+    place: int
+
+    @property
+    def agent(self) -> str:
+        """Its name."""
+        return self.path[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """The ranking of a task at a receiver.
+
+    Attributes:
+        task: The task.
+        receiver: Path of the agent that has the request.
+        threshold: The match that an agent needs.
+        candidates: Who can do it, the best first; empty if nobody can.
+        short: Who matches, but not well enough, the best first.
+
+    Examples:
+        >>> from echelons import Agent
+        >>> from echelons.capabilities import CapabilityMap
+        >>> from echelons.routing import Router
+        >>> eat = Agent("restaurants", capabilities={"food": 0.9})
+        >>> router = Router(CapabilityMap.discover(Agent("head", subordinates=[eat])))
+        >>> print(router.route("Where is good food?").explain())
+        at head, for "Where is good food?": restaurants
+          1. head/restaurants: 0.35 = 0.9 * 0.50 - 0.1 * 1; words: food
+    """
+
+    task: str
+    receiver: tuple[str, ...]
+    threshold: float
+    candidates: tuple[Candidate, ...]
+    short: tuple[Candidate, ...] = ()
+    _reasons: Callable[[int], Sequence[str]] = field(
+        default=lambda _: (), repr=False, compare=False
+    )
+
+    @property
+    def best(self) -> Candidate | None:
+        """The first candidate, or None if nobody can."""
+        return self.candidates[0] if self.candidates else None
+
+    @property
+    def match(self) -> float:
+        """The best match of all, of those too that fall short: how sure it is that anybody can."""
+        return max((each.match for each in (*self.candidates, *self.short)), default=0.0)
+
+    def reasons(self, candidate: Candidate) -> Sequence[str]:
+        """Return what of the task speaks for a candidate."""
+        return self._reasons(candidate.place)
+
+    def explain(self) -> str:
+        """Return the ranking in lines, with the terms of each score and the reasons."""
+        best = self.best.agent if self.best else "nobody"
+        lines = [f'at {PATH_SEPARATOR.join(self.receiver)}, for "{_brief(self.task)}": {best}']
+        shown = self.candidates[:EXPLAINED]
+        lines += [f"{number:3}. {self._line(each)}" for number, each in enumerate(shown, 1)]
+        if more := len(self.candidates) - len(shown):
+            lines.append(f"     and {more} more")
+        if self.short:
+            nearest = self.short[0]
+            lines.append(
+                f"  {len(self.short)} below the threshold {self.threshold:g}; "
+                f"the nearest: {self._line(nearest)}"
+            )
+        return "\n".join(lines)
+
+    def json(self) -> dict[str, Any]:
+        """Return the ranking for programs."""
+        return {
+            "task": self.task,
+            "receiver": PATH_SEPARATOR.join(self.receiver),
+            "threshold": self.threshold,
+            "candidates": [self._json(each) for each in self.candidates[:EXPLAINED]],
+            "short": [self._json(each) for each in self.short[:EXPLAINED]],
+        }
+
+    def _line(self, each: Candidate) -> str:
+        terms = f"{each.confidence:.2g} * {each.match:.2f} - 0.1 * {each.depth}"
+        why = "".join(f"; {reason}" for reason in self.reasons(each))
+        return f"{PATH_SEPARATOR.join(each.path)}: {each.score:.2f} = {terms}{why}"
+
+    def _json(self, each: Candidate) -> dict[str, Any]:
+        return {
+            "path": PATH_SEPARATOR.join(each.path),
+            "depth": each.depth,
+            "confidence": round(each.confidence, 4),
+            "match": round(each.match, 4),
+            "score": round(each.score, 4),
+            "reasons": list(self.reasons(each)),
+        }
+
+
+def _brief(text: str, longest: int = 80) -> str:
+    line = " ".join("".join(char if char.isprintable() else " " for char in text).split())
+    return line if len(line) <= longest else f"{line[: longest - 1]}…"

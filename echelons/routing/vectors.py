@@ -1,0 +1,48 @@
+"""Vectors in plain Python: enough of them to compare a text with a tree of agents."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import fsum, isfinite, sqrt
+from operator import mul
+from typing import Any
+
+Vector = tuple[float, ...]
+
+
+def unit(values: Sequence[float]) -> Vector:
+    """Return a vector of length 1 in the same direction; zeros stay zeros.
+
+    >>> unit([3.0, 4.0])
+    (0.6, 0.8)
+    """
+    length = sqrt(fsum(value * value for value in values)) or 1.0
+    return tuple(value / length for value in values)
+
+
+def dot(one: Vector, other: Vector) -> float:
+    """Return the inner product: for unit vectors, the cosine of their angle."""
+    return float(sum(map(mul, one, other)))
+
+
+def centre(vectors: Sequence[Vector]) -> Vector:
+    """Return the direction in the middle of some vectors."""
+    return unit([fsum(each) for each in zip(*vectors, strict=True)])
+
+
+def usual_likeness(vectors: Sequence[Vector]) -> float:
+    """Return the mean cosine of two different ones of some unit vectors, 0 for fewer than two."""
+    many = len(vectors)
+    if many < 2:
+        return 0.0
+    total = [fsum(each) for each in zip(*vectors, strict=True)]
+    # The square of the sum has every pair twice, and every vector once with itself.
+    return (fsum(value * value for value in total) - many) / (many * (many - 1))
+
+
+def is_vector(given: Any, size: int | None) -> bool:
+    """Whether something is a list of finite numbers, as many as ``size`` says."""
+    if not isinstance(given, Sequence) or isinstance(given, str) or not len(given):
+        return False
+    numbers = all(isinstance(value, (int, float)) and isfinite(value) for value in given)
+    return numbers and (size is None or len(given) == size)

@@ -1,0 +1,150 @@
+"""The gate of a run: cheap while nobody says anything, and never deaf."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage
+
+from echelons import Limits, SqliteCheckpointer
+from echelons.checkpoints.gate import TreeGate
+from echelons.checkpoints.ledger import Fence, Ledger
+from echelons.checkpoints.orders import Orders, orders_key
+from echelons.checkpoints.signals import signals_of
+from echelons.errors import LeaseLost
+from echelons.gate import Halt, Pause, Step
+from echelons.lineage import Identity
+
+ROOT = Identity(agent="head", path=("head",), thread_id="t", tree="x", turn="1")
+
+
+def config(path: str) -> Mapping[str, Any]:
+    return {"metadata": {"agent_path": path}}
+
+
+def gate(saver: SqliteCheckpointer | None, **limits: Any) -> TreeGate:
+    return TreeGate(ROOT, "t", Limits(**limits), saver)
+
+
+def order(ledger: Ledger, orders: Orders) -> None:
+    ledger.commit(lambda open_: orders.store(open_, orders_key("t", "1")))
+
+
+def test_passing_reads_nothing_while_nobody_has_written(tmp_path: Path) -> None:
+    with SqliteCheckpointer(tmp_path / "t.sqlite") as saver:
+        passed = gate(saver)
+        passed.enter(Step.MODEL, config("head"))
+        said: list[str] = []
+        saver.conn.set_trace_callback(said.append)
+
+        passed.leave(AIMessage("", tool_calls=[]), config("head/north"))
+        passed.enter(Step.TOOL, config("head"))
+
+    assert said == ["PRAGMA data_version"] * 2
+
+
+def test_what_another_connection_writes_is_noticed_at_the_next_step(tmp_path: Path) -> None:
+    with (
+        SqliteCheckpointer(tmp_path / "t.sqlite") as saver,
+        SqliteCheckpointer(tmp_path / "t.sqlite") as other,
+    ):
+        passing = gate(saver)
+        assert passing.enter(Step.MODEL, config("head/north")) is None
+
+        order(other.ledger, Orders(stopped=("head/north",)))
+
+        assert isinstance(passing.leave(AIMessage("late"), config("head/north")), Halt)
+        assert isinstance(passing.enter(Step.TOOL, config("head/north")), Halt)
+        assert passing.enter(Step.TOOL, config("head")) is None
+
+
+def test_what_this_process_writes_is_noticed_after_a_signal() -> None:
+    with SqliteCheckpointer(":memory:") as saver:
+        passing = gate(saver)
+        passing.enter(Step.MODEL, config("head"))
+
+        order(saver.ledger, Orders(paused=("head",)))
+        signals_of(saver.ledger).give()
+
+        assert passing.enter(Step.MODEL, config("head")) == Pause("head")
+
+
+def test_a_pause_holds_up_models_only() -> None:
+    with SqliteCheckpointer(":memory:") as saver:
+        order(saver.ledger, Orders(paused=("head",)))
+
+        assert gate(saver).enter(Step.TOOL, config("head")) is None
+        assert gate(saver).enter(Step.SUBORDINATE, config("head/north")) is None
+        assert gate(saver).leave(AIMessage("said"), config("head")) is None
+
+
+def test_fifty_threads_at_once_take_no_step_too_many() -> None:
+    with SqliteCheckpointer(":memory:") as saver:
+        passing = gate(saver, steps=1000)
+        with ThreadPoolExecutor(50) as pool:
+            taken = list(pool.map(lambda _: passing.enter(Step.TOOL, config("head")), range(1500)))
+
+    assert taken.count(None) == 1000
+
+
+def test_without_a_saver_it_counts_in_memory() -> None:
+    passing = gate(None, steps=2)
+
+    taken = [passing.enter(Step.TOOL, config("head")) for _ in range(3)]
+
+    assert taken == [None, None, Halt("limit", "2 of 2 steps")]
+
+
+def test_a_turn_at_its_end_writes_nothing_more() -> None:
+    with SqliteCheckpointer(":memory:") as saver:
+        ending, asking = gate(saver), gate(saver)
+        for each in (ending, asking):
+            each.enter(Step.MODEL, config("head"))
+        before = saver.conn.total_changes
+
+        ending.leave(AIMessage("the end"), config("head"))
+        ending.close()
+        assert saver.conn.total_changes == before
+        asking.leave(AIMessage("the end of a subordinate"), config("head/north"))
+        asking.close()
+        assert saver.conn.total_changes > before
+
+
+def test_a_run_that_has_lost_its_thread_counts_nothing_more() -> None:
+    with SqliteCheckpointer(":memory:") as saver:
+        lost = TreeGate(ROOT, "t", Limits(), saver, Fence("thread/t", 7))
+        with pytest.raises(LeaseLost):
+            lost.enter(Step.MODEL, config("head"))
+        lost.close()
+
+
+def test_a_tree_in_a_tree_has_counts_of_its_own() -> None:
+    inner = Identity(agent="in", path=("head", "in"), thread_id="i", tree="x", turn="1")
+    with SqliteCheckpointer(":memory:") as saver:
+        gate(saver, steps=1).enter(Step.TOOL, config("head"))
+
+        passing = TreeGate(inner, "t", Limits(steps=1), saver)
+
+        assert passing.enter(Step.TOOL, config("head/in")) is None
+        assert isinstance(passing.enter(Step.TOOL, config("head/in")), Halt)
+
+
+async def test_a_listener_hears_of_its_own_stop_and_of_no_other() -> None:
+    with SqliteCheckpointer(":memory:") as saver:
+        heard: list[Halt] = []
+        leave = gate(saver).listen(config("head/north/camp"), heard.append)
+
+        order(saver.ledger, Orders(stopped=("head/south",), paused=("head",)))
+        signals_of(saver.ledger).give()
+        assert heard == []
+        order(saver.ledger, Orders(stopped=("head/north",)))
+        signals_of(saver.ledger).give()
+        assert heard == [Halt("stopped", "head/north was told to stop")]
+
+        leave()
+        signals_of(saver.ledger).give()
+        assert len(heard) == 1

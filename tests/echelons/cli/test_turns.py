@@ -1,0 +1,215 @@
+"""Turns that are submitted again, answers to threads at work, and answers that do not fit."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from langgraph.types import interrupt
+from typer.testing import Result
+
+from echelons import Agent, Session, SqliteCheckpointer
+from echelons import Result as SessionResult
+from echelons.checkpoints.ledger import key
+from echelons.cli.teams import TeamName
+from echelons.lineage import root_thread_id
+from echelons.testing import Call as ToolCall
+from echelons.testing import ScriptedModel, delegate
+
+Call = Callable[..., Result]
+
+
+def seats() -> str:
+    """Ask for how many."""
+    schema = {"type": "integer", "minimum": 1}
+    return f"for {interrupt({'question': 'For how many?'}, response_schema=schema)}"
+
+
+def told(done: Result) -> dict[str, object]:
+    found: dict[str, object] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+# The same turn again
+
+
+def test_a_turn_that_is_submitted_again_is_answered_from_memory(echelons: Call) -> None:
+    words = ("run", "trips:plain", "Hello", "--thread", "rome", "--turn", "1")
+    first, again = echelons(*words), echelons(*words)
+
+    assert (first.exit_code, first.stdout) == (again.exit_code, again.stdout) == (0, "Fine.\n")
+    assert "submitted before" not in first.stderr
+    assert "the turn was submitted before, so nothing was run again" in again.stderr
+    assert echelons(*words, "--quiet").stderr == ""
+    assert [told(echelons(*words, "--json"))[each] for each in ("replayed", "finished")] == [
+        True
+    ] * 2
+
+
+def test_a_turn_that_waits_says_for_which_answer_when_it_is_submitted_again(
+    echelons: Call,
+) -> None:
+    words = ("run", "trips:asking", "A table", "--thread", "rome", "--turn", "1", "--json")
+    first, again = echelons(*words), echelons(*words)
+
+    assert (first.exit_code, again.exit_code) == (4, 4)
+    assert told(first)["questions"] == told(again)["questions"] != []
+    assert (told(first)["replayed"], told(again)["replayed"]) == (False, True)
+
+
+def test_a_turn_of_another_task_or_of_no_thread_is_refused(echelons: Call) -> None:
+    echelons("run", "trips:plain", "Hello", "--thread", "rome", "--turn", "1")
+
+    other = echelons("run", "trips:plain", "Bye", "--thread", "rome", "--turn", "1")
+    nowhere = echelons("run", "trips:plain", "Hello", "--turn", "1")
+
+    assert (other.exit_code, nowhere.exit_code) == (3, 2)
+    assert "'1'" in other.stderr
+    assert "--thread" in nowhere.stderr
+    assert len(echelons("threads", "--json").stdout.splitlines()) == 1
+
+
+# A thread at work
+
+
+def test_a_thread_at_work_takes_no_task_and_says_so_by_its_exit_code(echelons: Call) -> None:
+    echelons("run", "trips:plain", "Hello", "--thread", "rome")
+    with SqliteCheckpointer("trips.sqlite") as saver:
+        with saver.ledger.lease(key(root_thread_id("rome"))):
+            done = echelons("run", "trips:plain", "More", "--thread", "rome")
+            json_done = echelons("run", "trips:plain", "More", "--thread", "rome", "--json")
+
+    assert done.exit_code == 7
+    assert "thread 'rome' is at work in process" in done.stderr
+    assert json.loads(json_done.stderr)["error"] == "ThreadBusy"
+    assert json.loads(json_done.stderr)["exit_code"] == 7
+
+
+@pytest.mark.parametrize("how", [(), ("--json",)])
+def test_an_answer_to_a_thread_at_work_is_left_to_its_run(
+    echelons: Call, folder: Path, how: tuple[str, ...]
+) -> None:
+    """The run asks in one branch, and is at work in the other until it is answered."""
+    answered = threading.Event()
+    results: list[SessionResult] = []
+
+    def work() -> str:
+        """Work until the other branch is answered."""
+        assert answered.wait(30)
+        return "worked"
+
+    def ask() -> str:
+        """Ask a human."""
+        return f"they said {interrupt('Sure?')}"
+
+    model = ScriptedModel(
+        {
+            "head": [[delegate("asker", "ask"), delegate("worker", "work")], "done"],
+            "asker": [ToolCall("ask"), "thanks"],
+            "worker": [ToolCall("work"), "worked"],
+        }
+    )
+    below = [Agent("asker", tools=[ask]), Agent("worker", tools=[work])]
+    agent = Agent("head", model=model, subordinates=below)
+    notes = TeamName("trips:asking").metadata()
+    with Session(agent, folder / "trips.sqlite", thread="rome", metadata=notes) as session:
+        running = threading.Thread(target=lambda: results.append(session.send("plan").result()))
+        running.start()
+        while not (asked := echelons("inbox", "--json").stdout):
+            assert running.is_alive()
+        done = echelons("answer", json.loads(asked)["id"], "yes", *how)
+        left = echelons("inbox").stdout
+        answered.set()
+        running.join(30)
+
+    assert (done.exit_code, left) == (0, "")
+    assert [each.text for each in results] == ["done"]
+    if how:
+        assert (told(done)["queued"], told(done)["finished"]) == (True, False)
+    else:
+        assert "a run is under way on the thread, and takes the answer" in done.stderr
+
+
+# Answers that do not fit
+
+
+@pytest.fixture
+def asked(folder: Path) -> str:
+    """A question that takes a number, of a thread whose team is noted."""
+    model = ScriptedModel([ToolCall("seats"), "thanks"])
+    agent = Agent("head", model=model, tools=[seats])
+    notes = TeamName("trips:seated").metadata()
+    with (folder / "trips.py").open("a") as module:
+        module.write(SEATED)
+    with Session(agent, folder / "trips.sqlite", thread="rome", metadata=notes) as session:
+        [question] = session.send("plan").result().questions
+    return question.id
+
+
+SEATED = '''
+def seats() -> str:
+    """Ask for how many."""
+    return f"for {interrupt('How many?', response_schema={'type': 'integer', 'minimum': 1})}"
+
+
+seated = Agent("head", model=ScriptedModel([Call("seats"), "Thanks."]), tools=[seats])
+'''
+
+
+def test_a_program_is_told_what_kind_of_answer_is_asked_for(echelons: Call, asked: str) -> None:
+    [shown] = echelons("inbox", "--json").stdout.splitlines()
+
+    assert json.loads(shown)["id"] == asked
+    assert json.loads(shown)["schema"] == {"type": "integer", "minimum": 1}
+
+
+def test_an_answer_of_the_wrong_kind_is_refused_with_the_reason_and_the_way_out(
+    echelons: Call, asked: str
+) -> None:
+    text = echelons("answer", asked, "3")
+    too_few = echelons("answer", asked, "0", "--json-value")
+    again = echelons("inbox", "--json")
+    right = echelons("answer", asked, "3", "--json-value", "--quiet")
+
+    assert (text.exit_code, too_few.exit_code) == (3, 3)
+    assert "'3' is not of type 'integer'" in text.stderr
+    assert "add --json-value" in text.stderr
+    assert "0 is less than the minimum of 1" in too_few.stderr
+    assert "add --json-value" not in too_few.stderr
+    assert json.loads(again.stdout)["id"] == asked
+    assert (right.exit_code, right.stdout) == (0, "Thanks.\n")
+
+
+def test_an_answer_that_is_written_down_is_not_asked_for_again(
+    echelons: Call, folder: Path, asked: str
+) -> None:
+    from echelons.cli.teams import load
+
+    with Session(load(TeamName("trips:seated")), "trips.sqlite", thread="rome") as session:
+        run = session.answer(asked, 3)
+        run.pause()
+        run.result()
+
+    assert echelons("inbox").stdout == ""
+    assert json.loads(echelons("threads", "--json").stdout)["state"] == "unfinished"
+    assert echelons("resume", "--quiet").stdout == "Thanks.\n"
+
+
+# The command by another name
+
+
+def test_the_command_line_is_a_module_too(folder: Path) -> None:
+    shown = subprocess.run(
+        [sys.executable, "-m", "echelons", "run", "trips:plain", "Hello", "--quiet"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert shown.stdout == "Fine.\n"

@@ -1,0 +1,329 @@
+"""Each cell of the table in ``docs/guarantees.md``, tried: it says no more and no less."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.messages import BaseMessage, HumanMessage
+from langgraph.types import interrupt
+
+from echelons import Agent, Limits, ThreadStore
+from echelons.checkpoints.ledger import key, ledger_of
+from echelons.errors import CheckpointTampered, LeaseLost, QuestionError, ThreadBusy
+from echelons.testing import Call, ScriptedModel, delegate
+from tests.scenarios.drivers.ways import THREAD, AnySaver, InSession, OnServer, OurSaver, Way
+
+PAGE = Path(__file__).parents[2] / "docs" / "guarantees.md"
+WAYS: tuple[type[Way], ...] = (AnySaver, OurSaver, InSession, OnServer)
+Moving = Callable[[], None]
+Row = Callable[[Way, Moving], bool]
+
+
+class Cut(BaseException):
+    """Stands for a process that dies: no tool and no model gets to see it."""
+
+
+def ask(question: str) -> str:
+    """Ask a human.
+
+    Args:
+        question: What to ask.
+    """
+    return f"they said {interrupt(question)}"
+
+
+def told(messages: Sequence[BaseMessage]) -> str:
+    return f"told: {messages[-1].text}"
+
+
+def asking(limits: Limits | None = None) -> Agent:
+    """Return a tree whose lowest asks; its root says what it was told."""
+
+    def of(step: Any) -> Callable[[Sequence[BaseMessage]], Any]:
+        return lambda messages: step if isinstance(messages[-1], HumanMessage) else told(messages)
+
+    model = ScriptedModel(
+        {"head": of(delegate("scout", "look")), "scout": of(Call("ask", {"question": "Sure?"}))}
+    )
+    scout = Agent("scout", tools=[ask])
+    return Agent("head", model=model, subordinates=[scout], limits=limits or Limits())
+
+
+def pending(way: Way) -> list[Any]:
+    """Return what is asked, as LangGraph itself tells."""
+    from echelons.checkpoints.pending import questions
+    from echelons.checkpoints.reading import aread, read
+
+    if isinstance(way, OnServer):
+        return list(way.run(aread(way.saver, questions(THREAD))))
+    return list(read(way.saver, questions(THREAD)))
+
+
+# One function for each row: whether it is kept, with or without a move to another process.
+
+
+def a_question_at_any_depth_waits_and_goes_on(way: Way, move: Moving) -> bool:
+    assert way.send(asking(), "go") == ""
+    move()
+    [question] = pending(way)
+    text = way.answer(asking(), {question.id: "yes"})
+    return question.path == ("head", "scout") and text == "told: told: they said yes"
+
+
+def every_checkpoint_says_whose_it_is(way: Way, move: Moving) -> bool:
+    way.send(asking(), "go")
+    move()
+    rows = way.run_sql(
+        "SELECT json_extract(CAST(metadata AS TEXT), '$.agent_path'),"
+        " json_extract(CAST(metadata AS TEXT), '$.agent_thread_id') FROM checkpoints"
+    )
+    return {path for path, _ in rows} == {"head", "head/scout"} and all(each for _, each in rows)
+
+
+def a_subordinate_remembers_what_it_was_told(way: Way, move: Moving) -> bool:
+    def counting(messages: Sequence[BaseMessage]) -> str:
+        return f"{sum(isinstance(each, HumanMessage) for each in messages)} tasks"
+
+    def agent() -> Agent:
+        model = ScriptedModel(
+            {
+                "head": lambda messages: (
+                    delegate("scout", "look")
+                    if isinstance(messages[-1], HumanMessage)
+                    else told(messages)
+                ),
+                "scout": counting,
+            }
+        )
+        return Agent("head", model=model, subordinates=[Agent("scout")])
+
+    way.send(agent(), "go")
+    move()
+    return way.send(agent(), "go") == "told: 2 tasks"
+
+
+def conversations_can_be_read_with_sql(way: Way, move: Moving) -> bool:
+    way.send(asking(), "go")
+    move()
+    try:
+        asked = way.run_sql(
+            "SELECT json_extract(data, '$.value') FROM events WHERE kind = 'question'"
+        )
+        agents = way.run_sql("SELECT DISTINCT agent FROM threads ORDER BY agent")
+    except Exception as error:
+        assert "no such table" in str(error)
+        return False
+    return (asked, agents) == ([("Sure?",)], [("head",), ("scout",)])
+
+
+def a_tool_that_was_cut_short_is_asked_about(way: Way, move: Moving) -> bool:
+    booked = []
+
+    def book() -> str:
+        """Book a room."""
+        booked.append("room")
+        if len(booked) == 1:
+            raise Cut
+        return "booked"
+
+    def agent() -> Agent:
+        return Agent("head", model=ScriptedModel([Call("book"), "done"]), tools=[book])
+
+    with contextlib.suppress(Cut):
+        way.send(agent(), "go")
+    move()
+    way.resume(agent())
+    return len(booked) == 1 and [each.value["kind"] for each in pending(way)] == ["outcome_unknown"]
+
+
+def limits_hold_across_a_resume(way: Way, move: Moving) -> bool:
+    agent = asking(Limits(calls=2))
+    assert way.send(agent, "go") == ""
+    move()
+    [question] = pending(way)
+    text = way.answer(asking(Limits(calls=2)), {question.id: "yes"})
+    return text == "Not finished (limit: 2 of 2 model calls)."
+
+
+def a_damaged_row_is_refused_by_name(way: Way, move: Moving) -> bool:
+    way.send(asking(), "go")
+    move()
+    way.run_sql("UPDATE checkpoints SET checkpoint = x'81a17680'")
+    try:
+        way.resume(asking())
+    except CheckpointTampered:
+        return True
+    except Exception:
+        return False
+    return False
+
+
+def a_turn_that_is_submitted_again_runs_once(way: Way, move: Moving) -> bool:
+    model = ScriptedModel(["one", "two"])
+    agent = Agent("head", model=model)
+    first = way.send(agent, "go", turn="1")
+    move()
+    return way.send(agent, "go", turn="1") == first and len(model.calls) == 1
+
+
+def a_thread_has_one_run_at_a_time(way: Way, move: Moving) -> bool:
+    run = way.begin(asking(), "go")
+    next(run)
+    other = way.another()
+    try:
+        other.send(asking(), "more")
+    except ThreadBusy:
+        return True
+    finally:
+        other.close()
+        list(run)
+    return False
+
+
+def who_was_taken_over_writes_nothing(way: Way, move: Moving) -> bool:
+    run = way.begin(asking(), "go")
+    next(run)
+    other = way.another()
+    lease = ledger_of(other.saver).take_over(key(THREAD))
+    before = way.run_sql("SELECT count(*) FROM checkpoints")
+    try:
+        list(run)
+    except LeaseLost:
+        return way.run_sql("SELECT count(*) FROM checkpoints") == before
+    finally:
+        lease.release()
+        other.close()
+    return False
+
+
+def an_answer_that_does_not_fit_is_refused_by_name(way: Way, move: Moving) -> bool:
+    way.send(asking(), "go")
+    [question] = pending(way)
+    way.answer(asking(), {question.id: "yes"})
+    way.send(asking(), "go")
+    move()
+    try:
+        way.answer(asking(), {question.id: "no"})
+    except QuestionError:
+        return len(pending(way)) == 1
+    return False
+
+
+def agents_are_stopped_and_paused_by_their_path(way: Way, move: Moving) -> bool:
+    way.send(asking(), "go")
+    move()
+    if not isinstance(way, InSession):
+        return False
+    way.session(asking()).stop("head/scout")
+    text = way.session(asking()).resume().result().text
+    return pending(way) == [] and "stopped" in text
+
+
+ROWS: tuple[Row, ...] = (
+    a_question_at_any_depth_waits_and_goes_on,
+    every_checkpoint_says_whose_it_is,
+    a_subordinate_remembers_what_it_was_told,
+    conversations_can_be_read_with_sql,
+    a_damaged_row_is_refused_by_name,
+    a_tool_that_was_cut_short_is_asked_about,
+    limits_hold_across_a_resume,
+    a_turn_that_is_submitted_again_runs_once,
+    a_thread_has_one_run_at_a_time,
+    who_was_taken_over_writes_nothing,
+    an_answer_that_does_not_fit_is_refused_by_name,
+    agents_are_stopped_and_paused_by_their_path,
+)
+
+
+def promised() -> dict[str, list[str]]:
+    """Return the table of the docs: the cells of each row, by its first."""
+    lines = PAGE.read_text(encoding="utf-8").splitlines()
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if "|" in line]
+    return {row[0]: row[1:] for row in rows if len(row) == 1 + len(WAYS)}
+
+
+TABLE = promised()
+
+
+def test_the_table_has_each_row_once_and_no_other() -> None:
+    words = [row.__name__.replace("_", " ") for row in ROWS]
+    rows = list(TABLE)[2:]
+    assert [each.lower() for each in rows] == words
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Path]]:
+    """Makes folders; the server's factory takes its database from there too."""
+
+    def made(name: str) -> Path:
+        folder = tmp_path / name
+        folder.mkdir()
+        monkeypatch.setenv("ECHELONS_DB", str(folder / "t.sqlite"))
+        return folder
+
+    return made  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("column", range(len(WAYS)), ids=[each.__name__ for each in WAYS])
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.__name__)
+def test_a_way_keeps_what_the_table_says(
+    home: Callable[[str], Path], row: Row, column: int
+) -> None:
+    durable, here = WAYS[column](home("moving")), None
+    if row(durable, durable.move):
+        found = "yes"
+    else:
+        here = WAYS[column](home("staying"))
+        found = "in this process" if row(here, lambda: None) else "no"
+    for each in filter(None, (durable, here)):
+        each.close()
+
+    told = next(cells for name, cells in TABLE.items() if _slug(name) == row.__name__)
+    assert found == told[column]
+
+
+def test_a_subordinate_without_a_saver_is_not_asked_to_remember() -> None:
+    def script(messages: Sequence[BaseMessage]) -> Any:
+        asked = sum(each.type == "ai" for each in messages)
+        return delegate("scout", "look") if asked < 2 else told(messages)
+
+    model = ScriptedModel({"head": script, "scout": ["seen"]})
+    agent = Agent("head", model=model, subordinates=[Agent("scout")])
+
+    done = agent.compile().invoke({"messages": [("user", "go")]})
+
+    assert "no_checkpointer" in done["messages"][-1].text
+
+
+@pytest.mark.parametrize(("way", "level"), [(AnySaver, 2), (OurSaver, 1), (OnServer, 1)])
+def test_how_much_of_the_machine_may_die(
+    home: Callable[[str], Path], way: type[Way], level: int
+) -> None:
+    """SQLite's FULL, 2, survives a power cut; its NORMAL, 1, survives the process."""
+    opened = way(home("level"))
+    saver: Any = opened.saver
+    assert saver.conn.execute("PRAGMA synchronous").fetchone() == (level,)
+    opened.close()
+
+
+def test_threads_of_a_graph_and_of_a_session_are_the_same(
+    home: Callable[[str], Path],
+) -> None:
+    """What one way began, another goes on with."""
+    graph = OurSaver(home("both"))
+    graph.send(asking(), "go")
+    [question] = pending(graph)
+    graph.close()
+    session = InSession(graph.file.parent)
+
+    assert session.answer(asking(), {question.id: "yes"}) == "told: told: they said yes"
+    assert [each.id for each in ThreadStore(session.saver).roots()] == [THREAD]
+    session.close()
+
+
+def _slug(name: str) -> str:
+    return name.lower().replace(" ", "_")

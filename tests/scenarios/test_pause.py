@@ -1,0 +1,176 @@
+"""Pausing agents: they wait before their next model call, and then go on as if nothing was."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from langchain_core.messages import BaseMessage
+
+from echelons import Agent, Session, SqliteCheckpointer
+from echelons.errors import NotPaused, UnfinishedTurn
+from echelons.runtime.events import Kind
+from echelons.testing import ScriptedModel, delegate
+from tests.scenarios.drivers.camp import asked, first, team, told, waiting
+
+if TYPE_CHECKING:
+    from tests.scenarios.conftest import World
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+def pausing(path: str | None, sessions: list[Session]) -> Agent:
+    """Return the team; its head pauses an agent in its first turn of thinking."""
+
+    def pause(_: Sequence[BaseMessage]) -> Any:
+        sessions[0].pause(path)
+        return [delegate("north", "go"), delegate("south", "go")]
+
+    return team({"head": first(pause, "over")})
+
+
+def test_who_is_paused_waits_before_the_model_and_the_others_go_on(
+    world: World, saver: SqliteCheckpointer
+) -> None:
+    sessions: list[Session] = []
+    head = pausing("head/north", sessions)
+    sessions.append(session := Session(head, saver))
+
+    result = world.send(session, "go")
+
+    assert not result.finished
+    assert result.text == ""
+    assert result.questions == ()
+    assert session.inbox() == []
+    assert asked(head, "north") == 0
+    assert asked(head, "south") == 1
+    with pytest.raises(UnfinishedTurn):
+        world.send(session, "something else")
+
+    assert world.resume(session).text == "over"
+    assert told(session) == ["north is done", "south is done"]
+    assert asked(head, "south") == 1
+
+
+def test_a_pause_of_the_whole_tree_holds_everybody(world: World, saver: SqliteCheckpointer) -> None:
+    sessions: list[Session] = []
+    head = pausing(None, sessions)
+    sessions.append(session := Session(head, saver))
+
+    assert not world.send(session, "go").finished
+    assert asked(head, "north") == asked(head, "south") == 0
+    assert world.resume(session).text == "over"
+
+
+def test_pauses_are_lifted_one_by_one(world: World, saver: SqliteCheckpointer) -> None:
+    sessions: list[Session] = []
+
+    def pause(_: Sequence[BaseMessage]) -> Any:
+        session.pause("head/north/camp")
+        session.pause("head/south")
+        return [delegate("north", "go"), delegate("south", "go")]
+
+    head = team({"head": first(pause, "over")})
+    sessions.append(session := Session(head, saver))
+    world.send(session, "go")
+    assert asked(head, "north") == 1
+
+    with pytest.raises(NotPaused, match="head/north/camp, head/south") as refused:
+        world.do(session, "resume", "head/nobody")
+    assert refused.value.path == "head/nobody"
+    resumed(world, session, "head/south")
+    assert (asked(head, "camp"), asked(head, "south")) == (0, 1)
+    # What stands below a path is lifted with it.
+    assert resumed(world, session, "head/north").text == "over"
+
+
+def resumed(world: World, session: Session, path: str) -> Any:
+    run = world.do(session, "resume", path)
+    return world.do(run, "result") if not hasattr(run, "__aiter__") else _aresult(world, run)
+
+
+def _aresult(world: Any, run: Any) -> Any:
+    return world._run(run.result())
+
+
+def test_a_pause_shows_no_question_anywhere(saver: SqliteCheckpointer) -> None:
+    sessions: list[Session] = []
+    sessions.append(session := Session(pausing("head/north", sessions), saver))
+
+    kinds = {event.kind for event in session.send("go")}
+
+    assert Kind.QUESTION not in kinds
+    rows = saver.conn.execute("SELECT count(*) FROM events WHERE kind = 'question'").fetchone()
+    assert rows == (0,)
+
+
+def test_a_question_can_be_answered_while_others_are_paused(
+    world: World, saver: SqliteCheckpointer
+) -> None:
+    head = waiting()
+    session = Session(head, saver)
+    [question] = world.send(session, "go").questions
+    world.do(session, "pause", "head/north")
+
+    # The tool goes on; who called it does not.
+    result = world.answer(session, {question.id: "left"})
+
+    assert not result.finished
+    assert result.questions == ()
+    assert told(session, "camp") == ["heard left"]
+    assert asked(head, "camp") == 1
+    assert world.resume(session).text == "over"
+
+
+def test_another_connection_pauses_a_run_that_is_under_way(tmp_path: Path) -> None:
+    def pause(_: Sequence[BaseMessage]) -> Any:
+        with Session(Agent("head", subordinates=[Agent("north")]), tmp_path / "t.sqlite") as other:
+            other.pause("head/north")
+        return delegate("north", "go")
+
+    model = ScriptedModel({"head": first(pause, "over"), "north": ["done"]})
+    head = Agent("head", model=model, subordinates=[Agent("north")])
+    with Session(head, tmp_path / "t.sqlite") as session:
+        assert not session.send("go").result().finished
+        assert asked(head, "north") == 0
+        assert session.resume().result().text == "over"
+
+
+def test_a_stop_comes_before_a_pause(world: World, saver: SqliteCheckpointer) -> None:
+    sessions: list[Session] = []
+    head = pausing("head/north", sessions)
+    sessions.append(session := Session(head, saver))
+    world.send(session, "go")
+
+    world.do(session, "stop", "head/north")
+
+    assert world.resume(session).text == "over"
+    assert asked(head, "north") == 0
+
+
+@pytest.mark.parametrize("way", ["sync", "async"])
+def test_thirty_agents_paused_and_killed_come_to_the_same_end(way: str, tmp_path: Path) -> None:
+    held = [ran(tmp_path, "held", way), ran(tmp_path, "held", way, what="crowd")]
+    free = ran(tmp_path, "free", way, what="crowd")
+
+    assert held[0].returncode == -signal.SIGKILL, held[0].stderr
+    assert held[1].returncode == 0, held[1].stderr
+    assert json.loads(held[1].stdout) == json.loads(free.stdout)
+    assert json.loads(free.stdout)["text"] == "all are done"
+    lines = [(tmp_path / f"{name}.txt").read_text().splitlines() for name in ("held", "free")]
+    assert sorted(lines[0]) == sorted(lines[1])
+    assert len(lines[1]) == 90
+
+
+def ran(
+    folder: Path, name: str, way: str, what: str | None = None
+) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tests.scenarios.drivers.runaway"]
+    command += [str(folder / f"{name}.sqlite"), str(folder / f"{name}.txt"), way, what or name]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=REPOSITORY)

@@ -1,0 +1,285 @@
+"""Stopping agents: what was told to stop does nothing more, and everybody else goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from langchain_core.messages import BaseMessage, ToolMessage
+from langchain_core.tools import tool
+
+from echelons import Session, SqliteCheckpointer
+from echelons.errors import (
+    NothingRunning,
+    NothingToResume,
+    QuestionClosed,
+    ThreadNotFound,
+    UnfinishedTurn,
+    UnknownPath,
+)
+from echelons.testing import Call, ScriptedModel, delegate
+from tests.scenarios.drivers.camp import asked, first, team, told, waiting
+
+if TYPE_CHECKING:
+    from tests.scenarios.conftest import World
+
+STOPPED = "stopped: head/north was told to stop"
+
+
+async def test_what_runs_in_an_event_loop_is_cut_short_and_its_siblings_go_on(
+    saver: SqliteCheckpointer,
+) -> None:
+    began, never, south = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    cancelled: list[str] = []
+
+    async def hang(_: Sequence[BaseMessage]) -> str:
+        began.set()
+        try:
+            await never.wait()
+        except asyncio.CancelledError:
+            cancelled.append("camp")
+            raise
+        return "never said"
+
+    async def wait(_: Sequence[BaseMessage]) -> str:
+        await south.wait()
+        return "south is done"
+
+    head = team({"camp": hang, "south": wait})
+    session = Session(head, saver)
+    run = asyncio.create_task((await session.asend("go")).result())
+    await began.wait()
+
+    assert await session.astop("head/north") == "head/north"
+    south.set()
+    result = await run
+
+    assert cancelled == ["camp"]
+    assert result.text == "over"
+    assert told(session) == [f"[unable] {STOPPED}", "south is done"]
+    assert asked(head, "north") == asked(head, "camp") == 1
+
+
+async def test_a_stop_by_another_connection_reaches_who_hangs(tmp_path: Path) -> None:
+    began = asyncio.Event()
+
+    async def hang(_: Sequence[BaseMessage]) -> str:
+        began.set()
+        await asyncio.Event().wait()
+        return "never said"
+
+    head = team({"camp": hang})
+    async with Session(head, tmp_path / "t.sqlite") as session:
+        run = asyncio.create_task((await session.asend("go")).result())
+        await began.wait()
+        with Session(team({}), tmp_path / "t.sqlite") as other:
+            other.stop("head/north")
+        result = await run
+
+        assert result.text == "over"
+        assert told(session)[0] == f"[unable] {STOPPED}"
+
+
+async def test_stopping_the_root_cuts_all_of_it_short(saver: SqliteCheckpointer) -> None:
+    both = asyncio.Barrier(3)
+
+    async def hang(_: Sequence[BaseMessage]) -> str:
+        await both.wait()
+        await asyncio.Event().wait()
+        return "never said"
+
+    head = team({"camp": hang, "south": hang})
+    session = Session(head, saver)
+    run = asyncio.create_task((await session.asend("go")).result())
+    await both.wait()
+
+    assert await session.astop() == "head"
+    result = await run
+
+    assert result.finished
+    assert result.text == "Not finished (stopped: head was told to stop)."
+    assert asked(head, "head") == 1
+
+
+def test_a_reply_that_comes_in_late_is_not_acted_on(
+    world: World, saver: SqliteCheckpointer
+) -> None:
+    def stopping(_: Sequence[BaseMessage]) -> Any:
+        session.stop("head/north")
+        return [Call("look"), Call("look")]
+
+    head = team({"camp": stopping})
+    session = Session(head, saver)
+
+    result = world.send(session, "go")
+
+    assert result.text == "over"
+    assert told(session)[0] == f"[unable] {STOPPED}"
+    assert asked(head, "camp") == asked(head, "north") == 1
+
+
+def test_in_threads_nothing_begins_any_more_and_its_siblings_go_on(
+    saver: SqliteCheckpointer,
+) -> None:
+    stopped = threading.Event()
+    ran: list[str] = []
+
+    @tool
+    def dig() -> str:
+        """Dig."""
+        ran.append("dig")
+        return "dug"
+
+    def stopping(_: Sequence[BaseMessage]) -> Any:
+        session.stop("head/north")
+        stopped.set()
+        return [Call("dig"), Call("dig")]
+
+    def wait(_: Sequence[BaseMessage]) -> Any:
+        stopped.wait()
+        return "south is done"
+
+    head = team({"camp": stopping, "south": wait}, [dig])
+    session = Session(head, saver)
+
+    assert session.send("go").result().text == "over"
+
+    assert ran == []
+    assert told(session, "camp") == [f"not run: {STOPPED}"] * 2
+    assert told(session, "north") == [f"[unable] {STOPPED}\ncamp is done"] or told(
+        session, "north"
+    ) == [f"[unable] {STOPPED}"]
+    assert told(session)[1] == "south is done"
+
+
+def test_a_call_that_stands_in_line_does_not_begin(world: World, saver: SqliteCheckpointer) -> None:
+    # Two tasks for one thread are worked off one after the other.
+    def stopping(_: Sequence[BaseMessage]) -> Any:
+        session.stop("head/north")
+        return "north said this too late"
+
+    twice = [delegate("north", "first"), delegate("north", "then")]
+    head = team({"head": [twice, "over"], "north": stopping})
+    session = Session(head, saver)
+
+    world.send(session, "go")
+
+    assert asked(head, "north") == 1
+    assert told(session)[1] == f"[unable] not run: {STOPPED}"
+
+
+def test_the_question_of_who_is_stopped_leaves_the_inbox_and_the_rest_goes_on(
+    world: World, saver: SqliteCheckpointer
+) -> None:
+    head = waiting()
+    session = Session(head, saver)
+    [question] = world.send(session, "go").questions
+
+    world.do(session, "stop", "head/north/camp")
+
+    assert world.do(session, "inbox") == []
+    with pytest.raises(QuestionClosed):
+        world.answer(session, {question.id: "left"})
+    assert world.resume(session).text == "over"
+    assert told(session, "north") == [
+        "[unable] stopped: head/north/camp was told to stop",
+    ]
+    assert told(session)[0] == "north is done"
+
+
+def test_a_turn_whose_model_always_fails_can_be_given_up(
+    world: World, saver: SqliteCheckpointer
+) -> None:
+    failing = [True]
+
+    def fails(_: Sequence[BaseMessage]) -> Any:
+        if failing:
+            raise ConnectionError("no line")
+        return "works again"
+
+    head = team({"head": fails})
+    session = Session(head, saver)
+    with pytest.raises(ConnectionError):
+        world.send(session, "go")
+    with pytest.raises(ConnectionError):
+        world.resume(session)
+    with pytest.raises(UnfinishedTurn):
+        world.send(session, "something else")
+
+    world.do(session, "stop")
+    result = world.resume(session)
+
+    assert result.finished
+    assert result.text == "Not finished (stopped: head was told to stop)."
+    assert asked(head, "head") == 2
+    failing.clear()
+    assert world.send(session, "something else").text == "works again"
+
+
+def test_a_stop_ends_with_its_turn(world: World, saver: SqliteCheckpointer) -> None:
+    session = Session(waiting(), saver)
+    world.send(session, "go")
+    world.do(session, "stop", "head/north")
+    world.resume(session)
+
+    result = world.send(session, "go again")
+
+    assert [each.path for each in result.questions] == [("head", "north", "camp")]
+
+
+def test_a_thread_that_was_cut_short_goes_on_with_its_calls_closed(
+    world: World, saver: SqliteCheckpointer
+) -> None:
+    head = waiting()
+    session = Session(head, saver)
+    world.send(session, "go")
+    world.do(session, "stop", "head/north/camp")
+    world.resume(session)
+    world.send(session, "go again")
+
+    assert isinstance(head.model, ScriptedModel)
+    seen = [call for call in head.model.calls if call.agent == "camp"][-1].messages
+    assert [str(each.text) for each in seen if isinstance(each, ToolMessage)] == ["not run"]
+
+
+def test_an_agent_that_has_not_begun_may_be_stopped(
+    world: World, saver: SqliteCheckpointer
+) -> None:
+    def stopping(_: Sequence[BaseMessage]) -> Any:
+        session.stop("head/north/camp")
+        return delegate("camp", "go")
+
+    head = team({"north": first(stopping, "north is done")})
+    session = Session(head, saver)
+
+    assert world.send(session, "go").text == "over"
+    assert asked(head, "camp") == 0
+    assert told(session, "north") == [
+        "[unable] not run: stopped: head/north/camp was told to stop",
+    ]
+
+
+def test_orders_that_nobody_can_follow_are_refused_by_name(
+    world: World, saver: SqliteCheckpointer
+) -> None:
+    session = Session(waiting(), saver)
+    with pytest.raises(ThreadNotFound):
+        world.do(session, "stop")
+    world.send(session, "go")
+
+    with pytest.raises(UnknownPath, match="head/nort'") as refused:
+        world.do(session, "stop", "head/nort")
+    assert refused.value.known == ("head", "head/north", "head/north/camp", "head/south")
+
+    world.do(session, "stop")
+    world.resume(session)
+    with pytest.raises(NothingRunning):
+        world.do(session, "stop")
+    with pytest.raises(NothingRunning):
+        world.do(session, "pause", "head/north")
+    with pytest.raises(NothingToResume):
+        world.resume(session)
