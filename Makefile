@@ -18,7 +18,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: demo test studio-test check format formatted lint types imports docs notebooks bench \
+.PHONY: demo test studio-test check format formatted lint types imports docs notebooks bench bench-routing \
         bench-peers proof clean help
 
 demo: $(READY) ## Run the travel team offline, then print the thread of every agent
@@ -67,6 +67,10 @@ bench-peers: $(READY) ## Measure beside other frameworks, each in an environment
 
 proof: $(READY) ## Prove what is promised of crashes with all trials; the tests make a sample
 	@ECHELONS_PROOF=whole $(BIN)/pytest tests/crash -o faulthandler_timeout=3600 --durations=0 $(ARGS)
+
+bench-routing: $(READY) ## Measure the routing against DATA=folder, and store the figures
+	@test -n "$(DATA)" || { echo "make bench-routing DATA=folder (docs/routing.md says of what)" >&2; exit 2; }
+	@$(BIN)/python tests/benchmarks/route.py "$(DATA)" $(ARGS)
 
 clean: ## Remove all that make and the tools have made (.venv, caches, builds, the demo)
 	@rm -rf $(VENV) .peers build dist *.egg-info $(DEMO) $(DEMO)-wal $(DEMO)-shm

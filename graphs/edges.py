@@ -52,6 +52,13 @@ class AfterReason(Shell):
         """Return the sends, or the node to go to."""
         return dispatch(input, identity_of(config), self._max_hops)
 
+    def foreseen(self, update: Mapping[str, Any], identity: Identity) -> list[Send] | str:
+        """Return the same before the update of a whole reply is a part of the state.
+
+        What came before the reply has no say in it, and the heads of its threads are with it.
+        """
+        return dispatch(update, identity, self._max_hops)
+
 
 class Route(Shell):
     """Chooses the node for the first order of a delegation."""

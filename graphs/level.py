@@ -13,6 +13,7 @@ from langgraph.graph import END, START, StateGraph
 
 from echelons.agent import Agent
 from echelons.effects import Journal
+from echelons.graphs.branches import add_foreseen_edges
 from echelons.graphs.delegation import delegation_graph
 from echelons.graphs.edges import AfterReason
 from echelons.graphs.models import can_call
@@ -74,9 +75,10 @@ def agent_level(
         builder.add_node("delegate", delegation_graph(members, levels, position.history))
         builder.add_edge("delegate", "reason")
         ends.append("delegate")
-    builder.add_node("reason", Reason(_mind(agent, tools, position), position.history))
+    after = AfterReason(position.depth)
+    builder.add_node("reason", Reason(_mind(agent, tools, position), position.history, after))
     builder.add_edge(START, "reason")
-    builder.add_conditional_edges("reason", AfterReason(position.depth), ends)
+    add_foreseen_edges(builder, "reason", after, ends)
     return builder
 
 

@@ -77,8 +77,8 @@ def _end(
     update: dict[str, Any] = {"messages": [*new, last]}
     # A root reports to nobody, and what it once reported would end its later turns, too.
     if identity.request_id:
-        said = {"status": halt.status, "result": _so_far(messages), "reason": halt.reason}
-        update["response"] = said
+        result = _so_far(messages) if halt.status == "partial" else ""
+        update["response"] = {"status": halt.status, "result": result, "reason": halt.reason}
     return update
 
 

@@ -31,7 +31,7 @@ from echelons.nodes.forwarding import CALL_ID, call_of, passed_up
 from echelons.nodes.halting import cut_short, ended
 from echelons.nodes.identity import identity_of
 from echelons.nodes.mending import mended
-from echelons.nodes.shell import Shell
+from echelons.nodes.shell import Decided, Shell
 from echelons.routing import Route
 
 
@@ -64,13 +64,33 @@ class Mind:
     router: Finder | None = None
 
 
-class Reason(Shell):
-    """The node ``reason`` of one level."""
+class After(Protocol):
+    """The edge behind ``reason``."""
 
-    def __init__(self, mind: Mind, history: History) -> None:
+    def foreseen(self, update: Mapping[str, Any], identity: Identity) -> Any:
+        """Return what the edge will say when ``reason`` has made an update of a whole reply.
+
+        Args:
+            update: Holds the reply, the answers to it, and the head of each thread in it.
+            identity: Who replied.
+        """
+        ...
+
+
+class Reason(Shell):
+    """The node ``reason`` of one level.
+
+    Args:
+        mind: What it thinks with.
+        history: Reads its earlier segments.
+        after: The edge behind it; without one, LangGraph asks whatever edge there is.
+    """
+
+    def __init__(self, mind: Mind, history: History, after: After | None = None) -> None:
         super().__init__("reason")
         self._mind = mind
         self._history = history
+        self._after = after
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Call the model, unless the segment has reported already, or may not go on."""
@@ -92,7 +112,7 @@ class Reason(Shell):
             task: self._router.route(task, identity.agent, without={identity.agent})
             for task in unnamed(reply, self._mind.abilities)
         }
-        return settle(self._mind, past, input, reply, identity, halt, routes)
+        return self._settled(past, input, reply, halt, identity, routes)
 
     async def ainvoke(
         self,
@@ -119,13 +139,27 @@ class Reason(Shell):
             task: await self._router.aroute(task, identity.agent, without={identity.agent})
             for task in unnamed(reply, self._mind.abilities)
         }
-        return settle(self._mind, past, input, reply, identity, halt, routes)
+        return self._settled(past, input, reply, halt, identity, routes)
 
     @property
     def _router(self) -> Finder:
         router = self._mind.router
         assert router is not None  # noqa: S101  only a level with subordinates routes
         return router
+
+    def _settled(
+        self,
+        past: Past,
+        state: Mapping[str, Any],
+        reply: Any,
+        halt: Halt | None,
+        identity: Identity,
+        routes: Mapping[str, Route],
+    ) -> dict[str, Any]:
+        update = settle(self._mind, past, state, reply, identity, halt, routes)
+        if halt or self._after is None:
+            return update
+        return Decided(update, self._after.foreseen(update, identity))
 
 
 def conversation(mind: Mind, past: Past, state: Mapping[str, Any]) -> list[BaseMessage]:

@@ -57,7 +57,7 @@ def test_a_linked_folder_is_a_relative_link_to_the_folder_of_its_name(name: str)
 
 
 def test_every_symbolic_link_of_the_repository_is_relative_and_stays_inside() -> None:
-    skipped = {".git", ".venv", "node_modules"}
+    skipped = {".git", ".venv", ".peers", "node_modules"}
     for folder, folders, files in os.walk(ROOT):
         folders[:] = [name for name in folders if name not in skipped]
         for link in (Path(folder, entry) for entry in (*folders, *files)):

@@ -22,7 +22,10 @@ ALIKE: Final = 5.0
 """Evidence of a text that means the same."""
 
 UNLIKE: Final = 0.25
-"""A likeness that speaks neither for nor against an agent, where agents' own is 0."""
+"""The likeness to an agent's examples from which on something speaks for it."""
+
+UNLIKE_NAMES: Final = 0.05
+"""The same for an agent without examples: no task is much like a name."""
 
 
 class EmbeddingMatcher:
@@ -76,6 +79,7 @@ class PreparedMeanings:
         self._texts = [_texts(profile) for profile in profiles]
         self._centres: list[Vector] = []
         self._usual = 0.0
+        self._unlike = [UNLIKE if each.examples else UNLIKE_NAMES for each in profiles]
 
     def match(self, task: str) -> Mapping[int, Match]:
         """Return the matches above 0, by the places of the profiles.
@@ -133,7 +137,7 @@ class PreparedMeanings:
         for place, middle in enumerate(self._centres):
             much, confidence = said.get(place, (0.0, 0.0))
             alike = (dot(meant, middle) - self._usual) / room
-            value = saturated(ALIKE * (alike - UNLIKE) + much)
+            value = saturated(ALIKE * (alike - self._unlike[place]) + much)
             if value > 0:
                 sure = confidence if much > 0 else self._profiles[place].confidence
                 found[place] = Match(value, sure)

@@ -44,7 +44,7 @@ def is_small(word: str) -> bool:
     return word in STOPWORDS
 
 
-SMALL_STEMS: Final = frozenset(map(stem, STOPWORDS))
+SMALL_STEMS: Final = frozenset(map(stem, STOPWORDS)) | STOPWORDS
 
 
 def pairs(stems: Iterable[str]) -> list[str]:

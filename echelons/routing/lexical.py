@@ -63,7 +63,6 @@ class PreparedWords:
         return {
             place: Match(saturated(evidence), confidence)
             for place, (evidence, confidence) in self.evidence(task).items()
-            if evidence > 0
         }
 
     async def amatch(self, task: str) -> Mapping[int, Match]:
@@ -71,7 +70,7 @@ class PreparedWords:
         return self.match(task)
 
     def evidence(self, task: str) -> Mapping[int, tuple[float, float]]:
-        """Return evidence and confidence by place; what speaks against an agent is below 0."""
+        """Return evidence and confidence by place, of those for whom anything speaks."""
         words = read(excerpt(task))
         named: dict[int, float] = {}
         sure: dict[int, float] = {}

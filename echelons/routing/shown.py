@@ -1,10 +1,10 @@
 """Evidence from example tasks: which agent's examples a task is most likely to be one of.
 
-``lexical`` keeps one ``Shown`` for a tree. Each kind of feature (stems, pairs of them, pieces of
-words) is a language model of its own with Dirichlet smoothing (Zhai and Lafferty 2001, "A Study
-of Smoothing Methods for Language Models"): the logarithm of how much more likely a feature is in
-an agent's examples than in general. In general means: in all examples, and in those of some
-agents that the tree does not have, or the words of a small tree would all seem common.
+``lexical`` keeps one ``Shown`` for a tree. Each kind of feature (stems, words, pairs, pieces) is a
+language model of its own with Dirichlet smoothing (Zhai and Lafferty 2001, "A Study of Smoothing
+Methods for Language Models"): the logarithm of how much more likely a feature is in an agent's
+examples than in general. In general means: in all examples, and in those of some agents that the
+tree does not have, or the words of a small tree would all seem common.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ class Kind:
 
 
 KINDS: Final = (
-    Kind(lambda text: list(dict.fromkeys(text.stems)), 1.0, SMOOTHING),
+    Kind(lambda text: list(dict.fromkeys(text.stems)), 0.6, SMOOTHING),
+    Kind(lambda text: list(dict.fromkeys(text.said)), 0.4, SMOOTHING),
     Kind(lambda text: pairs(text.stems), 0.1, SMOOTHING),
     Kind(lambda text: pieces(text.said), 0.2, 1.0),
 )
@@ -119,7 +120,11 @@ class Shown:
         self._unit = log1p((len(own) + ELSEWHERE) / SMOOTHING) - log1p(1 / SMOOTHING)
 
     def evidence(self, task: Words) -> Mapping[int, float]:
-        """Return, by place, how many telling words' worth speaks for it; below 0 against."""
+        """Return, by place, how many telling words' worth speaks for it.
+
+        Colleagues' examples count for an agent only beside its own. What is in nobody's
+        examples is no evidence against what a name says.
+        """
         if not self._examples or not task.said:
             return {}
         own, pooled = [0.0] * self._size, [0.0] * len(self._pooled[0].costs)
@@ -128,8 +133,9 @@ class Shown:
         for model in self._pooled:
             model.add(task, pooled)
         return {
-            place: (own[place] + POOLED * pooled[group]) / self._unit
+            place: (own[place] + POOLED * max(pooled[group], 0.0)) / self._unit
             for place, group in self._group.items()
+            if own[place] > 0
         }
 
     def nearest(self, task: Words, place: int) -> tuple[str, float]:

@@ -1,0 +1,356 @@
+"""Who is found: the rule, its ties, its limits, and an oracle that looks at every agent."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from math import log, nan, sqrt
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from echelons import Agent
+from echelons.capabilities import Capability, CapabilityMap
+from echelons.errors import InvalidTask, InvalidThreshold, MatcherFailed, UnknownAgent
+from echelons.matching import stem
+from echelons.routing import DEPTH_PENALTY, Match, Profile, Router
+
+
+class Fixed:
+    """A matcher and its own prepared form, that says what it was told."""
+
+    def __init__(self, **matches: float) -> None:
+        self._matches = matches
+        self._profiles: Sequence[Profile] = ()
+
+    def prepare(self, profiles: Sequence[Profile]) -> Fixed:
+        self._profiles = profiles
+        return self
+
+    def match(self, task: str) -> Mapping[int, Match]:
+        return {
+            place: Match(self._matches[profile.name], profile.confidence)
+            for place, profile in enumerate(self._profiles)
+            if profile.name in self._matches
+        }
+
+    async def amatch(self, task: str) -> Mapping[int, Match]:
+        return self.match(task)
+
+    def reasons(self, task: str, place: int) -> Sequence[str]:
+        return [f"told so of {self._profiles[place].name}"]
+
+
+def travel() -> CapabilityMap:
+    """The travel team of three levels."""
+    eat = Agent("restaurants", capabilities={"dining": 0.9, "food": 0.9})
+    tours = Agent("tours", capabilities={"tours": 0.9, "guides": 0.9})
+    events = Agent("events", capabilities={"shows": 0.9, "concerts": 0.9})
+    fun = Agent(
+        "experiences",
+        capabilities={"activities": 0.9, "restaurants": 0.9},
+        subordinates=[eat, tours, events],
+    )
+    flights = Agent("flights", capabilities={"flights": 0.9, "airlines": 0.9, "trip": 0.7})
+    hotels = Agent("hotels", capabilities={"hotels": 0.9, "accommodations": 0.9, "trip": 0.7})
+    return CapabilityMap.discover(Agent("head", subordinates=[flights, hotels, fun]))
+
+
+def ranked(router: Router, *receiver: str) -> list[tuple[str, float]]:
+    return [(each.agent, each.score) for each in router.route("task", receiver).candidates]
+
+
+def test_the_score_is_confidence_times_match_less_a_tenth_a_level() -> None:
+    router = Router(travel(), Fixed(flights=0.5, restaurants=1.0, head=0.3), threshold=0)
+
+    names, scores = zip(*ranked(router), strict=True)
+    assert names == ("restaurants", "flights", "head")
+    assert scores == pytest.approx(
+        (0.9 * 1.0 - 2 * DEPTH_PENALTY, 0.9 * 0.5 - DEPTH_PENALTY, 0.8 * 0.5 * 0.3)
+    )
+
+
+def test_depth_is_counted_from_the_receiver() -> None:
+    route = Router(travel(), Fixed(restaurants=1.0)).route("task", "experiences")
+
+    assert route.best is not None
+    assert (route.best.depth, len(route.candidates)) == (1, 1)
+    assert route.best.score == pytest.approx(0.8)
+    assert route.receiver == ("head", "experiences")
+
+
+def test_nobody_above_or_beside_the_receiver_is_a_candidate() -> None:
+    router = Router(travel(), Fixed(head=1, flights=1, experiences=1, tours=1))
+
+    assert [name for name, _ in ranked(router, "head", "experiences")] == ["experiences", "tours"]
+    assert [name for name, _ in ranked(router, "flights")] == ["flights"]
+
+
+def test_the_caller_is_no_candidate_for_its_own_request() -> None:
+    router = Router(travel(), Fixed(head=1, tours=1))
+
+    assert {each.agent for each in router.route("task").candidates} == {"head", "tours"}
+    assert [each.agent for each in router.route("task", without=["head"]).candidates] == ["tours"]
+
+
+def test_equals_are_ordered_by_their_paths() -> None:
+    router = Router(travel(), Fixed(tours=0.7, restaurants=0.7, events=0.7))
+
+    assert [name for name, _ in ranked(router)] == ["events", "restaurants", "tours"]
+
+
+def test_a_match_of_0_is_no_candidate() -> None:
+    route = Router(travel(), Fixed(tours=0.0), threshold=0).route("task")
+
+    assert (route.candidates, route.short, route.best, route.match) == ((), (), None, 0.0)
+
+
+def test_who_is_below_the_threshold_is_short_of_it_and_no_candidate() -> None:
+    route = Router(travel(), Fixed(tours=0.6, events=0.59), threshold=0.6).route("task")
+
+    assert [each.agent for each in route.candidates] == ["tours"]
+    assert [each.agent for each in route.short] == ["events"]
+    assert route.match == 0.6
+
+
+def test_the_threshold_is_held_against_the_match_and_not_the_score() -> None:
+    agent = Agent("leaf", capabilities={"food": 0.2})
+    for level in range(10):
+        agent = Agent(f"level{level}", subordinates=[agent])
+
+    best = Router(CapabilityMap.discover(agent), Fixed(leaf=0.9), threshold=0.8).route("food").best
+
+    assert best is not None
+    assert (best.agent, best.depth) == ("leaf", 10)
+    assert best.score < 0
+
+
+@pytest.mark.parametrize("task", ["", "  \n", None, 3, b"food"])
+def test_a_task_that_is_none_is_refused(task: Any) -> None:
+    with pytest.raises(InvalidTask):
+        Router(travel()).route(task)
+    with pytest.raises(InvalidTask):
+        Router(travel()).split(task)
+
+
+@pytest.mark.parametrize("receiver", ["nobody", "head/tours", ["flights", "tours"], "head/nobody"])
+def test_a_receiver_that_is_not_there_is_refused(receiver: Any) -> None:
+    with pytest.raises(UnknownAgent, match="there are: head, flights"):
+        Router(travel()).route("food", receiver)
+
+
+@pytest.mark.parametrize("threshold", [-0.1, 1.1, nan, None, True, "0.5"])
+def test_a_threshold_that_is_none_is_refused(threshold: Any) -> None:
+    with pytest.raises(InvalidThreshold):
+        Router(travel(), threshold=threshold)
+
+
+@pytest.mark.parametrize("value", [-0.5, 1.5, nan])
+def test_a_matcher_that_says_nonsense_is_named(value: float) -> None:
+    with pytest.raises(MatcherFailed, match="Fixed"):
+        Router(travel(), Fixed(tours=value)).route("task")
+
+
+async def test_waiting_finds_the_same() -> None:
+    router = Router(travel())
+
+    assert await router.aroute("Where is good food?") == router.route("Where is good food?")
+
+
+def test_a_route_explains_itself() -> None:
+    router = Router(travel(), Fixed(tours=0.6, events=0.1), threshold=0.5)
+
+    assert router.route("see\x1b[2J Rome").explain() == (
+        'at head, for "see [2J Rome": tours\n'
+        "  1. head/experiences/tours: 0.34 = 0.9 * 0.60 - 0.1 * 2; told so of tours\n"
+        "  1 below the threshold 0.5; the nearest: "
+        "head/experiences/events: -0.11 = 0.9 * 0.10 - 0.1 * 2; told so of events"
+    )
+    assert Router(travel(), Fixed()).route("task").explain() == 'at head, for "task": nobody'
+
+
+def test_a_long_ranking_is_told_in_part() -> None:
+    crowd = [Agent(f"agent{number}") for number in range(30)]
+    matcher = Fixed(**{each.name: 0.9 for each in crowd})
+    route = Router(CapabilityMap.discover(Agent("head", subordinates=crowd)), matcher).route("task")
+
+    assert len(route.candidates) == 30
+    assert "and 20 more" in route.explain()
+    assert len(route.json()["candidates"]) == 10
+
+
+# Splitting
+
+
+def parts(task: str, *receiver: str) -> list[tuple[str, str]]:
+    found = Router(travel()).split(task, receiver)
+    return [(part.candidate.agent, part.task) for part in found]
+
+
+def test_the_travel_task_becomes_three_requests_one_of_them_to_the_grandchild() -> None:
+    assert parts("Plan a trip to Italy with great food") == [
+        ("flights", "trip"),
+        ("hotels", "trip"),
+        ("restaurants", "food"),
+    ]
+
+
+def test_what_is_refused_is_nobodys_part() -> None:
+    assert parts("We have hotels already, just find us food") == [("restaurants", "food")]
+
+
+def test_a_task_for_one_agent_is_one_part_and_for_nobody_none() -> None:
+    assert parts("Find guides") == [("tours", "guides")]
+    assert parts("Repair my bicycle") == []
+
+
+def test_the_receiver_gets_no_part_and_splits_among_those_below_it() -> None:
+    assert parts("activities with concerts and flights", "experiences") == [("events", "concerts")]
+
+
+def test_clauses_find_agents_that_only_show_examples() -> None:
+    booking = {"reservations": Capability(0.9, ["book a table", "reserve seats for dinner"])}
+    money = {"banking": Capability(0.9, ["pay my bill", "transfer cash to my savings"])}
+    crowd = [Agent("clerk", capabilities=booking), Agent("bank", capabilities=money)]
+    router = Router(CapabilityMap.discover(Agent("head", subordinates=crowd)))
+
+    found = router.split("Please book a table, then transfer cash to my savings")
+
+    assert [part.candidate.agent for part in found] == ["clerk", "bank"]
+    assert [part.route.best for part in found] == [part.candidate for part in found]
+
+
+# An oracle over a thousand agents
+
+SYLLABLES = ["ba", "co", "du", "fe", "gi", "ho", "ku", "la", "mi", "no", "pu", "ra", "so", "tu"]
+
+
+def vocabulary() -> list[str]:
+    """Words of which no two begin alike, so that each is like itself only."""
+    chance = random.Random(7)
+    ends = ("".join(chance.choice(SYLLABLES) for _ in range(3)) + "x" for _ in iter(int, 1))
+    return [one + other + next(ends) for one in SYLLABLES for other in SYLLABLES]
+
+
+def thousand(words: Sequence[str]) -> Agent:
+    """A tree of 1,000 agents and six levels, each with one or two capabilities of two words."""
+    chance = random.Random(3)
+    below: dict[int, list[int]] = {}
+    levels = {0: 1}
+    for number in range(1, 1000):
+        superior = number - 1 if number < 6 else chance.choice([n for n in levels if levels[n] < 6])
+        levels[number] = levels[superior] + 1
+        below.setdefault(superior, []).append(number)
+
+    def made(number: int) -> Agent:
+        named = [" ".join(chance.sample(words, 2)) for _ in range(chance.randint(1, 2))]
+        confidence = chance.choice([0.5, 0.8, 0.9, 1.0])
+        return Agent(
+            f"n{number}q",
+            capabilities=dict.fromkeys(named, confidence),
+            subordinates=[made(each) for each in below.get(number, [])],
+        )
+
+    return made(0)
+
+
+def oracle(root: CapabilityMap, task: Sequence[str]) -> list[tuple[float, tuple[str, ...]]]:
+    """The rule by its definition: every agent, every phrase, no index."""
+    every = list(root.walk())
+    said = {stem(word) for word in task}
+    phrases = [[list(map(stem, name.split())) for name in each.capabilities] for _, each in every]
+    having = {word: sum(any(word in p for p in own) for own in phrases) for word in said}
+    having |= {
+        word: sum(any(word in p for p in own) for own in phrases)
+        for own in phrases
+        for p in own
+        for word in p
+        if said.intersection(p)
+    }
+    rarity = {w: log(1 + len(every) / n) / log(1 + len(every)) for w, n in having.items() if n}
+    found = []
+    for (path, each), own in zip(every, phrases, strict=True):
+        evidence = sum(
+            max(
+                (rarity[w] / sqrt(sum(rarity[o] for o in set(p))) for p in own if w in p),
+                default=0.0,
+            )
+            for w in said
+        )
+        match = evidence**2 / (1 + evidence**2)
+        confidence = max(each.capabilities.values())
+        if match > 0:
+            found.append((confidence * match - 0.1 * (len(path) - 1), path))
+    return sorted(found, key=lambda one: (-round(one[0], 9), one[1]))
+
+
+def test_a_thousand_agents_are_ranked_as_an_oracle_ranks_them() -> None:
+    words = vocabulary()
+    known = CapabilityMap.discover(thousand(words))
+    router = Router(known, threshold=0)
+    chance = random.Random(11)
+    assert (len(list(known.walk())), known.total_depth) == (1000, 5)
+
+    for _ in range(100):
+        task = chance.sample(words, chance.randint(1, 4))
+        expected = oracle(known, task)
+        found = [(each.score, each.path) for each in router.route(" ".join(task)).candidates]
+
+        assert [path for _, path in found] == [path for _, path in expected]
+        assert [score for score, _ in found] == pytest.approx([score for score, _ in expected])
+
+
+# Properties
+
+TEXTS = st.text(max_size=60)
+
+
+@given(TEXTS.filter(str.strip), st.floats(0, 1))
+def test_any_text_gives_ordered_candidates_within_bounds(task: str, threshold: float) -> None:
+    route = Router(travel(), threshold=threshold).route(task)
+
+    scores = [(-each.score, each.path) for each in route.candidates]
+    assert scores == sorted(scores)
+    assert all(threshold <= each.match <= 1 and each.match > 0 for each in route.candidates)
+    assert all(0 < each.match < threshold for each in route.short)
+    assert route.explain()
+
+
+@given(st.lists(st.sampled_from(["food", "flight", "hotel", "who", "the", "opera"]), min_size=1))
+def test_more_words_of_a_capability_never_take_its_agent_away(task: list[str]) -> None:
+    router = Router(travel(), threshold=0)
+    before = {each.agent: each.match for each in router.route(" ".join(task)).candidates}
+    after = {each.agent: each.match for each in router.route(" ".join([*task, "food"])).candidates}
+
+    assert after["restaurants"] >= before.get("restaurants", 0)
+
+
+def test_every_process_ranks_alike() -> None:
+    code = (
+        "from echelons.routing import Router; from echelons.capabilities import CapabilityMap;"
+        "from echelons.teams.travel.team import team;"
+        "print(Router(CapabilityMap.discover(team()), threshold=0)"
+        ".route('a trip with great food, sights and a show in the opera').json())"
+    )
+    runs = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            capture_output=True,
+            check=True,
+            env={"PYTHONHASHSEED": seed},
+        ).stdout
+        for seed in ("1", "2")
+    }
+
+    assert len(runs) == 1
+
+
+def test_a_task_of_ten_megabytes_is_read_in_part() -> None:
+    best = Router(travel()).route("find food " + "x y z " * 1_700_000).best
+
+    assert best is not None
+    assert best.agent == "restaurants"
