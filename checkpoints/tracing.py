@@ -206,9 +206,19 @@ def _requests(messages: Sequence[BaseMessage]) -> Iterator[tuple[str, str, Reque
         for call in message.tool_calls:
             call_id, args = call["id"] or "", call["args"]
             if call_id in threads:
-                status, reason = _ended(answers.get(call_id))
-                request = Request(call_id, str(args.get("message", "")), status, reason)
-                yield threads[call_id], str(args.get("subordinate") or ""), request
+                task, named = str(args.get("message", "")), str(args.get("subordinate") or "")
+                answer = answers.get(call_id)
+                tried = list(_attempts(answer))
+                for each in tried:
+                    request = Request(call_id, task, each.status, each.reason)
+                    yield (
+                        each.thread_id,
+                        each.path[1] if len(each.path) > 1 else each.agent,
+                        request,
+                    )
+                if not tried:
+                    status, reason = _ended(answer)
+                    yield threads[call_id], named, Request(call_id, task, status, reason)
 
 
 def _answers(following: Iterable[BaseMessage]) -> dict[str, ToolMessage]:
@@ -238,6 +248,19 @@ def _ended(answer: ToolMessage | None) -> tuple[Status | None, str]:
     except UnreadableRecord as error:
         return Status.UNABLE, str(error)
     return response.status, response.reason
+
+
+def _attempts(answer: ToolMessage | None) -> Iterator[DelegationResponse]:
+    """Yield what came of each attempt, where several were made at one call."""
+    try:
+        response = DelegationResponse.load(answer.artifact if answer else None)
+    except UnreadableRecord:
+        return
+    yield from (
+        each
+        for each in response.subordinate_responses
+        if each.thread_id and each.request_id == response.request_id
+    )
 
 
 def _lines(trace: Trace, first: str, rest: str) -> Iterator[str]:

@@ -129,7 +129,9 @@ class DelegationResponse(_Record):
         usage: What it cost, everything below included.
         reason: Why it is not fulfilled; empty if it is.
         partial_results: Parts of an answer, where the whole was not possible.
-        subordinate_responses: What the agent's own subordinates answered.
+        subordinate_responses: What the agent's own subordinates answered, or those who were
+            asked before it.
+        thread_id: The thread on which it was worked off, if several were tried.
     """
 
     request_id: str
@@ -142,3 +144,4 @@ class DelegationResponse(_Record):
     reason: str = ""
     partial_results: tuple[str, ...] = ()
     subordinate_responses: tuple[DelegationResponse, ...] = ()
+    thread_id: str = ""

@@ -21,6 +21,12 @@ ECHELONS_NS = UUID("8f1d0a52-6a5e-5c0b-9d55-0c2b5a1f6e11")
 THREADS_KEY = "sub_agent_thread_id"
 """Where a message's ``response_metadata`` keeps the threads of its calls, by call id."""
 
+ROUTES_KEY = "routes"
+"""Where it keeps who may take a call that names nobody, the best first, by call id."""
+
+FORWARDED_KEY = "forwarded"
+"""What marks the messages of a level that only passes a request on; no model wrote them."""
+
 
 def root_thread_id(name: str) -> str:
     """Return the id of the root thread that people call ``name``.

@@ -27,7 +27,9 @@ from echelons.checkpoints.inherited import saver_of
 from echelons.checkpoints.journal import SavedJournal
 from echelons.checkpoints.opening import open_checkpointer
 from echelons.checkpoints.turns import turn_of
+from echelons.delegating import Delegating
 from echelons.graphs.editing import Editable
+from echelons.graphs.finding import TreeRouter
 from echelons.graphs.gating import closing, gated
 from echelons.graphs.intake import admitted
 from echelons.graphs.lazy import UntouchedLevel
@@ -165,6 +167,7 @@ def compile_tree(
         depth=max(len(place.path) for place in tree.walk(agent)),
         history=SavedHistory(),
         journal=SavedJournal(),
+        router=TreeRouter(agent, Delegating()),
         width=agent.limits.width,
     )
     compiled = levels.of_agent(agent, reports=False).compile(
@@ -181,6 +184,7 @@ class _Levels:
     depth: int
     history: SavedHistory
     journal: SavedJournal
+    router: TreeRouter
     width: int | None
 
     def of_agent(self, agent: Agent, reports: bool) -> Builder:
@@ -188,8 +192,15 @@ class _Levels:
             member.name: UntouchedLevel(member.name, partial(self._of_member, member))
             for member in agent.subordinates
         }
-        model = self.models[agent.name]
-        position = Position(model, reports, self.depth, self.history, self.journal, self.width)
+        position = Position(
+            model=self.models[agent.name],
+            reports=reports,
+            depth=self.depth,
+            history=self.history,
+            journal=self.journal,
+            router=self.router,
+            width=self.width,
+        )
         return agent_level(agent, position, below)
 
     def _of_member(self, member: Member) -> Builder:

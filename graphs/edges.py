@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from langchain_core.messages import AIMessage, ToolCall
@@ -11,8 +12,15 @@ from langgraph.graph import END
 from langgraph.types import Send
 
 from echelons.delegation import MAX_HOPS, DelegationRequest
+from echelons.forwarding import Forward
 from echelons.history import Head
-from echelons.lineage import THREADS_KEY, Identity, request_id, subordinate_thread_id
+from echelons.lineage import (
+    ROUTES_KEY,
+    THREADS_KEY,
+    Identity,
+    request_id,
+    subordinate_thread_id,
+)
 from echelons.names import CALL_SUBORDINATE
 from echelons.nodes.calls import unanswered
 from echelons.nodes.identity import identity_of
@@ -99,6 +107,8 @@ def _delegations(
 ) -> list[Send]:
     threads: Mapping[str, str] = message.response_metadata.get(THREADS_KEY) or {}
     heads: Mapping[str, Head] = state.get("heads") or {}
+    routes: Mapping[str, list[list[str]]] = message.response_metadata.get(ROUTES_KEY) or {}
+    forward = Forward.load(state["forward"]) if state.get("forward") else None
     queues: dict[str, list[dict[str, Any]]] = {}
     for call in calls:
         call_id = call["id"] or ""
@@ -108,6 +118,10 @@ def _delegations(
         # A call that a person wrote into the state has no thread yet: it starts its own.
         thread = threads.get(call_id, own)
         order = _order(call, heads.get(thread), identity, message.id or "", thread, max_hops)
+        if forward:
+            order = replace(order, request=forward.passed_on(order.request.id), reset=forward.reset)
+        elif call_id in routes:
+            order = _routed(order, routes[call_id], call)
         # Two requests on one thread in parallel would start from one head, and one be lost.
         queues.setdefault(thread, []).append(order.stored())
     return [
@@ -132,7 +146,18 @@ def _order(
         max_hops=max_hops,
     )
     started_here = thread == subordinate_thread_id(identity.thread_id, message, call_id)
-    return Order(request, call_id, thread, continues=not started_here)
+    return Order(request, call_id, thread, continues=not started_here, message_id=message)
+
+
+def _routed(order: Order, ways: Sequence[Sequence[str]], call: ToolCall) -> Order:
+    """Return the order of a call that names nobody, with all whom it may go to."""
+    (_, *route), *ahead = ways
+    return replace(
+        order,
+        request=order.request.model_copy(update={"route": tuple(route)}),
+        ahead=tuple(tuple(way) for way in ahead),
+        reset=bool(call["args"].get("reset", False)),
+    )
 
 
 def _plain(call: ToolCall) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from echelons.history import History
 from echelons.members import FunctionMember, GraphMember, Member, RunnableMember
 from echelons.nodes.act import Act
 from echelons.nodes.calls import Abilities
-from echelons.nodes.reason import Mind, Reason
+from echelons.nodes.reason import Finder, Mind, Reason
 from echelons.nodes.run import RUN, RunFunction, RunGraph, RunRunnable
 from echelons.nodes.shell import Shell
 from echelons.nodes.tools import call_subordinate_schema, report_schema
@@ -40,6 +40,7 @@ class Position:
         depth: Levels of the whole tree.
         history: Reads threads.
         journal: Keeps what tools do in the world.
+        router: Finds who takes a task that names nobody.
         width: Calls that one message may make side by side; ``None`` for any number.
     """
 
@@ -48,6 +49,7 @@ class Position:
     depth: int
     history: History
     journal: Journal
+    router: Finder
     width: int | None = None
 
 
@@ -130,7 +132,7 @@ def _mind(agent: Agent, tools: Sequence[BaseTool], position: Position) -> Mind:
         reports=reports,
         width=position.width,
     )
-    return Mind(model, _prompt(agent), abilities)
+    return Mind(model, _prompt(agent), abilities, position.router if agent.subordinates else None)
 
 
 def _prompt(agent: Agent) -> str:

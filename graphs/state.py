@@ -26,6 +26,7 @@ class Level(TypedDict):
         previous: The end of the segment before this one, if the thread had one.
         request: Id of the request that it works on.
         response: What the agent reported, if it did.
+        forward: The request that it passes on, if it is for an agent further down.
     """
 
     messages: Messages
@@ -33,6 +34,7 @@ class Level(TypedDict):
     previous: NotRequired[dict[str, Any] | None]
     request: NotRequired[str]
     response: NotRequired[dict[str, Any] | None]
+    forward: NotRequired[dict[str, Any] | None]
 
 
 class Brief(TypedDict):
@@ -41,6 +43,7 @@ class Brief(TypedDict):
     messages: Messages
     previous: NotRequired[dict[str, Any] | None]
     request: NotRequired[str]
+    forward: NotRequired[dict[str, Any] | None]
 
 
 class Outcome(TypedDict):

@@ -29,7 +29,7 @@ from echelons.nodes.once import Bar, Late, Once, Work
 from echelons.nodes.shell import Shell
 from echelons.nodes.tasks import call_of
 
-PRIVATE = frozenset({"heads", "previous", "request", "response"})
+PRIVATE = frozenset({"forward", "heads", "previous", "request", "response"})
 """Keys of a level's state that are no tool's to write."""
 LATECOMER_KEY = "__echelons_latecomer"
 """Where the config of a call holds what waits for its thread."""

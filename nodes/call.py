@@ -16,6 +16,7 @@ from langgraph.errors import (
     GraphBubbleUp,
     InvalidUpdateError,
     ParentCommand,
+    is_invalid_resume,
 )
 
 from echelons.errors import (
@@ -92,7 +93,8 @@ def _sorted_out(error: Exception) -> Failure:
     # A Command(graph=PARENT) of a tool would steer the superior's delegation graph.
     if isinstance(error, ParentCommand):
         return Failure("a tool tried to steer the superior with Command(graph=PARENT)")
-    if isinstance(error, (GraphBubbleUp, *OURS)):
+    # A wrong answer to a question is asked for again; nobody is unable for it.
+    if isinstance(error, (GraphBubbleUp, *OURS)) or is_invalid_resume(error):
         raise error
     # The superior is told in one line; whoever runs the tree may want the whole.
     LOG.warning("a subordinate failed", exc_info=error)

@@ -22,7 +22,14 @@ M = TypeVar("M", bound=BaseModel)
 
 @dataclass(frozen=True, slots=True)
 class Delegation:
-    """A valid call of a subordinate."""
+    """A valid call of a subordinate.
+
+    Attributes:
+        call_id: The call.
+        subordinate: Whom it names; empty if it names nobody, and the task is to be routed.
+        message: The task.
+        reset: Whether it begins a conversation anew.
+    """
 
     call_id: str
     subordinate: str
@@ -179,9 +186,9 @@ class _Sorting:
             self.refuse(call_id, CALL_SUBORDINATE, wanted)
             return
         name = wanted.subordinate or (choices[0] if len(choices) == 1 else "")
-        if name not in choices:
-            said = f"no subordinate is called {name!r}" if name else "no subordinate is named"
-            self.refuse(call_id, CALL_SUBORDINATE, f"{said}; name one of: {', '.join(choices)}")
+        if name and name not in choices:
+            why = f"no subordinate is called {name!r}; name one of: {', '.join(choices)}"
+            self.refuse(call_id, CALL_SUBORDINATE, why)
             return
         self.begun += 1
         self.delegations.append(Delegation(call_id, name, wanted.message, wanted.reset))

@@ -7,22 +7,44 @@ threads of the calls that do, so that each thread's id is stored before it runs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any, Protocol
 
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, message_chunk_to_message
 from langchain_core.runnables import Runnable, RunnableConfig
 
+from echelons.forwarding import Forward
 from echelons.gate import Halt, Step, gate_of
 from echelons.history import Head, History, Past
-from echelons.lineage import THREADS_KEY, Identity, message_id, subordinate_thread_id
+from echelons.lineage import (
+    ROUTES_KEY,
+    THREADS_KEY,
+    Identity,
+    message_id,
+    subordinate_thread_id,
+)
 from echelons.nodes.calls import Abilities, Delegation, Sorted, close, number, sort
+from echelons.nodes.finding import routed, unanswerable, unnamed
+from echelons.nodes.forwarding import CALL_ID, call_of, passed_up
 from echelons.nodes.halting import cut_short, ended
 from echelons.nodes.identity import identity_of
 from echelons.nodes.mending import mended
 from echelons.nodes.shell import Decided, Shell
+from echelons.routing import Route
+
+
+class Finder(Protocol):
+    """Finds who takes a task that names nobody."""
+
+    def route(self, task: str, receiver: str, *, without: Collection[str]) -> Route:
+        """Rank everybody below a receiver."""
+        ...
+
+    async def aroute(self, task: str, receiver: str, *, without: Collection[str]) -> Route:
+        """Do the same in an event loop."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +55,13 @@ class Mind:
         model: The chat model with the agent's tools bound.
         prompt: Its instructions; empty for none.
         abilities: What it may call.
+        router: Finds who takes a task that names nobody; ``None`` without subordinates.
     """
 
     model: Runnable[Any, Any]
     prompt: str
     abilities: Abilities
+    router: Finder | None = None
 
 
 class After(Protocol):
@@ -73,14 +97,22 @@ class Reason(Shell):
         if input.get("response"):
             return {}
         config = config or {}
+        identity = identity_of(config)
+        if input.get("forward"):
+            past = self._history.before(input.get("previous"), config)
+            return pass_on(past, input, identity)
         gate = gate_of(config)
         verdict = gate.enter(Step.MODEL, config)
         if verdict:
-            return ended(verdict, input["messages"], identity_of(config))
+            return ended(verdict, input["messages"], identity)
         past = self._history.before(input.get("previous"), config)
         reply = self._mind.model.invoke(conversation(self._mind, past, input), config)
         halt = gate.leave(reply, config)
-        return self._settled(past, input, reply, halt, identity_of(config))
+        routes = {
+            task: self._router.route(task, identity.agent, without={identity.agent})
+            for task in unnamed(reply, self._mind.abilities)
+        }
+        return self._settled(past, input, reply, halt, identity, routes)
 
     async def ainvoke(
         self,
@@ -92,14 +124,28 @@ class Reason(Shell):
         if input.get("response"):
             return {}
         config = config or {}
+        identity = identity_of(config)
+        if input.get("forward"):
+            past = await self._history.abefore(input.get("previous"), config)
+            return pass_on(past, input, identity)
         gate = gate_of(config)
         verdict = await gate.aenter(Step.MODEL, config)
         if verdict:
-            return ended(verdict, input["messages"], identity_of(config))
+            return ended(verdict, input["messages"], identity)
         past = await self._history.abefore(input.get("previous"), config)
         reply = await self._mind.model.ainvoke(conversation(self._mind, past, input), config)
         halt = await gate.aleave(reply, config)
-        return self._settled(past, input, reply, halt, identity_of(config))
+        routes = {
+            task: await self._router.aroute(task, identity.agent, without={identity.agent})
+            for task in unnamed(reply, self._mind.abilities)
+        }
+        return self._settled(past, input, reply, halt, identity, routes)
+
+    @property
+    def _router(self) -> Finder:
+        router = self._mind.router
+        assert router is not None  # noqa: S101  only a level with subordinates routes
+        return router
 
     def _settled(
         self,
@@ -108,8 +154,9 @@ class Reason(Shell):
         reply: Any,
         halt: Halt | None,
         identity: Identity,
+        routes: Mapping[str, Route],
     ) -> dict[str, Any]:
-        update = settle(self._mind, past, state, reply, identity, halt)
+        update = settle(self._mind, past, state, reply, identity, halt, routes)
         if halt or self._after is None:
             return update
         return Decided(update, self._after.foreseen(update, identity))
@@ -121,13 +168,14 @@ def conversation(mind: Mind, past: Past, state: Mapping[str, Any]) -> list[BaseM
     return [*prompt, *close([*past.messages, *state["messages"]])]
 
 
-def settle(
+def settle(  # noqa: PLR0913, PLR0917  all that an update is made of
     mind: Mind,
     past: Past,
     state: Mapping[str, Any],
     reply: Any,
     identity: Identity,
     halt: Halt | None = None,
+    routes: Mapping[str, Route] | None = None,
 ) -> dict[str, Any]:
     """Return the update that a reply makes.
 
@@ -138,6 +186,7 @@ def settle(
         reply: The reply.
         identity: Who replied.
         halt: Why nothing that it asks for may begin any more, if so.
+        routes: Who may take the tasks that name nobody, by task.
 
     Raises:
         TypeError: The model returned something else than a message.
@@ -146,12 +195,23 @@ def settle(
     if halt:
         return cut_short(halt, state["messages"], message, identity)
     asked = sort(message, mind.abilities)
-    known = {**past.heads, **(state.get("heads") or {})}
-    threads, heads = resolve(asked.delegations, known, message, identity)
-    if threads:
-        metadata = {**message.response_metadata, THREADS_KEY: threads}
-        message = message.model_copy(update={"response_metadata": metadata})
-    return _update(message, asked, heads)
+    named, ways, nobodys = routed(asked.delegations, routes or {})
+    asked = replace(
+        asked,
+        delegations=tuple(named),
+        answers=(*asked.answers, *(unanswerable(*each, message, identity) for each in nobodys)),
+    )
+    return _update(past, state, message, asked, ways, identity)
+
+
+def pass_on(past: Past, state: Mapping[str, Any], identity: Identity) -> dict[str, Any]:
+    """Return the update of a level that passes a request on, on its way down or back up."""
+    done = passed_up(state["messages"], identity)
+    if done:
+        return done
+    forward = Forward.load(state["forward"])
+    call = Delegation(CALL_ID, forward.following, forward.request.task, forward.reset)
+    return _update(past, state, call_of(forward, identity), Sorted((call,)), {}, identity)
 
 
 def resolve(
@@ -202,7 +262,20 @@ def _own(reply: Any, identity: Identity, before: Sequence[BaseMessage]) -> AIMes
     return number(message.model_copy(update=update))
 
 
-def _update(message: AIMessage, asked: Sorted, heads: Mapping[str, Head]) -> dict[str, Any]:
+def _update(
+    past: Past,
+    state: Mapping[str, Any],
+    message: AIMessage,
+    asked: Sorted,
+    ways: Mapping[str, Sequence[Sequence[str]]],
+    identity: Identity,
+) -> dict[str, Any]:
+    known = {**past.heads, **(state.get("heads") or {})}
+    threads, heads = resolve(asked.delegations, known, message, identity)
+    if threads:
+        kept = {THREADS_KEY: threads} | ({ROUTES_KEY: ways} if ways else {})
+        metadata = {**message.response_metadata, **kept}
+        message = message.model_copy(update={"response_metadata": metadata})
     update: dict[str, Any] = {"messages": [message, *asked.answers]}
     if heads:
         update["heads"] = dict(heads)

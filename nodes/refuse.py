@@ -45,4 +45,4 @@ def refused(desk: Desk, state: Mapping[str, Any], config: Mapping[str, Any]) -> 
         # A request comes here for one reason only, and the rule is the same on both sides.
         reason=desk.refusal(order, config) or "refused",
     )
-    return desk.advance(state, answer, state.get("head"), config)
+    return desk.advance(state, answer, order.end(state), config)

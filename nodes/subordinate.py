@@ -20,11 +20,13 @@ from echelons.delegation import (
     Status,
     Usage,
 )
+from echelons.forwarding import Forward
 from echelons.gate import HALT_KEY, Halt, Pause, Step, gate_of
 from echelons.history import Head
-from echelons.lineage import Identity, message_id
+from echelons.lineage import FORWARDED_KEY, Identity, message_id
 from echelons.names import CALL_SUBORDINATE
 from echelons.nodes.call import Failure, acall, call
+from echelons.nodes.forwarding import passed_of
 from echelons.nodes.identity import identity_of
 from echelons.nodes.orders import Desk, Order
 from echelons.nodes.shell import Shell
@@ -52,9 +54,9 @@ class Subordinate(Shell):
         if halt and (barred := _barred(halt, history.head(own))):
             outcome = barred
         else:
-            outcome = call(self._level, brief(order, input.get("head")), own)
+            outcome = call(self._level, brief(order, order.end(input)), own)
         head = history.head(own)
-        return self._settled(input, order, outcome, head, own)
+        return self._settled(input, order, outcome, head, config or {})
 
     async def ainvoke(
         self,
@@ -68,9 +70,9 @@ class Subordinate(Shell):
         if halt and (barred := _barred(halt, await history.ahead(own))):
             outcome = barred
         else:
-            outcome = await acall(self._level, brief(order, input.get("head")), own)
+            outcome = await acall(self._level, brief(order, order.end(input)), own)
         head = await history.ahead(own)
-        return self._settled(input, order, outcome, head, own)
+        return self._settled(input, order, outcome, head, config or {})
 
     def _settled(
         self,
@@ -82,7 +84,7 @@ class Subordinate(Shell):
     ) -> Command[Any]:
         answer = respond(order.request, outcome, self._confidence)
         # A failed segment is part of the thread too; one without rows leaves the old end.
-        end = Head(**{**head, "agent": order.request.current}) if head else state.get("head")
+        end = Head(**{**head, "agent": order.request.current}) if head else order.end(state)
         return self._desk.advance(state, answer, end, config)
 
 
@@ -103,6 +105,8 @@ def brief(order: Order, head: Head | None) -> dict[str, Any]:
     start: dict[str, Any] = {"messages": [task], "request": order.request.id}
     if head and "checkpoint_id" in head:
         start["previous"] = dict(head)
+    if order.request.route:
+        start["forward"] = Forward(order.request, order.reset).stored()
     return start
 
 
@@ -128,6 +132,10 @@ def respond(
         "status": Status.FULFILLED,
         "result": _text(messages),
     }
+    passed = passed_of(said)
+    if passed:
+        # Of who answers it is, with the way to there.
+        return passed.model_copy(update={"request_id": request.id})
     status = Status(said["status"])
     return base.model_copy(
         update={
@@ -178,8 +186,8 @@ def _responses(messages: list[BaseMessage]) -> list[DelegationResponse]:
 def _usage(messages: list[BaseMessage], below: tuple[DelegationResponse, ...]) -> Usage:
     total = Usage()
     for message in messages:
-        # The last word of an agent that was halted is no model's.
-        if isinstance(message, AIMessage) and HALT_KEY not in message.response_metadata:
+        # The last word of an agent that was halted is no model's, nor what is passed on.
+        if isinstance(message, AIMessage) and not _UNTHOUGHT & message.response_metadata.keys():
             tokens = message.usage_metadata
             total += Usage(
                 input_tokens=tokens["input_tokens"] if tokens else 0,
@@ -187,6 +195,9 @@ def _usage(messages: list[BaseMessage], below: tuple[DelegationResponse, ...]) -
                 model_calls=1,
             )
     return sum((each.usage for each in below), total)
+
+
+_UNTHOUGHT = frozenset({HALT_KEY, FORWARDED_KEY})
 
 
 def _text(messages: list[BaseMessage]) -> str:

@@ -53,7 +53,8 @@ def call_subordinate_schema(subordinates: Sequence[Member]) -> dict[str, Any]:
             "subordinate": {
                 "type": "string",
                 "enum": [each.name for each in subordinates],
-                "description": "Whom to give it to.",
+                "description": "Whom to give it to. Left out, it goes to whoever fits best, "
+                "also further down, and to the next best if that one cannot.",
             },
             "reset": {
                 "type": "boolean",
@@ -62,7 +63,7 @@ def call_subordinate_schema(subordinates: Sequence[Member]) -> dict[str, Any]:
                 "latest conversation, which it remembers.",
             },
         },
-        ["message"] if len(subordinates) == 1 else ["message", "subordinate"],
+        ["message"],
     )
 
 

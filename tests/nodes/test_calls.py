@@ -146,10 +146,10 @@ def test_an_only_subordinate_need_not_be_named() -> None:
     assert delegation.subordinate == "eat"
 
 
-def test_with_several_subordinates_one_must_be_named() -> None:
-    assert refusal(call("call_subordinate", message="x")) == (
-        "Error: no subordinate is named; name one of: eat, sleep"
-    )
+def test_with_several_subordinates_a_call_may_name_nobody() -> None:
+    [delegation] = sorted_out(call("call_subordinate", message="x")).delegations
+
+    assert delegation.subordinate == ""
 
 
 def test_a_subordinate_that_does_not_exist_is_refused_with_those_that_do() -> None:

@@ -130,7 +130,6 @@ def test_the_end_of_a_segment_is_kept_for_the_queue_and_for_the_superior() -> No
 
     update = advanced(order(), head=head).update
 
-    assert update["head"] == head
     assert update["heads"] == {"thread": head}
 
 

@@ -47,7 +47,7 @@ def test_only_direct_subordinates_can_be_named() -> None:
     parameters = function(call_subordinate_schema(team()))["parameters"]
 
     assert parameters["properties"]["subordinate"]["enum"] == ["flights", "days"]
-    assert parameters["required"] == ["message", "subordinate"]
+    assert parameters["required"] == ["message"]
 
 
 def test_an_only_subordinate_need_not_be_named() -> None:

@@ -1,0 +1,176 @@
+"""A task that names nobody finds its way down the tree, and round those who cannot."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from langchain_core.messages import ToolMessage
+from langgraph.types import interrupt
+
+from echelons import Agent, Session, SqliteCheckpointer
+from echelons.delegation import DelegationResponse
+from echelons.testing import Call, Reply, ScriptedModel, report
+
+if TYPE_CHECKING:
+    from tests.scenarios.conftest import World
+
+
+def find(task: str) -> Call:
+    """Return a call that names nobody."""
+    return Call("call_subordinate", {"message": task})
+
+
+def chain(model: ScriptedModel, *last: Agent) -> Agent:
+    """Return head → a → b → c, with some agents below c."""
+    c = Agent("c", subordinates=list(last), capabilities={"cooking": 0.1})
+    b = Agent("b", subordinates=[c], capabilities={"cooking": 0.1})
+    a = Agent("a", subordinates=[b], capabilities={"cooking": 0.1})
+    other = Agent("other", capabilities={"singing": 0.9})
+    return Agent("head", model=model, subordinates=[a, other])
+
+
+def answer_of(session: Session) -> DelegationResponse:
+    """Return the response to the root's last call."""
+    root = session.store.get(session.thread_id)
+    answers = [m for m in root.messages if isinstance(m, ToolMessage)]
+    return DelegationResponse.load(answers[-1].artifact)
+
+
+def callers(model: ScriptedModel) -> list[str]:
+    return [str(call.agent) for call in model.calls]
+
+
+def test_a_task_goes_down_four_levels_to_the_only_one_who_can(
+    world: World, saver: SqliteCheckpointer
+) -> None:
+    model = ScriptedModel({"head": [find("Repair the bicycle"), "done"], "d": ["as new"]})
+    mechanic = Agent("d", capabilities={"repair bicycle": 0.9})
+    session = Session(chain(model, mechanic), saver)
+
+    result = world.send(session, "go")
+
+    answer = answer_of(session)
+    assert result.text == "done"
+    assert (answer.status, answer.result, answer.agent) == ("fulfilled", "as new", "d")
+    assert answer.path == ("head", "a", "b", "c", "d")
+    assert callers(model) == ["head", "d", "head"], "no model call in between"
+    assert answer.usage.model_calls == 1
+
+
+def test_the_levels_between_keep_threads_that_can_be_read_and_traced(
+    world: World, saver: SqliteCheckpointer
+) -> None:
+    model = ScriptedModel({"head": [find("Repair the bicycle"), "done"], "d": ["as new"]})
+    session = Session(chain(model, Agent("d", capabilities={"repair bicycle": 0.9})), saver)
+    world.send(session, "go")
+
+    trace = session.trace()
+    assert [each.agent for each in trace.walk()] == ["head", "a", "b", "c", "d"]
+    assert all(link.holds for link in session.store.verify(session.thread_id))
+    middle = next(each for each in trace.walk() if each.agent == "b")
+    said = [(m.type, m.text) for m in session.store.get(middle.thread_id).messages]
+    assert said == [
+        ("human", "Repair the bicycle"),
+        ("ai", ""),
+        ("tool", "as new"),
+        ("ai", "as new"),
+    ]
+
+
+def test_when_the_best_cannot_the_next_best_in_another_branch_is_asked(
+    world: World, saver: SqliteCheckpointer
+) -> None:
+    model = ScriptedModel(
+        {
+            "head": [find("Repair the bicycle"), "done"],
+            "d": [report("unable", "", reason="no tools")],
+            "d2": ["as new"],
+        }
+    )
+    a = Agent("a", subordinates=[Agent("d", capabilities={"repair bicycle": 0.9})])
+    b = Agent("b", subordinates=[Agent("d2", capabilities={"repair bicycle": 0.8})])
+    session = Session(Agent("head", model=model, subordinates=[a, b]), saver)
+
+    result = world.send(session, "go")
+
+    answer = answer_of(session)
+    assert result.text == "done"
+    assert (answer.agent, answer.path) == ("d2", ("head", "b", "d2"))
+    assert callers(model) == ["head", "d", "d2", "head"]
+    assert [(each.agent, each.status) for each in answer.subordinate_responses] == [
+        ("d", "unable"),
+        ("d2", "fulfilled"),
+    ]
+    assert all(link.holds for link in session.store.verify(session.thread_id))
+    assert [each.agent for each in session.trace().walk()] == ["head", "a", "d", "b", "d2"]
+
+
+def test_when_nobody_can_one_answer_says_why_for_every_branch(
+    world: World, saver: SqliteCheckpointer
+) -> None:
+    model = ScriptedModel(
+        {
+            "head": [find("Repair the bicycle"), "sorry"],
+            "d": [report("unable", "", reason="no tools")],
+            "e": [ConnectionError("line is dead")],
+        }
+    )
+    a = Agent("a", subordinates=[Agent("d", capabilities={"repair bicycle": 0.9})])
+    e = Agent("e", capabilities={"repair bicycle": 0.5})
+    session = Session(Agent("head", model=model, subordinates=[a, e]), saver)
+
+    world.send(session, "go")
+
+    answer = answer_of(session)
+    assert answer.status == "unable"
+    assert "a/d: no tools" in answer.reason
+    assert "e: ConnectionError: line is dead" in answer.reason
+    assert [each.agent for each in answer.subordinate_responses] == ["d", "e"]
+    assert all(link.holds for link in session.store.verify(session.thread_id))
+
+
+@pytest.mark.parametrize("task", ["Sing", "What is the weather like on the moon?"])
+def test_a_task_that_nobody_is_made_for_is_answered_at_once(
+    world: World, saver: SqliteCheckpointer, task: str
+) -> None:
+    model = ScriptedModel({"head": [find(task), "sorry"]})
+    below = [Agent(name, capabilities={name: 0.9}) for name in ("flights", "hotels")]
+    session = Session(Agent("head", model=model, subordinates=below), saver)
+
+    assert world.send(session, "go").text == "sorry"
+
+    answer = answer_of(session)
+    assert (answer.status, answer.agent) == ("unable", "head")
+    assert answer.reason.startswith("no_candidate: ")
+    assert callers(model) == ["head", "head"]
+
+
+def test_a_question_of_a_forwarded_request_is_answered_where_it_was_asked(
+    world: World, saver: SqliteCheckpointer
+) -> None:
+    def ask() -> str:
+        """Ask a human."""
+        return str(interrupt("Which wheel?"))
+
+    model = ScriptedModel(
+        {"head": [find("Repair the bicycle"), "done"], "d": [Call("ask"), "as new"]}
+    )
+    mechanic = Agent("d", tools=[ask], capabilities={"repair bicycle": 0.9})
+    session = Session(chain(model, mechanic), saver)
+
+    [question] = world.send(session, "go").questions
+    assert question.path == ("head", "a", "b", "c", "d")
+    assert world.answer(session, {question.id: "front"}).text == "done"
+    assert model.repeated_calls == []
+
+
+def test_two_tasks_go_their_ways_side_by_side(world: World, saver: SqliteCheckpointer) -> None:
+    head = Reply(calls=[find("Repair the bicycle"), find("Sing a song")])
+    model = ScriptedModel({"head": [head, "done"], "d": ["as new"], "other": ["la la"]})
+    session = Session(chain(model, Agent("d", capabilities={"repair bicycle": 0.9})), saver)
+
+    assert world.send(session, "go").text == "done"
+
+    root: Any = session.store.get(session.thread_id).messages
+    assert sorted(m.text for m in root if m.type == "tool") == ["as new", "la la"]
