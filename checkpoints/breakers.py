@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeVar
 
 from echelons.checkpoints.clock import Clock, now
 from echelons.checkpoints.ledger import Ledger, Transaction
-from echelons.circuit import Admission, Breaking, Circuit, CircuitState
+from echelons.circuit import Admission, Breaking, Circuit, CircuitState, End, Intensity
 
 T = TypeVar("T")
 PREFIX = "breaker"
@@ -73,27 +73,43 @@ class Breakers:
             )
         )
 
-    def succeeded(self, agent: str, probe: int) -> None:
-        """Note that an agent has answered, whatever it said.
+    async def aadmit(self, agent: str) -> Admission:
+        """Do what ``admit`` does in an event loop."""
+        return await self._ledger.arun(lambda: self.admit(agent))
 
-        Raises:
-            StorageError: The ledger could not be read or written.
-        """
-        name = self._key(agent)
-        if self._ledger.look(lambda open_: _load(open_, name)) == Circuit():
-            return
-        self._note(agent, lambda circuit: circuit.succeeded(probe))
+    def note(
+        self, agent: str, superior: str, admission: Admission, came_to: End
+    ) -> Intensity | None:
+        """Note what came of an admission.
 
-    def failed(self, agent: str, superior: str, probe: int) -> int:
-        """Note that an agent has failed, or has not answered in time.
+        Args:
+            agent: Who was asked.
+            superior: Path of who asked.
+            admission: What was said then.
+            came_to: What came of it.
 
         Returns:
-            Failures below its superior within the period, if there are more than it stands;
-            else 0.
+            Failures below the superior, if there are more than it stands.
 
         Raises:
             StorageError: The ledger could not be read or written.
         """
+        if came_to is End.FAILED:
+            return self._failed(agent, superior, admission.probe)
+        # Most calls go well, and then there is nothing to forget.
+        if came_to is End.ANSWERED and (admission.failures or admission.probe):
+            self._note(agent, lambda circuit: circuit.succeeded(admission.probe))
+        elif came_to is End.NOTHING and admission.probe:
+            self._note(agent, lambda circuit: circuit.given_back(admission.probe))
+        return None
+
+    async def anote(
+        self, agent: str, superior: str, admission: Admission, came_to: End
+    ) -> Intensity | None:
+        """Do what ``note`` does in an event loop."""
+        return await self._ledger.arun(lambda: self.note(agent, superior, admission, came_to))
+
+    def _failed(self, agent: str, superior: str, probe: int) -> Intensity | None:
         at = self._now()
 
         def note(open_: Transaction) -> int:
@@ -104,16 +120,8 @@ class Breakers:
             )
             return self._count(open_, superior, at)
 
-        return self._ledger.commit(note)
-
-    def given_back(self, agent: str, probe: int) -> None:
-        """Note an end that says nothing of the agent: an interrupt, a cancellation.
-
-        Raises:
-            StorageError: The ledger could not be read or written.
-        """
-        if probe:
-            self._note(agent, lambda circuit: circuit.given_back(probe))
+        failures = self._ledger.commit(note)
+        return Intensity(failures, self._rules.period) if failures else None
 
     def _note(self, agent: str, change: Callable[[Circuit], Circuit]) -> None:
         name = self._key(agent)
@@ -126,9 +134,8 @@ class Breakers:
             return 0
         name = "/".join((INTENSITY, self._tree, superior))
         found = open_.get(name)
-        recent = [
-            then for then in (found.value if found else ()) if abs(at - then) < self._rules.period
-        ]
+        known = found.value if found else []
+        recent = [then for then in known if abs(at - then) < self._rules.period]
         recent = [*recent, at][-self._rules.intensity - 1 :]
         open_.compare_and_set(name, found.version if found else None, recent)
         return len(recent) if len(recent) > self._rules.intensity else 0

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from echelons import tree
 from echelons.capabilities.capability import Capability, declared
+from echelons.delegating import Delegating
 from echelons.errors import (
     DuplicateName,
     InnerLimits,
@@ -54,6 +55,7 @@ class Agent:
         capabilities: What it can do, each with a confidence from 0 to 1, or a ``Capability``
             that has example tasks too.
         limits: Limits of the tree under this agent. Only a root has others than ``depth``.
+        delegating: How it finds and asks its subordinates; as its superior does if left out.
 
     Raises:
         ConfigurationError: Something of it cannot work; the subclass says what.
@@ -77,6 +79,7 @@ class Agent:
     subordinates: tuple[Member, ...] = field(default=(), kw_only=True)
     capabilities: Mapping[str, float] = field(default_factory=no_capabilities, kw_only=True)
     limits: Limits = field(default=Limits(), kw_only=True)
+    delegating: Delegating | None = field(default=None, kw_only=True)
 
     if TYPE_CHECKING:
         # What goes in is wider than what is kept.
@@ -91,6 +94,7 @@ class Agent:
             subordinates: Sequence[Any] = (),
             capabilities: Mapping[str, float] | Mapping[str, Capability | float] = ...,
             limits: Limits = ...,
+            delegating: Delegating | None = None,
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -147,6 +151,8 @@ def _check_fields(agent: Agent) -> None:
         value = getattr(agent, field_name)
         if not isinstance(value, kind):
             raise InvalidField(agent.name, field_name, value, kind.__name__)
+    if not isinstance(agent.delegating, Delegating | None):
+        raise InvalidField(agent.name, "delegating", agent.delegating, Delegating.__name__)
 
 
 def _check_model(agent: str, model: Any) -> None:

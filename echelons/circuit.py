@@ -6,11 +6,15 @@ half open, and exactly one probe is admitted, which closes or opens it again.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
+
+CIRCUITS_KEY = "__echelons_circuits"
+"""Where a run's config holds its circuits; LangGraph stores nothing that begins like this."""
 
 
 class Breaking(BaseModel):
@@ -133,3 +137,78 @@ class Circuit:
     def _since(then: float, now: float) -> float:
         # A clock that was put back must not keep a circuit open for as long again.
         return abs(now - then)
+
+
+class Circuits(Protocol):
+    """The circuits of a tree. ``nodes`` ask them before they call a subordinate."""
+
+    def admit(self, agent: str) -> Admission:
+        """Ask whether an agent may be asked."""
+        ...
+
+    async def aadmit(self, agent: str) -> Admission:
+        """Do the same in an event loop."""
+        ...
+
+    def note(
+        self, agent: str, superior: str, admission: Admission, came_to: End
+    ) -> Intensity | None:
+        """Note what came of an admission; return what is too much, if it is."""
+        ...
+
+    async def anote(
+        self, agent: str, superior: str, admission: Admission, came_to: End
+    ) -> Intensity | None:
+        """Do the same in an event loop."""
+        ...
+
+
+class End(StrEnum):
+    """What came of asking an agent, as far as its circuit is concerned.
+
+    ``ANSWERED``: it said something, be it that it is unable. ``FAILED``: an error, or no answer
+    in time. ``NOTHING``: it was interrupted, cancelled or stopped, or the machinery failed.
+    """
+
+    ANSWERED = "answered"
+    FAILED = "failed"
+    NOTHING = "nothing"
+
+
+class Intensity(NamedTuple):
+    """Failures below one superior that are too many.
+
+    Attributes:
+        failures: How many.
+        period: Within how many seconds.
+    """
+
+    failures: int
+    period: float
+
+
+class OpenCircuits:
+    """The circuits of what runs outside of a tree: everybody may be asked, always."""
+
+    def admit(self, agent: str) -> Admission:
+        """Admit."""
+        return Admission(admitted=True)
+
+    async def aadmit(self, agent: str) -> Admission:
+        """Admit."""
+        return Admission(admitted=True)
+
+    def note(self, agent: str, superior: str, admission: Admission, came_to: End) -> None:
+        """Note nothing."""
+
+    async def anote(self, agent: str, superior: str, admission: Admission, came_to: End) -> None:
+        """Note nothing."""
+
+
+_OPEN = OpenCircuits()
+
+
+def circuits_of(config: Mapping[str, Any]) -> Circuits:
+    """Return the circuits of a run."""
+    circuits: Circuits = (config.get("configurable") or {}).get(CIRCUITS_KEY, _OPEN)
+    return circuits

@@ -36,7 +36,7 @@ class Halt:
         why: The limit that is reached, or what was stopped.
     """
 
-    kind: Literal["limit", "stopped"]
+    kind: Literal["limit", "stopped", "timeout"]
     why: str
 
     @property

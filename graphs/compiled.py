@@ -21,10 +21,12 @@ from langgraph.store.base import BaseStore
 
 from echelons import tree
 from echelons.agent import Agent
+from echelons.checkpoints.breakers import Breakers
 from echelons.checkpoints.gate import TreeGate
 from echelons.checkpoints.history import SavedHistory
 from echelons.checkpoints.inherited import saver_of
 from echelons.checkpoints.journal import SavedJournal
+from echelons.checkpoints.ledger import MemoryLedger, ledger_of
 from echelons.checkpoints.opening import open_checkpointer
 from echelons.checkpoints.turns import turn_of
 from echelons.delegating import Delegating
@@ -79,7 +81,7 @@ class AgentGraph(Editable):
         stored = check_resume(self.agent, self.checkpointer, given, around)
         identity = self._identity(config, stored)
         gate = self._gate(around, identity)
-        own = gated(config, around, identity, gate)
+        own = gated(config, around, identity, gate, self._circuits(around))
         return closing(super().stream(given, own, **self._durable(around, kwargs)), gate)
 
     def astream(
@@ -107,7 +109,7 @@ class AgentGraph(Editable):
         stored = await acheck_resume(self.agent, self.checkpointer, given, around)
         identity = self._identity(config, stored)
         gate = self._gate(around, identity)
-        own = gated(config, around, identity, gate)
+        own = gated(config, around, identity, gate, self._circuits(around))
         stream = super().astream(given, own, **self._durable(around, kwargs))
         try:
             # Closed with us: LangGraph then cancels what still runs at once, not at some
@@ -132,6 +134,12 @@ class AgentGraph(Editable):
         turn = turn_of(around["configurable"])
         fence = turn.fence if turn else None
         return TreeGate(identity, thread_id, self.agent.limits, kept, fence, monotonic)
+
+    def _circuits(self, around: RunnableConfig) -> Breakers:
+        saver = saver_of(around["configurable"]) or self.checkpointer
+        ledger = ledger_of(saver) if isinstance(saver, BaseCheckpointSaver) else MemoryLedger()
+        rules = self.agent.delegating or Delegating()
+        return Breakers(ledger, self.agent.name, rules.breaking)
 
     def _unstored(self, config: RunnableConfig) -> Identity:
         around = self.around(config)
@@ -167,7 +175,8 @@ def compile_tree(
         depth=max(len(place.path) for place in tree.walk(agent)),
         history=SavedHistory(),
         journal=SavedJournal(),
-        router=TreeRouter(agent, Delegating()),
+        router=TreeRouter(agent, agent.delegating or Delegating()),
+        rules=rules_of(agent),
         width=agent.limits.width,
     )
     compiled = levels.of_agent(agent, reports=False).compile(
@@ -185,6 +194,7 @@ class _Levels:
     history: SavedHistory
     journal: SavedJournal
     router: TreeRouter
+    rules: Mapping[str, Delegating]
     width: int | None
 
     def of_agent(self, agent: Agent, reports: bool) -> Builder:
@@ -199,6 +209,7 @@ class _Levels:
             history=self.history,
             journal=self.journal,
             router=self.router,
+            rules=self.rules[agent.name],
             width=self.width,
         )
         return agent_level(agent, position, below)
@@ -207,6 +218,16 @@ class _Levels:
         if isinstance(member, Agent):
             return self.of_agent(member, reports=True)
         return foreign_level(member, self.history)
+
+
+def rules_of(root: Agent) -> dict[str, Delegating]:
+    """Return how every agent of a tree delegates: its own rules, or its superior's."""
+    rules: dict[str, Delegating] = {}
+    for place in tree.walk(root):
+        if isinstance(place.member, Agent):
+            above = rules[place.path[-2]] if len(place.path) > 1 else Delegating()
+            rules[place.member.name] = place.member.delegating or above
+    return rules
 
 
 def _thread_id(configurable: Mapping[str, Any], agent: str) -> str:

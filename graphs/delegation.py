@@ -28,7 +28,10 @@ MOST_NODES = 256
 
 
 def delegation_graph(
-    members: Mapping[str, Member], levels: Mapping[str, Runnable[Any, Any]], history: History
+    members: Mapping[str, Member],
+    levels: Mapping[str, Runnable[Any, Any]],
+    history: History,
+    timeout: float | None,
 ) -> Direct:
     """Compile the delegation graph over a superior's subordinates.
 
@@ -36,8 +39,9 @@ def delegation_graph(
         members: The subordinates by name.
         levels: The level graph of each, by name.
         history: Reads their threads.
+        timeout: Seconds that each has; ``None`` for no end.
     """
-    desk = Desk(nodes_of(members), history)
+    desk = Desk(nodes_of(members), history, timeout)
     seats = {
         name: Subordinate(name, levels[name], _confidence(member), desk)
         for name, member in members.items()

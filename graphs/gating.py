@@ -12,6 +12,7 @@ from typing import Any
 from langchain_core.runnables import RunnableConfig
 
 from echelons.checkpoints.gate import TreeGate
+from echelons.circuit import CIRCUITS_KEY, Circuits
 from echelons.gate import GATE_KEY
 from echelons.lineage import Identity
 
@@ -24,6 +25,7 @@ def gated(
     around: RunnableConfig,
     identity: Identity,
     gate: TreeGate,
+    circuits: Circuits,
 ) -> RunnableConfig:
     """Return the config of a run.
 
@@ -32,12 +34,13 @@ def gated(
         around: The same with what is around the call.
         identity: Whose run it is.
         gate: Its gate.
+        circuits: The circuits of its tree.
     """
     given: RunnableConfig = config or {}
     own: RunnableConfig = {
         **given,
         "metadata": {**(given.get("metadata") or {}), **identity.metadata()},
-        "configurable": {**around["configurable"], GATE_KEY: gate},
+        "configurable": {**around["configurable"], GATE_KEY: gate, CIRCUITS_KEY: circuits},
     }
     if not _sets_a_limit(given):
         own["recursion_limit"] = SUPERSTEPS

@@ -12,6 +12,7 @@ from langchain_core.tools import BaseTool, tool
 from langgraph.graph import END, START, StateGraph
 
 from echelons.agent import Agent
+from echelons.delegating import Delegating
 from echelons.effects import Journal
 from echelons.graphs.branches import add_foreseen_edges
 from echelons.graphs.delegation import delegation_graph
@@ -41,6 +42,7 @@ class Position:
         history: Reads threads.
         journal: Keeps what tools do in the world.
         router: Finds who takes a task that names nobody.
+        rules: How it asks its subordinates, inherited if it says nothing of its own.
         width: Calls that one message may make side by side; ``None`` for any number.
     """
 
@@ -50,6 +52,7 @@ class Position:
     history: History
     journal: Journal
     router: Finder
+    rules: Delegating
     width: int | None = None
 
 
@@ -72,7 +75,9 @@ def agent_level(
         ends.append("act")
     if agent.subordinates:
         members = {member.name: member for member in agent.subordinates}
-        builder.add_node("delegate", delegation_graph(members, levels, position.history))
+        builder.add_node(
+            "delegate", delegation_graph(members, levels, position.history, position.rules.timeout)
+        )
         builder.add_edge("delegate", "reason")
         ends.append("delegate")
     after = AfterReason(position.depth)

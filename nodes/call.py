@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from dataclasses import dataclass
+from time import monotonic
 from typing import Any
 
 from langchain_core.runnables import Runnable, RunnableConfig
@@ -19,6 +21,7 @@ from langgraph.errors import (
     is_invalid_resume,
 )
 
+from echelons.circuit import End
 from echelons.errors import (
     CheckpointTampered,
     LeaseLost,
@@ -30,8 +33,10 @@ from echelons.errors import (
     StorageError,
     UnreadableRecord,
 )
+from echelons.gate import gate_of
 from echelons.nodes.cutting import Cutting
 from echelons.nodes.failures import describe
+from echelons.timing import Timed, deadline_of
 
 LOG = logging.getLogger(__name__)
 
@@ -58,9 +63,11 @@ class Failure:
 
     Attributes:
         reason: One line for its superior.
+        end: What it says of the subordinate, to its circuit.
     """
 
     reason: str
+    end: End = End.FAILED
 
 
 def call(level: Runnable[Any, Any], brief: Any, config: RunnableConfig) -> Any | Failure:
@@ -76,17 +83,33 @@ def call(level: Runnable[Any, Any], brief: Any, config: RunnableConfig) -> Any |
 
 
 async def acall(level: Runnable[Any, Any], brief: Any, config: RunnableConfig) -> Any | Failure:
-    """Do what ``call`` does in an event loop, and break it off when the subordinate is stopped.
+    """Do what ``call`` does in an event loop, where what runs can be broken off.
+
+    It is, when the subordinate is stopped, and at its deadline.
 
     Raises:
         GraphBubbleUp: It was interrupted; the pause belongs to the whole tree.
     """
     with Cutting(config) as cutting:
         try:
-            return await level.ainvoke(brief, config)
+            async with asyncio.timeout(_left(config)) as timer:
+                return await level.ainvoke(brief, config)
         except Exception as error:  # noqa: BLE001  sorted below: interrupts and our own errors go on
+            if isinstance(error, TimeoutError) and timer.expired():
+                return Failure(_late(config))
             return _sorted_out(error)
-    return Failure(cutting.reason)
+    return Failure(cutting.reason, End.NOTHING)
+
+
+def _left(config: RunnableConfig) -> float | None:
+    deadline = deadline_of(config)
+    return None if deadline is None else max(0.0, deadline - monotonic())
+
+
+def _late(config: RunnableConfig) -> str:
+    gate = gate_of(config)
+    late = gate.late if isinstance(gate, Timed) else None
+    return late.reason if late else "timeout: it has not answered in time"
 
 
 def _sorted_out(error: Exception) -> Failure:

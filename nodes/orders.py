@@ -14,6 +14,7 @@ from langchain_core.messages import ToolMessage
 from langgraph.types import Command
 
 from echelons.aggregation import aggregate
+from echelons.delegating import TIMEOUT
 from echelons.delegation import DelegationRequest, DelegationResponse, Status
 from echelons.errors import DelegationCycle, DelegationError, TooManyHops
 from echelons.history import Head, History
@@ -144,10 +145,12 @@ class Desk:
     Attributes:
         nodes: The node that takes the requests for each subordinate, by its name.
         history: Reads the threads.
+        timeout: Seconds that a subordinate has; ``None`` for no end.
     """
 
     nodes: Mapping[str, str]
     history: History
+    timeout: float | None = TIMEOUT
 
     def refusal(self, order: Order, config: Mapping[str, Any]) -> str | None:
         """Return why nobody may take an order, or ``None`` if its candidate may."""
@@ -173,6 +176,7 @@ class Desk:
         answer: DelegationResponse,
         head: Head | None,
         config: Mapping[str, Any],
+        tries_on: bool = True,
     ) -> Command[Any]:
         """Return the step after a response: the next attempt, the next order, or the end.
 
@@ -181,13 +185,16 @@ class Desk:
             answer: What came of the first order.
             head: The end of its thread, if it has run.
             config: The superior's.
+            tries_on: Whether others may be asked if this one cannot.
         """
         order = Order.load(state["queue"][0])
         rest = list(state["queue"][1:])
         update: dict[str, Any] = {}
         if head:
             update["heads"] = {order.thread_id: head}
-        following = order.following(answer, identity_of(config).thread_id) if order.ahead else None
+        following = None
+        if tries_on and order.ahead:
+            following = order.following(answer, identity_of(config).thread_id)
         if following:
             rest = [following.stored(), *rest]
         else:

@@ -24,8 +24,9 @@ from echelons.forwarding import Forward
 from echelons.gate import HALT_KEY, Halt, Pause, Step, gate_of
 from echelons.history import Head
 from echelons.lineage import FORWARDED_KEY, Identity, message_id
-from echelons.names import CALL_SUBORDINATE
-from echelons.nodes.call import Failure, acall, call
+from echelons.names import CALL_SUBORDINATE, PATH_SEPARATOR
+from echelons.nodes.asking import Asked, Terms, aask, ask
+from echelons.nodes.call import Failure
 from echelons.nodes.forwarding import passed_of
 from echelons.nodes.identity import identity_of
 from echelons.nodes.orders import Desk, Order
@@ -52,11 +53,12 @@ class Subordinate(Shell):
         order, own = _prepared(input, config)
         history, halt = self._desk.history, gate_of(own).enter(Step.SUBORDINATE, own)
         if halt and (barred := _barred(halt, history.head(own))):
-            outcome = barred
+            asked = Asked(barred)
         else:
-            outcome = call(self._level, brief(order, order.end(input)), own)
+            start, terms = brief(order, order.end(input)), self._terms(order, own)
+            asked = ask(self._level, start, own, terms)
         head = history.head(own)
-        return self._settled(input, order, outcome, head, config or {})
+        return self._settled(input, order, asked, head, config or {})
 
     async def ainvoke(
         self,
@@ -68,23 +70,31 @@ class Subordinate(Shell):
         order, own = _prepared(input, config)
         history, halt = self._desk.history, await gate_of(own).aenter(Step.SUBORDINATE, own)
         if halt and (barred := _barred(halt, await history.ahead(own))):
-            outcome = barred
+            asked = Asked(barred)
         else:
-            outcome = await acall(self._level, brief(order, order.end(input)), own)
+            start, terms = brief(order, order.end(input)), self._terms(order, own)
+            asked = await aask(self._level, start, own, terms)
         head = await history.ahead(own)
-        return self._settled(input, order, outcome, head, config or {})
+        return self._settled(input, order, asked, head, config or {})
+
+    def _terms(self, order: Order, own: RunnableConfig) -> Terms:
+        path = identity_of(own).path
+        return Terms(order.request.current, PATH_SEPARATOR.join(path[:-1]), self._desk.timeout)
 
     def _settled(
         self,
         state: Mapping[str, Any],
         order: Order,
-        outcome: Any | Failure,
+        asked: Asked,
         head: Head,
         config: RunnableConfig,
     ) -> Command[Any]:
-        answer = respond(order.request, outcome, self._confidence)
+        answer = respond(order.request, asked.outcome, self._confidence)
         # A failed segment is part of the thread too; one without rows leaves the old end.
         end = Head(**{**head, "agent": order.request.current}) if head else order.end(state)
+        if asked.too_much:
+            escalated = answer.model_copy(update={"reason": f"{answer.reason}; {asked.too_much}"})
+            return self._desk.advance(state, escalated, end, config, tries_on=False)
         return self._desk.advance(state, answer, end, config)
 
 

@@ -16,7 +16,7 @@ import pytest
 from echelons import SqliteCheckpointer
 from echelons.checkpoints.breakers import Breakers, Standing, standings
 from echelons.checkpoints.ledger import Ledger, MemoryLedger
-from echelons.circuit import Breaking, CircuitState
+from echelons.circuit import Breaking, CircuitState, End, Intensity
 from echelons.testing import FakeClock
 
 
@@ -41,7 +41,7 @@ def clock() -> Calendar:
 
 def fail(breakers: Breakers, times: int = 3, agent: str = "eat") -> None:
     for _ in range(times):
-        breakers.failed(agent, "head", breakers.admit(agent).probe)
+        breakers.note(agent, "head", breakers.admit(agent), End.FAILED)
 
 
 def test_all_threads_of_a_tree_share_a_circuit_and_other_trees_do_not(
@@ -76,9 +76,10 @@ def test_a_circuit_survives_the_death_of_its_process(tmp_path: Path, clock: Cale
 import os, signal
 from echelons import SqliteCheckpointer
 from echelons.checkpoints.breakers import Breakers
+from echelons.circuit import End
 breakers = Breakers(SqliteCheckpointer({str(tmp_path / "t.sqlite")!r}).ledger, "travel")
 for _ in range(3):
-    breakers.failed("eat", "head", 0)
+    breakers.note("eat", "head", breakers.admit("eat"), End.FAILED)
 os.kill(os.getpid(), signal.SIGKILL)
 """
     killed = subprocess.run([sys.executable, "-c", script], check=False, env={**os.environ})
@@ -93,7 +94,7 @@ def test_a_success_writes_nothing_while_nothing_has_failed(tmp_path: Path) -> No
         breakers = Breakers(saver.ledger, "travel")
         before = saver.conn.total_changes
 
-        breakers.succeeded("eat", breakers.admit("eat").probe)
+        breakers.note("eat", "head", breakers.admit("eat"), End.ANSWERED)
 
         assert saver.conn.total_changes == before
 
@@ -102,7 +103,7 @@ def test_an_end_that_says_nothing_gives_the_probe_back(ledger: Ledger, clock: Ca
     breakers = Breakers(ledger, "travel", clock=clock)
     fail(breakers)
     clock.advance(60)
-    breakers.given_back("eat", breakers.admit("eat").probe)
+    breakers.note("eat", "head", breakers.admit("eat"), End.NOTHING)
 
     assert breakers.admit("eat").admitted
     assert not breakers.admit("eat").admitted
@@ -114,19 +115,23 @@ def test_a_superior_gives_up_after_too_many_failures_within_a_time(
     rules = Breaking(failures=100, intensity=3, period=60)
     breakers = Breakers(ledger, "travel", rules, clock)
 
-    counted = [breakers.failed(name, "head", 0) for name in ("a", "b", "c", "d")]
-    elsewhere = breakers.failed("a", "head/north", 0)
+    def failed(name: str, superior: str = "head") -> Intensity | None:
+        return breakers.note(name, superior, breakers.admit(name), End.FAILED)
+
+    counted = [failed(name) for name in ("a", "b", "c", "d")]
+    elsewhere = failed("a", "head/north")
     clock.advance(61)
 
-    assert counted == [0, 0, 0, 4]
-    assert elsewhere == 0
-    assert breakers.failed("a", "head", 0) == 0
+    assert counted == [None, None, None, Intensity(4, 60)]
+    assert elsewhere is None
+    assert failed("a") is None
 
 
 def test_without_an_intensity_nobody_gives_up(ledger: Ledger, clock: Calendar) -> None:
     breakers = Breakers(ledger, "travel", Breaking(intensity=None), clock)
 
-    assert {breakers.failed("a", "head", 0) for _ in range(50)} == {0}
+    for _ in range(50):
+        assert breakers.note("a", "head", breakers.admit("a"), End.FAILED) is None
 
 
 def test_people_are_shown_every_circuit(ledger: Ledger, clock: Calendar) -> None:

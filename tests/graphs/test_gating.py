@@ -12,6 +12,7 @@ from langgraph.errors import GraphRecursionError
 
 from echelons import Agent, Limits
 from echelons.checkpoints.gate import TreeGate
+from echelons.circuit import CIRCUITS_KEY, OpenCircuits, circuits_of
 from echelons.gate import GATE_KEY, gate_of
 from echelons.graphs.gating import SUPERSTEPS, gated
 from echelons.lineage import Identity
@@ -19,17 +20,23 @@ from echelons.testing import Call, ScriptedModel
 
 ROOT = Identity(agent="head", path=("head",), thread_id="t", tree="x", turn="1")
 GATE = TreeGate(ROOT, "t", Limits(), None)
+CIRCUITS = OpenCircuits()
 
 
 def of(config: RunnableConfig | None) -> RunnableConfig:
-    return gated(config, ensure_config(config), ROOT, GATE)
+    return gated(config, ensure_config(config), ROOT, GATE, CIRCUITS)
 
 
 def test_a_run_carries_its_gate_beside_what_its_caller_gave() -> None:
     own = of({"configurable": {"thread_id": "t"}, "metadata": {"mine": 1}})
 
     assert gate_of(own) is GATE
-    assert own["configurable"] == {"thread_id": "t", GATE_KEY: GATE}
+    assert circuits_of(own) is CIRCUITS
+    assert own["configurable"] == {
+        "thread_id": "t",
+        GATE_KEY: GATE,
+        CIRCUITS_KEY: CIRCUITS,
+    }
     assert own["metadata"]["mine"] == 1
     assert own["metadata"]["agent"] == "head"
 

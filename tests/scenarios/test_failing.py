@@ -1,0 +1,204 @@
+"""Subordinates that are late or fail: others are asked, and they are left alone for a while."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from langchain_core.messages import ToolMessage
+from langgraph.types import interrupt
+
+from echelons import Agent, Session, SqliteCheckpointer
+from echelons.checkpoints.breakers import standings
+from echelons.circuit import Breaking, CircuitState
+from echelons.delegating import Delegating
+from echelons.delegation import DelegationResponse
+from echelons.errors import InvalidField
+from echelons.testing import Call, ScriptedModel, delegate
+
+if TYPE_CHECKING:
+    from tests.scenarios.conftest import World
+
+
+def find(task: str) -> Call:
+    """Return a call that names nobody."""
+    return Call("call_subordinate", {"message": task})
+
+
+def responses(session: Session) -> list[DelegationResponse]:
+    """Return the responses to the root's calls."""
+    root = session.store.get(session.thread_id)
+    answers = [m for m in root.messages if isinstance(m, ToolMessage)]
+    return [DelegationResponse.load(each.artifact) for each in answers]
+
+
+def down(times: int) -> list[Any]:
+    return [ConnectionError("down")] * times
+
+
+def test_who_fails_three_times_in_a_row_is_not_asked_any_more(
+    world: World, saver: SqliteCheckpointer
+) -> None:
+    model = ScriptedModel(
+        {"head": [delegate("eat", "dinner", reset=True)] * 4 + ["sorry"], "eat": down(3)}
+    )
+    session = Session(Agent("head", model=model, subordinates=[Agent("eat")]), saver)
+
+    world.send(session, "go")
+
+    reasons = [each.reason for each in responses(session)]
+    assert reasons[:3] == ["ConnectionError: down"] * 3
+    assert reasons[3].startswith("circuit_open: 'eat' failed 3 times in a row")
+    assert [each.agent for each in model.calls].count("eat") == 3
+    [circuit] = standings(saver.ledger)
+    assert (circuit.tree, circuit.agent, circuit.state) == ("head", "eat", CircuitState.OPEN)
+
+
+def test_a_failing_agent_is_passed_over_for_the_next_best(
+    world: World, saver: SqliteCheckpointer
+) -> None:
+    model = ScriptedModel(
+        {"head": [find("cook dinner"), "done"] * 4, "eat": down(3), "chef": ["pizza"] * 4}
+    )
+    eat = Agent("eat", capabilities={"cook dinner": 0.9})
+    chef = Agent("chef", capabilities={"cook dinner": 0.8})
+    head = Agent("head", model=model, subordinates=[eat, chef])
+
+    for number in range(4):
+        assert world.send(Session(head, saver, thread=str(number)), "go").text == "done"
+
+    assert [each.agent for each in model.calls].count("eat") == 3
+    assert [each.agent for each in model.calls].count("chef") == 4
+
+
+def test_an_honest_unable_and_a_question_open_no_circuit(
+    world: World, saver: SqliteCheckpointer
+) -> None:
+    def ask() -> str:
+        """Ask a human."""
+        return str(interrupt("Which?"))
+
+    cannot = Call("report", {"status": "unable", "reason": "no oven"})
+    model = ScriptedModel(
+        {
+            "head": [delegate("eat", "dinner")] * 5 + ["sorry"],
+            "eat": [cannot] * 4 + [Call("ask"), "pizza"],
+        }
+    )
+    head = Agent("head", model=model, subordinates=[Agent("eat", tools=[ask])])
+    session = Session(head, saver)
+
+    [question] = world.send(session, "go").questions
+    assert world.answer(session, {question.id: "this"}).text == "sorry"
+
+    assert [str(each.status) for each in responses(session)] == ["unable"] * 4 + ["fulfilled"]
+    assert standings(saver.ledger) == []
+
+
+def test_a_superior_whose_subordinates_fail_too_often_does_not_try_on(
+    world: World, saver: SqliteCheckpointer
+) -> None:
+    names = ("a", "b", "c", "d", "e")
+    model = ScriptedModel({"head": [find("cook dinner"), "sorry"], **{n: down(1) for n in names}})
+    below = [Agent(name, capabilities={"cook dinner": 0.9}) for name in names]
+    rules = Delegating(breaking=Breaking(intensity=2))
+    session = Session(Agent("head", model=model, subordinates=below, delegating=rules), saver)
+
+    world.send(session, "go")
+
+    [answer] = responses(session)
+    assert answer.status == "unable"
+    assert "intensity: 3 failures below 'head'" in answer.reason
+    assert [each.agent for each in model.calls] == ["head", "a", "b", "c", "head"]
+
+
+async def test_who_is_late_is_cut_short_and_the_next_best_is_asked(
+    saver: SqliteCheckpointer,
+) -> None:
+    cut: list[str] = []
+
+    async def wait() -> str:
+        """Wait for ever."""
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cut.append("cut")
+        return "never"
+
+    model = ScriptedModel(
+        {"head": [find("cook dinner"), "done"], "slow": [Call("wait")], "quick": ["pizza"]}
+    )
+    slow = Agent("slow", tools=[wait], capabilities={"cook dinner": 0.9})
+    quick = Agent("quick", capabilities={"cook dinner": 0.8})
+    rules = Delegating(timeout=0.2)
+    head = Agent("head", model=model, subordinates=[slow, quick], delegating=rules)
+    session = Session(head, saver)
+
+    result = await (await session.asend("go")).result()
+
+    [answer] = responses(session)
+    assert (result.text, answer.agent, cut) == ("done", "quick", ["cut"])
+    reasons = {each.agent: each.reason for each in answer.subordinate_responses}
+    assert reasons["slow"] == "timeout: 'slow' has not answered within 0.2 s"
+    assert all(link.holds for link in session.store.verify(session.thread_id))
+
+
+async def test_nobody_gets_more_time_than_its_superior_has_left(
+    saver: SqliteCheckpointer,
+) -> None:
+    async def wait() -> str:
+        """Wait for ever."""
+        await asyncio.Event().wait()
+        return "never"
+
+    model = ScriptedModel(
+        {
+            "head": [delegate("north", "go"), "sorry"],
+            "north": [delegate("scout", "go"), "never said"],
+            "scout": [Call("wait")],
+        }
+    )
+    scout = Agent("scout", tools=[wait])
+    north = Agent("north", subordinates=[scout], delegating=Delegating(timeout=1000))
+    head = Agent("head", model=model, subordinates=[north], delegating=Delegating(timeout=0.2))
+    session = Session(head, saver)
+
+    assert (await (await session.asend("go")).result()).text == "sorry"
+
+    [answer] = responses(session)
+    assert answer.reason == "timeout: 'north' has not answered within 0.2 s"
+
+
+def test_in_a_thread_nothing_begins_after_the_deadline(saver: SqliteCheckpointer) -> None:
+    """A tool cannot be cut short there: the agent ends before its next step."""
+
+    def wait() -> str:
+        """Wait a little."""
+        threading.Event().wait(0.3)
+        return "waited"
+
+    model = ScriptedModel(
+        {"head": [delegate("slow", "go"), "sorry"], "slow": [Call("wait"), "never said"]}
+    )
+    head = Agent(
+        "head",
+        model=model,
+        subordinates=[Agent("slow", tools=[wait])],
+        delegating=Delegating(timeout=0.2),
+    )
+    session = Session(head, saver)
+
+    assert session.send("go").result().text == "sorry"
+
+    [answer] = responses(session)
+    assert answer.reason == "timeout: 'slow' has not answered within 0.2 s"
+    assert [each.agent for each in model.calls] == ["head", "slow", "head"]
+    assert [each.failures for each in standings(saver.ledger)] == [1]
+
+
+@pytest.mark.parametrize("wrong", [30, "30", {"timeout": 30}])
+def test_rules_that_are_none_are_refused(wrong: Any) -> None:
+    with pytest.raises(InvalidField):
+        Agent("head", delegating=wrong)
