@@ -69,6 +69,12 @@ class GuardedSaver(SqliteSaver):
             follow(str(last))
         return saved._replace(config=config) if saved and wanted else saved
 
+    def latest(self, config: RunnableConfig) -> str | None:
+        """Return the id of the latest checkpoint of a namespace, without reading the checkpoint."""
+        with self._reading(config) as cursor:
+            last = cursor.execute(_LAST, place_of(config)).fetchone()[0]
+        return None if last is None else str(last)
+
     def list(
         self,
         config: RunnableConfig | None,

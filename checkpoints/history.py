@@ -24,7 +24,15 @@ from echelons.checkpoints.messages import (
     reduce_entries,
 )
 from echelons.checkpoints.pending import is_at_work
-from echelons.checkpoints.reading import ChannelWrites, OneCheckpoint, Plan, Saver, aread, read
+from echelons.checkpoints.reading import (
+    ChannelWrites,
+    LatestId,
+    OneCheckpoint,
+    Plan,
+    Saver,
+    aread,
+    read,
+)
 from echelons.history import Head, Past
 
 KEPT = 256
@@ -53,12 +61,14 @@ class SavedHistory:
     def head(self, config: Mapping[str, Any]) -> Head:
         """Return the end of the segment that has just run under ``config``."""
         saver = saver_of(config["configurable"])
-        return _head(_latest(config).get(saver)) if saver else Head()
+        end = _end(config)
+        return _head(end, end.get(saver)) if saver else Head()
 
     async def ahead(self, config: Mapping[str, Any]) -> Head:
         """Return the same in an event loop."""
         saver = saver_of(config["configurable"])
-        return _head(await _latest(config).aget(saver)) if saver else Head()
+        end = _end(config)
+        return _head(end, await end.aget(saver)) if saver else Head()
 
     def before(self, head: Head | None, config: Mapping[str, Any]) -> Past:
         """Return what a segment and all before it leave to the next."""
@@ -160,13 +170,12 @@ def _input(values: Mapping[str, Any]) -> Mapping[str, Any]:
     return given if isinstance(given, Mapping) else {}
 
 
-def _latest(config: Mapping[str, Any]) -> OneCheckpoint:
+def _end(config: Mapping[str, Any]) -> LatestId:
     given = config["configurable"]
-    return OneCheckpoint(str(given["thread_id"]), str(given.get("checkpoint_ns", "")))
+    return LatestId(str(given.get("thread_id", "")), str(given.get("checkpoint_ns", "")))
 
 
-def _head(saved: CheckpointTuple | None) -> Head:
-    if saved is None:
+def _head(end: LatestId, checkpoint_id: str | None) -> Head:
+    if checkpoint_id is None:
         return Head()
-    given = saved.config["configurable"]
-    return Head(checkpoint_ns=given["checkpoint_ns"], checkpoint_id=given["checkpoint_id"])
+    return Head(checkpoint_ns=end.checkpoint_ns, checkpoint_id=checkpoint_id)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple, DeltaChannelHistory
@@ -61,6 +61,45 @@ class OneCheckpoint:
     async def aget(self, saver: Saver) -> CheckpointTuple | None:
         """Read in an event loop."""
         return await saver.aget_tuple(self.config)
+
+
+@runtime_checkable
+class Indexed(Protocol):
+    """A saver that knows its latest checkpoint without reading it."""
+
+    def latest(self, config: RunnableConfig) -> str | None:
+        """Return the id of the latest checkpoint of a namespace."""
+        ...
+
+    async def alatest(self, config: RunnableConfig) -> str | None:
+        """Do the same in an event loop."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LatestId:
+    """Asks for the id of the latest checkpoint of a namespace."""
+
+    thread_id: str
+    checkpoint_ns: str = ""
+
+    def get(self, saver: Saver) -> str | None:
+        """Read in this thread."""
+        latest = OneCheckpoint(self.thread_id, self.checkpoint_ns)
+        if isinstance(saver, Indexed):
+            return saver.latest(latest.config)
+        return _id(latest.get(saver))
+
+    async def aget(self, saver: Saver) -> str | None:
+        """Read in an event loop."""
+        latest = OneCheckpoint(self.thread_id, self.checkpoint_ns)
+        if isinstance(saver, Indexed):
+            return await saver.alatest(latest.config)
+        return _id(await latest.aget(saver))
+
+
+def _id(saved: CheckpointTuple | None) -> str | None:
+    return saved.config["configurable"]["checkpoint_id"] if saved else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -284,6 +284,10 @@ class SqliteCheckpointer(Awaited, Cared):
         with self.lock, named(self.path):
             return int(self.conn.execute("PRAGMA data_version").fetchone()[0])
 
+    async def alatest(self, config: RunnableConfig) -> str | None:
+        """Do what ``latest`` does in an event loop."""
+        return await self._run(lambda: self.latest(config))
+
     async def _run(self, work: Callable[[], T]) -> T:
         return await (asyncio.to_thread(work) if self._offload else self._line.run(work))
 

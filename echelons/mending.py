@@ -33,7 +33,8 @@ def mend(value: Any, depth: int = 0) -> Any:
         {'to': ['Rome 😀', '� Paris', 7, '18446744073709551616']}
     """
     if isinstance(value, str):
-        return _mended(value)
+        # Nearly all there is, and known without a look at its characters.
+        return value if value.isascii() and len(value) <= LONGEST else _mended(value)
     if isinstance(value, int):
         return value if -(2**63) <= value < 2**64 else _digits(value)
     if not isinstance(value, (Mapping, list, tuple)):

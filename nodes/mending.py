@@ -26,6 +26,6 @@ FIELDS = (
 
 def mended(message: M) -> M:
     """Return a message without lone surrogates; the same one if it has none."""
-    held = {name: getattr(message, name) for name in FIELDS if hasattr(message, name)}
+    held = {name: value for name in FIELDS if (value := getattr(message, name, None))}
     whole = {name: mend(value) for name, value in held.items()}
     return message if whole == held else message.model_copy(update=whole)

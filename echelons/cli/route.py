@@ -71,10 +71,10 @@ def route(
 ) -> ExitCode:
     """Print who of a team fits a task, and why."""
     from echelons.capabilities import CapabilityMap
-    from echelons.routing import THRESHOLD, Router
+    from echelons.routing import Router
 
     known = CapabilityMap.discover(load(TeamName(team, making.docs, making.model)))
-    router = Router(known, threshold=THRESHOLD if threshold is None else threshold)
+    router = Router(known, threshold=threshold)
     found = router.route(text_or_stdin(task), at or ())
     parts = router.split(found.task, found.receiver)
     if how.json:

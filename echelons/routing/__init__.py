@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from echelons.routing.embedding import EmbeddingMatcher
-from echelons.routing.lexical import LexicalMatcher
+from echelons.routing.lexical import THRESHOLD, LexicalMatcher
 from echelons.routing.matcher import Match, Matcher, Prepared, Profile
 from echelons.routing.model import ModelMatcher
 from echelons.routing.route import Candidate, Route
-from echelons.routing.router import DEPTH_PENALTY, THRESHOLD, Router
+from echelons.routing.router import DEPTH_PENALTY, Router
 from echelons.routing.splitting import Part
 
 __all__ = [

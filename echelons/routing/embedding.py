@@ -24,7 +24,7 @@ ALIKE: Final = 5.0
 UNLIKE: Final = 0.25
 """The likeness to an agent's examples from which on something speaks for it."""
 
-UNLIKE_NAMES: Final = 0.05
+UNLIKE_NAMES: Final = 0.0
 """The same for an agent without examples: no task is much like a name."""
 
 
@@ -39,6 +39,8 @@ class EmbeddingMatcher:
         embeddings: Any LangChain ``Embeddings``.
         words: Compares words beside meanings; ``None`` for meanings alone.
     """
+
+    threshold: float = 0.6
 
     def __init__(
         self,

@@ -23,6 +23,10 @@ EXAMPLES_TELL: Final = 0.2
 """How much less its names count for each example of an agent, up to ten: examples tell more."""
 
 
+THRESHOLD: Final = 0.25
+"""The match below which nobody counts as able: to ask in vain costs less than to refuse."""
+
+
 class LexicalMatcher:
     """Compares the words of a task with capabilities, descriptions and example tasks.
 
@@ -41,6 +45,8 @@ class LexicalMatcher:
         >>> router.route("Where can we eat?").best.agent
         'restaurants'
     """
+
+    threshold: float = THRESHOLD
 
     def prepare(self, profiles: Sequence[Profile]) -> PreparedWords:
         """Index the words of all profiles."""

@@ -83,6 +83,11 @@ class Prepared(Protocol):
 class Matcher(Protocol):
     """A way to find out who fits a task."""
 
+    @property
+    def threshold(self) -> float:
+        """The match, from 0 to 1, below which nobody counts as able, if a router says nothing."""
+        ...
+
     def prepare(self, profiles: Sequence[Profile]) -> Prepared:
         """Read the profiles of a tree; nothing is waited for."""
         ...

@@ -63,6 +63,8 @@ class ModelMatcher:
         model: Any LangChain chat model that can call tools.
     """
 
+    threshold: float = 0.5
+
     def __init__(self, model: BaseChatModel) -> None:
         self._model = model.bind_tools([dict(SCHEMA)])
 

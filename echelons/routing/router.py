@@ -27,9 +27,6 @@ DEPTH_PENALTY: Final = 0.1
 PASSED_ON: Final = 0.5
 """Of its confidence, for a superior that is known by its name only: others do what it says."""
 
-THRESHOLD: Final = 0.25
-"""The match that an agent needs to count as able, if nobody says otherwise."""
-
 
 class Router:
     """Finds who fits a task, anywhere in a tree.
@@ -37,8 +34,9 @@ class Router:
     Args:
         tree: What everybody can do.
         matcher: Says how well somebody fits; the words of both are compared if left out.
-        threshold: The match, from 0 to 1, that somebody needs. It is held against the match
-            alone: who is far away, or modest, can still be the only one who can.
+        threshold: The match, from 0 to 1, that somebody needs; the matcher's own if left out.
+            It is held against the match alone: who is far away, or modest, can still be the only
+            one who can.
 
     Raises:
         InvalidThreshold: The threshold is no number from 0 to 1.
@@ -55,14 +53,11 @@ class Router:
     """
 
     def __init__(
-        self, tree: CapabilityMap, matcher: Matcher | None = None, threshold: float = THRESHOLD
+        self, tree: CapabilityMap, matcher: Matcher | None = None, threshold: float | None = None
     ) -> None:
-        known = isinstance(threshold, (int, float)) and not isinstance(threshold, bool)
-        if not known or not 0 <= threshold <= 1:
-            raise InvalidThreshold(threshold)
         self.tree = tree
         self.matcher: Matcher = matcher or LexicalMatcher()
-        self.threshold = float(threshold)
+        self.threshold = _checked(self.matcher.threshold if threshold is None else threshold)
         self._profiles = [_profile(path, each) for path, each in tree.walk()]
         self._paths = [profile.path for profile in self._profiles]
         self._places = {path[-1]: place for place, path in enumerate(self._paths)}
@@ -185,6 +180,13 @@ class Router:
     def _check(self, match: Match) -> None:
         if not all(0 <= value <= 1 for value in match):
             raise MatcherFailed(type(self.matcher).__name__, f"{match!r} is not within 0 and 1")
+
+
+def _checked(threshold: float) -> float:
+    number = isinstance(threshold, (int, float)) and not isinstance(threshold, bool)
+    if not number or not 0 <= threshold <= 1:
+        raise InvalidThreshold(threshold)
+    return float(threshold)
 
 
 def _profile(path: tuple[str, ...], known: CapabilityMap) -> Profile:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from math import log1p
 from typing import Final
 
@@ -55,15 +56,14 @@ class _Model:
 
     Args:
         kind: The kind.
-        texts: The example tasks of each group.
+        texts: The features of each example task of each group.
     """
 
-    def __init__(self, kind: Kind, texts: Mapping[int, Sequence[Words]]) -> None:
-        self._kind = kind
+    def __init__(self, kind: Kind, texts: Mapping[int, Sequence[Sequence[str]]]) -> None:
         counts: dict[str, dict[int, int]] = {}
         lengths = dict.fromkeys(texts, 0)
         for group, each in texts.items():
-            for feature in (feature for text in each for feature in kind.of(text)):
+            for feature in chain.from_iterable(each):
                 having = counts.setdefault(feature, {})
                 having[group] = having.get(group, 0) + 1
                 lengths[group] += 1
@@ -80,9 +80,8 @@ class _Model:
                 (group, kind.weight * log1p(n / usual)) for group, n in having.items()
             ]
 
-    def add(self, task: Words, scores: list[float]) -> None:
+    def add(self, features: Sequence[str], scores: list[float]) -> None:
         """Add to the scores of the groups how much more likely a task is in each of them."""
-        features = self._kind.of(task)
         entries = self._entries
         for feature in features:
             for group, weight in entries.get(feature, ()):
@@ -110,12 +109,16 @@ class Shown:
         superiors = {place: profiles[place].path[:-1] for place in own}
         groups = {path: number for number, path in enumerate(dict.fromkeys(superiors.values()))}
         self._group = {place: groups[path] for place, path in superiors.items()}
-        pooled: dict[int, list[Words]] = {number: [] for number in groups.values()}
-        for place, each in own.items():
-            pooled[self._group[place]] += each
         self._size = len(profiles)
-        self._own = [_Model(kind, own) for kind in KINDS]
-        self._pooled = [_Model(kind, pooled) for kind in KINDS]
+        self._own: list[_Model] = []
+        self._pooled: list[_Model] = []
+        for kind in KINDS:
+            features = {place: [kind.of(text) for text in each] for place, each in own.items()}
+            pooled: dict[int, list[Sequence[str]]] = {number: [] for number in groups.values()}
+            for place, each in features.items():
+                pooled[self._group[place]] += each
+            self._own.append(_Model(kind, features))
+            self._pooled.append(_Model(kind, pooled))
         # What a word tells that only one agent's examples have.
         self._unit = log1p((len(own) + ELSEWHERE) / SMOOTHING) - log1p(1 / SMOOTHING)
 
@@ -128,10 +131,10 @@ class Shown:
         if not self._examples or not task.said:
             return {}
         own, pooled = [0.0] * self._size, [0.0] * len(self._pooled[0].costs)
-        for model in self._own:
-            model.add(task, own)
-        for model in self._pooled:
-            model.add(task, pooled)
+        for kind, mine, ours in zip(KINDS, self._own, self._pooled, strict=True):
+            features = kind.of(task)
+            mine.add(features, own)
+            ours.add(features, pooled)
         return {
             place: (own[place] + POOLED * max(pooled[group], 0.0)) / self._unit
             for place, group in self._group.items()

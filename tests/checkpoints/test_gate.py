@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -83,10 +84,15 @@ def test_a_pause_holds_up_models_only() -> None:
 
 
 def test_fifty_threads_at_once_take_no_step_too_many() -> None:
-    with SqliteCheckpointer(":memory:") as saver:
-        passing = gate(saver, steps=1000)
-        with ThreadPoolExecutor(50) as pool:
-            taken = list(pool.map(lambda _: passing.enter(Step.TOOL, config("head")), range(1500)))
+    patience = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with SqliteCheckpointer(":memory:") as saver, ThreadPoolExecutor(50) as pool:
+            passing = gate(saver, steps=1000)
+            asked = [pool.submit(passing.enter, Step.TOOL, config("head")) for _ in range(1500)]
+            taken = [each.result() for each in asked]
+    finally:
+        sys.setswitchinterval(patience)
 
     assert taken.count(None) == 1000
 

@@ -11,6 +11,7 @@ from echelons import Agent, SqliteCheckpointer
 from echelons.checkpoints.reading import (
     AllCheckpoints,
     ChannelWrites,
+    LatestId,
     OneCheckpoint,
     Plan,
     aread,
@@ -108,3 +109,13 @@ async def test_an_error_of_a_plan_is_the_readers(saver: Any) -> None:
         read(saver, failing())
     with pytest.raises(LookupError):
         await aread(saver, failing())
+
+
+async def test_the_id_of_a_latest_checkpoint_is_its_own_on_any_saver(saver: Any) -> None:
+    latest = OneCheckpoint("a").get(saver)
+    assert latest
+    wanted = latest.config["configurable"]["checkpoint_id"]
+    assert LatestId("a").get(saver) == await LatestId("a").aget(saver) == wanted
+    for nowhere in (LatestId("c"), LatestId("a", "elsewhere")):
+        assert nowhere.get(saver) is None
+        assert await nowhere.aget(saver) is None

@@ -225,7 +225,7 @@ def test_a_resume_in_another_session_goes_on_counting(world: World, tmp_path: Pa
     asked = 0
     with Session(head, tmp_path / "t.sqlite") as session:
         result = world.send(session, "go")
-    while result.questions:
+    while result.questions and asked < 10:
         asked += 1
         with Session(head, tmp_path / "t.sqlite") as session:
             result = world.answer(session, {result.questions[0].id: "yes"})
@@ -245,6 +245,26 @@ def test_what_a_run_has_not_used_is_there_for_the_next(world: World, tmp_path: P
 
     assert result.questions
     assert len(model.calls) == 21
+
+
+def test_what_had_begun_ends_by_itself_when_its_limit_is_used_up(
+    world: World, saver: SqliteCheckpointer
+) -> None:
+    # Four steps: the head's thought, a run of north, its thought, and its question.
+    asker, _ = asking(Limits())
+    model = ScriptedModel({"head": [delegate("north", "go"), "over"], "north": [Call("ask")]})
+    north = Agent("north", tools=asker.tools)
+    head = Agent("head", model=model, subordinates=[north], limits=Limits(steps=4))
+    session = Session(head, saver)
+    [question] = world.send(session, "go").questions
+
+    result = world.answer(session, {question.id: "yes"})
+
+    assert result.text == "Not finished (limit: 4 of 4 steps)."
+    [link] = session.store.verify(session.thread_id)
+    said = [str(each.text) for each in session.store.get(link.sub_agent_thread_id).messages]
+    assert said[2:] == ["yes", "Not finished (limit: 4 of 4 steps)."]
+    assert len(model.calls) == 2
 
 
 def test_every_turn_begins_at_nothing(world: World, saver: SqliteCheckpointer) -> None:

@@ -23,6 +23,8 @@ from echelons.routing import DEPTH_PENALTY, Match, Profile, Router
 class Fixed:
     """A matcher and its own prepared form, that says what it was told."""
 
+    threshold = 0.5
+
     def __init__(self, **matches: float) -> None:
         self._matches = matches
         self._profiles: Sequence[Profile] = ()
@@ -143,10 +145,15 @@ def test_a_receiver_that_is_not_there_is_refused(receiver: Any) -> None:
         Router(travel()).route("food", receiver)
 
 
-@pytest.mark.parametrize("threshold", [-0.1, 1.1, nan, None, True, "0.5"])
+@pytest.mark.parametrize("threshold", [-0.1, 1.1, nan, True, "0.5"])
 def test_a_threshold_that_is_none_is_refused(threshold: Any) -> None:
     with pytest.raises(InvalidThreshold):
         Router(travel(), threshold=threshold)
+
+
+def test_without_a_threshold_the_matchers_own_holds() -> None:
+    assert Router(travel(), Fixed()).threshold == 0.5
+    assert Router(travel(), Fixed(), threshold=0).threshold == 0.0
 
 
 @pytest.mark.parametrize("value", [-0.5, 1.5, nan])
