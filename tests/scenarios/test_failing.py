@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from langchain_core.messages import ToolMessage
+from langchain_core.messages import BaseMessage, ToolMessage
 from langgraph.types import interrupt
 
 from echelons import Agent, Session, SqliteCheckpointer
@@ -80,13 +81,12 @@ def test_an_honest_unable_and_a_question_open_no_circuit(
         """Ask a human."""
         return str(interrupt("Which?"))
 
-    cannot = Call("report", {"status": "unable", "reason": "no oven"})
-    model = ScriptedModel(
-        {
-            "head": [delegate("eat", "dinner")] * 5 + ["sorry"],
-            "eat": [cannot] * 4 + [Call("ask"), "pizza"],
-        }
-    )
+    def eat(messages: Sequence[BaseMessage]) -> Any:
+        if sum(each.type == "human" for each in messages) < 5:
+            return Call("report", {"status": "unable", "reason": "no oven"})
+        return "pizza" if messages[-1].type == "tool" else Call("ask")
+
+    model = ScriptedModel({"head": [delegate("eat", "dinner")] * 5 + ["sorry"], "eat": eat})
     head = Agent("head", model=model, subordinates=[Agent("eat", tools=[ask])])
     session = Session(head, saver)
 
@@ -132,7 +132,7 @@ async def test_who_is_late_is_cut_short_and_the_next_best_is_asked(
     )
     slow = Agent("slow", tools=[wait], capabilities={"cook dinner": 0.9})
     quick = Agent("quick", capabilities={"cook dinner": 0.8})
-    rules = Delegating(timeout=0.2)
+    rules = Delegating(timeout=1.5)
     head = Agent("head", model=model, subordinates=[slow, quick], delegating=rules)
     session = Session(head, saver)
 
@@ -141,7 +141,7 @@ async def test_who_is_late_is_cut_short_and_the_next_best_is_asked(
     [answer] = responses(session)
     assert (result.text, answer.agent, cut) == ("done", "quick", ["cut"])
     reasons = {each.agent: each.reason for each in answer.subordinate_responses}
-    assert reasons["slow"] == "timeout: 'slow' has not answered within 0.2 s"
+    assert reasons["slow"] == "timeout: 'slow' has not answered within 1.5 s"
     assert all(link.holds for link in session.store.verify(session.thread_id))
 
 
@@ -162,13 +162,13 @@ async def test_nobody_gets_more_time_than_its_superior_has_left(
     )
     scout = Agent("scout", tools=[wait])
     north = Agent("north", subordinates=[scout], delegating=Delegating(timeout=1000))
-    head = Agent("head", model=model, subordinates=[north], delegating=Delegating(timeout=0.2))
+    head = Agent("head", model=model, subordinates=[north], delegating=Delegating(timeout=1.5))
     session = Session(head, saver)
 
     assert (await (await session.asend("go")).result()).text == "sorry"
 
     [answer] = responses(session)
-    assert answer.reason == "timeout: 'north' has not answered within 0.2 s"
+    assert answer.reason == "timeout: 'north' has not answered within 1.5 s"
 
 
 def test_in_a_thread_nothing_begins_after_the_deadline(saver: SqliteCheckpointer) -> None:
@@ -176,7 +176,7 @@ def test_in_a_thread_nothing_begins_after_the_deadline(saver: SqliteCheckpointer
 
     def wait() -> str:
         """Wait a little."""
-        threading.Event().wait(0.3)
+        threading.Event().wait(1.7)
         return "waited"
 
     model = ScriptedModel(
@@ -186,14 +186,14 @@ def test_in_a_thread_nothing_begins_after_the_deadline(saver: SqliteCheckpointer
         "head",
         model=model,
         subordinates=[Agent("slow", tools=[wait])],
-        delegating=Delegating(timeout=0.2),
+        delegating=Delegating(timeout=1.5),
     )
     session = Session(head, saver)
 
     assert session.send("go").result().text == "sorry"
 
     [answer] = responses(session)
-    assert answer.reason == "timeout: 'slow' has not answered within 0.2 s"
+    assert answer.reason == "timeout: 'slow' has not answered within 1.5 s"
     assert [each.agent for each in model.calls] == ["head", "slow", "head"]
     assert [each.failures for each in standings(saver.ledger)] == [1]
 
