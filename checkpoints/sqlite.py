@@ -11,6 +11,7 @@ import asyncio
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from inspect import signature
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -290,6 +291,11 @@ class SqliteCheckpointer(Awaited, Cared):
 
     async def _run(self, work: Callable[[], T]) -> T:
         return await (asyncio.to_thread(work) if self._offload else self._line.run(work))
+
+
+# LangGraph asks for the signature of these in every run of every graph: it is made once.
+for _method in (SqliteCheckpointer.put_writes, SqliteCheckpointer.aput_writes):
+    vars(_method)["__signature__"] = signature(_method)
 
 
 class _Beside:

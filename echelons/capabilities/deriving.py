@@ -24,7 +24,7 @@ MOST_OF_A_PROMPT: Final = 2_000
 class Deriver(Protocol):
     """Says what an agent can do that declares nothing."""
 
-    def __call__(self, member: Member) -> Mapping[str, Capability]:
+    def __call__(self, member: Member, /) -> Mapping[str, Capability]:
         """Return the capabilities of ``member``, by name."""
         ...
 

@@ -92,7 +92,7 @@ class CapabilityMap:
 
     def walk(self, above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], CapabilityMap]]:
         """Yield every map below with its path, superiors first, subordinates in order."""
-        stack = [((*above, self.agent), self)]
+        stack: list[tuple[tuple[str, ...], CapabilityMap]] = [((*above, self.agent), self)]
         while stack:
             path, each = stack.pop()
             yield path, each

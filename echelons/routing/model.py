@@ -132,10 +132,9 @@ class PreparedQuestion:
 
     def _rated(self, rating: Any) -> tuple[int, float]:
         try:
-            place = self._places[rating["agent"]]
-            value = rating["match"]
+            place, value = self._places[rating["agent"]], rating["match"]
         except (KeyError, TypeError, IndexError):
-            value = None
+            place, value = -1, None
         if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value <= 1:
             raise MatcherFailed("ModelMatcher", f"{rating!r:.200} is no rating of an agent shown")
         return place, float(value)

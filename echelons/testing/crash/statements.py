@@ -11,7 +11,7 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from enum import Enum
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, Literal, Self, TypeAlias, cast
 
 from echelons.testing.crash.processes import die
 
@@ -142,11 +142,13 @@ def watched(watch: Watch) -> Iterator[None]:
 class WatchedCursor(sqlite3.Cursor):
     """A cursor that asks a watch before each statement, and tells it after."""
 
-    connection: WatchedConnection
+    @property
+    def _watched(self) -> WatchedConnection:
+        return cast("WatchedConnection", self.connection)
 
     def execute(self, sql: str, parameters: Any = (), /) -> Self:
         """Execute a statement."""
-        with self.connection.seen(sql):
+        with self._watched.seen(sql):
             return super().execute(sql, parameters)
 
     def executemany(self, sql: str, seq_of_parameters: Iterable[Any], /) -> Self:
@@ -157,13 +159,14 @@ class WatchedCursor(sqlite3.Cursor):
 
     def executescript(self, sql_script: str, /) -> sqlite3.Cursor:
         """Commit, and execute the statements of a script, each seen for itself."""
-        self.connection.commit()
-        level, self.connection.isolation_level = self.connection.isolation_level, None
+        connection = self._watched
+        connection.commit()
+        level, connection.isolation_level = connection.isolation_level, None
         try:
             for statement in _statements(sql_script):
                 self.execute(statement)
         finally:
-            self.connection.isolation_level = level
+            connection.isolation_level = level
         return self
 
 

@@ -103,11 +103,11 @@ def main(place: str, first: str, count: str) -> None:
     """Make the trials, and print what came of them; the first report is of no stop at all."""
     folder, undisturbed = Path(place), place_in(Path(place), -1)
     for world in WORLDS:
-        begun = time.perf_counter()
         live(place_in(folder, -2 - WORLDS.index(world)), world)
-        length = time.perf_counter() - begun
-    live(undisturbed)
     gc.freeze()
+    begun = time.perf_counter()
+    live(undisturbed)
+    length = time.perf_counter() - begun
     seeds = range(int(first), int(first) + int(count))
     reports = [
         {"trial": 0, "deaths": [], "end": look(undisturbed)},
