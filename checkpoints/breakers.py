@@ -14,6 +14,7 @@ from typing import NamedTuple, TypeVar
 from echelons.checkpoints.clock import Clock, now
 from echelons.checkpoints.ledger import Ledger, Transaction
 from echelons.circuit import Admission, Breaking, Circuit, CircuitState, End, Intensity
+from echelons.errors import NoCircuit
 
 T = TypeVar("T")
 PREFIX = "breaker"
@@ -162,6 +163,27 @@ def standings(ledger: Ledger, rules: Breaking | None = None, clock: Clock = now)
         state = circuit.state(rules, at)
         found.append(Standing(tree, agent, state, circuit.failures, admission.wait))
     return found
+
+
+def close_circuits(ledger: Ledger, agent: str) -> None:
+    """Close the circuit of an agent by hand, in every tree of a ledger.
+
+    Raises:
+        NoCircuit: It has none: it has not failed since it last answered.
+        StorageError: The ledger could not be read or written.
+    """
+
+    def close(open_: Transaction) -> None:
+        names = [name for name in open_.keys(f"{PREFIX}/") if name.split("/", 2)[2] == agent]
+        for name in names:
+            found = open_.get(name)
+            if found:
+                open_.delete(name, found.version)
+        if not names:
+            known = sorted(name.split("/", 2)[2] for name in open_.keys(f"{PREFIX}/"))
+            raise NoCircuit(agent, known)
+
+    ledger.commit(close)
 
 
 def _load(open_: Transaction, name: str) -> Circuit:

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from echelons.cli import output
+from echelons.cli.breakers import breakers
 from echelons.cli.control import pause, stop
 from echelons.cli.draw import draw
 from echelons.cli.exits import MEANINGS
@@ -98,6 +99,7 @@ app.command(
         'echelons route mine:head "Hello" --threshold 0.5 --json',
     )
 )(route)
+app.command(epilog=_examples("echelons breakers", "echelons breakers --close flights"))(breakers)
 app.command(
     epilog=_examples(
         "echelons prune --thread trip",

@@ -146,3 +146,20 @@ class InvalidJoin(DelegationError):
         self.count = count
         self.why = why
         super().__init__(f"{SHORT.repr(join)} with n={SHORT.repr(count)} is no way to join: {why}")
+
+
+class NoCircuit(DelegationError):
+    """A circuit is to be closed that nobody has opened.
+
+    Attributes:
+        agent: The agent as it was given.
+        known: Agents that have failed.
+    """
+
+    def __init__(self, agent: str, known: Sequence[str]) -> None:
+        self.agent = agent
+        self.known = tuple(known)
+        super().__init__(
+            f"{SHORT.repr(agent)} has not failed, so there is no circuit to close; "
+            f"those that have: {', '.join(self.known) or 'none'}"
+        )
