@@ -55,7 +55,7 @@ def bomb(log: Log) -> Agent:
         def step(messages: Sequence[BaseMessage]) -> Any:
             alive[0] += 1
             log.write("model")
-            if alive[0] == DEADLY:
+            if alive[0] >= DEADLY:  # several threads count
                 os.kill(os.getpid(), signal.SIGKILL)
             return Reply(calls=calls)
 
