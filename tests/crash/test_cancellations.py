@@ -75,10 +75,14 @@ async def test_a_run_that_is_cancelled_anywhere_leaves_no_orphan_and_no_lease_an
     rounds = await rounds_of(undisturbed.run())
     end, chance, in_time = told(undisturbed.session), random.Random(6), 0
 
-    for number in range(sample(30, 500)):
+    count = sample(30, 500)
+    for number in range(count):
         trip = Trip(saver, tmp_path, f"trip {number}")
         moment = chance.randrange(rounds)
-        in_time += await trip.cancelled_after(moment)
+        if await trip.cancelled_after(moment):
+            in_time += 1
+        else:  # this machine was slower when the rounds were counted
+            rounds = max(rounds * 3 // 4, 1)
 
         assert trip.broken() == [], moment
         assert saver.ledger.holder(key(trip.session.thread_id)) is None, moment
@@ -86,4 +90,4 @@ async def test_a_run_that_is_cancelled_anywhere_leaves_no_orphan_and_no_lease_an
         assert told(trip.session) == end, moment
         assert set(seen(trip.place)["effects"]) == set(seen(undisturbed.place)["effects"])
 
-    assert in_time > 20
+    assert in_time > count / 2
