@@ -90,9 +90,10 @@ async def acall(level: Runnable[Any, Any], brief: Any, config: RunnableConfig) -
     Raises:
         GraphBubbleUp: It was interrupted; the pause belongs to the whole tree.
     """
+    timer = asyncio.timeout(_left(config))
     with Cutting(config) as cutting:
         try:
-            async with asyncio.timeout(_left(config)) as timer:
+            async with timer:
                 return await level.ainvoke(brief, config)
         except Exception as error:  # noqa: BLE001  sorted below: interrupts and our own errors go on
             if isinstance(error, TimeoutError) and timer.expired():

@@ -18,8 +18,9 @@ from echelons.nodes.once import Late
 
 def runs_in_a_thread(tool: BaseTool) -> bool:
     """Return whether a tool is run in a thread when it is called in an event loop."""
-    if hasattr(tool, "coroutine"):
-        return tool.coroutine is None
+    own: Any = tool
+    if hasattr(own, "coroutine"):
+        return own.coroutine is None
     return type(tool)._arun is BaseTool._arun
 
 

@@ -96,7 +96,11 @@ def test_the_edge_is_asked_when_a_person_has_written_what_the_agent_says() -> No
 def test_a_node_goes_where_it_says_whatever_its_edge_says() -> None:
     builder: Builder = Builder(Level)
     builder.add_node("reason", lambda state: Decided({"request": "r"}, "act"))
-    builder.add_node("act", lambda state: {"request": f"{state['request']} and act"})
+
+    def act(state: Any) -> dict[str, str]:
+        return {"request": f"{state['request']} and act"}
+
+    builder.add_node("act", act)
     builder.add_edge("__start__", "reason")
     add_foreseen_edges(builder, "reason", AfterReason(1), [END, "reason", "act"])
     state = builder.compile().invoke({"messages": [("user", "go")]})
