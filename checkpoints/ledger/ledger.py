@@ -6,11 +6,15 @@ budgets and the mailbox theirs.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from functools import partial, wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from echelons.checkpoints.ledger.blocking import BlockingLedger
+from echelons.checkpoints.ledger.lease import Lease
+from echelons.errors import EchelonsError
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -28,6 +32,24 @@ def _twin(
 
     twin.__doc__ = f"Do what ``{method.__name__}`` does in an event loop.\n\n{method.__doc__}"
     return twin
+
+
+def _kept(
+    taking: Callable[Concatenate[Any, P], Coroutine[Any, Any, Lease]],
+) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, Lease]]:
+    """Let no lease go astray whose taker is cancelled while a thread takes it for him."""
+
+    @wraps(taking)
+    async def kept(*args: P.args, **kwargs: P.kwargs) -> Lease:
+        task = asyncio.create_task(taking(*args, **kwargs))
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            with suppress(EchelonsError):
+                (await task).release()
+            raise
+
+    return kept
 
 
 class Ledger(BlockingLedger):
@@ -58,7 +80,7 @@ class Ledger(BlockingLedger):
     acompare_and_set = _twin(BlockingLedger.compare_and_set)
     adelete = _twin(BlockingLedger.delete)
     akeys = _twin(BlockingLedger.keys)
-    alease = _twin(BlockingLedger.lease)
-    atake_over = _twin(BlockingLedger.take_over)
+    alease = _kept(_twin(BlockingLedger.lease))
+    atake_over = _kept(_twin(BlockingLedger.take_over))
     aholder = _twin(BlockingLedger.holder)
     acheck = _twin(BlockingLedger.check)

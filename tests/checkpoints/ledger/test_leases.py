@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from echelons import SqliteCheckpointer
 from echelons.checkpoints.ledger import Fence, Ledger, Transaction
 from echelons.errors import LeaseLost, ThreadBusy
 from tests.checkpoints.ledger.drivers.together import at_once
@@ -190,3 +193,17 @@ def test_a_fence_stops_a_commit_as_a_whole(ledger: Ledger) -> None:
 
     assert ledger.read("mail") == []
     old.release()
+
+
+async def test_a_taker_that_is_cancelled_while_a_thread_takes_a_lease_leaves_it_free(
+    tmp_path: Path,
+) -> None:
+    with SqliteCheckpointer(tmp_path / "trips.sqlite", offload=True) as saver:
+        for rounds in range(4):
+            taking = asyncio.create_task(saver.ledger.alease("trip"))
+            for _ in range(rounds):
+                await asyncio.sleep(0)
+            taking.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await taking
+            assert saver.ledger.holder("trip") is None
