@@ -155,7 +155,8 @@ def as_markdown(figures: Figures, rounds: int, found: Mapping[str, str]) -> str:
         "`synchronous=NORMAL` unless it says FULL. The floor is a plain loop over the same",
         "LangChain models, with one SQLite transaction a turn. A hand-written thread's file grows",
         "with the square of its turns, to more than a gigabyte at turn 500: it is measured to",
-        "turn 200.",
+        "turn 200. *Load* below is that of the machine before the first round: processes beside",
+        "these make processor time dearer, and waiting for a disk much more so.",
         "",
     ]
     for name, rows in figures.items():

@@ -111,7 +111,7 @@ def _read_this(scale: Scale) -> list[str]:
         "and measures itself; the runner has them work in turn, one round each. Each figure is the",
         "median over the rounds. Ratios hold, milliseconds are this machine's. *As it comes* is",
         "how a framework is when nobody changes it, with its state on SQLite; the second setting",
-        "of each is the most durable one that it offers. *Ours ÷ it* is our default",
+        "of each is the most durable one that we found for it. *Ours ÷ it* is our default",
         "(`synchronous=NORMAL`) against it, *ours, FULL ÷ it* is ours with the `synchronous=FULL`",
         "that nearly all others leave SQLite at. A work counts only if every model turn and tool",
         "call that belongs to it was made.",
@@ -120,7 +120,9 @@ def _read_this(scale: Scale) -> list[str]:
         f"leaf. The crowd: a root that calls {scale.size.crowd} subordinates in one turn, with a",
         f"model of {latency:.0f} ms; ideal are three model turns. The thread: one agent, 1.2 KB a",
         "turn. *The leaf's steps* was looked up in the database: whether what the leaf's tool",
-        "returned is there. Who stores less does less.",
+        "returned is there. Who stores less does less. *Load* below is that of the machine before",
+        "the first round: processes beside these make processor time dearer, and waiting for a",
+        "disk much more so.",
     ]
 
 
