@@ -29,7 +29,8 @@ def hold(place: Place, world: str, stop_after: str = "") -> str:
 
     def booked(token: str) -> None:
         if token == stop_after:
-            os.kill(os.getpid(), signal.SIGSTOP)
+            with saver.lock:  # not while another thread of this process is in a transaction
+                os.kill(os.getpid(), signal.SIGSTOP)
 
     with SqliteCheckpointer(place.database) as saver:
         session = Session(tree(place, booked), saver, thread="trip")
