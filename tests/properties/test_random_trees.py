@@ -20,6 +20,8 @@ from langgraph.types import interrupt
 
 from echelons import Agent, Result, Session, SqliteCheckpointer
 from echelons.checkpoints.threads import Thread
+from echelons.circuit import Breaking
+from echelons.delegating import Delegating
 from echelons.testing import Call, ScriptedModel, delegate, report
 
 DEPTH = 4
@@ -101,6 +103,10 @@ def rows(saver: SqliteCheckpointer, table: str) -> list[dict[str, Any]]:
         return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
 
+PATIENT = Delegating(timeout=None, breaking=Breaking(failures=10**6, intensity=None))
+"""However often somebody fails, it is asked again."""
+
+
 def ask() -> str:
     """Ask the human."""
     return str(interrupt("Well?"))
@@ -117,7 +123,8 @@ def agent_of(shape: Shape, path: str = "a", scripts: dict[str, Any] | None = Non
     below = [agent_of(each, f"{path}{n}", mine) for n, each in enumerate(shape.below)]
     mine[path] = script(shape.moves, [each.name for each in below], root=scripts is None)
     model = ScriptedModel(mine) if scripts is None else None
-    return Agent(path, model=model, tools=[ask, note], subordinates=below)
+    rules = PATIENT if scripts is None else None
+    return Agent(path, model=model, tools=[ask, note], subordinates=below, delegating=rules)
 
 
 def script(
