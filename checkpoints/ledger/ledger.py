@@ -40,8 +40,8 @@ def _kept(
     """Let no lease go astray whose taker is cancelled while a thread takes it for him."""
 
     @wraps(taking)
-    async def kept(*args: P.args, **kwargs: P.kwargs) -> Lease:
-        task = asyncio.create_task(taking(*args, **kwargs))
+    async def kept(self: BlockingLedger, /, *args: P.args, **kwargs: P.kwargs) -> Lease:
+        task = asyncio.create_task(taking(self, *args, **kwargs))
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
