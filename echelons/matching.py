@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import threading
 import unicodedata
+from collections import Counter
 from functools import lru_cache
 from typing import Any, Final
 
@@ -38,9 +39,14 @@ _APART: Final = str.maketrans(
     | {"Œ": "Oe", "\N{LATIN SMALL LETTER DOTLESS I}": "i"}
     | {"\N{RIGHT SINGLE QUOTATION MARK}": "'", "\N{MODIFIER LETTER APOSTROPHE}": "'"}
 )
-_CLITIC: Final = re.compile(r"(?<=[^\W_])'(?:s|re|ve|ll|d|m)(?![^\W_])", re.IGNORECASE)
-_NEGATION: Final = re.compile(r"(?<=n)'(?=t(?![^\W_]))", re.IGNORECASE)
-_HUMP: Final = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=[0-9])(?=[A-Z][a-z])")
+_BEYOND_ASCII: Final = re.compile(r"[^\x00-\x7f]{1,16}")
+# Each begins with what is rare in a text: so a long one is searched fast.
+_CLITIC: Final = re.compile(r"'(?<=[^\W_]')(?:s|re|ve|ll|d|m)(?![^\W_])", re.IGNORECASE)
+_NEGATION: Final = re.compile(r"'(?<=n')(?=t(?![^\W_]))", re.IGNORECASE)
+# Not after a first letter alone: OAuth, CMake and iPhone are words.
+_HUMP: Final = re.compile(
+    r"(?<=[^\W_][a-z])(?=[A-Z])|(?<=[^\W_][A-Z])(?=[A-Z][a-z])|(?<=[0-9])(?=[A-Z][a-z])"
+)
 _WORD: Final = re.compile(r"[^\W_]+")
 _STEMMING: Final = threading.Lock()
 
@@ -51,8 +57,16 @@ def fold(text: str) -> str:
     >>> fold("Café Ærø, Zürich")
     'Cafe Aero, Zurich'
     """
-    if text.isascii():
-        return text
+    # Only what is no ASCII is taken apart: most of most texts is.
+    return text if text.isascii() else _BEYOND_ASCII.sub(_folded, text)
+
+
+def _folded(found: re.Match[str]) -> str:
+    return _bare(found[0])
+
+
+@lru_cache(maxsize=1 << 12)
+def _bare(text: str) -> str:
     apart = unicodedata.normalize("NFKD", text.translate(_APART))
     return "".join(char for char in apart if not unicodedata.combining(char))
 
@@ -67,8 +81,24 @@ def words(text: str) -> list[str]:
     >>> words("Don't call find_flights or bookTable in Zürich's café")
     ['dont', 'call', 'find', 'flights', 'or', 'book', 'table', 'in', 'zurich', 'cafe']
     """
-    plain = _NEGATION.sub("", _CLITIC.sub("", fold(text)))
-    return _WORD.findall(_HUMP.sub(" ", plain).casefold())
+    return _WORD.findall(_HUMP.sub(" ", _plain(text)).casefold())
+
+
+def counted(text: str) -> Counter[str]:
+    """Count the ``words`` of a long text: what is written alike is cut only once.
+
+    >>> counted("a bookTable for the book").most_common(1)
+    [('book', 2)]
+    """
+    counts: Counter[str] = Counter()
+    for written, count in Counter(_WORD.findall(_plain(text))).items():
+        for word in _WORD.findall(_HUMP.sub(" ", written).casefold()):
+            counts[word] += count
+    return counts
+
+
+def _plain(text: str) -> str:
+    return _NEGATION.sub("", _CLITIC.sub("", fold(text)))
 
 
 @lru_cache(maxsize=1)
@@ -79,7 +109,7 @@ def _stemmer() -> Any:
     return EnglishStemmer()
 
 
-@lru_cache(maxsize=1 << 16)
+@lru_cache(maxsize=1 << 18)
 def stem(word: str) -> str:
     """Reduce a lower-case ``word`` to its stem, by the Snowball English rules.
 
@@ -88,7 +118,8 @@ def stem(word: str) -> str:
     >>> stem("restaurants"), stem("flying")
     ('restaur', 'fli')
     """
-    if len(word) > LONGEST_WORD:
+    # English endings are letters, and words of two are their own stems.
+    if not 2 < len(word) <= LONGEST_WORD or not word[-1].isalpha():
         return word
     with _STEMMING:
         return str(_stemmer().stemWord(word))

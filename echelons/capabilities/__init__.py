@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from echelons.capabilities.asking import ModelDeriver
 from echelons.capabilities.capability import Capability, Declared, declared
-from echelons.capabilities.deriving import DERIVED, Deriver, derive, texts_of
+from echelons.capabilities.deriving import DERIVED, Deriver, Learner, derive, texts_of
+from echelons.capabilities.keeping import Derivation, Kept
 from echelons.capabilities.mapping import CapabilityMap
 
 __all__ = [
@@ -11,7 +13,11 @@ __all__ = [
     "Capability",
     "CapabilityMap",
     "Declared",
+    "Derivation",
     "Deriver",
+    "Kept",
+    "Learner",
+    "ModelDeriver",
     "declared",
     "derive",
     "texts_of",

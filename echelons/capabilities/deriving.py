@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, runtime_checkable
 
 from echelons.capabilities.capability import Capability, Declared, declared
 from echelons.matching import words
@@ -29,6 +29,19 @@ class Deriver(Protocol):
         ...
 
 
+@runtime_checkable
+class Learner(Protocol):
+    """A deriver that waits for something, and had better be told of a tree as a whole."""
+
+    def learn(self, root: Member, /) -> None:
+        """Find out what all agents of a tree can do that declare nothing."""
+        ...
+
+    async def alearn(self, root: Member, /) -> None:
+        """Do what ``learn`` does in an event loop."""
+        ...
+
+
 def derive(member: Member) -> Mapping[str, Capability]:
     """Return the words of the agent's name and of each of its tools' names, at 0.8.
 
@@ -43,7 +56,7 @@ def derive(member: Member) -> Mapping[str, Capability]:
         >>> list(derive(Agent("tableBooking", tools=[find_food])))
         ['table booking', 'find food']
     """
-    named = [member.name, *(name for name, _ in _tools(member))]
+    named = [member.name, *(name for name, _ in tools_of(member))]
     phrases = dict.fromkeys(" ".join(words(name)) for name in named)
     return {phrase: Capability(DERIVED) for phrase in phrases if phrase}
 
@@ -66,11 +79,12 @@ def texts_of(member: Member) -> tuple[str, ...]:
     instructions, whose words say less than the declaration.
     """
     prompt = "" if member.capabilities else getattr(member, "prompt", "")
-    texts = [member.description, *(text for _, text in _tools(member)), prompt[:MOST_OF_A_PROMPT]]
+    texts = [member.description, *(text for _, text in tools_of(member)), prompt[:MOST_OF_A_PROMPT]]
     return tuple(text for text in texts if text.strip())
 
 
-def _tools(member: Member) -> Iterator[tuple[str, str]]:
+def tools_of(member: Member) -> Iterator[tuple[str, str]]:
+    """Yield the name of each of an agent's tools, with the first paragraph about it."""
     for tool in getattr(member, "tools", ()):
         name = getattr(tool, "name", None) or getattr(tool, "__name__", "")
         yield str(name), _first_paragraph(tool)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from echelons.capabilities.capability import Declared
-from echelons.capabilities.deriving import Deriver, capabilities_of, derive, texts_of
+from echelons.capabilities.deriving import Deriver, Learner, capabilities_of, derive, texts_of
 from echelons.errors import DuplicateName, UnknownAgent
 from echelons.matching import words
 from echelons.members import Member
@@ -64,9 +64,16 @@ class CapabilityMap:
         Raises:
             InvalidCapability: What the deriver says is none.
         """
-        own, derived = capabilities_of(member, deriver)
-        below = tuple(cls.discover(each, deriver) for each in member.subordinates)
-        return cls(member.name, own, derived, texts_of(member))._with(below)
+        if isinstance(deriver, Learner):
+            deriver.learn(member)
+        return cls._discovered(member, deriver)
+
+    @classmethod
+    async def adiscover(cls, member: Member, deriver: Deriver = derive) -> CapabilityMap:
+        """Do what ``discover`` does, without blocking the event loop while a model is asked."""
+        if isinstance(deriver, Learner):
+            await deriver.alearn(member)
+        return cls._discovered(member, deriver)
 
     def add(
         self, superior: Sequence[str] | str, member: Member, deriver: Deriver = derive
@@ -98,19 +105,6 @@ class CapabilityMap:
             yield path, each
             stack.extend(((*path, sub.agent), sub) for sub in reversed(each.subordinates))
 
-    def path_to(self, agent: str) -> tuple[str, ...]:
-        """Return where an agent stands.
-
-        Raises:
-            UnknownAgent: There is none of that name.
-        """
-        names: list[str] = []
-        for path, each in self.walk():
-            if each.agent == agent:
-                return path
-            names.append(each.agent)
-        raise UnknownAgent(agent, names)
-
     def json(self) -> dict[str, Any]:
         """Return the map for programs, subordinates in it."""
         return {
@@ -129,6 +123,12 @@ class CapabilityMap:
 
     def __repr__(self) -> str:
         return f"<CapabilityMap of {self.agent}, {self.total_depth} levels below>"
+
+    @classmethod
+    def _discovered(cls, member: Member, deriver: Deriver) -> CapabilityMap:
+        own, derived = capabilities_of(member, deriver)
+        below = tuple(cls._discovered(each, deriver) for each in member.subordinates)
+        return cls(member.name, own, derived, texts_of(member))._with(below)
 
     def _with(self, subordinates: tuple[CapabilityMap, ...]) -> CapabilityMap:
         depth = max((each.total_depth + 1 for each in subordinates), default=0)

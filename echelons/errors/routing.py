@@ -61,3 +61,20 @@ class MatcherFailed(RoutingError):
         super().__init__(
             f"the matcher {matcher} failed: {why}; route with another one, such as LexicalMatcher"
         )
+
+
+class DeriverFailed(RoutingError):
+    """A model that was asked what an agent can do said something else.
+
+    Attributes:
+        agent: The agent.
+        why: What is wrong.
+    """
+
+    def __init__(self, agent: str, why: str) -> None:
+        self.agent = agent
+        self.why = why
+        super().__init__(
+            f"the model did not say what {agent!r} can do: {why}; "
+            "ask another model, or declare its capabilities"
+        )

@@ -6,8 +6,9 @@ from echelons.routing.embedding import EmbeddingMatcher
 from echelons.routing.lexical import THRESHOLD, LexicalMatcher
 from echelons.routing.matcher import Match, Matcher, Prepared, Profile
 from echelons.routing.model import ModelMatcher
+from echelons.routing.ranking import DEPTH_PENALTY
 from echelons.routing.route import Candidate, Route
-from echelons.routing.router import DEPTH_PENALTY, Router
+from echelons.routing.router import Router
 from echelons.routing.splitting import Part
 
 __all__ = [

@@ -13,7 +13,8 @@ from echelons.errors import MatcherFailed
 from echelons.names import PATH_SEPARATOR
 from echelons.routing.lexical import LexicalMatcher, PreparedWords
 from echelons.routing.matcher import Match, Profile, excerpt, saturated
-from echelons.routing.vectors import Vector, centre, dot, is_vector, unit, usual_likeness
+from echelons.routing.sharpening import Sharpening
+from echelons.routing.vectors import Vector, added, centre, dot, is_vector, unit, usual_likeness
 
 if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings
@@ -21,19 +22,27 @@ if TYPE_CHECKING:
 ALIKE: Final = 5.0
 """Evidence of a text that means the same."""
 
+SAID_IN_NAMES: Final = 0.35
+"""What words count beside it for an agent without examples: names mean little but their words."""
+
 UNLIKE: Final = 0.25
 """The likeness to an agent's examples from which on something speaks for it."""
 
 UNLIKE_NAMES: Final = 0.0
 """The same for an agent without examples: no task is much like a name."""
 
+ASKED: Final = ("{}?", "{} please")
+"""How names are asked for: a task is more like a question or a wish than like a name alone."""
+
 
 class EmbeddingMatcher:
     """Compares the meaning of a task with that of each agent's example tasks, or of its names.
 
-    An agent is the middle of its examples' vectors. How alike vectors are depends on the model,
-    so a likeness is measured from how alike this tree's agents are among themselves. The
-    vectors of a tree are asked for at its first task and kept, by text, as long as the matcher.
+    An agent is the middle of its examples' vectors, moved away from the examples of those who are
+    most like it (see ``sharpening``); without examples, that of its names as one asks for them.
+    How alike vectors are depends on the model, so a likeness is measured from how alike this
+    tree's agents are among themselves. The vectors of a tree are asked for at its first task and
+    kept, by text, as long as the matcher.
 
     Args:
         embeddings: Any LangChain ``Embeddings``.
@@ -81,7 +90,8 @@ class PreparedMeanings:
         self._texts = [_texts(profile) for profile in profiles]
         self._centres: list[Vector] = []
         self._usual = 0.0
-        self._unlike = [UNLIKE if each.examples else UNLIKE_NAMES for each in profiles]
+        self._said = [1.0 if each.examples else SAID_IN_NAMES for each in profiles]
+        self._unlike = [UNLIKE if each else UNLIKE_NAMES for each in _shown(profiles)]
 
     def match(self, task: str) -> Mapping[int, Match]:
         """Return the matches above 0, by the places of the profiles.
@@ -119,12 +129,24 @@ class PreparedMeanings:
     def _learn(self, texts: Sequence[str], vectors: Any) -> None:
         if not isinstance(vectors, Sequence) or len(vectors) != len(texts):
             raise MatcherFailed("EmbeddingMatcher", f"{len(texts)} texts gave no list of as many")
-        sizes = {len(vector) for vector in self._kept.values()}
-        for text, vector in zip(texts, vectors, strict=True):
-            self._kept[text] = self._checked(vector, next(iter(sizes), None))
-            sizes = {len(self._kept[text])}
-        self._centres = [centre([self._kept[text] for text in texts]) for texts in self._texts]
-        self._usual = usual_likeness(self._centres)
+        size = next((len(vector) for vector in self._kept.values()), None)
+        made: list[Vector] = []
+        for vector in vectors:
+            made.append(self._checked(vector, size))
+            size = len(made[0])
+        # All or none is kept: a service that fails half-way is asked again.
+        self._kept.update(zip(texts, made, strict=True))
+        vectors_of = [[self._kept[text] for text in texts] for texts in self._texts]
+        middles = [centre(each) for each in vectors_of]
+        self._usual = usual_likeness(middles)
+        examples = {
+            place: vectors_of[place] for place, each in enumerate(self._profiles) if each.examples
+        }
+        moved = Sharpening(examples, {place: middles[place] for place in examples}).moved()
+        self._centres = [
+            added(middle, moved[place]) if place in moved else middle
+            for place, middle in enumerate(middles)
+        ]
 
     def _checked(self, vector: Any, size: int | None) -> Vector:
         if not is_vector(vector, size):
@@ -139,7 +161,7 @@ class PreparedMeanings:
         for place, middle in enumerate(self._centres):
             much, confidence = said.get(place, (0.0, 0.0))
             alike = (dot(meant, middle) - self._usual) / room
-            value = saturated(ALIKE * (alike - self._unlike[place]) + much)
+            value = saturated(ALIKE * (alike - self._unlike[place]) + self._said[place] * much)
             if value > 0:
                 sure = confidence if much > 0 else self._profiles[place].confidence
                 found[place] = Match(value, sure)
@@ -153,4 +175,19 @@ def _texts(profile: Profile) -> Sequence[str]:
     can = ", ".join(profile.capabilities) or profile.name
     own = ": ".join([can, *profile.texts[:1]])
     above = PATH_SEPARATOR.join(profile.path[1:-1]).replace("_", " ")
-    return (own, f"{above}: {own}") if above else (own,)
+    return (f"{own} ({above})" if above else own, *(way.format(can) for way in ASKED))
+
+
+def _shown(profiles: Sequence[Profile]) -> list[bool]:
+    """Return for each agent whether examples show what it can do: its own, or its subordinates'.
+
+    What the name of a superior says that declares nothing is done below it. So it must be as
+    like a task as the examples are that stand there.
+    """
+    above = {
+        each.path[:depth]
+        for each in profiles
+        if each.examples
+        for depth in range(1, len(each.path))
+    }
+    return [bool(each.examples) or (each.derived and each.path in above) for each in profiles]

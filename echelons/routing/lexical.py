@@ -101,7 +101,7 @@ class PreparedWords:
         if said := self._said(words, place):
             lines.append("words: " + ", ".join(said))
         if self._shown.numbers.get(place):
-            text, _ = self._shown.nearest(words, place)
+            text = self._shown.nearest(words, place)
             shown = self._shown.evidence(words).get(place, 0.0)
             lines.append(f"like the example: {text!r} ({shown:.1f} telling words)")
         return lines

@@ -17,12 +17,16 @@ from echelons.routing.matcher import Match, Profile, excerpt
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import BaseMessage
+    from langchain_core.runnables import RunnableConfig
 
 MOST_SHOWN: Final = 50
 """Agents that the model is shown; of a larger tree, those whose words fit best."""
 
 MOST_EXAMPLES: Final = 3
 """Example tasks of an agent that it is shown."""
+
+QUIETLY: Final[RunnableConfig] = {"tags": ["nostream"]}
+"""Without the tag, whoever streams the messages of a run would see what is said here."""
 
 TOOL: Final = "rate_agents"
 INSTRUCTIONS: Final = (
@@ -93,11 +97,11 @@ class PreparedQuestion:
         Raises:
             MatcherFailed: The model did not call the tool, or with something else than ratings.
         """
-        return self._read(self._model.invoke(self._question(task)))
+        return self._read(self._model.invoke(self._question(task), QUIETLY))
 
     async def amatch(self, task: str) -> Mapping[int, Match]:
         """Return the same, without blocking the event loop."""
-        return self._read(await self._model.ainvoke(self._question(task)))
+        return self._read(await self._model.ainvoke(self._question(task), QUIETLY))
 
     def reasons(self, task: str, place: int) -> Sequence[str]:
         """Return that a model said so; it gives no reasons."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from echelons.names import PATH_SEPARATOR
@@ -48,6 +48,8 @@ class Route:
         threshold: The match that an agent needs.
         candidates: Who can do it, the best first; empty if nobody can.
         short: Who matches, but not well enough, the best first.
+        fallback: Why words were compared instead of what the matcher compares; empty if it
+            did its work.
 
     Examples:
         >>> from echelons import Agent
@@ -65,6 +67,7 @@ class Route:
     threshold: float
     candidates: tuple[Candidate, ...]
     short: tuple[Candidate, ...] = ()
+    fallback: str = ""
     _reasons: Callable[[int], Sequence[str]] = field(
         default=lambda _: (), repr=False, compare=False
     )
@@ -78,6 +81,12 @@ class Route:
     def match(self) -> float:
         """The best match of all, of those too that fall short: how sure it is that anybody can."""
         return max((each.match for each in (*self.candidates, *self.short)), default=0.0)
+
+    def led_by(self, agent: str, *, without: Collection[str] = ()) -> Route:
+        """Return the same ranking with one of the candidates first, and without some others."""
+        kept = [each for each in self.candidates if each.agent not in without]
+        # Sorting is stable: all others keep their order.
+        return replace(self, candidates=tuple(sorted(kept, key=lambda each: each.agent != agent)))
 
     def reasons(self, candidate: Candidate) -> Sequence[str]:
         """Return what of the task speaks for a candidate."""
@@ -97,6 +106,8 @@ class Route:
                 f"  {len(self.short)} below the threshold {self.threshold:g}; "
                 f"the nearest: {self._line(nearest)}"
             )
+        if self.fallback:
+            lines.append(f"  by words alone, for {self.fallback}")
         return "\n".join(lines)
 
     def json(self) -> dict[str, Any]:
@@ -105,6 +116,7 @@ class Route:
             "task": self.task,
             "receiver": PATH_SEPARATOR.join(self.receiver),
             "threshold": self.threshold,
+            "fallback": self.fallback,
             "candidates": [self._json(each) for each in self.candidates[:EXPLAINED]],
             "short": [self._json(each) for each in self.short[:EXPLAINED]],
         }

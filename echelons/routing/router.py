@@ -1,31 +1,32 @@
-"""``Router``: ranks the agents of a tree for a task.
+"""``Router``: finds who fits a task, and takes tasks for several agents apart.
 
 The rule is one line: ``confidence * match - 0.1 * depth``, for the receiver itself at depth 0 and
-for everybody below it. The matcher says the match; everything else is here, and pure.
+for everybody below it (see ``ranking``). The matcher says the match. If it fails, as a service
+that is down does, words are compared instead, and the route says so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Final
+import logging
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING
 
-from echelons.capabilities import Capability, CapabilityMap, Declared
-from echelons.errors import InvalidTask, InvalidThreshold, MatcherFailed, UnknownAgent
-from echelons.names import PATH_SEPARATOR
+from echelons.capabilities import CapabilityMap
+from echelons.errors import InvalidTask, InvalidThreshold, MatcherFailed
+from echelons.failing import failure
 from echelons.routing.lexical import LexicalMatcher
-from echelons.routing.matcher import Match, Matcher, Prepared, Profile
-from echelons.routing.route import Candidate, Route
-from echelons.routing.splitting import Part, shares, statements, team_of
+from echelons.routing.matcher import Matcher
+from echelons.routing.places import Places
+from echelons.routing.ranking import Asked, Ranking
+from echelons.routing.route import Route
+from echelons.routing.splitting import Part, Splitting, plan
 
 if TYPE_CHECKING:
-    from echelons.models.planner.team import Team
+    from echelons.routing.wording import Vocabulary
 
-DEPTH_PENALTY: Final = 0.1
-"""What every level between receiver and agent costs: the closer of two equals is asked."""
-
-PASSED_ON: Final = 0.5
-"""Of its confidence, for a superior that is known by its name only: others do what it says."""
+LOG = logging.getLogger(__name__)
 
 
 class Router:
@@ -58,12 +59,9 @@ class Router:
         self.tree = tree
         self.matcher: Matcher = matcher or LexicalMatcher()
         self.threshold = _checked(self.matcher.threshold if threshold is None else threshold)
-        self._profiles = [_profile(path, each) for path, each in tree.walk()]
-        self._paths = [profile.path for profile in self._profiles]
-        self._places = {path[-1]: place for place, path in enumerate(self._paths)}
-        self._sizes = _sizes(self._paths)
-        self._teams: dict[int, Team] = {}
-        self._prepared: Prepared = self.matcher.prepare(self._profiles)
+        self._tree = Places(tree)
+        self._vocabularies: dict[int, Vocabulary] = {}
+        self._ranking = Ranking(self._tree, self.matcher, self.threshold)
 
     def route(
         self, task: str, receiver: str | Sequence[str] = (), *, without: Collection[str] = ()
@@ -79,27 +77,24 @@ class Router:
         Raises:
             InvalidTask: The task is no text, or blank.
             UnknownAgent: There is no such receiver.
-            MatcherFailed: The matcher said something that is no match.
         """
-        place = self._receiver(task, receiver)
-        return self._ranked(task, place, without, self._prepared.match(task))
+        return self._rank(self._asked(task, receiver, without))
 
     async def aroute(
         self, task: str, receiver: str | Sequence[str] = (), *, without: Collection[str] = ()
     ) -> Route:
         """Do the same, without blocking the event loop while the matcher waits."""
-        place = self._receiver(task, receiver)
-        return self._ranked(task, place, without, await self._prepared.amatch(task))
+        return await self._arank(self._asked(task, receiver, without))
 
     def split(
         self, task: str, receiver: str | Sequence[str] = (), *, without: Collection[str] = ()
     ) -> tuple[Part, ...]:
         """Take ``task`` apart by who can do what of it.
 
-        By the capabilities that its words name, for everybody below the receiver, by the rules
-        of the offline planner: what is refused or settled is nobody's part. Where
-        no capability is named, each clause is routed by itself. The receiver gets no part: it
-        is the one who splits.
+        Each clause is ranked once. In it is meant whom its words name, by the rules of the
+        offline planner: what is refused or settled is nobody's part. Where nobody is named,
+        it is for the best candidate. What one agent can do whole stays one part. The receiver
+        gets no part: it is the one who splits.
 
         Returns:
             The parts, each with who is meant and the ranking for it, nobody meant twice; none
@@ -108,78 +103,93 @@ class Router:
         Raises:
             InvalidTask: The task is no text, or blank.
             UnknownAgent: There is no such receiver.
-            MatcherFailed: The matcher said something that is no match.
         """
-        place = self._receiver(task, receiver)
-        kept = {*without, self._paths[place][-1]}
-        path = self._paths[place]
-        if named := self._parts(shares(self._team(place), task), path, kept):
-            return named
-        routes = [self.route(each, path, without=kept) for each in statements(task)]
-        meant = {each.best.agent: each for each in reversed(routes) if each.best}
-        if len(meant) > 1:
-            first = [each for each in routes if each in meant.values()]
-            return tuple(Part(each.task, each.best, each) for each in first if each.best)
-        whole = self.route(task, path, without=kept)
-        return (Part(task, whole.best, whole),) if whole.best else ()
+        asked, steps = self._splitting(self._asked(task, receiver, without))
+        while steps.asked:
+            steps.take(self._rank(asked._replace(task=steps.asked)))
+        return steps.parts
 
-    def _parts(
-        self, meant: Sequence[tuple[str, str]], path: tuple[str, ...], without: Collection[str]
+    async def asplit(
+        self, task: str, receiver: str | Sequence[str] = (), *, without: Collection[str] = ()
     ) -> tuple[Part, ...]:
-        parts: list[Part] = []
-        for agent, said in meant:
-            route = self.route(said, path, without=without)
-            found = next((each for each in route.candidates if each.agent == agent), None)
-            if found:
-                parts.append(Part(said, found, route))
-        return tuple(parts)
+        """Do the same, without blocking the event loop while the matcher waits."""
+        asked, steps = self._splitting(self._asked(task, receiver, without))
+        while steps.asked:
+            steps.take(await self._arank(asked._replace(task=steps.asked)))
+        return steps.parts
 
-    def _team(self, place: int) -> Team:
-        if place not in self._teams:
-            below = range(place + 1, place + self._sizes[place])
-            self._teams[place] = team_of([self._profiles[each] for each in below])
-        return self._teams[place]
+    def needs(self, task: str, receiver: str | Sequence[str] = ()) -> tuple[str, ...]:
+        """Return the capabilities of agents below the receiver that a task's words name.
 
-    def _receiver(self, task: object, receiver: str | Sequence[str]) -> int:
+        By words alone, whatever the matcher: nothing is waited for. Empty if fewer than two
+        are named, for then one agent's answer is all that there can be.
+
+        Raises:
+            InvalidTask: The task is no text, or blank.
+            UnknownAgent: There is no such receiver.
+        """
+        asked = self._asked(task, receiver, ())
+        needed = self._vocabulary(asked.receiver).needs(task)
+        return tuple(dict.fromkeys(map(self._vocabulary(0).spelled, needed)))
+
+    def able(self, agent_name: str) -> frozenset[str]:
+        """Return the names of an agent's own capabilities, to be held against ``needs``.
+
+        Where two agents spell a capability differently ("flight", "flights"), both spellings
+        are among them.
+
+        Raises:
+            UnknownAgent: There is no such agent.
+        """
+        own = self._tree.profiles[self._tree.at(agent_name)].capabilities
+        return frozenset({*own, *map(self._vocabulary(0).spelled, own)})
+
+    def _rank(self, asked: Asked) -> Route:
+        try:
+            return self._ranking.rank(asked)
+        except Exception as error:  # noqa: BLE001 - embeddings and models raise anything
+            return self._instead(asked, error)
+
+    async def _arank(self, asked: Asked) -> Route:
+        try:
+            return await self._ranking.arank(asked)
+        except Exception as error:  # noqa: BLE001 - as above
+            return self._instead(asked, error)
+
+    def _instead(self, asked: Asked, error: Exception) -> Route:
+        if isinstance(self.matcher, LexicalMatcher):
+            raise error
+        why = f"{type(self.matcher).__name__} failed: {failure(error, MatcherFailed)}"
+        LOG.warning("%s; words are compared instead", why, exc_info=error)
+        return replace(self._words.rank(asked), fallback=why)
+
+    @cached_property
+    def _words(self) -> Ranking:
+        # A threshold is of no use for another matcher than the one that it was chosen for.
+        return Ranking(self._tree, LexicalMatcher(), LexicalMatcher.threshold)
+
+    def _splitting(self, asked: Asked) -> tuple[Asked, Splitting]:
+        wording = self._vocabulary(asked.receiver, asked.without).read(asked.task)
+        own = self._tree.paths[asked.receiver][-1]
+        return asked._replace(without={*asked.without, own}), Splitting(plan(asked.task, wording))
+
+    def _vocabulary(self, place: int, without: Collection[str] = ()) -> Vocabulary:
+        # The planner's package loads LangChain, which routing by words does without.
+        from echelons.routing.wording import Vocabulary
+
+        below = [self._tree.profiles[each] for each in self._tree.below(place)]
+        if left := {each.name for each in below}.intersection(without):
+            return Vocabulary([each for each in below if each.name not in left])
+        if place not in self._vocabularies:
+            self._vocabularies[place] = Vocabulary(below)
+        return self._vocabularies[place]
+
+    def _asked(
+        self, task: object, receiver: str | Sequence[str], without: Collection[str]
+    ) -> Asked:
         if not isinstance(task, str) or not task.strip():
             raise InvalidTask(task)
-        path = receiver.split(PATH_SEPARATOR) if isinstance(receiver, str) else list(receiver)
-        if not path:
-            return 0
-        place = self._places.get(path[-1])
-        # A name alone will do; a path must be the agent's own.
-        if place is None or (len(path) > 1 and tuple(path) != self._paths[place]):
-            raise UnknownAgent(PATH_SEPARATOR.join(path), list(self._places))
-        return place
-
-    def _ranked(
-        self, task: str, receiver: int, without: Collection[str], matches: Mapping[int, Match]
-    ) -> Route:
-        top = len(self._paths[receiver])
-        ranked: list[Candidate] = []
-        for place in range(receiver, receiver + self._sizes[receiver]):
-            match = matches.get(place)
-            if match is None or self._paths[place][-1] in without:
-                continue
-            self._check(match)
-            if match.value > 0:
-                path = self._paths[place]
-                depth = len(path) - top
-                score = match.confidence * match.value - DEPTH_PENALTY * depth
-                ranked.append(Candidate(path, depth, *match, round(score, 12), place))
-        ranked.sort(key=lambda each: (-each.score, each.path))
-        return Route(
-            task,
-            self._paths[receiver],
-            self.threshold,
-            tuple(each for each in ranked if each.match >= self.threshold),
-            tuple(each for each in ranked if each.match < self.threshold),
-            partial(self._prepared.reasons, task),
-        )
-
-    def _check(self, match: Match) -> None:
-        if not all(0 <= value <= 1 for value in match):
-            raise MatcherFailed(type(self.matcher).__name__, f"{match!r} is not within 0 and 1")
+        return Asked(task, self._tree.at(receiver), without)
 
 
 def _checked(threshold: float) -> float:
@@ -187,25 +197,3 @@ def _checked(threshold: float) -> float:
     if not number or not 0 <= threshold <= 1:
         raise InvalidThreshold(threshold)
     return float(threshold)
-
-
-def _profile(path: tuple[str, ...], known: CapabilityMap) -> Profile:
-    capabilities = known.capabilities
-    if known.passes_on:
-        capabilities = Declared(
-            {name: Capability(PASSED_ON * each) for name, each in capabilities.items()}
-        )
-    return Profile(path, capabilities, known.derived, known.texts)
-
-
-def _sizes(paths: Sequence[tuple[str, ...]]) -> list[int]:
-    """Return for each place how many agents its subtree has, itself included."""
-    sizes = [1] * len(paths)
-    last: dict[int, int] = {}
-    superior: list[int] = []
-    for place, path in enumerate(paths):
-        superior.append(last.get(len(path) - 1, -1))
-        last[len(path)] = place
-    for place in range(len(paths) - 1, 0, -1):
-        sizes[superior[place]] += sizes[place]
-    return sizes

@@ -1,93 +1,32 @@
 """Evidence from example tasks: which agent's examples a task is most likely to be one of.
 
 ``lexical`` keeps one ``Shown`` for a tree. Each kind of feature (stems, words, pairs, pieces) is a
-language model of its own with Dirichlet smoothing (Zhai and Lafferty 2001, "A Study of Smoothing
-Methods for Language Models"): the logarithm of how much more likely a feature is in an agent's
-examples than in general. In general means: in all examples, and in those of some agents that the
-tree does not have, or the words of a small tree would all seem common.
+language model of its own: the logarithm of how much more likely a feature is in an agent's
+examples than in general (see ``language``). The examples themselves correct what features tell
+(see ``correcting``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import chain
-from math import log1p
+from collections.abc import Mapping, Sequence
+from math import exp, log1p
 from typing import Final
 
-from echelons.routing.features import SMALL_STEMS, Words, pairs, pieces, read
+from echelons.routing.correcting import (
+    MOST,
+    Lesson,
+    correct,
+    held_against,
+    lessons_of_each,
+    rates,
+    told_of,
+)
+from echelons.routing.features import SMALL_STEMS, Words, read
+from echelons.routing.language import ELSEWHERE, KINDS, SMOOTHING, Features, LanguageModel
 from echelons.routing.matcher import Profile
-
-ELSEWHERE: Final = 5
-"""Agents that are not in the tree, for what a word means outside of it."""
-
-SMOOTHING: Final = 2.0
-"""How many times the usual length of an agent's examples is added of general language."""
 
 POOLED: Final = 0.8
 """What the examples of all colleagues under one superior count, beside the agent's own."""
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """A kind of feature.
-
-    Attributes:
-        of: Takes the features from a text.
-        weight: What the kind counts.
-        smoothing: As ``SMOOTHING``, for this kind.
-    """
-
-    of: Callable[[Words], Sequence[str]]
-    weight: float
-    smoothing: float
-
-
-KINDS: Final = (
-    Kind(lambda text: list(dict.fromkeys(text.stems)), 0.6, SMOOTHING),
-    Kind(lambda text: list(dict.fromkeys(text.said)), 0.4, SMOOTHING),
-    Kind(lambda text: pairs(text.stems), 0.1, SMOOTHING),
-    Kind(lambda text: pieces(text.said), 0.2, 1.0),
-)
-
-
-class _Model:
-    """One kind of feature over texts that are grouped by some key.
-
-    Args:
-        kind: The kind.
-        texts: The features of each example task of each group.
-    """
-
-    def __init__(self, kind: Kind, texts: Mapping[int, Sequence[Sequence[str]]]) -> None:
-        counts: dict[str, dict[int, int]] = {}
-        lengths = dict.fromkeys(texts, 0)
-        for group, each in texts.items():
-            for feature in chain.from_iterable(each):
-                having = counts.setdefault(feature, {})
-                having[group] = having.get(group, 0) + 1
-                lengths[group] += 1
-        total = sum(lengths.values()) or 1
-        added = kind.smoothing * total / max(len(texts), 1)
-        elsewhere = (len(texts) + ELSEWHERE) / max(len(texts), 1)
-        self.costs = {group: kind.weight * log1p(n / added) for group, n in lengths.items()}
-        self._entries: dict[str, list[tuple[int, float]]] = {}
-        for feature, having in counts.items():
-            # Small words are as frequent elsewhere as here; other words belong to their agents.
-            world = 1.0 if feature in SMALL_STEMS else elsewhere
-            usual = added * sum(having.values()) / (total * world)
-            self._entries[feature] = [
-                (group, kind.weight * log1p(n / usual)) for group, n in having.items()
-            ]
-
-    def add(self, features: Sequence[str], scores: list[float]) -> None:
-        """Add to the scores of the groups how much more likely a task is in each of them."""
-        entries = self._entries
-        for feature in features:
-            for group, weight in entries.get(feature, ()):
-                scores[group] += weight
-        for group, cost in self.costs.items():
-            scores[group] -= cost * len(features)
 
 
 class Shown:
@@ -105,22 +44,32 @@ class Shown:
             place: profile.examples for place, profile in enumerate(profiles) if profile.examples
         }
         self.numbers = {place: len(each) for place, each in self._examples.items()}
-        own = {place: [read(text) for text, _ in each] for place, each in self._examples.items()}
+        # Agents are asked for by the names of what they can do, too.
+        self._texts = {
+            place: (*each, *profiles[place].capabilities.items())
+            for place, each in self._examples.items()
+        }
+        own = {place: [read(text) for text, _ in each] for place, each in self._texts.items()}
         superiors = {place: profiles[place].path[:-1] for place in own}
         groups = {path: number for number, path in enumerate(dict.fromkeys(superiors.values()))}
         self._group = {place: groups[path] for place, path in superiors.items()}
         self._size = len(profiles)
-        self._own: list[_Model] = []
-        self._pooled: list[_Model] = []
-        for kind in KINDS:
-            features = {place: [kind.of(text) for text in each] for place, each in own.items()}
-            pooled: dict[int, list[Sequence[str]]] = {number: [] for number in groups.values()}
+        self._groups = len(groups)
+        self._own: list[LanguageModel] = []
+        self._pooled: list[LanguageModel] = []
+        # What a word tells that only one agent's examples have.
+        unit = log1p((len(own) + ELSEWHERE) / SMOOTHING) - log1p(1 / SMOOTHING)
+        known = [
+            {place: [kind.of(text) for text in each] for place, each in own.items()}
+            for kind in KINDS
+        ]
+        for kind, features in zip(KINDS, known, strict=True):
+            pooled: dict[int, list[Features]] = {number: [] for number in groups.values()}
             for place, each in features.items():
                 pooled[self._group[place]] += each
-            self._own.append(_Model(kind, features))
-            self._pooled.append(_Model(kind, pooled))
-        # What a word tells that only one agent's examples have.
-        self._unit = log1p((len(own) + ELSEWHERE) / SMOOTHING) - log1p(1 / SMOOTHING)
+            self._own.append(LanguageModel(kind, features, unit))
+            self._pooled.append(LanguageModel(kind, pooled, unit))
+        self._correct(known)
 
     def evidence(self, task: Words) -> Mapping[int, float]:
         """Return, by place, how many telling words' worth speaks for it.
@@ -130,32 +79,97 @@ class Shown:
         """
         if not self._examples or not task.said:
             return {}
-        own, pooled = [0.0] * self._size, [0.0] * len(self._pooled[0].costs)
-        for kind, mine, ours in zip(KINDS, self._own, self._pooled, strict=True):
-            features = kind.of(task)
+        return self._evidence(*self._scores([kind.of(task) for kind in KINDS]))
+
+    def _scores(self, text: Sequence[Features]) -> tuple[list[float], list[float]]:
+        own, pooled = [0.0] * self._size, [0.0] * self._groups
+        for features, mine, ours in zip(text, self._own, self._pooled, strict=True):
             mine.add(features, own)
             ours.add(features, pooled)
+        return own, pooled
+
+    def _evidence(self, own: Sequence[float], pooled: Sequence[float]) -> dict[int, float]:
         return {
-            place: (own[place] + POOLED * max(pooled[group], 0.0)) / self._unit
+            place: own[place] + POOLED * max(pooled[group], 0.0)
             for place, group in self._group.items()
             if own[place] > 0
         }
 
-    def nearest(self, task: Words, place: int) -> tuple[str, float]:
-        """Return the example with most of a task's words, and its confidence."""
-        meant = {stem for stem in task.stems if stem not in SMALL_STEMS}
+    def _correct(self, known: Sequence[Mapping[int, Sequence[Features]]]) -> None:
+        """Correct what features tell by the examples, the first few of each agent.
 
-        def likeness(example: tuple[str, float]) -> float:
-            stems = set(read(example[0]).stems)
-            every = set(task.stems) | stems
-            return len(meant & stems) + len(stems & set(task.stems)) / max(len(every), 1)
+        Args:
+            known: The features of each example of each agent, by kind.
+        """
+        texts = [
+            (place, [features[place][each] for features in known])
+            for place, number in self.numbers.items()
+            # Without its only example nothing is left of an agent that could be mistaken.
+            for each in range(min(number, lessons_of_each(len(self.numbers))) if number > 1 else 0)
+        ]
+        learning = [at for at, kind in enumerate(KINDS) if kind.learns]
+        fast = [rates([text[at] for _, text in texts]) for at in learning]
+        correct(
+            [
+                self._lesson(
+                    place,
+                    text,
+                    [(at, each[number]) for at, each in zip(learning, fast, strict=True)],
+                )
+                for number, (place, text) in enumerate(texts)
+            ]
+        )
 
-        return max(self._examples[place], key=likeness)
+    def _lesson(
+        self, place: int, text: Sequence[Features], fast: Sequence[tuple[int, Sequence[float]]]
+    ) -> Lesson:
+        told = [self._own[at].tells(feature) for at, _ in fast for feature in text[at]]
+        # The more examples an agent has, the better its models know it without.
+        part = min(1.0, MOST / self.numbers[place])
+        evidence = self._as_if_new(text, place)
+        scores = {
+            each: evidence.get(each, 0.0) - told_of(each, told)
+            for each in held_against(place, evidence)
+        }
+        others = sum(exp(much) for each, much in evidence.items() if each not in scores)
+        nothing = len(self.numbers) - len({*evidence, place})
+        return Lesson(
+            place,
+            scores,
+            others + nothing,
+            told,
+            [part * rate for _, each in fast for rate in each],
+        )
+
+    def _as_if_new(self, text: Sequence[Features], place: int) -> Mapping[int, float]:
+        """Return the evidence of an example as if it were not known."""
+        own, pooled = self._scores(text)
+        group = self._group[place]
+        for features, mine, ours in zip(text, self._own, self._pooled, strict=True):
+            own[place] -= mine.lost(features, place)
+            pooled[group] -= ours.lost(features, group)
+        return self._evidence(own, pooled)
+
+    def nearest(self, task: Words, place: int) -> str:
+        """Return the example with most of a task's words."""
+        return _nearest(task, self._examples[place])[0]
 
     def confidence(self, task: Words, place: int) -> float:
-        """Return the confidence of what a task is about, of the nearest example."""
-        examples = self._examples[place]
-        first = examples[0][1]
-        if all(confidence == first for _, confidence in examples):
+        """Return the confidence of what a task is about, of the nearest example or name."""
+        texts = self._texts[place]
+        first = texts[0][1]
+        if all(confidence == first for _, confidence in texts):
             return first
-        return self.nearest(task, place)[1]
+        return _nearest(task, texts)[1]
+
+
+def _nearest(task: Words, texts: Sequence[tuple[str, float]]) -> tuple[str, float]:
+    """Return the text with most of a task's words, and its confidence."""
+    meant = {stem for stem in task.stems if stem not in SMALL_STEMS}
+
+    def likeness(text: tuple[str, float]) -> float:
+        stems = set(read(text[0]).stems)
+        every = set(task.stems) | stems
+        return len(meant & stems) + len(stems & set(task.stems)) / max(len(every), 1)
+
+    return max(texts, key=likeness)

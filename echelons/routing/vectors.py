@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import fsum, isfinite, sqrt
-from operator import mul
+from operator import add, mul
 from typing import Any
 
 Vector = tuple[float, ...]
@@ -23,6 +23,15 @@ def unit(values: Sequence[float]) -> Vector:
 def dot(one: Vector, other: Vector) -> float:
     """Return the inner product: for unit vectors, the cosine of their angle."""
     return float(sum(map(mul, one, other)))
+
+
+def added(one: Vector, other: Vector) -> Vector:
+    """Return the sum of two vectors.
+
+    >>> added((1.0, 2.0), (0.5, 0.0))
+    (1.5, 2.0)
+    """
+    return tuple(map(add, one, other))
 
 
 def centre(vectors: Sequence[Vector]) -> Vector:

@@ -1,13 +1,15 @@
 """Words and stems: what makes two texts speak of the same thing."""
 
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from time import process_time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from snowballstemmer.english_stemmer import EnglishStemmer  # type: ignore[import-untyped]
 
-from echelons.matching import STOPWORDS, stem, stems, words
+from echelons.matching import STOPWORDS, counted, stem, stems, words
 
 
 @pytest.mark.parametrize(
@@ -22,6 +24,7 @@ from echelons.matching import STOPWORDS, stem, stems, words
         ("L'Aquila", ["l", "aquila"]),
         ("sha256 B2B 747", ["sha256", "b2b", "747"]),
         ("東京 Москва", ["東京", "москва"]),
+        ("OAuth for CMake on iPhone", ["oauth", "for", "cmake", "on", "iphone"]),
         ("  \n\t…!?", []),
     ],
 )
@@ -71,3 +74,15 @@ def test_words_are_never_empty_and_cutting_again_changes_nothing(text: str) -> N
 def test_no_stopword_survives_among_the_stemmed_words(text: str) -> None:
     kept = [word for word in words(text) if word not in STOPWORDS]
     assert stems(text) == [stem(word) for word in kept]
+
+
+@given(
+    st.text(st.sampled_from("aBcN't sS9é\u0301\N{RIGHT SINGLE QUOTATION MARK}_ß\n"), max_size=60)
+)
+def test_words_are_counted_as_they_are_cut(text: str) -> None:
+    assert counted(text) == Counter(words(text))
+
+
+@given(st.text(st.sampled_from("abeinsy19é"), max_size=8))
+def test_words_that_need_no_stemmer_are_what_it_would_make_of_them(word: str) -> None:
+    assert stem(word) == EnglishStemmer().stemWord(word)

@@ -92,7 +92,7 @@ def test_an_added_agent_makes_new_maps_only_on_its_way_to_the_root() -> None:
 def test_an_agent_below_a_leaf_makes_the_tree_deeper() -> None:
     known = CapabilityMap.discover(team()).add(["head", "fly"], Agent("gates"))
 
-    assert known.path_to("gates") == ("head", "fly", "gates")
+    assert ("head", "fly", "gates") in [path for path, _ in known.walk()]
     assert known.add("head/fly/gates", Agent("seats")).total_depth == 3
 
 
@@ -106,13 +106,6 @@ def test_nobody_can_be_added_under_nobody(path: str | list[str]) -> None:
 def test_a_name_on_the_way_or_beside_it_is_taken(name: str) -> None:
     with pytest.raises(DuplicateName):
         CapabilityMap.discover(team()).add("head/fun", Agent(name))
-
-
-def test_who_is_not_in_the_tree_has_no_path() -> None:
-    with pytest.raises(UnknownAgent) as refused:
-        CapabilityMap.discover(team()).path_to("opera")
-
-    assert refused.value.known == ("head", "fly", "fun", "eat", "tours")
 
 
 def tree_of(superiors: list[int]) -> tuple[Agent, dict[int, tuple[str, ...]]]:

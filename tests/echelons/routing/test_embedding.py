@@ -11,7 +11,9 @@ from langchain_core.embeddings import Embeddings
 from echelons import Agent
 from echelons.capabilities import Capability, CapabilityMap
 from echelons.errors import MatcherFailed
+from echelons.matching import words
 from echelons.routing import EmbeddingMatcher, Router
+from echelons.routing.places import Places
 from echelons.routing.vectors import centre, dot, unit, usual_likeness
 
 MEANINGS = [
@@ -22,7 +24,10 @@ MEANINGS = [
 
 
 class Topics(Embeddings):
-    """A vector has a place for each topic, one for all texts, and some for all other words."""
+    """A vector has a place for each topic, one for all texts, and some for all other words.
+
+    How one asks makes no difference to what is asked for.
+    """
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -34,7 +39,9 @@ class Topics(Embeddings):
     def embed_query(self, text: str) -> list[float]:
         known = {word: number for number, topic in enumerate(MEANINGS) for word in topic}
         vector = [0.5, *([0.0] * 16)]
-        for word in text.lower().replace(",", " ").split():
+        for word in words(text):
+            if word == "please":
+                continue
             vector[1 + known.get(word, 3 + sum(map(ord, word)) % 13)] += 1.0
         return vector
 
@@ -69,6 +76,18 @@ def test_words_count_beside_meanings_unless_told_otherwise() -> None:
     assert both.match > meaning.match > 0
 
 
+def test_a_superior_that_is_only_named_must_be_as_like_a_task_as_examples_below_it() -> None:
+    def match(*examples: str) -> float:
+        player = Agent("player", capabilities={"tune": Capability(1.0, examples)})
+        known = Agent("head", subordinates=[Agent("music", subordinates=[player])])
+        matcher = EmbeddingMatcher(Topics(), words=None)
+        route = Router(CapabilityMap.discover(known), matcher, threshold=0).route("a song")
+        found = (*route.candidates, *route.short)
+        return next(each.match for each in found if each.agent == "music")
+
+    assert 0 < match("a melody") < match()
+
+
 def test_the_vectors_of_a_tree_are_asked_for_once() -> None:
     topics = Topics()
     matcher = EmbeddingMatcher(topics)
@@ -79,7 +98,7 @@ def test_the_vectors_of_a_tree_are_asked_for_once() -> None:
     Router(known.add("head", Agent("opera", capabilities={"arias": 1.0})), matcher).route("arias")
 
     assert sorted(topics.asked) == sorted({*topics.asked})
-    assert topics.asked[-1] == "arias"
+    assert topics.asked[-1] == "arias please"
 
 
 async def test_waiting_finds_the_same_by_meaning() -> None:
@@ -101,6 +120,9 @@ class Broken(Topics):
         super().__init__()
         self._documents, self._query = documents, query
 
+    def mend(self) -> None:
+        self._documents = self._query = None
+
     def embed_documents(self, texts: list[str]) -> Any:
         return Topics().embed_documents(texts) if self._documents is None else self._documents
 
@@ -113,6 +135,7 @@ class Broken(Topics):
     [
         Broken(documents=[]),
         Broken(documents="no vectors"),
+        Broken(documents=[1.0, 2.0, 3.0, 4.0, 5.0]),
         Broken(documents=[[1.0, 2.0], [1.0], [1.0, 2.0], [1.0, 2.0], [1.0, 2.0]]),
         Broken(query=[1.0]),
         Broken(query=[]),
@@ -121,8 +144,19 @@ class Broken(Topics):
     ],
 )
 def test_embeddings_that_are_no_vectors_are_refused(broken: Broken) -> None:
+    prepared = EmbeddingMatcher(broken).prepare(Places(team()).profiles)
+
     with pytest.raises(MatcherFailed, match="EmbeddingMatcher"):
-        Router(team(), EmbeddingMatcher(broken)).route("food")
+        prepared.match("food")
+
+
+def test_vectors_that_came_with_nonsense_are_asked_for_again() -> None:
+    broken = Broken(documents=[[1.0, 2.0], [1.0, 2.0], [1.0, 2.0], [1.0, 2.0], "nonsense"])
+    router = Router(team(), EmbeddingMatcher(broken))
+    assert "EmbeddingMatcher" in router.route("food").fallback
+
+    broken.mend()
+    assert router.route("food").fallback == ""
 
 
 def test_vectors_of_zeros_are_like_nothing() -> None:

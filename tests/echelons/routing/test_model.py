@@ -14,6 +14,7 @@ from echelons.capabilities import Capability, CapabilityMap
 from echelons.errors import MatcherFailed
 from echelons.routing import ModelMatcher, Router
 from echelons.routing.model import MOST_SHOWN, TOOL
+from echelons.routing.places import Places
 from echelons.testing import Call, ScriptedModel
 
 
@@ -66,8 +67,10 @@ async def test_waiting_for_a_model_finds_the_same() -> None:
     ],
 )
 def test_a_reply_that_is_no_rating_has_a_name(reply: Any) -> None:
+    prepared = ModelMatcher(ScriptedModel([reply])).prepare(Places(team()).profiles)
+
     with pytest.raises(MatcherFailed, match="ModelMatcher"):
-        routed(reply)
+        prepared.match("dinner")
 
 
 def asked(known: CapabilityMap, task: str) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import log, nan, sqrt
 from typing import Any
 
@@ -14,52 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from echelons import Agent
-from echelons.capabilities import Capability, CapabilityMap
-from echelons.errors import InvalidTask, InvalidThreshold, MatcherFailed, UnknownAgent
+from echelons.capabilities import CapabilityMap
+from echelons.errors import InvalidTask, InvalidThreshold, UnknownAgent
 from echelons.matching import stem
-from echelons.routing import DEPTH_PENALTY, Match, Profile, Router
-
-
-class Fixed:
-    """A matcher and its own prepared form, that says what it was told."""
-
-    threshold = 0.5
-
-    def __init__(self, **matches: float) -> None:
-        self._matches = matches
-        self._profiles: Sequence[Profile] = ()
-
-    def prepare(self, profiles: Sequence[Profile]) -> Fixed:
-        self._profiles = profiles
-        return self
-
-    def match(self, task: str) -> Mapping[int, Match]:
-        return {
-            place: Match(self._matches[profile.name], profile.confidence)
-            for place, profile in enumerate(self._profiles)
-            if profile.name in self._matches
-        }
-
-    async def amatch(self, task: str) -> Mapping[int, Match]:
-        return self.match(task)
-
-    def reasons(self, task: str, place: int) -> Sequence[str]:
-        return [f"told so of {self._profiles[place].name}"]
-
-
-def travel() -> CapabilityMap:
-    """The travel team of three levels."""
-    eat = Agent("restaurants", capabilities={"dining": 0.9, "food": 0.9})
-    tours = Agent("tours", capabilities={"tours": 0.9, "guides": 0.9})
-    events = Agent("events", capabilities={"shows": 0.9, "concerts": 0.9})
-    fun = Agent(
-        "experiences",
-        capabilities={"activities": 0.9, "restaurants": 0.9},
-        subordinates=[eat, tours, events],
-    )
-    flights = Agent("flights", capabilities={"flights": 0.9, "airlines": 0.9, "trip": 0.7})
-    hotels = Agent("hotels", capabilities={"hotels": 0.9, "accommodations": 0.9, "trip": 0.7})
-    return CapabilityMap.discover(Agent("head", subordinates=[flights, hotels, fun]))
+from echelons.routing import DEPTH_PENALTY, Router
+from tests.echelons.routing.trees import Fixed, travel
 
 
 def ranked(router: Router, *receiver: str) -> list[tuple[str, float]]:
@@ -135,8 +94,6 @@ def test_the_threshold_is_held_against_the_match_and_not_the_score() -> None:
 def test_a_task_that_is_none_is_refused(task: Any) -> None:
     with pytest.raises(InvalidTask):
         Router(travel()).route(task)
-    with pytest.raises(InvalidTask):
-        Router(travel()).split(task)
 
 
 @pytest.mark.parametrize("receiver", ["nobody", "head/tours", ["flights", "tours"], "head/nobody"])
@@ -154,12 +111,6 @@ def test_a_threshold_that_is_none_is_refused(threshold: Any) -> None:
 def test_without_a_threshold_the_matchers_own_holds() -> None:
     assert Router(travel(), Fixed()).threshold == 0.5
     assert Router(travel(), Fixed(), threshold=0).threshold == 0.0
-
-
-@pytest.mark.parametrize("value", [-0.5, 1.5, nan])
-def test_a_matcher_that_says_nonsense_is_named(value: float) -> None:
-    with pytest.raises(MatcherFailed, match="Fixed"):
-        Router(travel(), Fixed(tours=value)).route("task")
 
 
 async def test_waiting_finds_the_same() -> None:
@@ -188,47 +139,6 @@ def test_a_long_ranking_is_told_in_part() -> None:
     assert len(route.candidates) == 30
     assert "and 20 more" in route.explain()
     assert len(route.json()["candidates"]) == 10
-
-
-# Splitting
-
-
-def parts(task: str, *receiver: str) -> list[tuple[str, str]]:
-    found = Router(travel()).split(task, receiver)
-    return [(part.candidate.agent, part.task) for part in found]
-
-
-def test_the_travel_task_becomes_three_requests_one_of_them_to_the_grandchild() -> None:
-    assert parts("Plan a trip to Italy with great food") == [
-        ("flights", "trip"),
-        ("hotels", "trip"),
-        ("restaurants", "food"),
-    ]
-
-
-def test_what_is_refused_is_nobodys_part() -> None:
-    assert parts("We have hotels already, just find us food") == [("restaurants", "food")]
-
-
-def test_a_task_for_one_agent_is_one_part_and_for_nobody_none() -> None:
-    assert parts("Find guides") == [("tours", "guides")]
-    assert parts("Repair my bicycle") == []
-
-
-def test_the_receiver_gets_no_part_and_splits_among_those_below_it() -> None:
-    assert parts("activities with concerts and flights", "experiences") == [("events", "concerts")]
-
-
-def test_clauses_find_agents_that_only_show_examples() -> None:
-    booking = {"reservations": Capability(0.9, ["book a table", "reserve seats for dinner"])}
-    money = {"banking": Capability(0.9, ["pay my bill", "transfer cash to my savings"])}
-    crowd = [Agent("clerk", capabilities=booking), Agent("bank", capabilities=money)]
-    router = Router(CapabilityMap.discover(Agent("head", subordinates=crowd)))
-
-    found = router.split("Please book a table, then transfer cash to my savings")
-
-    assert [part.candidate.agent for part in found] == ["clerk", "bank"]
-    assert [part.route.best for part in found] == [part.candidate for part in found]
 
 
 # An oracle over a thousand agents

@@ -1,0 +1,91 @@
+"""``Ranking``: a tree's agents in order, as one matcher sees them.
+
+``Router`` has one with the matcher that it was given, and one that compares words, for when the
+first fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from functools import partial
+from typing import Final, NamedTuple
+
+from echelons.errors import MatcherFailed
+from echelons.routing.matcher import Match, Matcher
+from echelons.routing.places import Places
+from echelons.routing.route import Candidate, Route
+
+DEPTH_PENALTY: Final = 0.1
+"""What every level between receiver and agent costs: the closer of two equals is asked."""
+
+
+class Asked(NamedTuple):
+    """What a router is asked.
+
+    Attributes:
+        task: What is to be done.
+        receiver: The place of the agent that has the request.
+        without: Names of agents that are no candidates.
+    """
+
+    task: str
+    receiver: int
+    without: Collection[str]
+
+
+class Ranking:
+    """Ranks a receiver and everybody below it.
+
+    Args:
+        tree: Where everybody stands.
+        matcher: Says how well each agent fits.
+        threshold: The match that an agent needs.
+    """
+
+    def __init__(self, tree: Places, matcher: Matcher, threshold: float) -> None:
+        self._tree = tree
+        self._threshold = threshold
+        self._name = type(matcher).__name__
+        self._prepared = matcher.prepare(tree.profiles)
+
+    def rank(self, asked: Asked) -> Route:
+        """Return the ranking of a task.
+
+        Raises:
+            MatcherFailed: The matcher said something that is no match.
+            Exception: Whatever the matcher raises.
+        """
+        return self._ranked(asked, self._prepared.match(asked.task))
+
+    async def arank(self, asked: Asked) -> Route:
+        """Return the same, without blocking the event loop while the matcher waits."""
+        return self._ranked(asked, await self._prepared.amatch(asked.task))
+
+    def _ranked(self, asked: Asked, matches: Mapping[int, Match]) -> Route:
+        if not isinstance(matches, Mapping):
+            raise MatcherFailed(self._name, f"{matches!r:.200} are no matches by place")
+        receiver = self._tree.paths[asked.receiver]
+        ranked: list[Candidate] = []
+        for place in (asked.receiver, *self._tree.below(asked.receiver)):
+            path = self._tree.paths[place]
+            if place not in matches or path[-1] in asked.without:
+                continue
+            match = self._checked(matches[place])
+            if match.value > 0:
+                depth = len(path) - len(receiver)
+                score = match.confidence * match.value - DEPTH_PENALTY * depth
+                ranked.append(Candidate(path, depth, *match, round(score, 12), place))
+        ranked.sort(key=lambda each: (-each.score, each.path))
+        return Route(
+            asked.task,
+            receiver,
+            self._threshold,
+            tuple(each for each in ranked if each.match >= self._threshold),
+            tuple(each for each in ranked if each.match < self._threshold),
+            _reasons=partial(self._prepared.reasons, asked.task),
+        )
+
+    def _checked(self, match: Match) -> Match:
+        if not isinstance(match, Match) or not all(0 <= value <= 1 for value in match):
+            raise MatcherFailed(self._name, f"{match!r:.200} is no match within 0 and 1")
+        return match
