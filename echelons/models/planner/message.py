@@ -16,7 +16,8 @@ from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, Tool
 from langchain_core.messages.ai import UsageMetadata
 from langchain_core.messages.tool import tool_call_chunk
 
-from echelons.models.planner.plan import NAME, Reply, reply
+from echelons.models.planner.plan import NAME, Reply, Sharing, reply
+from echelons.models.planner.split import split
 from echelons.models.planner.toolbox import Toolbox
 from echelons.models.planner.turn import Turn
 
@@ -30,9 +31,11 @@ asked, for no language model reads the text."""
 _WORD_BEGINS: Final = re.compile(r"(?<=\s)(?=\S)")
 
 
-def answer(messages: Sequence[BaseMessage], tools: Sequence[Any]) -> AIMessage:
+def answer(
+    messages: Sequence[BaseMessage], tools: Sequence[Any], sharing: Sharing = split
+) -> AIMessage:
     """What the planner says after ``messages``, with ``tools`` in OpenAI's form."""
-    said = reply(Turn.read(messages), Toolbox.read(tools))
+    said = reply(Turn.read(messages), Toolbox.read(tools), sharing)
     written = [_written(message) for message in messages]
     calls = _tool_calls(said, "\n".join(written))
     read = sum(map(_tokens, written)) + (_tokens(_json(tools)) if tools else 0)

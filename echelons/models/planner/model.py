@@ -15,9 +15,11 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.runnables import Runnable
 from langchain_core.utils.function_calling import convert_to_openai_tool
+from pydantic import Field
 
 from echelons.models.planner.message import PROVIDER, answer, pieces
-from echelons.models.planner.plan import NAME
+from echelons.models.planner.plan import NAME, Sharing
+from echelons.models.planner.split import split
 
 
 class OfflinePlanner(BaseChatModel):
@@ -38,6 +40,9 @@ class OfflinePlanner(BaseChatModel):
         >>> planner.invoke("Where can we eat in Rome?").tool_calls[0]["args"]
         {'place': 'Rome'}
     """
+
+    sharing: Sharing = Field(default=split, exclude=True, repr=False)
+    """Says who of a team is asked; by the capabilities that they declare, if left out."""
 
     def bind_tools(
         self, tools: Sequence[Any], *, tool_choice: Any = None, **kwargs: Any
@@ -67,7 +72,7 @@ class OfflinePlanner(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        return ChatResult(generations=[ChatGeneration(message=_answer(messages, kwargs))])
+        return ChatResult(generations=[ChatGeneration(message=self._answer(messages, kwargs))])
 
     async def _agenerate(
         self,
@@ -76,7 +81,7 @@ class OfflinePlanner(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        return ChatResult(generations=[ChatGeneration(message=_answer(messages, kwargs))])
+        return ChatResult(generations=[ChatGeneration(message=self._answer(messages, kwargs))])
 
     def _stream(
         self,
@@ -85,7 +90,7 @@ class OfflinePlanner(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
-        for piece in pieces(_answer(messages, kwargs)):
+        for piece in pieces(self._answer(messages, kwargs)):
             yield ChatGenerationChunk(message=piece)
 
     async def _astream(
@@ -95,9 +100,8 @@ class OfflinePlanner(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
-        for piece in pieces(_answer(messages, kwargs)):
+        for piece in pieces(self._answer(messages, kwargs)):
             yield ChatGenerationChunk(message=piece)
 
-
-def _answer(messages: Sequence[BaseMessage], options: Mapping[str, Any]) -> AIMessage:
-    return answer(messages, options.get("tools") or ())
+    def _answer(self, messages: Sequence[BaseMessage], options: Mapping[str, Any]) -> AIMessage:
+        return answer(messages, options.get("tools") or (), self.sharing)

@@ -7,18 +7,22 @@ composed. No call is made twice, whatever it gave.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from echelons.models.planner.brief import Brief
 from echelons.models.planner.choose import Choice, choose
 from echelons.models.planner.compose import compose, contributions, failures, questions
+from echelons.models.planner.reading import Reading
 from echelons.models.planner.said import Said
 from echelons.models.planner.split import MOST_ASKED, Share, split
 from echelons.models.planner.team import Team
 from echelons.models.planner.toolbox import DELEGATE, REPORT, Toolbox
 from echelons.models.planner.turn import Turn
+
+Sharing = Callable[[Team, Reading, Sequence[str]], Sequence[Share]]
+"""Says who of a team is asked for a task, as ``split`` does: team, task, the part that is meant."""
 
 NAME = "offline planner"
 NOTHING_FITS = "nothing here can do this"
@@ -51,13 +55,13 @@ class Reply:
     calls: tuple[Call, ...] = ()
 
 
-def reply(turn: Turn, box: Toolbox) -> Reply:
+def reply(turn: Turn, box: Toolbox, sharing: Sharing = split) -> Reply:
     """Say what comes next in ``turn``."""
     if turn.called:
         return _conclude(turn, box)
     if not turn.said.task.text.strip():
         return _unable(box, NO_TASK)
-    said, shares = _shared(turn.said, box.team)
+    said, shares = _shared(turn.said, box.team, sharing)
     own = choose(box.own, said, alone=not shares) if box.own else Choice()
     asked = _delegations(said, shares, large=len(box.team) > MOST_ASKED)
     calls = (*asked, *(Call(name, arguments) for name, arguments in own.calls))
@@ -68,11 +72,11 @@ def reply(turn: Turn, box: Toolbox) -> Reply:
     return _unable(box, NOTHING_FITS)
 
 
-def _shared(said: Said, team: Team) -> tuple[Said, tuple[Share, ...]]:
+def _shared(said: Said, team: Team, sharing: Sharing) -> tuple[Said, Sequence[Share]]:
     """Who is asked; a task that names nobody's trade goes on with the last one that did."""
-    shares = split(team, said.task, said.part)
+    shares = sharing(team, said.task, said.part)
     for reading in () if shares else said.earlier:
-        if shares := split(team, reading):
+        if shares := sharing(team, reading, ()):
             meant = dict.fromkeys(word for share in shares for word in share.words)
             ground = said.ground or reading.text
             brief = replace(said.brief, part=tuple(meant), earlier=ground)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 LONGEST_TITLE: Final = 120
 """Characters; a longer line is a sentence, not a title."""
@@ -20,6 +20,7 @@ PROSE: Final = MARKDOWN | {".rst", ".txt", ".text", ""}
 _ATX: Final = re.compile(r" {0,3}(#{1,6})[ \t]+(\S.*)")
 _CLOSING: Final = re.compile(r"(?<=[ \t])#+$")
 _UNDERLINE: Final = re.compile(r"([=\-~^\"'`#*+.:_])\1{2,}[ \t]*$")
+_MARKS: Final = frozenset("=-~^\"'`#*+.:_")
 _FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})")
 _IMAGE: Final = re.compile(r"!\[[^\[\]]*\]\([^()]*\)")
 _MARKUP: Final = re.compile(r"\[([^\[\]]*)\]\([^()]*\)|<[^<>]*>|[*`]+|\\(?=[^\w\s])")
@@ -27,8 +28,7 @@ _NO_TITLE: Final = re.compile(r"[ \t]*(?:[-*+•>][ \t]|\|)")
 _FRONT_ROWS: Final = 60
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """A line, or a piece of a very long one.
 
     Attributes:
@@ -120,9 +120,12 @@ def _underlined(rows: Sequence[Row], place: int, marks: str) -> tuple[int, str] 
         marks: Characters that underline; none given, all do, and the line must be nearly
             as long as the title, as reStructuredText wants it.
     """
-    line = _UNDERLINE.match(rows[place].text)
-    title = rows[place - 1].text.strip() if place else ""
-    if not line or len(title) > LONGEST_TITLE or _UNDERLINE.match(title) or not plain(title):
+    text = rows[place].text
+    line = _UNDERLINE.match(text) if text[:1] in _MARKS and place else None
+    if line is None:
+        return None
+    title = rows[place - 1].text.strip()
+    if len(title) > LONGEST_TITLE or _UNDERLINE.match(title) or not plain(title):
         return None
     if line[1] not in marks if marks else len(line[0].rstrip()) < 0.8 * len(title):
         return None

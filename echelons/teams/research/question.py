@@ -50,6 +50,12 @@ class Question:
     for_a_number: bool = False
     parts: tuple[frozenset[str], ...] = ()
 
+    def of(self, part: frozenset[str]) -> Question:
+        """Return one of several questions in it by itself."""
+        whole = sum(self.shares[each] for each in part)
+        shares = {each: share / whole for each, share in self.shares.items() if each in part}
+        return Question(shares, self.for_a_number)
+
 
 def asked(text: str, known: Vocabulary) -> Question:
     """Read a question.

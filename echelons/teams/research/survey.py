@@ -6,13 +6,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from echelons.teams.research.corpus import Document, Folder, Skipped, arrange, collect
 from echelons.teams.research.outline import Outline, outline
-from echelons.teams.research.words import Vocabulary, profile, telling, vocabulary
+from echelons.teams.research.words import Profile, Vocabulary, profile, telling, vocabulary
 
 LEVELS: Final = 24
 """Folders above each other; a tree of agents may have 32 levels, some of them above us."""
@@ -27,12 +27,14 @@ class Reading:
         title: Its title.
         headings: Its headings, each with its level, in their order.
         capabilities: The words that tell what it is about, with confidences.
+        words: All its words.
     """
 
     document: Document
     title: str
     headings: tuple[tuple[int, str], ...]
     capabilities: Mapping[str, float]
+    words: Profile = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +86,12 @@ def survey(docs: Path | str) -> Survey:
     }
     known = vocabulary(profiles.values())
     readings = {
-        each.path: _reading(each, outlines[each.path], telling(profiles[each.path], known))
+        each.path: _reading(each, outlines[each.path], profiles[each.path], known)
         for each in documents
     }
     return Survey(root, arrange(documents, LEVELS), readings, known, tuple(skipped))
 
 
-def _reading(document: Document, parts: Outline, words: Mapping[str, float]) -> Reading:
+def _reading(document: Document, parts: Outline, words: Profile, known: Vocabulary) -> Reading:
     headings = tuple((heading.level, heading.text) for heading in parts.headings)
-    return Reading(document, parts.title, headings, words)
+    return Reading(document, parts.title, headings, telling(words, known), words)

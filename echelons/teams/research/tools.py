@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
+from functools import lru_cache
 from typing import Any, Final
 
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
@@ -13,12 +13,16 @@ from echelons.teams.research.corpus import Document
 from echelons.teams.research.headings import Row
 from echelons.teams.research.outline import outline
 from echelons.teams.research.passages import Index, index
+from echelons.teams.research.question import Question as Asked
 from echelons.teams.research.question import asked
-from echelons.teams.research.search import find
+from echelons.teams.research.search import Found, find
 from echelons.teams.research.words import Vocabulary
 
 LONGEST_QUOTE: Final = 80
 """Lines that ``quote`` returns at most."""
+
+OPEN: Final = 64
+"""Documents that are kept cut into passages, all teams of the process together."""
 
 Answer = tuple[str, dict[str, Any]]
 """What a model reads, and the artifact: ``confidence`` and ``citations``."""
@@ -37,8 +41,14 @@ class Lines(BaseModel):
     last_line: int = Field(description="Number of the last line")
 
 
+@lru_cache(maxsize=OPEN)
+def opened(document: Document) -> Index:
+    """Return a document cut into passages; those that were used last are kept."""
+    return index(outline(document.path, document.text))
+
+
 class Desk:
-    """One document, opened when the first question comes.
+    """One document, and what is asked of it.
 
     Args:
         document: The document.
@@ -49,9 +59,14 @@ class Desk:
         self._document = document
         self._known = known
 
-    @cached_property
+    @property
+    def path(self) -> str:
+        """Where the document lies under the folder."""
+        return self._document.path
+
+    @property
     def _index(self) -> Index:
-        return index(outline(self._document.path, self._document.text))
+        return opened(self._document)
 
     def search_document(self, question: str) -> Answer:
         """Return the passages that answer a question, each with its ``file:line``.
@@ -62,10 +77,14 @@ class Desk:
         wanted = asked(question, self._known)
         if not wanted.shares:
             raise ToolException(f"{question!r} has no word to search for; ask in whole words")
-        found = find(self._index, wanted)
+        found = self.find(wanted)
         if found is None:
             raise ToolException(f"{self._document.path} says nothing about it")
         return self._answer(found.passages, found.confidence)
+
+    def find(self, question: Asked) -> Found | None:
+        """Return what the document says about a question; ``None`` if that is nothing."""
+        return find(self._index, question)
 
     def quote(self, first_line: int, last_line: int) -> Answer:
         """Return lines of the document by their numbers.
@@ -98,26 +117,23 @@ class Desk:
         return "\n\n".join(quotes), {"confidence": confidence, "citations": citations}
 
 
-def tools(document: Document, known: Vocabulary) -> list[BaseTool]:
-    """Return the tools of the agent that has ``document``; searching comes first.
-
-    Args:
-        document: The only document that they read.
-        known: In how many documents of the folder each word stands.
-    """
-    desk = Desk(document, known)
+def tools(desk: Desk) -> list[BaseTool]:
+    """Return the tools of the agent that has the document of a desk; searching comes first."""
+    path = desk.path
+    # The first says all that the second does: no word of a question, such as "line", speaks for
+    # the second alone, which an offline planner cannot use.
     # The schemas are shared: to derive them from signatures takes a millisecond a tool.
     return [
         StructuredTool(
             name="search_document",
-            description=f"Answer a question with quotations from {document.path}.",
+            description=f"Answer a question about {path}: quote its lines, with their numbers.",
             args_schema=Question,
             func=desk.search_document,
             response_format="content_and_artifact",
         ),
         StructuredTool(
             name="quote",
-            description=f"Quote lines of {document.path} by their numbers.",
+            description=f"Quote lines of {path} by their numbers.",
             args_schema=Lines,
             func=desk.quote,
             response_format="content_and_artifact",

@@ -10,9 +10,10 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import Final
 
-from echelons.matching import STOPWORDS, stem, stems, words
+from echelons.matching import STOPWORDS, counted, stem, stems, words
 
 OF_A_DOCUMENT: Final = 40
 """Telling words kept of one document."""
@@ -36,7 +37,7 @@ _BODY: Final = (0.1, 0.5)
 """Confidence of a word that tells nothing, and what is added for one that tells all."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Profile:
     """The words of one document.
 
@@ -51,6 +52,11 @@ class Profile:
     spelled: Mapping[str, str]
     title: frozenset[str]
     headings: frozenset[str]
+
+    @cached_property
+    def length(self) -> int:
+        """How many words stand in it."""
+        return sum(self.counts.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,23 +78,31 @@ class Vocabulary:
         stays positive. A stem that stands nowhere weighs as much as one that stands once:
         a misspelt or needless word of a question must not outweigh all others.
         """
-        found = max(self.frequency.get(stem, 0), 1)
-        return math.log(1 + (self.documents - found + 0.5) / (found + 0.5))
+        return _idf(self.documents, max(self.frequency.get(stem, 0), 1))
 
     def rarity(self, stem: str) -> float:
         """Return ``idf`` as a share, 1 for a stem of one document only."""
         return self.idf(stem) / self.idf("")
 
 
+@lru_cache(maxsize=1 << 12)
+def _idf(documents: int, having: int) -> float:
+    return math.log(1 + (documents - having + 0.5) / (having + 0.5))
+
+
 def profile(title: str, headings: Iterable[str], text: str) -> Profile:
     """Count the words of a document."""
+    written = counted(text)
     counts: Counter[str] = Counter()
     spelled: dict[str, str] = {}
-    # Commonest first, then by alphabet: the first spelling of a stem is the one to show.
-    for word, count in sorted(Counter(words(text)).items(), key=lambda item: (-item[1], item[0])):
+    for word, count in written.items():
         if word not in STOPWORDS:
-            counts[stem(word)] += count
-            spelled.setdefault(stem(word), word)
+            found = stem(word)
+            counts[found] += count
+            # The commonest spelling of a stem is the one to show, of equals the first by alphabet.
+            other = spelled.setdefault(found, word)
+            if other != word and (-count, word) < (-written[other], other):
+                spelled[found] = word
     named = frozenset(_stems(title, spelled))
     return Profile(counts, spelled, named, frozenset(_stems("\n".join(headings), spelled)))
 
@@ -144,6 +158,7 @@ def _stems(text: str, spelled: dict[str, str]) -> Iterable[str]:
             yield stem(word)
 
 
+@lru_cache(maxsize=1 << 18)
 def _is_word(word: str) -> bool:
     letters = sum(char.isalpha() for char in word)
     # Longer mixtures of letters and digits are keys and digests.

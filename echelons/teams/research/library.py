@@ -1,0 +1,124 @@
+"""Which documents of a folder are asked. ``team`` makes one library for all its agents.
+
+In a big folder a few words of each document do not tell who can answer, so all words of all
+documents are weighed (BM25 with weighted fields, see ``search``); then the likeliest documents
+are searched, and those that answer best are asked. Every superior of a document comes to the
+same choice by itself, for it depends on the question alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from statistics import fmean
+from typing import Final
+
+from echelons.models.planner.reading import Reading as Task
+from echelons.models.planner.split import Share
+from echelons.models.planner.team import Team
+from echelons.teams.research.corpus import Folder
+from echelons.teams.research.naming import name_of
+from echelons.teams.research.question import Question, asked
+from echelons.teams.research.search import HEADING_BOOST, K1, B
+from echelons.teams.research.survey import Reading, Survey
+from echelons.teams.research.tools import Desk
+
+MOST_AGENTS: Final = 10
+"""Agents asked for one question, those of the folders on the way included."""
+MOST_DOCUMENTS: Final = 3
+"""Documents asked for one question; for each further one in it that these leave open, one."""
+LOOKED_INTO: Final = 16
+"""Documents searched before any is asked."""
+LIKELY: Final = 0.6
+"""Of the best score: a document that does not reach it is not searched."""
+TITLE_BOOST: Final = 3.0
+"""How many times in the text a word of the title or path counts for."""
+ENOUGH: Final = 0.6
+"""Confidence of a document below which it is not asked."""
+NEARLY: Final = 0.6
+"""Of the best document's merit: a further one that reaches it is asked as well."""
+
+
+class Library:
+    """The documents of a folder and the ways to their agents.
+
+    Args:
+        read: The folder.
+        desks: What each document's agent searches with, by path.
+        ways: The names of the agents from below the first down to each document's, by path.
+    """
+
+    def __init__(
+        self, read: Survey, desks: Mapping[str, Desk], ways: Mapping[str, Sequence[str]]
+    ) -> None:
+        self._known = read.known
+        self._readings = tuple(read.readings.values())
+        self._average = fmean(each.words.length for each in self._readings) or 1.0
+        self._desks = desks
+        self._ways = ways
+        self.found = lru_cache(maxsize=64)(self._found)
+
+    def __call__(self, team: Team, task: Task, part: Sequence[str] = ()) -> tuple[Share, ...]:
+        """Return which subordinates of an agent lead to a document that is asked."""
+        on_the_way = dict.fromkeys(n for path in self.found(task.text) for n in self._ways[path])
+        return tuple(Share(name, ()) for name in on_the_way if name in team.names)
+
+    def _found(self, text: str) -> tuple[str, ...]:
+        """Return the paths of the documents to ask, the best first."""
+        question = asked(text, self._known)
+        chosen: dict[str, None] = {}
+        agents: set[str] = set()
+        best = self._answering(question)
+        for path in (*best[:1], *self._left_open(question, best), *best[1:]):
+            further = agents.union(self._ways[path])
+            if len(further) <= MOST_AGENTS or not chosen:
+                chosen[path] = None
+                agents = further
+        return tuple(chosen)
+
+    def _left_open(self, question: Question, best: Sequence[str]) -> Iterator[str]:
+        """Yield a document for each of several questions in one that the best leaves open."""
+        for part in map(question.of, question.parts if best else ()):
+            found = self._desks[best[0]].find(part)
+            if not found or found.confidence < ENOUGH:
+                yield from self._answering(part)[:1]
+
+    def _answering(self, question: Question) -> Sequence[str]:
+        merits: dict[str, float] = {}
+        likely = self._likely(question)
+        most = max(likely.values(), default=0.0)
+        for path, score in likely.items():
+            found = self._desks[path].find(question)
+            if found and found.confidence >= ENOUGH:
+                merits[path] = found.confidence * (1 + score / most)
+        best = max(merits.values(), default=0.0)
+        ranked = sorted(merits, key=lambda path: -merits[path])
+        return [path for path in ranked[:MOST_DOCUMENTS] if merits[path] >= NEARLY * best]
+
+    def _likely(self, question: Question) -> dict[str, float]:
+        """Return the scores of the documents that speak most of a question, the best first."""
+        scores = {each.document.path: self._score(each, question) for each in self._readings}
+        ranked = sorted(scores, key=lambda path: (-scores[path], path))[:LOOKED_INTO]
+        least = LIKELY * scores[ranked[0]]
+        return {path: scores[path] for path in ranked if scores[path] >= least > 0}
+
+    def _score(self, reading: Reading, question: Question) -> float:
+        words = reading.words
+        norm = K1 * (1 - B + B * words.length / self._average)
+        score = 0.0
+        for stem, share in question.shares.items():
+            count = (
+                words.counts.get(stem, 0)
+                + TITLE_BOOST * (stem in words.title)
+                + HEADING_BOOST * (stem in words.headings)
+            )
+            score += share * count * (K1 + 1) / (count + norm)
+        return score
+
+
+def ways(folder: Folder, above: tuple[str, ...] = ()) -> dict[str, tuple[str, ...]]:
+    """Return the names from below the first agent down to each document's, by its path."""
+    found = {each.path: (*above, name_of(each.path)) for each in folder.documents}
+    for below in folder.folders:
+        found |= ways(below, (*above, name_of(below.path)))
+    return found
