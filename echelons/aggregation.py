@@ -13,7 +13,7 @@ from echelons.names import PATH_SEPARATOR
 
 PATH_COST = 0.05
 """What each agent on the path takes from a response's confidence, where several conflict."""
-EXHAUSTED = ("budget", "limit")
+EXHAUSTED = ("budget:", "limit:")
 """How the reason of a response begins whose agent had to stop before its end."""
 
 
@@ -30,7 +30,8 @@ def preference(response: DelegationResponse) -> float:
         >>> round(preference(near), 2)
         0.7
     """
-    return response.confidence - PATH_COST * len(response.path)
+    # 0.85 - 0.05 * 3 and 0.8 - 0.05 * 2 are equal, but not as floating-point numbers.
+    return round(response.confidence - PATH_COST * len(response.path), 12)
 
 
 def best(responses: Iterable[DelegationResponse]) -> DelegationResponse:
@@ -40,6 +41,23 @@ def best(responses: Iterable[DelegationResponse]) -> DelegationResponse:
         ValueError: There is none.
     """
     return min(responses, key=lambda each: (-preference(each), each.path, each.agent))
+
+
+def settle(
+    request: DelegationRequest,
+    responses: Sequence[DelegationResponse],
+    required: Collection[str] = (),
+    abilities: Mapping[str, Collection[str]] | None = None,
+) -> DelegationResponse:
+    """Return what a task that names nobody comes to: the only response as it is, unless a part.
+
+    Of a part of an answer nobody knows what to make but who has asked, see ``aggregate``.
+    """
+    if len(responses) == 1 and (
+        responses[0].status is not Status.PARTIAL or _is_exhausted(responses[0])
+    ):
+        return responses[0]
+    return aggregate(request, responses, required, abilities)
 
 
 def aggregate(
@@ -52,9 +70,9 @@ def aggregate(
 
     - Some are fulfilled and none partial: the best of them.
     - Some are fulfilled and some partial: all of these together, fulfilled.
-    - Some are partial: if their agents' capabilities cover what is required, all of them
-      together, fulfilled. If one stopped for want of budget, the same, partial: more input
-      would not help it. Else ``needs_input``, with the partial results.
+    - Some are partial: if there are two or more, and their agents' capabilities cover what is
+      required, all of them together, fulfilled. If one stopped for want of budget, the same,
+      partial: more input would not help it. Else ``needs_input``, with the partial results.
     - Some ask: ``needs_input``, with the questions.
     - All are unable: one ``unable`` that tells why for every branch.
 
@@ -68,7 +86,7 @@ def aggregate(
     fulfilled, partial = by_status[Status.FULFILLED], by_status[Status.PARTIAL]
     asking = by_status[Status.NEEDS_INPUT]
     if fulfilled and not partial:
-        answer = _found(best(fulfilled))
+        answer = best(fulfilled)
     elif fulfilled or (partial and not asking and _cover(partial, required, abilities or {})):
         answer = _together(request, [*fulfilled, *partial], fulfilled or partial)
     elif partial and not asking and any(_is_exhausted(each) for each in partial):
@@ -80,7 +98,10 @@ def aggregate(
     return answer.model_copy(
         update={
             "usage": sum((each.usage for each in responses), Usage()),
-            "subordinate_responses": _told(answer, responses),
+            # Who passes on the only response as it is has asked nobody else.
+            "subordinate_responses": answer.subordinate_responses
+            if len(responses) == 1 and answer is responses[0]
+            else told(responses),
         }
     )
 
@@ -91,15 +112,12 @@ def _cover(
     abilities: Mapping[str, Collection[str]],
 ) -> bool:
     able = {name for each in partial for name in abilities.get(each.agent, ())}
-    return bool(required) and able.issuperset(required)
+    # Of one alone it is known that it has not done all that it can.
+    return len(partial) > 1 and bool(required) and able.issuperset(required)
 
 
 def _is_exhausted(response: DelegationResponse) -> bool:
     return response.reason.startswith(EXHAUSTED)
-
-
-def _found(response: DelegationResponse) -> DelegationResponse:
-    return response
 
 
 def _together(
@@ -114,7 +132,7 @@ def _together(
     return _of(
         request,
         status,
-        "\n\n".join(f"{_name(each)}: {each.result}" for each in ordered if each.result),
+        "\n\n".join(f"{name_of(each)}: {each.result}" for each in ordered if each.result),
         confidence=min(each.confidence for each in sure),
         path=best(sure).path,
         reason=next(reasons, "") if status is Status.PARTIAL else "",
@@ -126,16 +144,23 @@ def _asked(
     request: DelegationRequest, responses: Sequence[DelegationResponse]
 ) -> DelegationResponse:
     asking = [each for each in responses if each.status is Status.NEEDS_INPUT]
-    questions = [f"{_name(each)}: {each.result or each.reason}" for each in asking]
+    questions = [f"{name_of(each)}: {each.result or each.reason}" for each in asking]
     missing = [
-        f"{_name(each)} did a part only: {each.reason or 'it does not say what is missing'}"
+        f"{name_of(each)} did a part only: {each.reason or 'it does not say what is missing'}"
         for each in responses
         if each.status is Status.PARTIAL
     ]
+    # The superior's model sees the result alone: what is done already belongs to it.
+    done = [
+        f"{name_of(each)}: {each.result}"
+        for each in responses
+        if each.status is Status.PARTIAL and each.result
+    ]
+    asked = "\n".join([*questions, *missing])
     return _of(
         request,
         Status.NEEDS_INPUT,
-        asking[0].result if len(responses) == 1 and asking else "\n".join([*questions, *missing]),
+        asking[0].result if len(responses) == 1 and asking else "\n\n".join([asked, *done]),
         confidence=max(each.confidence for each in responses),
         path=best(responses).path,
         reason=f"more information is needed from you: {'; '.join([*questions, *missing])}",
@@ -149,12 +174,13 @@ def _unable(
     if len(responses) == 1:
         return responses[0]
     reasons = "; ".join(
-        f"{_name(each)}: {each.reason or 'it gives no reason'}" for each in responses
+        f"{name_of(each)}: {each.reason or 'it gives no reason'}" for each in responses
     )
     return _of(
         request,
         Status.UNABLE,
         reason=f"nobody can: {reasons}" if responses else "nobody can: there is no candidate",
+        failed=any(each.failed for each in responses),
     )
 
 
@@ -171,14 +197,11 @@ def _partial_results(responses: Iterable[DelegationResponse]) -> tuple[str, ...]
     return tuple(each.result for each in responses if each.status is Status.PARTIAL and each.result)
 
 
-def _told(
-    answer: DelegationResponse, responses: Sequence[DelegationResponse]
-) -> tuple[DelegationResponse, ...]:
+def told(responses: Sequence[DelegationResponse]) -> tuple[DelegationResponse, ...]:
     """Return what is kept of the responses below; results stay in the threads of their agents."""
-    if len(responses) == 1:
-        return answer.subordinate_responses
     return tuple(each.model_copy(update={"result": "", "usage": Usage()}) for each in responses)
 
 
-def _name(response: DelegationResponse) -> str:
+def name_of(response: DelegationResponse) -> str:
+    """Return what who answers is called by who has asked: the way to it."""
     return PATH_SEPARATOR.join(response.path[1:]) or response.agent

@@ -15,6 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 CIRCUITS_KEY = "__echelons_circuits"
 """Where a run's config holds its circuits; LangGraph stores nothing that begins like this."""
+SECONDS = 60.0
+"""How long a circuit stays open, unless somebody says otherwise (recursive delegation)."""
 
 
 class Breaking(BaseModel):
@@ -35,7 +37,7 @@ class Breaking(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     failures: int = Field(default=3, ge=1)
-    seconds: float = Field(default=60.0, gt=0, allow_inf_nan=False)
+    seconds: float = Field(default=SECONDS, gt=0, allow_inf_nan=False)
     intensity: int | None = Field(default=10, ge=1)
     period: float = Field(default=60.0, gt=0, allow_inf_nan=False)
 
@@ -73,12 +75,15 @@ class Circuit:
         opened_at: When it opened last, in seconds since 1970; ``None`` while it is closed.
         probe: The number of the latest probe.
         probed_at: When that was admitted; ``None`` if none is on its way.
+        seconds: How long it stays open by the rules that opened it, for who is shown it and
+            does not know them.
     """
 
     failures: int = 0
     opened_at: float | None = None
     probe: int = 0
     probed_at: float | None = None
+    seconds: float = SECONDS
 
     def state(self, rules: Breaking, now: float) -> CircuitState:
         """Return whether the agent is asked."""
@@ -123,7 +128,7 @@ class Circuit:
         failures = self.failures + 1
         if self.opened_at is None and failures < rules.failures:
             return replace(self, failures=failures)
-        return Circuit(failures, now, self.probe)
+        return Circuit(failures, now, self.probe, seconds=rules.seconds)
 
     def given_back(self, probe: int) -> Circuit:
         """Return the circuit after an end that says nothing: an interrupt, a cancellation."""

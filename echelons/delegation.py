@@ -89,12 +89,15 @@ class DelegationRequest(_Record):
         origin: Agent that made the request.
         current: Agent that has it now.
         task: What to do, in words.
-        context: Facts that travel with the task.
+        context: Facts that travel with the task, by what they are; ``part of`` is the whole of
+            which it is a part.
         path: Agents that it has been with, the origin first.
         max_hops: Agents that it may pass.
         attempts: How often it was tried, the current try included.
-        budget: Limits that it carries, by unit (``tokens``, ``calls``, ``seconds``).
-        deadline: Time by which an answer is wanted, seconds since 1970 (UTC).
+        budget: What is left of what it may use, by unit: ``seconds``, for all who are asked one
+            after the other. Empty if it has no end of its own.
+        deadline: By when the agent that has it must have answered, in seconds since 1970 (UTC);
+            time in which people are asked comes on top.
         route: Agents still ahead of it, if it is on its way to one further down.
     """
 
@@ -115,6 +118,17 @@ class DelegationRequest(_Record):
         """Steps down that the request has made."""
         return max(len(self.path) - 1, 0)
 
+    @property
+    def seconds(self) -> float | None:
+        """What is left of its own time; ``None`` if it has no end."""
+        return self.budget.get("seconds")
+
+    def after(self, spent: float) -> Self:
+        """Return the request when so many seconds of its own time are spent."""
+        if self.seconds is None:
+            return self
+        return self.model_copy(update={"budget": {"seconds": max(self.seconds - spent, 0.0)}})
+
 
 class DelegationResponse(_Record):
     """What came of a request.
@@ -132,6 +146,8 @@ class DelegationResponse(_Record):
         subordinate_responses: What the agent's own subordinates answered, or those who were
             asked before it.
         thread_id: The thread on which it was worked off, if several were tried.
+        failed: Whether it is unable for an error, for want of time, or because it was not asked,
+            and has not said so itself.
     """
 
     request_id: str
@@ -145,3 +161,4 @@ class DelegationResponse(_Record):
     partial_results: tuple[str, ...] = ()
     subordinate_responses: tuple[DelegationResponse, ...] = ()
     thread_id: str = ""
+    failed: bool = False

@@ -1,6 +1,6 @@
 """What a tool does in the world: how it is declared, and the journal that is kept of it.
 
-``act`` and ``run`` ask the ``Journal`` before they carry out a call; ``checkpoints`` implement
+``act`` asks the ``Journal`` before it carries out a call; ``checkpoints`` implement
 it. A call is known by its task and its id: a resumed run makes the same call, a fork another.
 """
 
@@ -103,6 +103,7 @@ class Call:
         path: Names from the root to the calling agent.
         arguments: What it is given.
         nature: What it does to carry it out twice.
+        request_id: The request that the agent works on; empty for a root.
     """
 
     thread_id: str
@@ -112,6 +113,7 @@ class Call:
     path: str
     arguments: Mapping[str, Any]
     nature: Nature
+    request_id: str = ""
 
     @cached_property
     def id(self) -> str:
@@ -119,6 +121,14 @@ class Call:
         return str(
             uuid5(ECHELONS_NS, mend(f"effect/{self.thread_id}/{self.task_id}/{self.call_id}"))
         )
+
+    @cached_property
+    def place(self) -> str:
+        """Where in its thread it is made: the same in a copy of the thread, whose call is another.
+
+        So a copy knows of the calls that were under way, and asks about them.
+        """
+        return str(uuid5(ECHELONS_NS, mend(f"place/{self.task_id}/{self.call_id}")))
 
     @cached_property
     def digest(self) -> str:
@@ -212,10 +222,10 @@ class Journal(Protocol):
         ...
 
     def end(self, call: Call, entry: Entry, result: Any, config: Mapping[str, Any]) -> None:
-        """Write down what a call came to, unless somebody has changed its entry in between.
+        """Write down what a call came to, unless it was started again or its end is known.
 
-        It is the truth, so no lease is asked for. A result that cannot be stored is left out,
-        with the reason.
+        It is the truth, so no lease is asked for, and a human who is asked what became of the
+        call need not say. A result that cannot be stored is left out, with the reason.
 
         Raises:
             StorageError: The ledger could not read or write.

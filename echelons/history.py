@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, TypedDict
+
+from echelons.names import PATH_SEPARATOR
 
 
 class Head(TypedDict, total=False):
@@ -12,13 +14,31 @@ class Head(TypedDict, total=False):
 
     Attributes:
         agent: Whose thread it is.
+        way: For whom further down it passes requests on there: the names from below it, in one
+            text; missing where it works itself.
         checkpoint_ns: Namespace of the segment; missing while the thread has not run.
         checkpoint_id: Its last checkpoint.
     """
 
     agent: str
+    way: str
     checkpoint_ns: str
     checkpoint_id: str
+
+
+def head_of(agent: str, way: str) -> Head:
+    """Return the head of a thread that has not run yet."""
+    return Head(agent=agent, way=way) if way else Head(agent=agent)
+
+
+def way_of(names: Iterable[str]) -> str:
+    """Return the way of a head: names from below an agent down to whom its thread is for.
+
+    Examples:
+        >>> way_of(["experiences", "restaurants"])
+        'experiences/restaurants'
+    """
+    return PATH_SEPARATOR.join(names)
 
 
 class Past(NamedTuple):

@@ -1,13 +1,16 @@
-"""Join policies: when several requests of one call are enough, and what they come to. Pure."""
+"""Join policies: when several requests of one call are enough, and what they come to. Pure.
+
+``delegation_graph`` asks how many are enough, ``reason`` what the answer is.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from echelons.aggregation import best
-from echelons.delegation import DelegationResponse, Status
+from echelons.aggregation import best, name_of, settle, told
+from echelons.delegation import DelegationRequest, DelegationResponse, Status, Usage
 from echelons.errors import InvalidJoin
 
 JOINS = ("all", "first", "quorum", "best")
@@ -15,17 +18,31 @@ JOINS = ("all", "first", "quorum", "best")
 
 
 class Join(ABC):
-    """How several requests of one call are joined."""
+    """How several requests of one call are joined.
+
+    Attributes:
+        name: What a model calls it.
+        enough: Fulfilled tasks that stop the others; 0 if every task is waited for.
+    """
 
     name: str
+    enough: int = 0
 
     @abstractmethod
-    def is_enough(self, responses: Sequence[DelegationResponse]) -> bool:
-        """Return whether those still running may be stopped."""
+    def settled(
+        self, request: DelegationRequest, answers: Sequence[DelegationResponse]
+    ) -> DelegationResponse:
+        """Return what the answers come to.
 
-    @abstractmethod
-    def counted(self, responses: Sequence[DelegationResponse]) -> list[DelegationResponse]:
-        """Return the responses that the call's answer is made of, in order."""
+        Args:
+            request: The call, as a request of its superior to itself.
+            answers: One a task, in order; of those that are fulfilled the earlier ones first, if
+                they stop the others.
+        """
+
+    def stored(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        return {"join": self.name}
 
 
 class All(Join):
@@ -33,13 +50,13 @@ class All(Join):
 
     name = "all"
 
-    def is_enough(self, responses: Sequence[DelegationResponse]) -> bool:
-        """Return ``False``: each one is wanted."""
-        return False
-
-    def counted(self, responses: Sequence[DelegationResponse]) -> list[DelegationResponse]:
-        """Return all of them."""
-        return list(responses)
+    def settled(
+        self, request: DelegationRequest, answers: Sequence[DelegationResponse]
+    ) -> DelegationResponse:
+        """Return all of them under one status; the only one as it is."""
+        if len(answers) == 1:
+            return answers[0]
+        return _side_by_side(request, answers, status_of(answers))
 
 
 class Quorum(Join):
@@ -52,36 +69,52 @@ class Quorum(Join):
     name = "quorum"
 
     def __init__(self, count: int) -> None:
-        self.count = count
+        self.enough = count
 
-    def is_enough(self, responses: Sequence[DelegationResponse]) -> bool:
-        """Return whether that many are fulfilled."""
-        return len(_fulfilled(responses)) >= self.count
+    def settled(
+        self, request: DelegationRequest, answers: Sequence[DelegationResponse]
+    ) -> DelegationResponse:
+        """Return the first so many that are fulfilled; what there is, if there are not enough."""
+        fulfilled = _fulfilled(answers)
+        if len(fulfilled) >= self.enough:
+            return _side_by_side(request, fulfilled[: self.enough], Status.FULFILLED)
+        if not fulfilled:
+            return settle(request, answers)
+        # If somebody asks, an answer may yet make the quorum.
+        short = _side_by_side(request, answers, status_of(answers))
+        missing = f"quorum: {len(fulfilled)} of {self.enough} are fulfilled"
+        return short.model_copy(update={"reason": f"{missing}; {short.reason}"})
 
-    def counted(self, responses: Sequence[DelegationResponse]) -> list[DelegationResponse]:
-        """Return the first so many that are fulfilled; all, if there are not enough."""
-        fulfilled = _fulfilled(responses)
-        return fulfilled[: self.count] if len(fulfilled) >= self.count else list(responses)
+    def stored(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        return {"join": self.name, "n": self.enough}
 
 
-class First(Quorum):
+class First(Join):
     """The first fulfilled response is enough."""
 
     name = "first"
+    enough = 1
 
-    def __init__(self) -> None:
-        super().__init__(1)
+    def settled(
+        self, request: DelegationRequest, answers: Sequence[DelegationResponse]
+    ) -> DelegationResponse:
+        """Return that response; what all come to, if none is fulfilled."""
+        fulfilled = _fulfilled(answers)
+        return fulfilled[0] if fulfilled else settle(request, answers)
 
 
-class Best(All):
+class Best(Join):
     """Every request is waited for, and of those that are fulfilled the best one counts."""
 
     name = "best"
 
-    def counted(self, responses: Sequence[DelegationResponse]) -> list[DelegationResponse]:
-        """Return the best, by the conflict rule; all, if none is fulfilled."""
-        fulfilled = _fulfilled(responses)
-        return [best(fulfilled)] if fulfilled else list(responses)
+    def settled(
+        self, request: DelegationRequest, answers: Sequence[DelegationResponse]
+    ) -> DelegationResponse:
+        """Return the best, by the conflict rule; what all come to, if none is fulfilled."""
+        fulfilled = _fulfilled(answers)
+        return best(fulfilled) if fulfilled else settle(request, answers)
 
 
 def join_of(name: Any, count: Any, requests: int) -> Join:
@@ -95,14 +128,44 @@ def join_of(name: Any, count: Any, requests: int) -> Join:
     Raises:
         InvalidJoin: There is no such policy, or it can never be met.
     """
-    if name == "quorum":
-        if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= requests:
-            raise InvalidJoin(name, count, f"n must be a whole number from 1 to {requests}")
-        return Quorum(count)
-    plain: dict[Any, Join] = {"all": All(), "first": First(), "best": Best()}
-    if not isinstance(name, str) or name not in plain:
+    if name == "quorum" and (
+        isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= requests
+    ):
+        raise InvalidJoin(name, count, f"n must be a whole number from 1 to {requests}")
+    if not isinstance(name, str) or name not in JOINS:
         raise InvalidJoin(name, count, f"join must be one of {', '.join(JOINS)}")
-    return plain[name]
+    return join_called(name, count)
+
+
+def join_called(name: str, count: int | None = None) -> Join:
+    """Return the policy of a name, as it was stored."""
+    if name == Quorum.name and count:
+        return Quorum(count)
+    return {"first": First, "best": Best}.get(name, All)()
+
+
+def joined(
+    request: DelegationRequest,
+    join: Join,
+    answers: Sequence[DelegationResponse],
+    responses: Sequence[DelegationResponse],
+) -> DelegationResponse:
+    """Return the one response of a call that made several requests.
+
+    Args:
+        request: The call, as a request of its superior to itself.
+        join: How they are joined.
+        answers: One a task, see ``Join.settled``.
+        responses: Those of all who were asked, in the order of the requests.
+    """
+    return join.settled(request, answers).model_copy(
+        update={
+            "request_id": request.id,
+            "thread_id": "",
+            "usage": sum((each.usage for each in responses), Usage()),
+            "subordinate_responses": told(responses),
+        }
+    )
 
 
 def status_of(responses: Sequence[DelegationResponse]) -> Status:
@@ -120,5 +183,38 @@ def status_of(responses: Sequence[DelegationResponse]) -> Status:
     return Status.PARTIAL if statuses else Status.UNABLE
 
 
-def _fulfilled(responses: Sequence[DelegationResponse]) -> list[DelegationResponse]:
+def _fulfilled(responses: Iterable[DelegationResponse]) -> list[DelegationResponse]:
     return [each for each in responses if each.status is Status.FULFILLED]
+
+
+def _side_by_side(
+    request: DelegationRequest, answers: Sequence[DelegationResponse], status: Status
+) -> DelegationResponse:
+    done = [each for each in answers if each.status in _DONE]
+    open_ = [f"{name_of(each)}: {each.reason or each.status}" for each in answers if _is_open(each)]
+    return DelegationResponse(
+        request_id=request.id,
+        agent=request.current,
+        status=status,
+        result="\n\n".join(f"{n}. {_section(each)}" for n, each in enumerate(answers, start=1)),
+        confidence=min((each.confidence for each in done), default=0.0),
+        path=request.path,
+        reason="" if status is Status.FULFILLED else "; ".join(open_),
+        partial_results=tuple(
+            each.result for each in answers if each.status is Status.PARTIAL and each.result
+        ),
+        failed=bool(answers) and all(each.failed for each in answers),
+    )
+
+
+_DONE = (Status.FULFILLED, Status.PARTIAL)
+
+
+def _is_open(response: DelegationResponse) -> bool:
+    return response.status is not Status.FULFILLED
+
+
+def _section(response: DelegationResponse) -> str:
+    note = f"[{response.status}] {response.reason}".strip() if _is_open(response) else ""
+    said = "\n".join(part for part in (note, response.result) if part)
+    return f"{name_of(response)}: {said}"

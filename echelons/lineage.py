@@ -24,6 +24,9 @@ THREADS_KEY = "sub_agent_thread_id"
 ROUTES_KEY = "routes"
 """Where it keeps who may take a call that names nobody, the best first, by call id."""
 
+PARTS_KEY = "parts"
+"""Where it keeps what a call asks for that makes several requests, by call id."""
+
 FORWARDED_KEY = "forwarded"
 """What marks the messages of a level that only passes a request on; no model wrote them."""
 

@@ -15,8 +15,11 @@ RESERVED = frozenset({"reason", "act", "delegate", "refuse", "dispatch", "run"})
 PATH_SEPARATOR = "/"
 
 CALL_SUBORDINATE = "call_subordinate"
+DELEGATE_MANY = "delegate_many"
 REPORT = "report"
-BUILT_IN_TOOLS = frozenset({CALL_SUBORDINATE, REPORT})
+DELEGATING_TOOLS = frozenset({CALL_SUBORDINATE, DELEGATE_MANY})
+"""Tools with which a level asks its subordinates."""
+BUILT_IN_TOOLS = DELEGATING_TOOLS | {REPORT}
 """Tools that a level may have by itself."""
 
 

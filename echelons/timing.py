@@ -6,11 +6,11 @@ The deadline travels in the run's config. ``nodes`` begin nothing after it; in a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from echelons.gate import GATE_KEY, Gate, Halt, Pause, Step, gate_of
+from echelons.bounds import Bounded
+from echelons.gate import GATE_KEY, Gate, Halt, gate_of
 
 DEADLINE_KEY = "__echelons_deadline"
 """Where a run's config holds the deadline; LangGraph stores nothing that begins like this."""
@@ -22,11 +22,29 @@ def deadline_of(config: Mapping[str, Any]) -> float | None:
     return deadline
 
 
-@dataclass(frozen=True, slots=True)
-class Timed:
+def left(
+    config: Mapping[str, Any], seconds: Iterable[float | None], clock: Callable[[], float]
+) -> float | None:
+    """Return how many seconds a subordinate has that has so many: no more than its superior.
+
+    Args:
+        config: The superior's config.
+        seconds: What it has of its own; ``None`` is no end.
+        clock: Tells the time, in seconds from any moment.
+    """
+    own = [each for each in seconds if each is not None]
+    deadline = deadline_of(config)
+    if deadline is not None:
+        own.append(max(deadline - clock(), 0.0))
+    return min(own, default=None)
+
+
+class Timed(Bounded):
     """The gate of a subordinate that has until a deadline: nothing begins after it.
 
-    Attributes:
+    A reply that comes after it is an answer all the same.
+
+    Args:
         gate: The gate of the run.
         agent: The subordinate.
         deadline: By when it must have answered, by the clock.
@@ -34,38 +52,24 @@ class Timed:
         clock: Tells the time, in seconds from any moment.
     """
 
-    gate: Gate
-    agent: str
-    deadline: float
-    seconds: float
-    clock: Callable[[], float]
+    def __init__(
+        self, gate: Gate, agent: str, deadline: float, seconds: float, clock: Callable[[], float]
+    ) -> None:
+        super().__init__(gate)
+        self._agent = agent
+        self._deadline = deadline
+        self._seconds = seconds
+        self._clock = clock
 
     @property
-    def late(self) -> Halt | None:
+    def over(self) -> Halt | None:
         """Why nothing begins any more, if it is too late."""
-        if self.clock() < self.deadline:
-            return None
-        return Halt("timeout", f"{self.agent!r} has not answered within {self.seconds:g} s")
+        return self.late if self._clock() >= self._deadline else None
 
-    def enter(self, step: Step, config: Mapping[str, Any]) -> Halt | Pause | None:
-        """Return what keeps a step from beginning; else count it, and return ``None``."""
-        return self.late or self.gate.enter(step, config)
-
-    async def aenter(self, step: Step, config: Mapping[str, Any]) -> Halt | Pause | None:
-        """Do what ``enter`` does in an event loop."""
-        return self.late or await self.gate.aenter(step, config)
-
-    def leave(self, reply: Any, config: Mapping[str, Any]) -> Halt | None:
-        """Count what a reply cost; one that is late is an answer all the same."""
-        return self.gate.leave(reply, config)
-
-    async def aleave(self, reply: Any, config: Mapping[str, Any]) -> Halt | None:
-        """Do what ``leave`` does in an event loop."""
-        return await self.gate.aleave(reply, config)
-
-    def listen(self, config: Mapping[str, Any], told: Callable[[Halt], None]) -> Callable[[], None]:
-        """Have somebody told when the agent is stopped while it runs."""
-        return self.gate.listen(config, told)
+    @property
+    def late(self) -> Halt:
+        """What is said of an agent that is late."""
+        return Halt("timeout", f"{self._agent!r} has not answered within {self._seconds:g} s")
 
 
 def timed(

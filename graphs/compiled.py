@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from time import monotonic
-from typing import Any, cast
+from typing import Any
 from uuid import uuid4, uuid5
 
 from langchain_core.language_models import BaseChatModel
@@ -28,15 +28,17 @@ from echelons.checkpoints.inherited import saver_of
 from echelons.checkpoints.journal import SavedJournal
 from echelons.checkpoints.ledger import MemoryLedger, ledger_of
 from echelons.checkpoints.opening import open_checkpointer
+from echelons.checkpoints.races import TreeRaces
 from echelons.checkpoints.turns import turn_of
 from echelons.delegating import Delegating
 from echelons.graphs.editing import Editable
 from echelons.graphs.finding import TreeRouter
-from echelons.graphs.gating import closing, gated
+from echelons.graphs.gating import Aids, closing, gated
 from echelons.graphs.intake import admitted
 from echelons.graphs.lazy import UntouchedLevel
 from echelons.graphs.level import Builder, Position, agent_level, foreign_level
 from echelons.graphs.models import models_of
+from echelons.graphs.moot import aon_and_on, on_and_on
 from echelons.graphs.resuming import acheck_resume, check_resume
 from echelons.lineage import ECHELONS_NS, Identity
 from echelons.members import Member
@@ -80,9 +82,10 @@ class AgentGraph(Editable):
         given = admitted(input, around)
         stored = check_resume(self.agent, self.checkpointer, given, around)
         identity = self._identity(config, stored)
-        gate = self._gate(around, identity)
-        own = gated(config, around, identity, gate, self._circuits(around))
-        return closing(super().stream(given, own, **self._durable(around, kwargs)), gate)
+        aids = self._aids(around, identity)
+        own = gated(config, around, identity, aids)
+        run = partial(super().stream, config=own, **self._durable(around, kwargs))
+        return closing(on_and_on(run, given, aids.races), aids.gate)
 
     def astream(
         self,
@@ -108,17 +111,12 @@ class AgentGraph(Editable):
     ) -> AsyncIterator[Any]:
         stored = await acheck_resume(self.agent, self.checkpointer, given, around)
         identity = self._identity(config, stored)
-        gate = self._gate(around, identity)
-        own = gated(config, around, identity, gate, self._circuits(around))
-        stream = super().astream(given, own, **self._durable(around, kwargs))
-        try:
-            # Closed with us: LangGraph then cancels what still runs at once, not at some
-            # collection.
-            async with aclosing(cast("AsyncGenerator[Any]", stream)) as parts:
-                async for part in parts:
-                    yield part
-        finally:
-            await gate.aclose()
+        aids = self._aids(around, identity)
+        own = gated(config, around, identity, aids)
+        run = partial(super().astream, config=own, **self._durable(around, kwargs))
+        async with aids.gate, aclosing(aon_and_on(run, given, aids.races)) as parts:
+            async for part in parts:
+                yield part
 
     def _identity(self, config: RunnableConfig | None, stored: Identity | None) -> Identity:
         """Return whose run it is that goes on with a stored one, or begins anew."""
@@ -127,19 +125,19 @@ class AgentGraph(Editable):
             return own
         return replace(own, turn=stored.turn if stored else str(uuid4()))
 
-    def _gate(self, around: RunnableConfig, identity: Identity) -> TreeGate:
+    def _aids(self, around: RunnableConfig, identity: Identity) -> Aids:
         saver = saver_of(around["configurable"]) or self.checkpointer
         kept = saver if isinstance(saver, BaseCheckpointSaver) else None
+        ledger = ledger_of(kept) if kept else MemoryLedger()
         thread_id = str(around["configurable"].get("thread_id") or identity.thread_id)
         turn = turn_of(around["configurable"])
         fence = turn.fence if turn else None
-        return TreeGate(identity, thread_id, self.agent.limits, kept, fence, monotonic)
-
-    def _circuits(self, around: RunnableConfig) -> Breakers:
-        saver = saver_of(around["configurable"]) or self.checkpointer
-        ledger = ledger_of(saver) if isinstance(saver, BaseCheckpointSaver) else MemoryLedger()
         rules = self.agent.delegating or Delegating()
-        return Breakers(ledger, self.agent.name, rules.breaking)
+        return Aids(
+            TreeGate(identity, thread_id, self.agent.limits, ledger, fence, monotonic),
+            Breakers(ledger, self.agent.name, rules.breaking),
+            TreeRaces(ledger, thread_id, identity.turn, fence),
+        )
 
     def _unstored(self, config: RunnableConfig) -> Identity:
         around = self.around(config)
@@ -208,7 +206,7 @@ class _Levels:
             depth=self.depth,
             history=self.history,
             journal=self.journal,
-            router=self.router,
+            finder=self.router,
             rules=self.rules[agent.name],
             width=self.width,
         )

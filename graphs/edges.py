@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from time import monotonic, time
+from typing import Any, NamedTuple
 
 from langchain_core.messages import AIMessage, ToolCall
 from langchain_core.runnables import RunnableConfig
 from langgraph.graph import END
 from langgraph.types import Send
 
+from echelons.delegating import Delegating
 from echelons.delegation import MAX_HOPS, DelegationRequest
 from echelons.forwarding import Forward
 from echelons.history import Head
@@ -21,11 +23,15 @@ from echelons.lineage import (
     request_id,
     subordinate_thread_id,
 )
-from echelons.names import CALL_SUBORDINATE
+from echelons.names import DELEGATING_TOOLS
 from echelons.nodes.calls import unanswered
 from echelons.nodes.identity import identity_of
 from echelons.nodes.orders import Desk, Order
 from echelons.nodes.shell import Shell
+from echelons.parting import Delegation, requests_of
+from echelons.racing import Entrant
+from echelons.timing import left
+from echelons.ways import Ways
 
 
 class AfterReason(Shell):
@@ -33,15 +39,17 @@ class AfterReason(Shell):
 
     Args:
         depth: Levels of the tree; a request may pass that many agents, or ten.
+        rules: How the agent delegates.
     """
 
-    def __init__(self, depth: int) -> None:
+    def __init__(self, depth: int, rules: Delegating) -> None:
         super().__init__("after_reason")
         self._max_hops = max(MAX_HOPS, depth)
+        self._rules = rules
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Return the sends, or the node to go to."""
-        return dispatch(input, identity_of(config), self._max_hops)
+        return self.foreseen(input, config or {})
 
     async def ainvoke(
         self,
@@ -50,14 +58,19 @@ class AfterReason(Shell):
         **kwargs: Any,
     ) -> Any:
         """Return the sends, or the node to go to."""
-        return dispatch(input, identity_of(config), self._max_hops)
+        return self.foreseen(input, config or {})
 
-    def foreseen(self, update: Mapping[str, Any], identity: Identity) -> list[Send] | str:
+    def foreseen(self, update: Mapping[str, Any], config: Mapping[str, Any]) -> list[Send] | str:
         """Return the same before the update of a whole reply is a part of the state.
 
         What came before the reply has no say in it, and the heads of its threads are with it.
         """
-        return dispatch(update, identity, self._max_hops)
+        return dispatch(update, identity_of(config), self._allowed(config))
+
+    def _allowed(self, config: Mapping[str, Any]) -> Allowed:
+        seconds = self._rules.request_timeout
+        has = left(config, (self._rules.timeout, seconds), monotonic)
+        return Allowed(self._max_hops, seconds, None if has is None else time() + has)
 
 
 class Route(Shell):
@@ -85,7 +98,21 @@ class Route(Shell):
         return self._desk.node(state["queue"][0], config)
 
 
-def dispatch(state: Mapping[str, Any], identity: Identity, max_hops: int) -> list[Send] | str:
+class Allowed(NamedTuple):
+    """How far a request may go.
+
+    Attributes:
+        hops: Agents that it may pass.
+        seconds: Its own time, for all who are asked one after the other; ``None`` for no end.
+        deadline: By when the first of them must have answered, in seconds since 1970.
+    """
+
+    hops: int
+    seconds: float | None = None
+    deadline: float | None = None
+
+
+def dispatch(state: Mapping[str, Any], identity: Identity, allowed: Allowed) -> list[Send] | str:
     """Return what a level does next: one send a tool call, one a thread, or where to go."""
     message, calls = unanswered(state["messages"])
     if message is None:
@@ -94,8 +121,10 @@ def dispatch(state: Mapping[str, Any], identity: Identity, max_hops: int) -> lis
         # Only answers to mistakes follow the reply: the model has another go.
         ended = state.get("response") or state["messages"][-1] is message
         return END if ended else "reason"
-    acts = [Send("act", [_plain(call)]) for call in calls if call["name"] != CALL_SUBORDINATE]
-    return acts + _delegations(state, identity, message, calls, max_hops)
+    acts = [Send("act", [_plain(call)]) for call in calls if call["name"] not in DELEGATING_TOOLS]
+    sends = acts + _delegations(state, identity, message, calls, allowed)
+    # Several requests that a person wrote into the state were never planned: nobody is asked.
+    return sends or "reason"
 
 
 def _delegations(
@@ -103,25 +132,32 @@ def _delegations(
     identity: Identity,
     message: AIMessage,
     calls: Sequence[ToolCall],
-    max_hops: int,
+    allowed: Allowed,
 ) -> list[Send]:
     threads: Mapping[str, str] = message.response_metadata.get(THREADS_KEY) or {}
     heads: Mapping[str, Head] = state.get("heads") or {}
-    routes: Mapping[str, list[list[str]]] = message.response_metadata.get(ROUTES_KEY) or {}
+    routes: Mapping[str, Any] = message.response_metadata.get(ROUTES_KEY) or {}
     forward = Forward.load(state["forward"]) if state.get("forward") else None
+    ended: Mapping[str, Any] = state.get("parts") or {}
+    tasks = {call["id"]: call["args"].get("message") for call in calls}
     queues: dict[str, list[dict[str, Any]]] = {}
-    for call in calls:
-        call_id = call["id"] or ""
-        if call["name"] != CALL_SUBORDINATE:
-            continue
+    for request, parted in requests_of(message, calls):
+        call_id = request.call_id
         own = subordinate_thread_id(identity.thread_id, message.id or "", call_id)
         # A call that a person wrote into the state has no thread yet: it starts its own.
         thread = threads.get(call_id, own)
-        order = _order(call, heads.get(thread), identity, message.id or "", thread, max_hops)
+        order = _order(request, heads.get(thread), identity, message.id or "", thread, allowed)
+        if order.request.id in ended:
+            continue
         if forward:
-            order = replace(order, request=forward.passed_on(order.request.id), reset=forward.reset)
+            passed = forward.passed_on(order.request.id)
+            order = replace(order, request=passed, reset=forward.reset)
         elif call_id in routes:
-            order = _routed(order, routes[call_id], call)
+            order = _routed(order, Ways.load(routes[call_id]), request.reset)
+        if parted:
+            order = _part_of(tasks.get(parted.call_id), order)
+            race = request_id(identity.thread_id, message.id or "", parted.call_id)
+            order = replace(order, part=Entrant(race, request.group, parted.join.enough))
         # Two requests on one thread in parallel would start from one head, and one be lost.
         queues.setdefault(thread, []).append(order.stored())
     return [
@@ -131,33 +167,41 @@ def _delegations(
 
 
 def _order(
-    call: ToolCall, head: Head | None, identity: Identity, message: str, thread: str, max_hops: int
+    asked: Delegation,
+    head: Head | None,
+    identity: Identity,
+    message: str,
+    thread: str,
+    allowed: Allowed,
 ) -> Order:
-    call_id = call["id"] or ""
-    # A call that a person wrote into the state may be anything; nobody is found for it then.
-    task, named = str(call["args"].get("message", "")), str(call["args"].get("subordinate") or "")
-    current = head["agent"] if head else named
+    current = head["agent"] if head else asked.subordinate
     request = DelegationRequest(
-        id=request_id(identity.thread_id, message, call_id),
+        id=request_id(identity.thread_id, message, asked.call_id),
         origin=identity.agent,
         current=current,
-        task=task,
+        task=asked.message,
         path=(identity.agent, current),
-        max_hops=max_hops,
+        max_hops=allowed.hops,
+        budget={} if allowed.seconds is None else {"seconds": allowed.seconds},
+        deadline=allowed.deadline,
     )
-    started_here = thread == subordinate_thread_id(identity.thread_id, message, call_id)
-    return Order(request, call_id, thread, continues=not started_here, message_id=message)
+    started_here = thread == subordinate_thread_id(identity.thread_id, message, asked.call_id)
+    return Order(request, asked.call_id, thread, continues=not started_here, message_id=message)
 
 
-def _routed(order: Order, ways: Sequence[Sequence[str]], call: ToolCall) -> Order:
-    """Return the order of a call that names nobody, with all whom it may go to."""
-    (_, *route), *ahead = ways
-    return replace(
-        order,
-        request=order.request.model_copy(update={"route": tuple(route)}),
-        ahead=tuple(tuple(way) for way in ahead),
-        reset=bool(call["args"].get("reset", False)),
-    )
+def _routed(order: Order, ways: Ways, reset: bool) -> Order:
+    """Return the order of a task that names nobody, with all whom it may go to."""
+    _, *route = ways.ahead[0]
+    request = order.request.model_copy(update={"route": tuple(route)})
+    return replace(order, request=request, ways=ways.after(), reset=reset, routed=True)
+
+
+def _part_of(whole: object, order: Order) -> Order:
+    """Return the order of a part of a task, which knows the whole."""
+    if not isinstance(whole, str) or whole == order.request.task:
+        return order
+    context = {**order.request.context, "part of": whole}
+    return replace(order, request=order.request.model_copy(update={"context": context}))
 
 
 def _plain(call: ToolCall) -> dict[str, Any]:

@@ -6,14 +6,16 @@ compile them.
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from functools import cached_property
 from threading import Lock
 
 from echelons.agent import Agent
-from echelons.capabilities import CapabilityMap
+from echelons.capabilities import CapabilityMap, Deriver, Learner
 from echelons.delegating import Delegating
-from echelons.routing import THRESHOLD, Route, Router
+from echelons.graphs.deriving import deriver_of
+from echelons.nodes.finding import Found
+from echelons.routing import Part, Route, Router
+from echelons.ways import Ways
 
 
 class TreeRouter:
@@ -29,13 +31,22 @@ class TreeRouter:
         self._rules = rules
         self._lock = Lock()
 
-    def route(self, task: str, receiver: str, *, without: Collection[str]) -> Route:
-        """Rank everybody below a receiver for a task; see ``Router.route``."""
-        return self._made().route(task, receiver, without=without)
+    def find(self, task: str, receiver: str, *, splits: bool) -> tuple[Found, ...]:
+        """Return who was found below a receiver: for the task, or for each part of it."""
+        router, without = self._made(), {receiver}
+        parts = router.split(task, receiver, without=without) if splits else ()
+        if len(parts) < 2:
+            return (_found(router, router.route(task, receiver, without=without)),)
+        return tuple(_found(router, each.route, each) for each in parts)
 
-    async def aroute(self, task: str, receiver: str, *, without: Collection[str]) -> Route:
+    async def afind(self, task: str, receiver: str, *, splits: bool) -> tuple[Found, ...]:
         """Do the same in an event loop."""
-        return await self._made().aroute(task, receiver, without=without)
+        await self._learn()
+        router, without = self._made(), {receiver}
+        parts = await router.asplit(task, receiver, without=without) if splits else ()
+        if len(parts) < 2:
+            return (_found(router, await router.aroute(task, receiver, without=without)),)
+        return tuple(_found(router, each.route, each) for each in parts)
 
     def _made(self) -> Router:
         with self._lock:
@@ -43,5 +54,29 @@ class TreeRouter:
 
     @cached_property
     def _router(self) -> Router:
-        threshold = THRESHOLD if self._rules.threshold is None else self._rules.threshold
-        return Router(CapabilityMap.discover(self._root), self._rules.matcher, threshold)
+        known = CapabilityMap.discover(self._root, self._deriver)
+        return Router(known, self._rules.matcher, self._rules.threshold)
+
+    @cached_property
+    def _deriver(self) -> Deriver:
+        return deriver_of(self._root.name, self._rules.deriver)
+
+    async def _learn(self) -> None:
+        # What a model says is waited for here, so that nothing is when the router is made.
+        if "_router" not in self.__dict__ and isinstance(self._deriver, Learner):
+            await self._deriver.alearn(self._root)
+
+
+def _found(router: Router, route: Route, part: Part | None = None) -> Found:
+    """Return a ranking as ways; of a part, who is meant comes first."""
+    ranked = list(route.candidates)
+    if part:
+        ranked.sort(key=lambda each: each.agent != part.candidate.agent)
+    task, above = part.task if part else route.task, len(route.receiver)
+    needs = router.needs(task, route.receiver)
+    able = {
+        each.agent: tuple(name for name in needs if name in router.able(each.agent))
+        for each in ranked
+        if needs
+    }
+    return Found(task, route, Ways(tuple(each.path[above:] for each in ranked), needs, able))

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from langchain_core.runnables import RunnableConfig
 
@@ -15,17 +15,31 @@ from echelons.checkpoints.gate import TreeGate
 from echelons.circuit import CIRCUITS_KEY, Circuits
 from echelons.gate import GATE_KEY
 from echelons.lineage import Identity
+from echelons.racing import RACES_KEY, Races
 
 SUPERSTEPS = 10**9
 """The ``recursion_limit`` of who gives none: out of the way of any tree's limits."""
+
+
+class Aids(NamedTuple):
+    """What the nodes of a run go by.
+
+    Attributes:
+        gate: Its gate.
+        circuits: The circuits of its tree.
+        races: Its races.
+    """
+
+    gate: TreeGate
+    circuits: Circuits
+    races: Races
 
 
 def gated(
     config: RunnableConfig | None,
     around: RunnableConfig,
     identity: Identity,
-    gate: TreeGate,
-    circuits: Circuits,
+    aids: Aids,
 ) -> RunnableConfig:
     """Return the config of a run.
 
@@ -33,14 +47,18 @@ def gated(
         config: What the caller gives.
         around: The same with what is around the call.
         identity: Whose run it is.
-        gate: Its gate.
-        circuits: The circuits of its tree.
+        aids: What its nodes go by.
     """
     given: RunnableConfig = config or {}
     own: RunnableConfig = {
         **given,
         "metadata": {**(given.get("metadata") or {}), **identity.metadata()},
-        "configurable": {**around["configurable"], GATE_KEY: gate, CIRCUITS_KEY: circuits},
+        "configurable": {
+            **around["configurable"],
+            GATE_KEY: aids.gate,
+            CIRCUITS_KEY: aids.circuits,
+            RACES_KEY: aids.races,
+        },
     }
     if not _sets_a_limit(given):
         own["recursion_limit"] = SUPERSTEPS
@@ -49,10 +67,8 @@ def gated(
 
 def closing(parts: Iterator[Any], gate: TreeGate) -> Iterator[Any]:
     """Yield the parts of a stream, and close the gate when it ends, however it does."""
-    try:
+    with gate:
         yield from parts
-    finally:
-        gate.close()
 
 
 def _sets_a_limit(config: RunnableConfig) -> bool:

@@ -23,10 +23,11 @@ from echelons.history import History
 from echelons.members import FunctionMember, GraphMember, Member, RunnableMember
 from echelons.nodes.act import Act
 from echelons.nodes.calls import Abilities
-from echelons.nodes.reason import Finder, Mind, Reason
+from echelons.nodes.finding import Finder
+from echelons.nodes.reason import Mind, Reason
 from echelons.nodes.run import RUN, RunFunction, RunGraph, RunRunnable
 from echelons.nodes.shell import Shell
-from echelons.nodes.tools import call_subordinate_schema, report_schema
+from echelons.nodes.tools import call_subordinate_schema, delegate_many_schema, report_schema
 
 Builder = StateGraph[Any, Any, Any, Any]
 
@@ -41,7 +42,7 @@ class Position:
         depth: Levels of the whole tree.
         history: Reads threads.
         journal: Keeps what tools do in the world.
-        router: Finds who takes a task that names nobody.
+        finder: Finds who takes a task that names nobody.
         rules: How it asks its subordinates, inherited if it says nothing of its own.
         width: Calls that one message may make side by side; ``None`` for any number.
     """
@@ -51,7 +52,7 @@ class Position:
     depth: int
     history: History
     journal: Journal
-    router: Finder
+    finder: Finder
     rules: Delegating
     width: int | None = None
 
@@ -80,7 +81,7 @@ def agent_level(
         )
         builder.add_edge("delegate", "reason")
         ends.append("delegate")
-    after = AfterReason(position.depth)
+    after = AfterReason(position.depth, position.rules)
     builder.add_node("reason", Reason(_mind(agent, tools, position), position.history, after))
     builder.add_edge(START, "reason")
     add_foreseen_edges(builder, "reason", after, ends)
@@ -127,6 +128,8 @@ def _mind(agent: Agent, tools: Sequence[BaseTool], position: Position) -> Mind:
     shown: list[Any] = list(tools)
     if agent.subordinates:
         shown.append(call_subordinate_schema(agent.subordinates))
+    if len(agent.subordinates) > 1:
+        shown.append(delegate_many_schema(agent.subordinates))
     reports = position.reports and can_call(position.model)
     if reports:
         shown.append(report_schema())
@@ -136,8 +139,10 @@ def _mind(agent: Agent, tools: Sequence[BaseTool], position: Position) -> Mind:
         subordinates=tuple(each.name for each in agent.subordinates),
         reports=reports,
         width=position.width,
+        leads_on=any(each.subordinates for each in agent.subordinates),
     )
-    return Mind(model, _prompt(agent), abilities, position.router if agent.subordinates else None)
+    finder = position.finder if agent.subordinates else None
+    return Mind(model, _prompt(agent), abilities, finder, position.rules)
 
 
 def _prompt(agent: Agent) -> str:

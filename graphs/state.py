@@ -9,6 +9,7 @@ from typing import Annotated, Any, NotRequired
 from typing_extensions import TypedDict
 
 from echelons.checkpoints.messages import Entries, Messages
+from echelons.graphs.parts import Parts
 
 
 class Conversation(TypedDict):
@@ -27,6 +28,7 @@ class Level(TypedDict):
         request: Id of the request that it works on.
         response: What the agent reported, if it did.
         forward: The request that it passes on, if it is for an agent further down.
+        parts: What came of the requests of calls that make several, until all have ended.
     """
 
     messages: Messages
@@ -35,6 +37,7 @@ class Level(TypedDict):
     request: NotRequired[str]
     response: NotRequired[dict[str, Any] | None]
     forward: NotRequired[dict[str, Any] | None]
+    parts: NotRequired[Parts]
 
 
 class Brief(TypedDict):
@@ -61,12 +64,14 @@ class Delegation(TypedDict):
         head: The end of that thread's latest segment.
         messages: The answers so far.
         heads: The thread's end, for the superior's state.
+        parts: What came of requests that are parts of a call.
     """
 
     queue: list[dict[str, Any]]
     head: NotRequired[dict[str, Any] | None]
     messages: Annotated[list[Any], operator.add]
     heads: NotRequired[Annotated[dict[str, Any], operator.or_]]
+    parts: NotRequired[Parts]
 
 
 class Sent(TypedDict):
@@ -81,3 +86,4 @@ class Settled(TypedDict):
 
     messages: Annotated[list[Any], operator.add]
     heads: NotRequired[Annotated[dict[str, Any], operator.or_]]
+    parts: NotRequired[Parts]

@@ -10,10 +10,13 @@ from time import monotonic
 from typing import Any, NamedTuple, cast
 
 from langchain_core.runnables import Runnable, RunnableConfig
+from langgraph.errors import GraphInterrupt
 
 from echelons.circuit import Admission, End, Intensity, circuits_of
 from echelons.errors import CircuitOpen, TooManyFailures
+from echelons.gate import HALT_KEY
 from echelons.nodes.call import Failure, acall, call
+from echelons.racing import LOST, Entrant, races_of
 from echelons.timing import timed
 
 
@@ -22,13 +25,17 @@ class Terms(NamedTuple):
 
     Attributes:
         agent: Its name.
+        meant: Who is to answer: it, or who is further down if it passes the request on.
         superior: Path of who asks.
         timeout: Seconds that it has; ``None`` for no end of its own.
+        part: What it races for, if others are asked at the same time.
     """
 
     agent: str
+    meant: str
     superior: str
     timeout: float | None
+    part: Entrant | None = None
 
 
 class Asked(NamedTuple):
@@ -55,9 +62,11 @@ def ask(level: Runnable[Any, Any], brief: Any, config: RunnableConfig, terms: Te
         return Asked(_refused(terms, admission))
     try:
         outcome = call(level, brief, _timed(config, terms))
-    except BaseException:
+    except BaseException as ended:
         circuits.note(terms.agent, terms.superior, admission, End.NOTHING)
-        raise
+        if _has_to_wait(ended, config, terms):
+            raise
+        return Asked(Failure(LOST.reason, End.NOTHING))
     much = circuits.note(terms.agent, terms.superior, admission, end_of(outcome))
     return Asked(outcome, _too_much(terms, much))
 
@@ -76,9 +85,11 @@ async def aask(
         return Asked(_refused(terms, admission))
     try:
         outcome = await acall(level, brief, _timed(config, terms))
-    except BaseException:
+    except BaseException as ended:
         await circuits.anote(terms.agent, terms.superior, admission, End.NOTHING)
-        raise
+        if _has_to_wait(ended, config, terms):
+            raise
+        return Asked(Failure(LOST.reason, End.NOTHING))
     much = await circuits.anote(terms.agent, terms.superior, admission, end_of(outcome))
     return Asked(outcome, _too_much(terms, much))
 
@@ -89,12 +100,22 @@ def end_of(outcome: Any | Failure) -> End:
         return outcome.end
     said: Mapping[str, Any] = outcome.get("response") or {}
     # In a thread nothing is cut short: the level itself ends when its time is over.
-    late = str(said.get("reason", "")).startswith("timeout: ")
-    return End.FAILED if late else End.ANSWERED
+    return End.FAILED if said.get(HALT_KEY) == "timeout" else End.ANSWERED
+
+
+def _has_to_wait(ended: BaseException, config: RunnableConfig, terms: Terms) -> bool:
+    """Return whether what has ended a run of a subordinate ends its superior's too.
+
+    A question of somebody without whom it is decided by now need not be answered.
+    """
+    part = terms.part
+    if part is None or not part.enough or not isinstance(ended, GraphInterrupt):
+        return True
+    return races_of(config).waits(part)
 
 
 def _timed(config: RunnableConfig, terms: Terms) -> RunnableConfig:
-    return cast("RunnableConfig", timed(config, terms.agent, terms.timeout, monotonic))
+    return cast("RunnableConfig", timed(config, terms.meant, terms.timeout, monotonic))
 
 
 def _refused(terms: Terms, admission: Admission) -> Failure:

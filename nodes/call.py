@@ -90,7 +90,9 @@ async def acall(level: Runnable[Any, Any], brief: Any, config: RunnableConfig) -
     Raises:
         GraphBubbleUp: It was interrupted; the pause belongs to the whole tree.
     """
-    timer = asyncio.timeout(_left(config))
+    # Who passes a request on has the same deadline as who answers it: that one is late, and
+    # must not be taken for the level between, whose circuit would shut out all below it.
+    timer = asyncio.timeout(None if "forward" in brief else _left(config))
     with Cutting(config) as cutting:
         try:
             async with timer:
@@ -109,8 +111,7 @@ def _left(config: RunnableConfig) -> float | None:
 
 def _late(config: RunnableConfig) -> str:
     gate = gate_of(config)
-    late = gate.late if isinstance(gate, Timed) else None
-    return late.reason if late else "timeout: it has not answered in time"
+    return gate.late.reason if isinstance(gate, Timed) else "timeout: its superior has no time left"
 
 
 def _sorted_out(error: Exception) -> Failure:

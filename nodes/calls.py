@@ -14,27 +14,13 @@ from typing import Any, TypeVar
 from langchain_core.messages import AIMessage, BaseMessage, ToolCall, ToolMessage
 from pydantic import BaseModel, ValidationError
 
-from echelons.names import CALL_SUBORDINATE, REPORT
-from echelons.nodes.tools import CallSubordinate, Report
+from echelons.errors import InvalidJoin
+from echelons.joining import join_of
+from echelons.names import CALL_SUBORDINATE, DELEGATE_MANY, REPORT
+from echelons.nodes.tools import CallSubordinate, DelegateMany, Report
+from echelons.parting import Delegation, Parted, part_id
 
 M = TypeVar("M", bound=BaseModel)
-
-
-@dataclass(frozen=True, slots=True)
-class Delegation:
-    """A valid call of a subordinate.
-
-    Attributes:
-        call_id: The call.
-        subordinate: Whom it names; empty if it names nobody, and the task is to be routed.
-        message: The task.
-        reset: Whether it begins a conversation anew.
-    """
-
-    call_id: str
-    subordinate: str
-    message: str
-    reset: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +28,13 @@ class Sorted:
     """What a reply asks for.
 
     Attributes:
-        delegations: Calls of subordinates, in order.
+        requests: What is asked of subordinates, in order: calls that make one request, and
+            calls that make several.
         answers: Tool messages for calls that are answered already: reports and mistakes.
         report: The report, if there is a valid one.
     """
 
-    delegations: tuple[Delegation, ...] = ()
+    requests: tuple[Delegation | Parted, ...] = ()
     answers: tuple[ToolMessage, ...] = ()
     report: Report | None = None
 
@@ -61,17 +48,25 @@ class Abilities:
         subordinates: Names of its direct subordinates.
         reports: Whether it has a superior agent to report to.
         width: Calls that it may make side by side in one message; ``None`` for any number.
+        leads_on: Whether others stand below its only subordinate, and may be meant.
     """
 
     tools: Collection[str] = ()
     subordinates: Sequence[str] = ()
     reports: bool = False
     width: int | None = None
+    leads_on: bool = False
+
+    @property
+    def only(self) -> str:
+        """Its only subordinate; empty if it has none, or several."""
+        return self.subordinates[0] if len(self.subordinates) == 1 else ""
 
     @property
     def callable(self) -> tuple[str, ...]:
         """Names of all tools that the model was shown."""
-        built_in = [CALL_SUBORDINATE] * bool(self.subordinates) + [REPORT] * self.reports
+        delegating = [CALL_SUBORDINATE, DELEGATE_MANY][: min(len(self.subordinates), 2)]
+        built_in = [*delegating, *[REPORT] * self.reports]
         return (*self.tools, *built_in)
 
 
@@ -108,7 +103,7 @@ def sort(message: AIMessage, abilities: Abilities) -> Sorted:
     for broken in message.invalid_tool_calls:
         why = broken.get("error") or "the arguments are no valid JSON object"
         out.refuse(broken.get("id") or "", broken.get("name") or "unknown", why)
-    return Sorted(tuple(out.delegations), tuple(out.answers), out.report)
+    return Sorted(tuple(out.requests), tuple(out.answers), out.report)
 
 
 def unanswered(messages: Sequence[BaseMessage]) -> tuple[AIMessage | None, list[ToolCall]]:
@@ -153,45 +148,77 @@ def close(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
 @dataclass
 class _Sorting:
     abilities: Abilities
-    delegations: list[Delegation] = field(default_factory=list)
+    requests: list[Delegation | Parted] = field(default_factory=list)
     answers: list[ToolMessage] = field(default_factory=list)
     report: Report | None = None
     begun: int = 0
 
     def take(self, call: ToolCall) -> None:
         name, call_id = call["name"], call["id"] or ""
-        works = name in self.abilities.tools or name == CALL_SUBORDINATE
-        if works and self.begun == self.abilities.width:
-            side_by_side = f"limit: {self.begun} of {self.begun} calls side by side in one message"
-            self.refuse(call_id, name, f"{side_by_side}; make the others in a later one")
-        elif name == CALL_SUBORDINATE and self.abilities.subordinates:
+        if name == CALL_SUBORDINATE and self.abilities.subordinates:
             self._delegate(call_id, call["args"])
+        elif name == DELEGATE_MANY and len(self.abilities.subordinates) > 1:
+            self._delegate_many(call_id, call["args"])
         elif name == REPORT and self.abilities.reports:
             self._report(call_id, call["args"])
-        elif name not in self.abilities.tools:
+        elif name in self.abilities.tools:
+            self._has_room(call_id, name)
+        else:
             known = ", ".join(self.abilities.callable) or "none"
             self.refuse(call_id, name, f"there is no such tool; the tools are: {known}")
-        else:
-            self.begun += 1
 
     def refuse(self, call_id: str, name: str, why: str) -> None:
         self.answers.append(
             ToolMessage(f"Error: {why}", tool_call_id=call_id, name=name, status="error")
         )
 
+    def _has_room(self, call_id: str, name: str, count: int = 1) -> bool:
+        """Return whether so much more may begin side by side; refuse the call if not."""
+        width = self.abilities.width
+        if width is not None and self.begun + count > width:
+            so_many = f"{self.begun} of {width} calls side by side in one message"
+            wanted = f" and {count} more are wanted" if count > 1 else ""
+            self.refuse(call_id, name, f"limit: {so_many}{wanted}; make the others in a later one")
+            return False
+        self.begun += count
+        return True
+
     def _delegate(self, call_id: str, args: Mapping[str, Any]) -> None:
-        choices = self.abilities.subordinates
         wanted = _validated(CallSubordinate, args)
-        if isinstance(wanted, str):
-            self.refuse(call_id, CALL_SUBORDINATE, wanted)
-            return
-        name = wanted.subordinate or (choices[0] if len(choices) == 1 else "")
-        if name and name not in choices:
-            why = f"no subordinate is called {name!r}; name one of: {', '.join(choices)}"
+        if isinstance(wanted, str) or self._misnamed(wanted):
+            why = wanted if isinstance(wanted, str) else self._misnamed(wanted)
             self.refuse(call_id, CALL_SUBORDINATE, why)
+        elif self._has_room(call_id, CALL_SUBORDINATE):
+            self.requests.append(self._request(call_id, wanted))
+
+    def _delegate_many(self, call_id: str, args: Mapping[str, Any]) -> None:
+        wanted = _validated(DelegateMany, args)
+        if isinstance(wanted, str):
+            self.refuse(call_id, DELEGATE_MANY, wanted)
             return
-        self.begun += 1
-        self.delegations.append(Delegation(call_id, name, wanted.message, wanted.reset))
+        try:
+            join = join_of(wanted.join, wanted.n, len(wanted.requests))
+        except InvalidJoin as error:
+            self.refuse(call_id, DELEGATE_MANY, str(error))
+            return
+        if wrong := next(filter(None, map(self._misnamed, wanted.requests)), ""):
+            self.refuse(call_id, DELEGATE_MANY, wrong)
+        elif self._has_room(call_id, DELEGATE_MANY, len(wanted.requests)):
+            requests = enumerate(wanted.requests, start=1)
+            parts = (self._request(part_id(call_id, n), each, n) for n, each in requests)
+            self.requests.append(Parted(call_id, join, tuple(parts)))
+
+    def _misnamed(self, wanted: CallSubordinate) -> str:
+        """Return what is wrong with whom a request names; empty if nothing is."""
+        name, choices = wanted.subordinate, self.abilities.subordinates
+        if not name or name in choices:
+            return ""
+        return f"no subordinate is called {name!r}; name one of: {', '.join(choices)}"
+
+    def _request(self, call_id: str, wanted: CallSubordinate, group: int = 1) -> Delegation:
+        # Where nobody else can be meant, nobody has to be found.
+        name = wanted.subordinate or ("" if self.abilities.leads_on else self.abilities.only)
+        return Delegation(call_id, name, wanted.message, wanted.reset, group)
 
     def _report(self, call_id: str, args: Mapping[str, Any]) -> None:
         report = _validated(Report, args)

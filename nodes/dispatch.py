@@ -7,6 +7,7 @@ from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 
+from echelons.errors import UnreadableRecord
 from echelons.nodes.orders import Order
 from echelons.nodes.shell import Shell
 from echelons.nodes.subordinate import Subordinate
@@ -40,4 +41,7 @@ class Dispatch(Shell):
         return await self._seat(input).ainvoke(input, config, **kwargs)
 
     def _seat(self, state: Mapping[str, Any]) -> Subordinate:
-        return self._seats[Order.load(state["queue"][0]).request.current]
+        name = Order.load(state["queue"][0]).request.current
+        if name not in self._seats:
+            raise UnreadableRecord("Order", f"nobody here is called {name!r}")
+        return self._seats[name]

@@ -1,94 +1,188 @@
 """Who takes the calls that name nobody: candidates, the best first, out of a route. Pure.
 
-``reason`` asks the router and calls this; the delegation graph then tries one after the other.
+``reason`` asks the router and calls this; the delegation graph then tries one after the other,
+or all at the same time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
 
-from langchain_core.messages import AIMessage, ToolMessage
-
+from echelons.delegating import Delegating
 from echelons.delegation import DelegationRequest, DelegationResponse, Status
+from echelons.errors import DelegationError, NoCandidate, RepeatedBrief
+from echelons.joining import All, Join
 from echelons.lineage import Identity, request_id
-from echelons.names import CALL_SUBORDINATE
-from echelons.nodes.calls import Abilities, Delegation
-from echelons.nodes.orders import Order, tool_message
+from echelons.nodes.calls import Sorted
+from echelons.parting import Delegation, Parted, part_id
 from echelons.routing import Route
-
-Way = list[str]
-"""Names from a subordinate down to the agent that a task is for."""
+from echelons.ways import Ways
 
 
-def unnamed(reply: object, abilities: Abilities) -> Iterator[str]:
-    """Yield the tasks of a reply for which nobody is named, though several could be."""
-    if not isinstance(reply, AIMessage) or len(abilities.subordinates) < 2:
-        return
-    for call in reply.tool_calls:
-        task = call["args"].get("message")
-        free = call["name"] == CALL_SUBORDINATE and not call["args"].get("subordinate")
-        if free and isinstance(task, str) and task.strip():
-            yield task
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Who was found for a task, or for a part of it.
+
+    Attributes:
+        task: The task.
+        route: The ranking.
+        ways: The ways to all who can, below the receiver.
+    """
+
+    task: str
+    route: Route
+    ways: Ways
 
 
-def routed(
-    delegations: Sequence[Delegation], routes: Mapping[str, Route]
-) -> tuple[list[Delegation], dict[str, list[Way]], list[tuple[Delegation, Route | None]]]:
-    """Sort calls into those with somebody to ask, and those without.
+class Finder(Protocol):
+    """Finds who takes a task that names nobody."""
+
+    def find(self, task: str, receiver: str, *, splits: bool) -> tuple[Found, ...]:
+        """Return who was found below a receiver: for the task, or for each part of it."""
+        ...
+
+    async def afind(self, task: str, receiver: str, *, splits: bool) -> tuple[Found, ...]:
+        """Do the same in an event loop."""
+        ...
+
+
+@dataclass(slots=True)
+class Plan:
+    """What the calls of a message come to.
+
+    Attributes:
+        requests: Requests with somebody to ask first, by the id of the call or the part.
+        ways: Who else may take them, where nobody was named.
+        parted: The calls that make several requests.
+        refused: Requests that nobody is given, each with the reason.
+    """
+
+    requests: list[Delegation] = field(default_factory=list)
+    ways: dict[str, Ways] = field(default_factory=dict)
+    parted: list[Parted] = field(default_factory=list)
+    refused: list[tuple[Delegation, DelegationError]] = field(default_factory=list)
+
+    def take(self, request: Delegation, found: Found | None) -> None:
+        """Take up a request; one that names nobody goes to who was found."""
+        if request.subordinate:
+            self.requests.append(request)
+        if found and found.ways.ahead:
+            self.ways[request.call_id] = found.ways
+        elif not request.subordinate:
+            self.refused.append((request, _no_candidate(found)))
+
+    def refuse_repeated(self, is_answered: Callable[[Delegation], bool]) -> None:
+        """Refuse what is answered already, unless a conversation is to begin anew."""
+        again = [each for each in self.requests if not each.reset and is_answered(each)]
+        for each in again:
+            self.requests.remove(each)
+            self.ways.pop(each.call_id, None)
+            self.refused.append((each, RepeatedBrief(each.subordinate, each.message)))
+
+
+def unnamed(asked: Sorted, rules: Delegating) -> Iterator[tuple[str, bool]]:
+    """Yield the tasks for which nobody is named, and whether each may be split."""
+    for each in asked.requests:
+        # Who asks for several things has split his task already.
+        whole = rules.splitting and isinstance(each, Delegation)
+        for request in (each,) if isinstance(each, Delegation) else each.parts:
+            if not request.subordinate:
+                yield request.message, whole
+
+
+def planned(
+    asked: Sorted,
+    found: Mapping[tuple[str, bool], Sequence[Found]],
+    rules: Delegating,
+    width: int | None = None,
+    only: str = "",
+) -> Plan:
+    """Return what the calls of a message come to.
 
     Args:
-        delegations: The calls.
-        routes: Who may take the tasks that name nobody, by task.
-
-    Returns:
-        The calls, each with the name of the first to ask; for those that named nobody the
-        ways to all candidates, by call; and the calls that nobody can take.
+        asked: The calls.
+        found: Who was found, by what ``unnamed`` yields.
+        rules: How the agent delegates.
+        width: Requests that it may make side by side; ``None`` for any number.
+        only: The agent's only subordinate, who takes what nobody is made for.
     """
-    named: list[Delegation] = []
-    ways: dict[str, list[Way]] = {}
-    nobodys: list[tuple[Delegation, Route | None]] = []
-    for each in delegations:
-        if each.subordinate:
-            named.append(each)
-            continue
-        route = routes.get(each.message)
-        found = _ways(route) if route else []
-        if not found:
-            nobodys.append((each, route))
-            continue
-        ways[each.call_id] = found
-        first = found[0][0]
-        named.append(Delegation(each.call_id, first, each.message, each.reset))
-    return named, ways, nobodys
+    plan = Plan()
+    for each in asked.requests:
+        if isinstance(each, Delegation):
+            own = found.get((each.message, rules.splitting), ())
+            whole = list(_asked_of(_or_only(each, own, only), own, rules, width))
+            if len(whole) == 1:
+                plan.take(*whole[0])
+                continue
+            parts = whole
+            join: Join = All()
+        else:
+            several = [
+                _asked_of(p, found.get((p.message, False), ()), rules, width) for p in each.parts
+            ]
+            parts, join = [one for part in several for one in part], each.join
+        numbered = [
+            (replace(request, call_id=part_id(each.call_id, place)), candidates)
+            for place, (request, candidates) in enumerate(parts, start=1)
+        ]
+        plan.parted.append(Parted(each.call_id, join, tuple(request for request, _ in numbered)))
+        for request, candidates in numbered:
+            plan.take(request, candidates)
+    return plan
 
 
-def unanswerable(
-    call: Delegation, route: Route | None, message: AIMessage, identity: Identity
-) -> ToolMessage:
-    """Return the answer to a call that nobody can take."""
-    request = DelegationRequest(
-        id=request_id(identity.thread_id, message.id or "", call.call_id),
+def refusal(
+    request: Delegation, why: DelegationError, message: str, identity: Identity
+) -> tuple[DelegationRequest, DelegationResponse]:
+    """Return a request that nobody is given, and the answer to it."""
+    asked = DelegationRequest(
+        id=request_id(identity.thread_id, message, request.call_id),
         origin=identity.agent,
         current=identity.agent,
-        task=call.message,
+        task=request.message,
         path=(identity.agent,),
     )
-    nearest = route.short[0] if route and route.short else None
-    hint = (
-        f"; the nearest is {nearest.agent!r}, with a match of {nearest.match:.2f}"
-        if nearest
-        else ""
-    )
-    answer = DelegationResponse(
-        request_id=request.id,
+    return asked, DelegationResponse(
+        request_id=asked.id,
         agent=identity.agent,
         status=Status.UNABLE,
-        path=request.path,
-        reason=f"no_candidate: nobody below {identity.agent!r} is made for this task{hint}",
+        path=asked.path,
+        reason=why.reason,
     )
-    return tool_message(Order(request, call.call_id, identity.thread_id, continues=False), answer)
 
 
-def _ways(route: Route) -> list[Way]:
-    above = len(route.receiver)
-    return [list(each.path[above:]) for each in route.candidates if len(each.path) > above]
+def _or_only(request: Delegation, found: Sequence[Found], only: str) -> Delegation:
+    """Return a request, given to the only subordinate if there is no other candidate."""
+    nobody = not request.subordinate and not any(each.ways.ahead for each in found)
+    return replace(request, subordinate=only) if nobody and only else request
+
+
+def _no_candidate(found: Found | None) -> NoCandidate:
+    short = found.route.short if found else ()
+    return NoCandidate(short[0].agent, short[0].match) if short else NoCandidate()
+
+
+def _asked_of(
+    request: Delegation, found: Sequence[Found], rules: Delegating, width: int | None
+) -> Iterator[tuple[Delegation, Found | None]]:
+    """Yield the requests that one becomes: one, one a part, or one a candidate."""
+    if request.subordinate or not found:
+        yield request, None
+        return
+    # Too many parts to go side by side stay one request; its subordinates may split it.
+    for place, each in enumerate(found, start=request.group):
+        for ways in _side_by_side(each.ways, rules, width):
+            first = ways.ahead[0][0] if ways.ahead else ""
+            asked = replace(request, subordinate=first, message=each.task, group=place)
+            yield asked, replace(each, ways=ways)
+
+
+def _side_by_side(ways: Ways, rules: Delegating, width: int | None) -> list[Ways]:
+    """Return the ways that are tried at the same time, each with those to try after it."""
+    if rules.exploring == "ordered" or len(ways.ahead) < 2:
+        return [ways]
+    last = (width or len(ways.ahead)) - 1
+    alone = [replace(ways, ahead=(way,)) for way in ways.ahead[:last]]
+    return [*alone, replace(ways, ahead=ways.ahead[last:])]

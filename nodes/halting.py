@@ -78,7 +78,12 @@ def _end(
     # A root reports to nobody, and what it once reported would end its later turns, too.
     if identity.request_id:
         result = _so_far(messages) if halt.status == "partial" else ""
-        update["response"] = {"status": halt.status, "result": result, "reason": halt.reason}
+        update["response"] = {
+            "status": halt.status,
+            "result": result,
+            "reason": halt.reason,
+            HALT_KEY: halt.kind,
+        }
     return update
 
 

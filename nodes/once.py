@@ -1,7 +1,7 @@
 """``Once``: carries out a call at most once, or asks a human whether it happened.
 
 The rules are one plan, in which each step is something to wait for; ``carry_out`` and
-``acarry_out`` do the waiting. ``act`` and ``run`` use it.
+``acarry_out`` do the waiting. ``act`` uses it.
 """
 
 from __future__ import annotations

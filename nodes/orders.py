@@ -7,22 +7,27 @@ the same rule wherever it comes from.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from time import monotonic, time
+from typing import Any, NamedTuple
 
 from langchain_core.messages import ToolMessage
 from langgraph.types import Command
 
-from echelons.aggregation import aggregate
+from echelons.aggregation import settle
 from echelons.delegating import TIMEOUT
 from echelons.delegation import DelegationRequest, DelegationResponse, Status
-from echelons.errors import DelegationCycle, DelegationError, TooManyHops
+from echelons.errors import DelegationCycle, DelegationError, TooManyHops, UnreadableRecord
 from echelons.history import Head, History
 from echelons.lineage import message_id, subordinate_thread_id
 from echelons.names import CALL_SUBORDINATE
 from echelons.nodes.identity import identity_of
+from echelons.racing import Entrant
+from echelons.timing import left
+from echelons.ways import Ways
 
 REFUSE = "refuse"
+NONE = Ways()
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +36,15 @@ class Order:
 
     Attributes:
         request: What is wanted, and of whom this time.
-        call_id: The call of the superior's message that it answers.
+        call_id: The call of the superior's message that it answers, or the part of one.
         thread_id: The subordinate's thread.
         continues: Whether it goes on with a conversation that was there before it.
         message_id: The superior's message; further attempts have their threads from it.
-        ahead: Ways that are still to be tried, the best first: names from a subordinate down.
-        tried: What came of those that were.
+        ways: Who else may take it.
+        tried: What came of those who were asked.
         reset: Whether a request that is passed on begins conversations anew on its way.
+        part: Of which call it is a part; ``None`` if it is the whole.
+        routed: Whether it names nobody, and the router has found who takes it.
     """
 
     request: DelegationRequest
@@ -45,9 +52,11 @@ class Order:
     thread_id: str
     continues: bool
     message_id: str = ""
-    ahead: tuple[tuple[str, ...], ...] = ()
+    ways: Ways = NONE
     tried: tuple[DelegationResponse, ...] = ()
     reset: bool = False
+    part: Entrant | None = None
+    routed: bool = False
 
     def stored(self) -> dict[str, Any]:
         """Return the order as JSON."""
@@ -57,13 +66,17 @@ class Order:
             "thread_id": self.thread_id,
             "continues": self.continues,
         }
-        if self.ahead or self.tried or self.request.route:
+        if self.ways or self.tried or self.request.route:
             kept |= {
                 "message_id": self.message_id,
-                "ahead": [list(way) for way in self.ahead],
+                "ways": self.ways.stored(),
                 "tried": [each.stored() for each in self.tried],
                 "reset": self.reset,
             }
+        if self.part:
+            kept["part"] = self.part.stored()
+        if self.routed:
+            kept["routed"] = True
         return kept
 
     @classmethod
@@ -71,24 +84,25 @@ class Order:
         """Return the order in ``stored``.
 
         Raises:
-            UnreadableRecord: Its request is damaged.
+            UnreadableRecord: It is damaged, or its request is.
         """
-        request = DelegationRequest.load(stored["request"])
+        match stored:
+            case {"request": given, "call_id": str(call), "thread_id": str(thread)}:
+                request = DelegationRequest.load(given)
+            case _:
+                raise UnreadableRecord(cls.__name__, "it is not stored as one")
         return cls(
             request,
-            stored["call_id"],
-            stored["thread_id"],
-            stored["continues"],
+            call,
+            thread,
+            bool(stored.get("continues")),
             stored.get("message_id", ""),
-            tuple(tuple(way) for way in stored.get("ahead", ())),
+            Ways.load(stored.get("ways", {})),
             tuple(DelegationResponse.load(each) for each in stored.get("tried", ())),
             stored.get("reset", False),
+            Entrant.load(stored["part"]) if "part" in stored else None,
+            stored.get("routed", False),
         )
-
-    @property
-    def responses(self) -> int:
-        """How many ways there were."""
-        return len(self.tried) + 1 + len(self.ahead)
 
     def end(self, state: Mapping[str, Any]) -> Head | None:
         """Return where its thread ended, as far as the delegation's state knows."""
@@ -104,9 +118,9 @@ class Order:
             answer: What came of this one.
             superior: Thread of the agent that asks.
         """
-        if not self.ahead or answer.status not in (Status.UNABLE, Status.PARTIAL):
+        if not self.ways.ahead or answer.status not in (Status.UNABLE, Status.PARTIAL):
             return None
-        (current, *route), *ahead = self.ahead
+        current, *route = self.ways.ahead[0]
         attempt = self.request.attempts + 1
         request = self.request.model_copy(
             update={
@@ -116,23 +130,29 @@ class Order:
                 "attempts": attempt,
             }
         )
-        return Order(
-            request,
-            self.call_id,
-            subordinate_thread_id(superior, self.message_id, self.call_id, attempt),
+        thread = subordinate_thread_id(superior, self.message_id, self.call_id, attempt)
+        return replace(
+            self,
+            request=request,
+            thread_id=thread,
             continues=False,
-            message_id=self.message_id,
-            ahead=tuple(ahead),
+            ways=self.ways.after(),
             tried=(*self.tried, self._kept(answer)),
-            reset=self.reset,
         )
 
     def settled(self, answer: DelegationResponse) -> DelegationResponse:
         """Return what all attempts together come to."""
         if not self.tried:
-            return answer
-        asked = self.request.model_copy(update={"current": self.request.origin})
-        return aggregate(asked, [*self.tried, self._kept(answer)])
+            # What the parts of a call come to is decided when all have ended.
+            if self.part:
+                return self._kept(answer)
+            if not self.routed:
+                return answer
+        asked = self.request.model_copy(
+            update={"current": self.request.origin, "path": self.request.path[:1]}
+        )
+        last = self._kept(answer) if self.tried else answer
+        return settle(asked, [*self.tried, last], self.ways.needs, self.ways.able)
 
     def _kept(self, answer: DelegationResponse) -> DelegationResponse:
         return answer.model_copy(update={"thread_id": self.thread_id})
@@ -170,37 +190,75 @@ class Desk:
         order = Order.load(stored)
         return REFUSE if self.refusal(order, config) else self.nodes[order.request.current]
 
-    def advance(
+    def onward(
         self,
-        state: Mapping[str, Any],
+        order: Order,
         answer: DelegationResponse,
-        head: Head | None,
         config: Mapping[str, Any],
+        spent: float = 0.0,
         tries_on: bool = True,
-    ) -> Command[Any]:
-        """Return the step after a response: the next attempt, the next order, or the end.
+    ) -> Onward:
+        """Return what follows an attempt.
+
+        Args:
+            order: The attempt.
+            answer: What came of it.
+            config: The superior's.
+            spent: Seconds that it took.
+            tries_on: Whether others may be asked if this one cannot.
+        """
+        request = order.request.after(spent)
+        if tries_on and order.ways.ahead and request.seconds != 0:
+            has = left(config, (self.timeout, request.seconds), monotonic)
+            due = None if has is None else time() + has
+            request = request.model_copy(update={"deadline": due})
+            superior = identity_of(config).thread_id
+            following = replace(order, request=request).following(answer, superior)
+            if following:
+                return Onward(config, following)
+        return Onward(config, answer=order.settled(answer))
+
+    def advance(self, state: Mapping[str, Any], step: Onward, head: Head | None) -> Command[Any]:
+        """Return the command that goes a step on in a delegation.
 
         Args:
             state: The delegation's state.
-            answer: What came of the first order.
-            head: The end of its thread, if it has run.
-            config: The superior's.
-            tries_on: Whether others may be asked if this one cannot.
+            step: The step.
+            head: The end of the thread that has run, if one has.
         """
-        order = Order.load(state["queue"][0])
-        rest = list(state["queue"][1:])
+        order, rest = Order.load(state["queue"][0]), list(state["queue"][1:])
         update: dict[str, Any] = {}
         if head:
             update["heads"] = {order.thread_id: head}
-        following = None
-        if tries_on and order.ahead:
-            following = order.following(answer, identity_of(config).thread_id)
-        if following:
-            rest = [following.stored(), *rest]
-        else:
-            update["messages"] = [tool_message(order, order.settled(answer))]
+        if step.following:
+            rest = [step.following.stored(), *rest]
+        elif step.answer and order.part:
+            update["parts"] = {order.request.id: part_entry(step.answer, step.place)}
+        elif step.answer:
+            update["messages"] = [tool_message(order, step.answer)]
         update["queue"] = rest
-        return Command(update=update, goto=self.node(rest[0], config) if rest else ())
+        return Command(update=update, goto=self.node(rest[0], step.config) if rest else ())
+
+
+class Onward(NamedTuple):
+    """What follows an attempt: another one, or the answer.
+
+    Attributes:
+        config: The superior's.
+        following: The next attempt.
+        answer: What all attempts came to, if there is no other.
+        place: Its place among those that were asked at the same time; 0 if that is of no matter.
+    """
+
+    config: Mapping[str, Any]
+    following: Order | None = None
+    answer: DelegationResponse | None = None
+    place: int = 0
+
+
+def part_entry(response: DelegationResponse, place: int = 0) -> dict[str, Any]:
+    """Return the entry of a part that has ended, for the superior's state."""
+    return {"response": response.stored(), "place": place}
 
 
 def check(request: DelegationRequest) -> None:
@@ -218,7 +276,9 @@ def check(request: DelegationRequest) -> None:
         raise TooManyHops(len(path) - 1, request.max_hops)
 
 
-def tool_message(order: Order, answer: DelegationResponse) -> ToolMessage:
+def tool_message(
+    order: Order, answer: DelegationResponse, tool: str = CALL_SUBORDINATE
+) -> ToolMessage:
     """Return the one message that answers a call, with the response as its artifact."""
     unable = answer.status is Status.UNABLE
     plain = answer.status is Status.FULFILLED
@@ -228,7 +288,7 @@ def tool_message(order: Order, answer: DelegationResponse) -> ToolMessage:
         content,
         id=message_id(order.thread_id, f"answer/{order.request.id}"),
         tool_call_id=order.call_id,
-        name=CALL_SUBORDINATE,
+        name=tool,
         artifact=answer.stored(),
         status="error" if unable else "success",
         additional_kwargs={"unavailable": True} if unable else {},

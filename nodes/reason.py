@@ -7,44 +7,44 @@ threads of the calls that do, so that each thread's id is stored before it runs.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Protocol
 
-from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, message_chunk_to_message
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    SystemMessage,
+    ToolMessage,
+    message_chunk_to_message,
+)
 from langchain_core.runnables import Runnable, RunnableConfig
 
+from echelons.delegating import Delegating
 from echelons.forwarding import Forward
 from echelons.gate import Halt, Step, gate_of
-from echelons.history import Head, History, Past
+from echelons.history import Head, History, Past, head_of, way_of
 from echelons.lineage import (
+    PARTS_KEY,
     ROUTES_KEY,
     THREADS_KEY,
     Identity,
     message_id,
+    request_id,
     subordinate_thread_id,
 )
-from echelons.nodes.calls import Abilities, Delegation, Sorted, close, number, sort
-from echelons.nodes.finding import routed, unanswerable, unnamed
+from echelons.nodes.calls import Abilities, Sorted, close, number, sort
+from echelons.nodes.finding import Finder, Found, Plan, planned, refusal, unnamed
 from echelons.nodes.forwarding import CALL_ID, call_of, passed_up
 from echelons.nodes.halting import cut_short, ended
 from echelons.nodes.identity import identity_of
+from echelons.nodes.joining import answer_of, join_parts
 from echelons.nodes.mending import mended
+from echelons.nodes.orders import Order, part_entry, tool_message
+from echelons.nodes.repeating import is_answered
 from echelons.nodes.shell import Decided, Shell
-from echelons.routing import Route
-
-
-class Finder(Protocol):
-    """Finds who takes a task that names nobody."""
-
-    def route(self, task: str, receiver: str, *, without: Collection[str]) -> Route:
-        """Rank everybody below a receiver."""
-        ...
-
-    async def aroute(self, task: str, receiver: str, *, without: Collection[str]) -> Route:
-        """Do the same in an event loop."""
-        ...
+from echelons.parting import Delegation
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,24 +55,26 @@ class Mind:
         model: The chat model with the agent's tools bound.
         prompt: Its instructions; empty for none.
         abilities: What it may call.
-        router: Finds who takes a task that names nobody; ``None`` without subordinates.
+        finder: Finds who takes a task that names nobody; ``None`` without subordinates.
+        rules: How it delegates.
     """
 
     model: Runnable[Any, Any]
     prompt: str
     abilities: Abilities
-    router: Finder | None = None
+    finder: Finder | None = None
+    rules: Delegating = field(default_factory=Delegating)
 
 
 class After(Protocol):
     """The edge behind ``reason``."""
 
-    def foreseen(self, update: Mapping[str, Any], identity: Identity) -> Any:
+    def foreseen(self, update: Mapping[str, Any], config: Mapping[str, Any]) -> Any:
         """Return what the edge will say when ``reason`` has made an update of a whole reply.
 
         Args:
             update: Holds the reply, the answers to it, and the head of each thread in it.
-            identity: Who replied.
+            config: Of who replied.
         """
         ...
 
@@ -94,25 +96,28 @@ class Reason(Shell):
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Call the model, unless the segment has reported already, or may not go on."""
-        if input.get("response"):
-            return {}
         config = config or {}
         identity = identity_of(config)
-        if input.get("forward"):
-            past = self._history.before(input.get("previous"), config)
-            return pass_on(past, input, identity)
+        joined = join_parts(input, identity)
+        state = joined.state
+        if state.get("response"):
+            return joined.within({})
+        if state.get("forward"):
+            past = self._history.before(state.get("previous"), config)
+            return pass_on(past, state, identity)
         gate = gate_of(config)
         verdict = gate.enter(Step.MODEL, config)
         if verdict:
-            return ended(verdict, input["messages"], identity)
-        past = self._history.before(input.get("previous"), config)
-        reply = self._mind.model.invoke(conversation(self._mind, past, input), config)
+            return joined.within(ended(verdict, state["messages"], identity))
+        past = self._history.before(state.get("previous"), config)
+        reply = self._mind.model.invoke(conversation(self._mind, past, state), config)
         halt = gate.leave(reply, config)
-        routes = {
-            task: self._router.route(task, identity.agent, without={identity.agent})
-            for task in unnamed(reply, self._mind.abilities)
+        thought = thought_of(self._mind, past, state, reply, identity)
+        found = {
+            (task, splits): self._finder.find(task, identity.agent, splits=splits)
+            for task, splits in unnamed(thought.asked, self._mind.rules)
         }
-        return self._settled(past, input, reply, halt, identity, routes)
+        return joined.within(self._settled(thought, halt, found, config))
 
     async def ainvoke(
         self,
@@ -121,45 +126,84 @@ class Reason(Shell):
         **kwargs: Any,
     ) -> Any:
         """Call the model, unless the segment has reported already, or may not go on."""
-        if input.get("response"):
-            return {}
         config = config or {}
         identity = identity_of(config)
-        if input.get("forward"):
-            past = await self._history.abefore(input.get("previous"), config)
-            return pass_on(past, input, identity)
+        joined = join_parts(input, identity)
+        state = joined.state
+        if state.get("response"):
+            return joined.within({})
+        if state.get("forward"):
+            past = await self._history.abefore(state.get("previous"), config)
+            return pass_on(past, state, identity)
         gate = gate_of(config)
         verdict = await gate.aenter(Step.MODEL, config)
         if verdict:
-            return ended(verdict, input["messages"], identity)
-        past = await self._history.abefore(input.get("previous"), config)
-        reply = await self._mind.model.ainvoke(conversation(self._mind, past, input), config)
+            return joined.within(ended(verdict, state["messages"], identity))
+        past = await self._history.abefore(state.get("previous"), config)
+        reply = await self._mind.model.ainvoke(conversation(self._mind, past, state), config)
         halt = await gate.aleave(reply, config)
-        routes = {
-            task: await self._router.aroute(task, identity.agent, without={identity.agent})
-            for task in unnamed(reply, self._mind.abilities)
+        thought = thought_of(self._mind, past, state, reply, identity)
+        found = {
+            (task, splits): await self._finder.afind(task, identity.agent, splits=splits)
+            for task, splits in unnamed(thought.asked, self._mind.rules)
         }
-        return self._settled(past, input, reply, halt, identity, routes)
+        return joined.within(self._settled(thought, halt, found, config))
 
     @property
-    def _router(self) -> Finder:
-        router = self._mind.router
-        assert router is not None  # noqa: S101  only a level with subordinates routes
-        return router
+    def _finder(self) -> Finder:
+        finder = self._mind.finder
+        assert finder is not None  # noqa: S101  only a level with subordinates asks for one
+        return finder
 
     def _settled(
         self,
-        past: Past,
-        state: Mapping[str, Any],
-        reply: Any,
+        thought: Thought,
         halt: Halt | None,
-        identity: Identity,
-        routes: Mapping[str, Route],
+        found: Mapping[tuple[str, bool], Sequence[Found]],
+        config: RunnableConfig,
     ) -> dict[str, Any]:
-        update = settle(self._mind, past, state, reply, identity, halt, routes)
-        if halt or self._after is None:
+        if halt:
+            return cut_short(halt, thought.messages, thought.message, thought.identity)
+        update = settle(self._mind, thought, found)
+        if self._after is None:
             return update
-        return Decided(update, self._after.foreseen(update, identity))
+        return Decided(update, self._after.foreseen(update, config))
+
+
+@dataclass(frozen=True, slots=True)
+class Thought:
+    """A reply, with all that it is understood by.
+
+    Attributes:
+        message: The reply, as it is stored.
+        asked: What it asks for.
+        past: The segments before this one.
+        state: The level's state.
+        identity: Who replied.
+    """
+
+    message: AIMessage
+    asked: Sorted
+    past: Past
+    state: Mapping[str, Any]
+    identity: Identity
+
+    @property
+    def messages(self) -> list[BaseMessage]:
+        """The segment's messages before the reply."""
+        return list(self.state["messages"])
+
+
+def thought_of(
+    mind: Mind, past: Past, state: Mapping[str, Any], reply: Any, identity: Identity
+) -> Thought:
+    """Return a reply with what it asks for.
+
+    Raises:
+        TypeError: The model returned something else than a message.
+    """
+    message = _own(reply, identity, [*past.messages, *state["messages"]])
+    return Thought(message, sort(message, mind.abilities), past, state, identity)
 
 
 def conversation(mind: Mind, past: Past, state: Mapping[str, Any]) -> list[BaseMessage]:
@@ -168,40 +212,21 @@ def conversation(mind: Mind, past: Past, state: Mapping[str, Any]) -> list[BaseM
     return [*prompt, *close([*past.messages, *state["messages"]])]
 
 
-def settle(  # noqa: PLR0913, PLR0917  all that an update is made of
-    mind: Mind,
-    past: Past,
-    state: Mapping[str, Any],
-    reply: Any,
-    identity: Identity,
-    halt: Halt | None = None,
-    routes: Mapping[str, Route] | None = None,
+def settle(
+    mind: Mind, thought: Thought, found: Mapping[tuple[str, bool], Sequence[Found]]
 ) -> dict[str, Any]:
     """Return the update that a reply makes.
 
     Args:
         mind: What replied.
-        past: The segments before this one.
-        state: The level's state.
-        reply: The reply.
-        identity: Who replied.
-        halt: Why nothing that it asks for may begin any more, if so.
-        routes: Who may take the tasks that name nobody, by task.
-
-    Raises:
-        TypeError: The model returned something else than a message.
+        thought: The reply.
+        found: Who may take the tasks that name nobody.
     """
-    message = _own(reply, identity, [*past.messages, *state["messages"]])
-    if halt:
-        return cut_short(halt, state["messages"], message, identity)
-    asked = sort(message, mind.abilities)
-    named, ways, nobodys = routed(asked.delegations, routes or {})
-    asked = replace(
-        asked,
-        delegations=tuple(named),
-        answers=(*asked.answers, *(unanswerable(*each, message, identity) for each in nobodys)),
-    )
-    return _update(past, state, message, asked, ways, identity)
+    plan = planned(thought.asked, found, mind.rules, mind.abilities.width, mind.abilities.only)
+    before, thread = thought.messages, thought.identity.thread_id
+    plan.refuse_repeated(lambda request: is_answered(request, before, thread))
+    ahead = {call_id: way_of(each.ahead[0][1:]) for call_id, each in plan.ways.items()}
+    return _update(thought, plan, ahead)
 
 
 def pass_on(past: Past, state: Mapping[str, Any], identity: Identity) -> dict[str, Any]:
@@ -211,11 +236,13 @@ def pass_on(past: Past, state: Mapping[str, Any], identity: Identity) -> dict[st
         return done
     forward = Forward.load(state["forward"])
     call = Delegation(CALL_ID, forward.following, forward.request.task, forward.reset)
-    return _update(past, state, call_of(forward, identity), Sorted((call,)), {}, identity)
+    thought = Thought(call_of(forward, identity), Sorted((call,)), past, state, identity)
+    return _update(thought, Plan([call]), {CALL_ID: way_of(forward.request.route[1:])})
 
 
 def resolve(
     delegations: Sequence[Delegation],
+    ways: Mapping[str, str],
     known: Mapping[str, Head],
     message: AIMessage,
     identity: Identity,
@@ -223,10 +250,13 @@ def resolve(
     """Decide which thread each call runs on, in call order.
 
     A call with ``reset`` starts a thread. One without takes the subordinate's latest
-    thread, those started earlier in the same message counted, or starts its first.
+    thread, those started earlier in the same message counted, or starts its first. What it
+    only passes on has a thread for each agent that it is for: on one thread, two requests for
+    two agents below it would wait for each other.
 
     Args:
         delegations: The calls.
+        ways: For whom further down some of them are, see ``Head``, by call id.
         known: The threads there are, in the order of their start.
         message: The message that holds the calls.
         identity: Who calls.
@@ -234,16 +264,17 @@ def resolve(
     Returns:
         Thread ids by call id, and the entry of each of these threads for the state.
     """
-    latest = {head["agent"]: thread for thread, head in known.items()}
+    latest = {(head["agent"], head.get("way", "")): thread for thread, head in known.items()}
     threads: dict[str, str] = {}
     used: dict[str, Head] = {}
     for each in delegations:
-        thread = None if each.reset else latest.get(each.subordinate)
+        way = ways.get(each.call_id, "")
+        thread = None if each.reset else latest.get((each.subordinate, way))
         if thread is None:
             thread = subordinate_thread_id(identity.thread_id, message.id or "", each.call_id)
-            latest[each.subordinate] = thread
+            latest[each.subordinate, way] = thread
         threads[each.call_id] = thread
-        used.setdefault(thread, known.get(thread) or Head(agent=each.subordinate))
+        used.setdefault(thread, known.get(thread) or head_of(each.subordinate, way))
     return threads, used
 
 
@@ -262,23 +293,49 @@ def _own(reply: Any, identity: Identity, before: Sequence[BaseMessage]) -> AIMes
     return number(message.model_copy(update=update))
 
 
-def _update(
-    past: Past,
-    state: Mapping[str, Any],
-    message: AIMessage,
-    asked: Sorted,
-    ways: Mapping[str, Sequence[Sequence[str]]],
-    identity: Identity,
-) -> dict[str, Any]:
-    known = {**past.heads, **(state.get("heads") or {})}
-    threads, heads = resolve(asked.delegations, known, message, identity)
+def _update(thought: Thought, plan: Plan, ways: Mapping[str, str]) -> dict[str, Any]:
+    message, identity = thought.message, thought.identity
+    known = {**thought.past.heads, **(thought.state.get("heads") or {})}
+    threads, heads = resolve(plan.requests, ways, known, message, identity)
+    kept: dict[str, Any] = {}
     if threads:
-        kept = {THREADS_KEY: threads} | ({ROUTES_KEY: ways} if ways else {})
+        kept[THREADS_KEY] = threads
+    if plan.ways:
+        kept[ROUTES_KEY] = {call_id: ways.stored() for call_id, ways in plan.ways.items()}
+    if plan.parted:
+        kept[PARTS_KEY] = {each.call_id: each.stored() for each in plan.parted}
+    if kept:
         metadata = {**message.response_metadata, **kept}
         message = message.model_copy(update={"response_metadata": metadata})
-    update: dict[str, Any] = {"messages": [message, *asked.answers]}
+    answers, parts = _refused(plan, message, identity)
+    update: dict[str, Any] = {"messages": [message, *thought.asked.answers, *answers]}
     if heads:
         update["heads"] = dict(heads)
-    if asked.report is not None:
-        update["response"] = asked.report.model_dump(mode="json", exclude_none=True)
+    if parts:
+        update["parts"] = parts
+    report = thought.asked.report
+    if report is not None:
+        update["response"] = report.model_dump(mode="json", exclude_none=True)
     return update
+
+
+def _refused(
+    plan: Plan, message: AIMessage, identity: Identity
+) -> tuple[list[ToolMessage], dict[str, Any]]:
+    """Return the answers to calls that nobody is given, and the parts of others that nobody is."""
+    whole: list[ToolMessage] = []
+    parts: dict[str, Any] = {}
+    several = {part.call_id for each in plan.parted for part in each.parts}
+    for call, why in plan.refused:
+        request, answer = refusal(call, why, message.id or "", identity)
+        if call.call_id in several:
+            parts[request.id] = part_entry(answer)
+        else:
+            order = Order(request, call.call_id, identity.thread_id, continues=False)
+            whole.append(tool_message(order, answer))
+    for each in plan.parted:
+        if ended := answer_of(each, message, parts, identity):
+            whole.append(ended)
+            over = (request_id(identity.thread_id, message.id or "", p.call_id) for p in each.parts)
+            parts = {key: entry for key, entry in parts.items() if key not in set(over)}
+    return whole, parts

@@ -44,5 +44,6 @@ def refused(desk: Desk, state: Mapping[str, Any], config: Mapping[str, Any]) -> 
         path=order.request.path,
         # A request comes here for one reason only, and the rule is the same on both sides.
         reason=desk.refusal(order, config) or "refused",
+        failed=True,
     )
-    return desk.advance(state, answer, order.end(state), config)
+    return desk.advance(state, desk.onward(order, answer, config), order.end(state))

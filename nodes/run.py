@@ -7,7 +7,7 @@ task and its answer in it.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage
@@ -20,6 +20,7 @@ from echelons.nodes.calls import close
 from echelons.nodes.identity import identity_of
 from echelons.nodes.mending import mended
 from echelons.nodes.shell import Shell
+from echelons.nodes.spending import RETURNED_KEY
 
 RUN = "run"
 
@@ -109,24 +110,50 @@ def answered(result: Any, config: RunnableConfig | None) -> dict[str, Any]:
 
     Args:
         result: A message, a state with ``messages`` (its last counts), or anything that
-            has a text form.
+            has a text form; bytes are read as UTF-8.
         config: The node's config.
+
+    Raises:
+        TypeError: It has none.
+        UnicodeDecodeError: It is bytes that are no UTF-8.
     """
-    identity = identity_of(config)
+    identity, said = identity_of(config), _said(result)
     answer = AIMessage(
-        _content(result),
+        _content(said),
         id=message_id(identity.thread_id, f"run/{identity.request_id}"),
         name=identity.agent,
+        usage_metadata=said.usage_metadata if isinstance(said, AIMessage) else None,
+        response_metadata={} if isinstance(said, AIMessage) else {RETURNED_KEY: True},
     )
     return {"messages": [mended(answer)]}
 
 
+def _said(result: Any) -> Any:
+    """Return the last message of a state; of anything else, the thing itself."""
+    said = result.get("messages") if isinstance(result, Mapping) else None
+    if not isinstance(said, (list, tuple)):
+        return result
+    if not said or not isinstance(said[-1], BaseMessage):
+        last = f"whose last is {type(said[-1]).__name__}" if said else "of which there are none"
+        raise TypeError(f"returned messages {last}")
+    return said[-1]
+
+
 def _content(result: Any) -> str:
-    if isinstance(result, Mapping) and result.get("messages"):
-        result = result["messages"][-1]
     if isinstance(result, BaseMessage):
         return str(result.text)
+    if isinstance(result, (bytes, bytearray, memoryview)):
+        # Most bytes are text that nobody has decoded; others say nothing to anybody.
+        return bytes(result).decode()
+    if isinstance(result, (BaseException, Iterator)) or not _has_a_text(type(result)):
+        raise TypeError(f"returned {type(result).__name__}, which has no text")
     return "" if result is None else str(result)
+
+
+def _has_a_text(kind: type) -> bool:
+    # What says only where it is in memory is another text in each run.
+    own = {name for each in kind.__mro__ if each is not object for name in vars(each)}
+    return bool(own & {"__str__", "__repr__"})
 
 
 def _task(state: Mapping[str, Any]) -> str:

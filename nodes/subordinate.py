@@ -8,29 +8,33 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from time import monotonic
+from typing import Any, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import Runnable, RunnableConfig
-from langgraph.types import Command
 
+from echelons.circuit import End
 from echelons.delegation import (
     DelegationRequest,
     DelegationResponse,
     Status,
     Usage,
 )
+from echelons.errors import DelegationError, MisplacedRequest
 from echelons.forwarding import Forward
 from echelons.gate import HALT_KEY, Halt, Pause, Step, gate_of
-from echelons.history import Head
-from echelons.lineage import FORWARDED_KEY, Identity, message_id
-from echelons.names import CALL_SUBORDINATE, PATH_SEPARATOR
+from echelons.history import Head, head_of, way_of
+from echelons.lineage import Identity, message_id
+from echelons.names import DELEGATING_TOOLS, PATH_SEPARATOR
 from echelons.nodes.asking import Asked, Terms, aask, ask
 from echelons.nodes.call import Failure
 from echelons.nodes.forwarding import passed_of
 from echelons.nodes.identity import identity_of
-from echelons.nodes.orders import Desk, Order
+from echelons.nodes.orders import Desk, Onward, Order, check
 from echelons.nodes.shell import Shell
+from echelons.nodes.spending import usage_of
+from echelons.racing import Entrant, raced, races_of
 
 
 class Subordinate(Shell):
@@ -44,21 +48,27 @@ class Subordinate(Shell):
         desk: Desk,
     ) -> None:
         super().__init__(name, runs=[level])
+        self._agent = name
         self._level = level
         self._confidence = confidence
         self._desk = desk
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Work off the first request of the queue."""
-        order, own = _prepared(input, config)
+        (order, own), begun = _prepared(self._agent, input, config), monotonic()
         history, halt = self._desk.history, gate_of(own).enter(Step.SUBORDINATE, own)
-        if halt and (barred := _barred(halt, history.head(own))):
+        if wrong := _misplaced(order, own):
+            asked = Asked(wrong)
+        elif halt and (barred := _barred(halt, history.head(own))):
             asked = Asked(barred)
         else:
             start, terms = brief(order, order.end(input)), self._terms(order, own)
             asked = ask(self._level, start, own, terms)
         head = history.head(own)
-        return self._settled(input, order, asked, head, config or {})
+        step = self._after(order, asked, own, config or {}, monotonic() - begun)
+        if part := _wins(order, step):
+            step = step._replace(place=races_of(own).place(part))
+        return self._desk.advance(input, step, _end(self._agent, order, head, input))
 
     async def ainvoke(
         self,
@@ -67,35 +77,76 @@ class Subordinate(Shell):
         **kwargs: Any,
     ) -> Any:
         """Work off the first request of the queue."""
-        order, own = _prepared(input, config)
+        (order, own), begun = _prepared(self._agent, input, config), monotonic()
         history, halt = self._desk.history, await gate_of(own).aenter(Step.SUBORDINATE, own)
-        if halt and (barred := _barred(halt, await history.ahead(own))):
+        if wrong := _misplaced(order, own):
+            asked = Asked(wrong)
+        elif halt and (barred := _barred(halt, await history.ahead(own))):
             asked = Asked(barred)
         else:
             start, terms = brief(order, order.end(input)), self._terms(order, own)
             asked = await aask(self._level, start, own, terms)
         head = await history.ahead(own)
-        return self._settled(input, order, asked, head, config or {})
+        step = self._after(order, asked, own, config or {}, monotonic() - begun)
+        if part := _wins(order, step):
+            step = step._replace(place=await races_of(own).aplace(part))
+        return self._desk.advance(input, step, _end(self._agent, order, head, input))
 
     def _terms(self, order: Order, own: RunnableConfig) -> Terms:
-        path = identity_of(own).path
-        return Terms(order.request.current, PATH_SEPARATOR.join(path[:-1]), self._desk.timeout)
+        superior = PATH_SEPARATOR.join(identity_of(own).path[:-1])
+        own_time = (self._desk.timeout, order.request.seconds)
+        seconds = min((each for each in own_time if each is not None), default=None)
+        way = (order.request.current, *order.request.route)
+        return Terms(way[0], way[-1], superior, seconds, order.part)
 
-    def _settled(
+    def _after(
         self,
-        state: Mapping[str, Any],
         order: Order,
         asked: Asked,
-        head: Head,
+        own: RunnableConfig,
         config: RunnableConfig,
-    ) -> Command[Any]:
+        spent: float,
+    ) -> Onward:
         answer = respond(order.request, asked.outcome, self._confidence)
-        # A failed segment is part of the thread too; one without rows leaves the old end.
-        end = Head(**{**head, "agent": order.request.current}) if head else order.end(state)
         if asked.too_much:
-            escalated = answer.model_copy(update={"reason": f"{answer.reason}; {asked.too_much}"})
-            return self._desk.advance(state, escalated, end, config, tries_on=False)
-        return self._desk.advance(state, answer, end, config)
+            answer = answer.model_copy(update={"reason": f"{answer.reason}; {asked.too_much}"})
+        # Who was stopped because others have won is not followed by anybody else.
+        over = asked.too_much or (order.part and order.part.enough and _has_lost(order.part, own))
+        return self._desk.onward(order, answer, config, spent, tries_on=not over)
+
+
+def _has_lost(part: Entrant, config: RunnableConfig) -> bool:
+    return races_of(config).has_lost(part)  # its gate has read it, so nobody waits
+
+
+def _wins(order: Order, step: Onward) -> Entrant | None:
+    """Return what an order races for, if it has fulfilled its task."""
+    fulfilled = step.answer is not None and step.answer.status is Status.FULFILLED
+    return order.part if fulfilled and order.part and order.part.enough else None
+
+
+def _end(agent: str, order: Order, head: Head, state: Mapping[str, Any]) -> Head | None:
+    """Return the end of the thread of an order that has run."""
+    # A failed segment is part of the thread too; one without rows leaves the old end.
+    if not head:
+        return order.end(state)
+    return {**head, **head_of(agent, way_of(order.request.route))}
+
+
+def _misplaced(order: Order, own: RunnableConfig) -> Failure | None:
+    """Return why an agent does not take a request that is not made for it.
+
+    Nobody makes one; somebody may have written into the database.
+    """
+    path, request = identity_of(own).path, order.request
+    try:
+        whole = request.path[-2:] == path[-2:] and request.path[0] == request.origin
+        if not whole or request.current != path[-1]:
+            raise MisplacedRequest(path[-1], path[-2])
+        check(request)
+    except DelegationError as error:
+        return Failure(error.reason, End.NOTHING)
+    return None
 
 
 def _barred(verdict: Halt | Pause, begun: Head) -> Failure | None:
@@ -111,8 +162,14 @@ def _barred(verdict: Halt | Pause, begun: Head) -> Failure | None:
 
 def brief(order: Order, head: Head | None) -> dict[str, Any]:
     """Return the state that a subordinate's segment starts with."""
-    task = HumanMessage(order.request.task, id=message_id(order.thread_id, order.request.id))
-    start: dict[str, Any] = {"messages": [task], "request": order.request.id}
+    request, thread = order.request, order.thread_id
+    task = HumanMessage(request.task, id=message_id(thread, request.id))
+    messages = [task]
+    if request.context:
+        facts = "\n".join(f"{what}: {fact}" for what, fact in request.context.items())
+        # Before it: the last word of a superior is the task, word for word.
+        messages.insert(0, HumanMessage(facts, id=message_id(thread, f"context/{request.id}")))
+    start: dict[str, Any] = {"messages": messages, "request": request.id}
     if head and "checkpoint_id" in head:
         start["previous"] = dict(head)
     if order.request.route:
@@ -135,7 +192,7 @@ def respond(
         path=request.path,
     )
     if isinstance(outcome, Failure):
-        return base.model_copy(update={"reason": outcome.reason})
+        return base.model_copy(update={"reason": outcome.reason, "failed": True})
     messages: list[BaseMessage] = outcome["messages"]
     below = tuple(_responses(messages))
     said: Mapping[str, Any] = outcome.get("response") or {
@@ -153,6 +210,7 @@ def respond(
             "result": said.get("result", ""),
             "confidence": said.get("confidence", _default(status, confidence)),
             "reason": said.get("reason", ""),
+            "failed": status is Status.UNABLE and HALT_KEY in said,
             "usage": _usage(messages, below),
             # Their results are in the subordinate's own thread; up here the outcome does.
             "subordinate_responses": tuple(
@@ -163,19 +221,20 @@ def respond(
 
 
 def _prepared(
-    state: Mapping[str, Any], config: RunnableConfig | None
+    name: str, state: Mapping[str, Any], config: RunnableConfig | None
 ) -> tuple[Order, RunnableConfig]:
     order = Order.load(state["queue"][0])
     superior = identity_of(config)
     own = replace(
         superior,
-        agent=order.request.current,
-        path=(*superior.path, order.request.current),
+        agent=name,
+        path=(*superior.path, name),
         thread_id=order.thread_id,
         superior_thread_id=superior.thread_id,
         request_id=order.request.id,
     )
-    return order, with_identity(config or {}, own)
+    named = with_identity(config or {}, own)
+    return order, cast("RunnableConfig", raced(named, order.part))
 
 
 def with_identity(config: RunnableConfig, identity: Identity) -> RunnableConfig:
@@ -188,26 +247,14 @@ def _responses(messages: list[BaseMessage]) -> list[DelegationResponse]:
         DelegationResponse.load(message.artifact)
         for message in messages
         if isinstance(message, ToolMessage)
-        and message.name == CALL_SUBORDINATE
+        and message.name in DELEGATING_TOOLS
         and message.artifact is not None
     ]
 
 
 def _usage(messages: list[BaseMessage], below: tuple[DelegationResponse, ...]) -> Usage:
-    total = Usage()
-    for message in messages:
-        # The last word of an agent that was halted is no model's, nor what is passed on.
-        if isinstance(message, AIMessage) and not _UNTHOUGHT & message.response_metadata.keys():
-            tokens = message.usage_metadata
-            total += Usage(
-                input_tokens=tokens["input_tokens"] if tokens else 0,
-                output_tokens=tokens["output_tokens"] if tokens else 0,
-                model_calls=1,
-            )
+    total = sum(map(usage_of, messages), Usage())
     return sum((each.usage for each in below), total)
-
-
-_UNTHOUGHT = frozenset({HALT_KEY, FORWARDED_KEY})
 
 
 def _text(messages: list[BaseMessage]) -> str:

@@ -25,4 +25,5 @@ def call_of(
     task_id = str(given.get("checkpoint_ns", "")).rpartition(":")[2]
     path = str(metadata.get("agent_path", ""))
     thread_id = str(given.get("thread_id", ""))
-    return Call(thread_id, task_id, call_id, tool, path, arguments, nature)
+    request_id = str(metadata.get("request_id", ""))
+    return Call(thread_id, task_id, call_id, tool, path, arguments, nature, request_id)

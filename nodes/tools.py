@@ -1,7 +1,7 @@
-"""The two tools that every level may have: ``call_subordinate`` and ``report``.
+"""The tools that every level may have: ``call_subordinate``, ``delegate_many`` and ``report``.
 
 Their arguments are pydantic models; ``bind`` makes the schemas that a model is shown.
-``reason`` handles the calls itself, so neither has a body.
+``reason`` handles the calls itself, so none has a body.
 """
 
 from __future__ import annotations
@@ -12,10 +12,14 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from echelons.delegation import Status
+from echelons.joining import JOINS
 from echelons.members import Member
-from echelons.names import CALL_SUBORDINATE, REPORT
+from echelons.names import CALL_SUBORDINATE, DELEGATE_MANY, REPORT
 from echelons.roster import Entry, render
 from echelons.tree import capabilities_below
+
+MOST_REQUESTS = 256
+"""Requests that one call may make; a slip of a model must not begin ten thousand agents."""
 
 
 class CallSubordinate(BaseModel):
@@ -24,6 +28,14 @@ class CallSubordinate(BaseModel):
     message: str = Field(min_length=1)
     subordinate: str | None = None
     reset: bool = False
+
+
+class DelegateMany(BaseModel):
+    """Arguments of ``delegate_many``."""
+
+    requests: list[CallSubordinate] = Field(min_length=1, max_length=MOST_REQUESTS)
+    join: Any = "all"
+    n: Any = None
 
 
 class Report(BaseModel):
@@ -48,23 +60,55 @@ def call_subordinate_schema(subordinates: Sequence[Member]) -> dict[str, Any]:
         CALL_SUBORDINATE,
         "Give a task to a subordinate and get its answer. Call it several times in one "
         f"message to have tasks done side by side.\n\nYour subordinates:\n{roster}",
-        {
-            "message": {"type": "string", "description": "The task, complete in itself."},
-            "subordinate": {
-                "type": "string",
-                "enum": [each.name for each in subordinates],
-                "description": "Whom to give it to. Left out, it goes to whoever fits best, "
-                "also further down, and to the next best if that one cannot.",
-            },
-            "reset": {
-                "type": "boolean",
-                "default": False,
-                "description": "true: start anew; false: go on with the subordinate's "
-                "latest conversation, which it remembers.",
-            },
-        },
+        _request(subordinates),
         ["message"],
     )
+
+
+def delegate_many_schema(subordinates: Sequence[Member]) -> dict[str, Any]:
+    """Return the schema of ``delegate_many`` for these subordinates."""
+    request = {"type": "object", "properties": _request(subordinates), "required": ["message"]}
+    return _function(
+        DELEGATE_MANY,
+        "Give several tasks to subordinates at the same time and get one answer: when you need "
+        "the fastest, the best or some of several answers. Who they are says "
+        f"{CALL_SUBORDINATE}.",
+        {
+            "requests": {
+                "type": "array",
+                "items": request,
+                "minItems": 1,
+                "maxItems": MOST_REQUESTS,
+            },
+            "join": {
+                "type": "string",
+                "enum": list(JOINS),
+                "default": "all",
+                "description": "all: every answer; first: the first that is fulfilled, the others "
+                "are stopped then; quorum: the first n; best: the best of all.",
+            },
+            "n": {"type": "integer", "minimum": 1, "description": "For quorum: how many."},
+        },
+        ["requests"],
+    )
+
+
+def _request(subordinates: Sequence[Member]) -> dict[str, Any]:
+    return {
+        "message": {"type": "string", "description": "The task, complete in itself."},
+        "subordinate": {
+            "type": "string",
+            "enum": [each.name for each in subordinates],
+            "description": "Whom to give it to. Left out, it goes to whoever fits best, "
+            "also further down, and to the next best if that one cannot.",
+        },
+        "reset": {
+            "type": "boolean",
+            "default": False,
+            "description": "true: start anew; false: go on with the subordinate's "
+            "latest conversation, which it remembers.",
+        },
+    }
 
 
 def report_schema() -> dict[str, Any]:

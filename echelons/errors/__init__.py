@@ -45,8 +45,9 @@ from echelons.errors.delegation import (
     CircuitOpen,
     DelegationCycle,
     DelegationError,
-    DelegationTimeout,
     InvalidJoin,
+    MisplacedRequest,
+    NoCandidate,
     NoCircuit,
     RepeatedBrief,
     TooManyFailures,
@@ -93,6 +94,7 @@ from echelons.errors.models import (
 )
 from echelons.errors.questions import (
     AnswerMissing,
+    AnswerUnnamed,
     InterventionPending,
     NoQuestionPending,
     NothingAsked,
@@ -103,6 +105,7 @@ from echelons.errors.questions import (
     WrongAnswer,
 )
 from echelons.errors.routing import (
+    DeriverFailed,
     InvalidThreshold,
     MatcherFailed,
     RoutingError,
@@ -157,6 +160,7 @@ from echelons.errors.threads import (
 
 __all__ = [
     "AnswerMissing",
+    "AnswerUnnamed",
     "AnswerWithoutCall",
     "BackupExists",
     "CallContested",
@@ -170,7 +174,7 @@ __all__ = [
     "DatabaseTooNew",
     "DelegationCycle",
     "DelegationError",
-    "DelegationTimeout",
+    "DeriverFailed",
     "DocumentsError",
     "DocumentsNeeded",
     "DocumentsNotTaken",
@@ -210,12 +214,14 @@ __all__ = [
     "LedgerDamaged",
     "LedgerError",
     "MatcherFailed",
+    "MisplacedRequest",
     "MissingAgents",
     "MissingExtra",
     "ModelCannotCall",
     "ModelError",
     "ModelKeyMissing",
     "NoCall",
+    "NoCandidate",
     "NoCircuit",
     "NoQuestionPending",
     "NotAFolder",

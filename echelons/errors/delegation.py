@@ -55,6 +55,22 @@ class TooManyHops(DelegationError):
         super().__init__(f"it would pass {hops} agents, and may pass {limit}")
 
 
+class MisplacedRequest(DelegationError):
+    """A request has come to somebody else than it says, or from somebody else.
+
+    Attributes:
+        agent: Who has it.
+        superior: Whose it is.
+    """
+
+    code = "misplaced"
+
+    def __init__(self, agent: str, superior: str) -> None:
+        self.agent = agent
+        self.superior = superior
+        super().__init__(f"what is stored of it is not of a request of {superior!r} to {agent!r}")
+
+
 class RepeatedBrief(DelegationError):
     """An agent is given a task that it has answered in the same turn.
 
@@ -70,8 +86,25 @@ class RepeatedBrief(DelegationError):
         self.task = task
         super().__init__(
             f"{agent!r} has answered {SHORT.repr(task)} in this turn already; "
-            "use that answer, or ask for something else"
+            "use that answer, ask for something else, or begin anew with reset=true"
         )
+
+
+class NoCandidate(DelegationError):
+    """Nobody below is made for a task.
+
+    Attributes:
+        nearest: Who comes nearest; empty if nobody does at all.
+        match: How well, from 0 to 1.
+    """
+
+    code = "no_candidate"
+
+    def __init__(self, nearest: str = "", match: float = 0.0) -> None:
+        self.nearest = nearest
+        self.match = match
+        hint = f"; the nearest is {nearest!r}, with a match of {match:.2f}" if nearest else ""
+        super().__init__(f"nobody below is made for this task{hint}")
 
 
 class CircuitOpen(DelegationError):
@@ -92,22 +125,6 @@ class CircuitOpen(DelegationError):
         super().__init__(
             f"{agent!r} failed {failures} times in a row; it is tried again in {seconds:.3g} s"
         )
-
-
-class DelegationTimeout(DelegationError):
-    """A subordinate has not answered in time.
-
-    Attributes:
-        agent: The subordinate.
-        seconds: The time that it had.
-    """
-
-    code = "timeout"
-
-    def __init__(self, agent: str, seconds: float) -> None:
-        self.agent = agent
-        self.seconds = seconds
-        super().__init__(f"{agent!r} has not answered within {seconds:g} s")
 
 
 class TooManyFailures(DelegationError):

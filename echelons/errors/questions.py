@@ -83,6 +83,24 @@ class AnswerMissing(QuestionError):
         )
 
 
+class AnswerUnnamed(QuestionError):
+    """A value was given beside answers by id, and no question is named for it.
+
+    Attributes:
+        value: The value as it was given.
+        named: Ids of the questions that are answered.
+    """
+
+    def __init__(self, value: object, named: Sequence[str]) -> None:
+        self.value = value
+        self.named = tuple(named)
+        super().__init__(
+            f"no question is named for the answer {SHORT.repr(value)}, which stands beside "
+            f"answers to {', '.join(map(SHORT.repr, self.named)) or 'nothing'}; nothing was "
+            "changed. Call answer(id, value), or answer({id: value, …}) alone"
+        )
+
+
 class NoQuestionPending(QuestionError):
     """An answer was given, and nobody asked.
 

@@ -46,11 +46,26 @@ class Progress:
         text: The root's last words in it; ``None`` if it said nothing.
         delivered: The questions whose answers it has delivered.
         paused: Whether it was asked to stop.
+        withdrawn: The questions of stopped agents for which it has gone on already.
     """
 
     text: str | None = None
     delivered: Collection[str] = ()
     paused: bool = False
+    withdrawn: Collection[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GoOn:
+    """A run does not end yet.
+
+    Attributes:
+        given: What it goes on with.
+        withdrawn: The questions of stopped agents for which it does.
+    """
+
+    given: Command[Any] | None = None
+    withdrawn: Collection[str] = ()
 
 
 def ending_of(thread_id: str) -> Plan[Ending]:
@@ -60,8 +75,10 @@ def ending_of(thread_id: str) -> Plan[Ending]:
     return Ending(text, standing.questions, standing.finished)
 
 
-def settled(turn: Turn, progress: Progress) -> Plan[Ending | Command[Any]]:
+def settled(turn: Turn, progress: Progress) -> Plan[Ending | GoOn]:
     """Let the thread go, unless answers have come in meanwhile: then return how to go on.
+
+    So too if somebody who asks was stopped meanwhile: that one's superior can go on.
 
     In one transaction, so that an answer either finds a run that will deliver it, or knows
     that it has to wait for the thread.
@@ -72,24 +89,24 @@ def settled(turn: Turn, progress: Progress) -> Plan[Ending | Command[Any]]:
     """
     turn.check()
     standing = yield from standing_of(turn.thread_id)
+    withdrawn = standing.waiting.withdrawn - frozenset(progress.withdrawn)
     text = ""
     if standing.finished:
         text = (yield from last_words(standing)) if progress.text is None else progress.text
 
-    def close(open_: Transaction) -> dict[str, Any]:
+    def close(open_: Transaction) -> Ending | GoOn:
         open_.require(turn.fence)
         # A paused run may not have come to the tools that its answers are for: they stay due.
         delivered = () if progress.paused else progress.delivered
         due = answers.due(open_, turn.thread_id, standing.pending, delivered)
-        if due and not progress.paused:
-            return due
+        if (due or withdrawn) and not progress.paused:
+            return GoOn(Command(resume=due) if due else None, withdrawn)
         if standing.finished:
             turns.finish(open_, turn.thread_id, turn.id, text)
         _mark(open_, turn, SHUT)
-        return {}
+        return Ending(text, standing.questions, standing.finished)
 
-    due = yield InLedger(lambda ledger: ledger.commit(close))
-    return Command(resume=due) if due else Ending(text, standing.questions, standing.finished)
+    return (yield InLedger(lambda ledger: ledger.commit(close)))  # type: ignore[no-any-return]
 
 
 def take_answers(open_: Transaction, turn: Turn) -> None:

@@ -165,7 +165,7 @@ class Engine:
             take_answers(open_, turn)
             keep(open_)
             if here:
-                turn.write_down(open_)
+                turn.announce(open_)
 
         yield InLedger(lambda ledger: ledger.commit(begin))
 

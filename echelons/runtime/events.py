@@ -6,7 +6,7 @@ of the tasks it has seen start.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -14,8 +14,11 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 from echelons.delegation import DelegationResponse, Usage
-from echelons.gate import HALT_KEY, is_pause
+from echelons.gate import is_pause
 from echelons.names import CALL_SUBORDINATE
+from echelons.nodes.orders import Order
+from echelons.nodes.spending import usage_of
+from echelons.parting import parted_of
 
 STREAM_MODES = ("tasks", "messages")
 """What LangGraph is asked to stream: starts and ends of tasks, and pieces of replies."""
@@ -47,8 +50,10 @@ class RunEvent:
         reasoning: What the model thought, where it shows that.
         usage: What the reply cost; zero for other kinds.
         thread_id: The agent's thread.
-        data: The rest as plain values: a call's arguments, a response's status, an id, the
-            model that a reply says it is from.
+        data: The rest as plain values: a call's arguments, the model that a reply says it is
+            from. A delegation and the responses to it have one ``id``; a response has the
+            ``status``, who answers as ``agent``, the ``attempt``, and whether it is ``final`` or
+            the next is asked.
     """
 
     path: str
@@ -77,6 +82,7 @@ class _Who:
     path: str
     thread_id: str
     node: str
+    order: Order | None = None
 
 
 class Translator:
@@ -103,6 +109,7 @@ class Translator:
             str(metadata.get("agent_path", "")),
             str(metadata.get("agent_thread_id", "")),
             payload["name"],
+            _order(payload["input"]),
         )
         self._tasks[payload["id"]] = who
         segment = f"{who.thread_id}/{metadata.get('request_id', '')}"
@@ -132,6 +139,8 @@ class Translator:
         if who.node != "delegate":
             for message in _messages(payload["result"]):
                 yield from _told(who, message)
+            if who.order:
+                yield from _came_of(who, who.order, payload["result"])
 
 
 def _tokens(chunk: BaseMessage, metadata: Mapping[str, Any]) -> Iterator[RunEvent]:
@@ -156,40 +165,92 @@ def _told(who: _Who, message: BaseMessage) -> Iterator[RunEvent]:
             Kind.MESSAGE,
             str(message.text),
             _reasoning(message),
-            _usage(message),
+            usage_of(message),
             who.thread_id,
             {"model": str(message.response_metadata.get("model_name", ""))},
         )
-        for call in message.tool_calls:
-            kind = Kind.DELEGATION if call["name"] == CALL_SUBORDINATE else Kind.TOOL_CALL
-            data = {"id": call["id"], "arguments": call["args"]}
+        yield from _calls(who, message)
+    # What `reason` answers itself, and what it puts together, is nobody's response.
+    elif isinstance(message, ToolMessage) and who.order is None:
+        yield _result(who, message)
+
+
+def _calls(who: _Who, message: AIMessage) -> Iterator[RunEvent]:
+    for call in message.tool_calls:
+        asked = [(call["id"] or "", call["args"])]
+        kind = Kind.DELEGATION if call["name"] == CALL_SUBORDINATE else Kind.TOOL_CALL
+        if parted := parted_of(message, call["id"] or ""):
+            asked = [(part.call_id, part.arguments) for part in parted.parts if part.subordinate]
+            kind = Kind.DELEGATION
+        for each, arguments in asked:
+            data = {"id": each, "arguments": arguments}
             yield RunEvent(who.path, kind, call["name"], thread_id=who.thread_id, data=data)
-    elif isinstance(message, ToolMessage):
-        yield _answer(who, message)
 
 
-def _answer(who: _Who, message: ToolMessage) -> RunEvent:
-    data: dict[str, Any] = {"id": message.tool_call_id, "status": message.status}
-    if message.name != CALL_SUBORDINATE or message.artifact is None:
-        data["name"] = message.name
-        return RunEvent(
-            who.path, Kind.TOOL_RESULT, str(message.text), thread_id=who.thread_id, data=data
-        )
-    response = DelegationResponse.load(message.artifact)
-    data |= {
+def _result(who: _Who, message: ToolMessage) -> RunEvent:
+    data = {"id": message.tool_call_id, "status": message.status, "name": message.name}
+    return RunEvent(
+        who.path, Kind.TOOL_RESULT, str(message.text), thread_id=who.thread_id, data=data
+    )
+
+
+def _came_of(who: _Who, order: Order, result: Any) -> Iterator[RunEvent]:
+    """Yield the response of a subordinate, whether others are asked after it or not."""
+    if not isinstance(result, Mapping):
+        return
+    following = [Order.load(each) for each in result.get("queue") or ()][:1]
+    if following and following[0].request.id == order.request.id:
+        yield _response(who, order, following[0].tried[-1], following[0].tried, final=False)
+        return
+    artifacts = [each.artifact for each in _messages(result) if isinstance(each, ToolMessage)]
+    entries = (result.get("parts") or {}).values()
+    for stored in (*artifacts, *(each["response"] for each in entries)):
+        whole = DelegationResponse.load(stored)
+        others = (each for each in whole.subordinate_responses if each.agent != whole.agent)
+        own = (each for each in others if each.thread_id == order.thread_id)
+        yield _response(who, order, next(own, whole), [whole], final=True)
+
+
+def _response(
+    who: _Who,
+    order: Order,
+    response: DelegationResponse,
+    cost: Iterable[DelegationResponse],
+    *,
+    final: bool,
+) -> RunEvent:
+    """Return the event of a response.
+
+    Args:
+        who: Whose request it was.
+        order: The request.
+        response: What the subordinate said.
+        cost: The responses that tell what the request has cost so far.
+        final: Whether nobody else is asked.
+    """
+    data: dict[str, Any] = {
+        "id": order.call_id,
         "agent": response.agent,
         "status": str(response.status),
         "reason": response.reason,
         "confidence": response.confidence,
+        "attempt": order.request.attempts,
+        "final": final,
     }
     return RunEvent(
-        f"{who.path}/{response.agent}",
+        f"{who.path}/{order.request.current}",
         Kind.RESPONSE,
         response.result,
-        usage=response.usage,
-        thread_id=who.thread_id,
+        usage=sum((each.usage for each in cost), Usage()),
+        thread_id=order.thread_id,
         data=data,
     )
+
+
+def _order(state: Any) -> Order | None:
+    """Return the request that a task of a delegation works off."""
+    queue = state.get("queue") if isinstance(state, Mapping) else None
+    return Order.load(queue[0]) if queue else None
 
 
 def _messages(result: Any) -> Iterator[BaseMessage]:
@@ -211,14 +272,3 @@ def _reasoning(message: AIMessage) -> str:
         return ""
     blocks = message.content_blocks
     return "".join(str(b.get("reasoning", "")) for b in blocks if b["type"] == "reasoning")
-
-
-def _usage(message: AIMessage) -> Usage:
-    if HALT_KEY in message.response_metadata:
-        return Usage()  # no model's word
-    tokens = message.usage_metadata
-    return Usage(
-        input_tokens=tokens["input_tokens"] if tokens else 0,
-        output_tokens=tokens["output_tokens"] if tokens else 0,
-        model_calls=1,
-    )

@@ -16,7 +16,7 @@ from uuid import uuid4
 from langgraph.types import Command
 
 from echelons.checkpoints import answers, turns
-from echelons.checkpoints.controls import check_paused, lift
+from echelons.checkpoints.controls import check_paused, lift, orders_plan
 from echelons.checkpoints.ledger import Transaction, key
 from echelons.checkpoints.reading import InLedger, Plan
 from echelons.checkpoints.standing import Standing, last_words, standing_of, words_of
@@ -134,11 +134,14 @@ class Sending(Request):
             return (yield from _gone_on(thread, standing)) or Ending(
                 questions=standing.questions, replayed=True
             )
-        # Without a text, its process died at its end before it could write that down.
         text = known.text
         if text is None:
-            text = yield from words_of(thread.id, self.turn or "")
-        return Ending(text, finished=True, replayed=True)
+            # Its process died at its end, before it could write that down, or at its beginning.
+            turn = self.turn or ""
+            text = yield from words_of(thread.id, turn)
+            if text is None and known.announced:
+                return (yield from _begun(thread, Go(self.given, turn, known.task, standing)))
+        return Ending(text or "", finished=True, replayed=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,14 +197,17 @@ class Resuming(Request):
 
     def decide(self, thread: Thread) -> Plan[Decision]:
         """Go on, with the answers that were written down and not delivered."""
-        if self.path is not None:
-            yield from check_paused(thread.id, self.path)
         standing = yield from standing_of(thread.id)
         if standing.saved is None:
             raise ThreadNotFound(thread.name)
+        if self.path is not None:
+            yield from check_paused(thread.id, self.path)
         if standing.finished:
             raise NothingToResume(thread.name)
         going = yield from _gone_on(thread, standing)
+        if going is None and (yield from orders_plan(thread.id)).paused:
+            # Nothing moves, but the pauses end: who asks asks again.
+            return Go(None, standing.turn)
         if going is None:
             raise InterventionPending(thread.name, standing.pending)
         return going

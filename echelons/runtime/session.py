@@ -6,7 +6,8 @@ has an ``a…`` twin for event loops; the two share every decision and differ in
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
@@ -24,7 +25,16 @@ from echelons.checkpoints.reading import OneCheckpoint, aread, read
 from echelons.checkpoints.sqlite import SqliteCheckpointer
 from echelons.checkpoints.threads import RootThread, ThreadStore
 from echelons.checkpoints.tracing import Trace
-from echelons.errors import AnswerMissing, InvalidDatabase, InvalidId, InvalidTask, InvalidThread
+from echelons.errors import (
+    AnswerMissing,
+    AnswerUnnamed,
+    EchelonsError,
+    InvalidDatabase,
+    InvalidId,
+    InvalidTask,
+    InvalidThread,
+    ThreadNotFound,
+)
 from echelons.lineage import root_thread_id
 from echelons.runtime.engine import Engine
 from echelons.runtime.requests import Answering, Request, Resuming, Sending, Thread
@@ -51,6 +61,7 @@ class Session:
         InvalidThread: The thread's name is empty, too long, no text, or cannot be printed.
         InvalidNote: Something in ``metadata`` cannot be noted.
         StorageError: The database cannot be opened.
+        CheckpointTampered: It holds a thread of that name that somebody has damaged.
         ModelKeyMissing: A named model of the tree has no key.
 
     Examples:
@@ -76,8 +87,12 @@ class Session:
         if not isinstance(saver, BaseCheckpointSaver):
             raise InvalidDatabase(database)
         self._saver = saver
-        self.thread_id = _thread_id(saver, thread)
         self._opened = None if saver is database else saver
+        try:
+            self.thread_id = _thread_id(saver, thread)
+        except EchelonsError:
+            self.close()
+            raise
         self._engine = Engine(self.graph, saver, Thread(thread, self.thread_id), notes)
         self.store = ThreadStore(saver)
 
@@ -146,6 +161,7 @@ class Session:
 
         Raises:
             AnswerMissing: No value is given.
+            AnswerUnnamed: A value is given beside several answers.
             NoQuestionPending: Nothing is asked.
             UnknownQuestion: A question named was never asked; ``QuestionClosed`` if it was,
                 and is answered or withdrawn.
@@ -158,6 +174,7 @@ class Session:
 
         Raises:
             AnswerMissing: No value is given.
+            AnswerUnnamed: A value is given beside several answers.
             NoQuestionPending: Nothing is asked.
             UnknownQuestion: A question named was never asked; ``QuestionClosed`` if it was,
                 and is answered or withdrawn.
@@ -209,7 +226,8 @@ class Session:
             NothingRunning: Its last turn is finished.
             UnknownPath: The tree has no such agent.
         """
-        return read(self._saver, stop_plan(self.thread_id, path, self._paths))
+        with self._by_name():
+            return read(self._saver, stop_plan(self.thread_id, path, self._paths))
 
     async def astop(self, path: str | None = None) -> str:
         """Do what ``stop`` does in an event loop.
@@ -219,7 +237,8 @@ class Session:
             NothingRunning: Its last turn is finished.
             UnknownPath: The tree has no such agent.
         """
-        return await aread(self._saver, stop_plan(self.thread_id, path, self._paths))
+        with self._by_name():
+            return await aread(self._saver, stop_plan(self.thread_id, path, self._paths))
 
     def pause(self, path: str | None = None) -> str:
         """Hold an agent and all below it before their next model call, whoever runs the thread.
@@ -237,7 +256,8 @@ class Session:
             NothingRunning: Its last turn is finished.
             UnknownPath: The tree has no such agent.
         """
-        return read(self._saver, pause_plan(self.thread_id, path, self._paths))
+        with self._by_name():
+            return read(self._saver, pause_plan(self.thread_id, path, self._paths))
 
     async def apause(self, path: str | None = None) -> str:
         """Do what ``pause`` does in an event loop.
@@ -247,7 +267,8 @@ class Session:
             NothingRunning: Its last turn is finished.
             UnknownPath: The tree has no such agent.
         """
-        return await aread(self._saver, pause_plan(self.thread_id, path, self._paths))
+        with self._by_name():
+            return await aread(self._saver, pause_plan(self.thread_id, path, self._paths))
 
     def inbox(self) -> list[Question]:
         """Return the questions that wait for an answer, in the order of the tree."""
@@ -271,7 +292,8 @@ class Session:
         Raises:
             ThreadNotFound: The thread has never run.
         """
-        return self.store.trace(self.thread_id)
+        with self._by_name():
+            return self.store.trace(self.thread_id)
 
     async def atrace(self) -> Trace:
         """Do what ``trace`` does in an event loop.
@@ -279,11 +301,20 @@ class Session:
         Raises:
             ThreadNotFound: The thread has never run.
         """
-        return await self.store.atrace(self.thread_id)
+        with self._by_name():
+            return await self.store.atrace(self.thread_id)
 
     @property
     def _paths(self) -> frozenset[str]:
         return frozenset(place.text for place in tree.walk(self.graph.agent))
+
+    @contextmanager
+    def _by_name(self) -> Iterator[None]:
+        """Call the thread what its people call it."""
+        try:
+            yield
+        except ThreadNotFound as error:
+            raise ThreadNotFound(self.thread) from error
 
     def _run(self, request: Request) -> Run:
         # Refused at once, not only when somebody iterates; and again when it begins.
@@ -320,11 +351,14 @@ def _answers(question: str | Mapping[str, Any], value: Any) -> Mapping[str, Any]
     if not isinstance(question, (str, Mapping)):
         raise InvalidId("id of a question", shortened(question), LONGEST_ID)
     given = question if isinstance(question, Mapping) else {question: value}
+    for key in given:
+        if not isinstance(key, str):
+            raise InvalidId("id of a question", shortened(key), LONGEST_ID)
+    if isinstance(question, Mapping) and value is not MISSING:
+        raise AnswerUnnamed(value, list(given))
     if not given:
         raise AnswerMissing
     for key, each in given.items():
-        if not isinstance(key, str):
-            raise InvalidId("id of a question", shortened(key), LONGEST_ID)
         if each is MISSING:
             raise AnswerMissing(key)
     return {key: check_value(each, f"the answer to {key!r}") for key, each in given.items()}

@@ -10,7 +10,7 @@ from langgraph.types import Command
 
 from echelons.delegation import Usage
 from echelons.names import PATH_SEPARATOR
-from echelons.runtime.ending import Ending, Progress
+from echelons.runtime.ending import Ending, GoOn, Progress
 from echelons.runtime.events import STREAM_MODES, Kind, RunEvent, Translator
 
 
@@ -34,6 +34,7 @@ class Tally:
         self._translator = Translator()
         self._said: str | None = None
         self._delivered: set[str] = set()
+        self._withdrawn: set[str] = set()
 
     @property
     def streaming(self) -> dict[str, Any]:
@@ -43,7 +44,9 @@ class Tally:
     @property
     def progress(self) -> Progress:
         """What the end of the run is decided by."""
-        return Progress(self._said, frozenset(self._delivered), self.paused)
+        return Progress(
+            self._said, frozenset(self._delivered), self.paused, frozenset(self._withdrawn)
+        )
 
     def events(self, part: Any) -> Iterator[RunEvent]:
         """Yield what a part of LangGraph's stream tells, and take note of it."""
@@ -59,9 +62,10 @@ class Tally:
         if isinstance(given, Command) and isinstance(given.resume, dict):
             self._delivered.update(given.resume)
 
-    def end(self, settled: Ending | Command[Any]) -> Command[Any] | None:
+    def end(self, settled: Ending | GoOn) -> Command[Any] | None:
         """Take note of the end, or return what the run goes on with."""
         if isinstance(settled, Ending):
             self.ending = settled
             return None
-        return settled
+        self._withdrawn.update(settled.withdrawn)
+        return settled.given

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from echelons.testing.openai_server import OpenAIServer
     from echelons.testing.scripted_model import ScriptedModel
     from echelons.testing.scripts import Script, Step, per_conversation
-    from echelons.testing.steps import Call, Reply, delegate, report
+    from echelons.testing.steps import Call, Reply, delegate, delegate_many, report
 
 _HOMES = {
     "Call": "steps",
@@ -29,6 +29,7 @@ _HOMES = {
     "Step": "scripts",
     "SystemClock": "clock",
     "delegate": "steps",
+    "delegate_many": "steps",
     "per_conversation": "scripts",
     "report": "steps",
 }
@@ -46,6 +47,7 @@ __all__ = [
     "Step",
     "SystemClock",
     "delegate",
+    "delegate_many",
     "per_conversation",
     "report",
 ]

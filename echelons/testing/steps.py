@@ -96,6 +96,30 @@ def delegate(
     return Call("call_subordinate", args, id)
 
 
+def delegate_many(
+    *requests: Call,
+    join: str = "all",
+    n: int | None = None,
+    id: str | None = None,
+) -> Call:
+    """The call by which an agent hands several messages to subordinates at the same time.
+
+    Args:
+        *requests: What ``delegate`` returns for each.
+        join: ``all``, ``first``, ``quorum`` or ``best``.
+        n: How many a quorum needs.
+        id: The call's id; made from its place in the conversation if left out.
+
+    Examples:
+        >>> delegate_many(delegate("flights", "to Rome"), join="first").args["join"]
+        'first'
+    """
+    args: dict[str, Any] = {"requests": [each.args for each in requests], "join": join}
+    if n is not None:
+        args["n"] = n
+    return Call("delegate_many", args, id)
+
+
 def report(
     status: str,
     result: Any,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from echelons.aggregation import aggregate, best, preference
+from echelons.aggregation import aggregate, best, preference, settle
 from echelons.delegation import DelegationRequest, DelegationResponse, Status, Usage
 
 REQUEST = DelegationRequest(id="r", origin="head", current="head", task="plan", path=("head",))
@@ -64,6 +64,15 @@ def test_of_conflicting_answers_the_best_counts() -> None:
     assert preference(near) > preference(far)
 
 
+def test_no_rounding_of_numbers_decides_between_equal_answers() -> None:
+    # As floating-point numbers the first is 1.1e-16 more.
+    near = response("z", "fulfilled", 0.8, path=("head", "z"))
+    far = response("b", "fulfilled", 0.85, path=("head", "a", "b"))
+
+    assert near.confidence - 0.05 * 2 > far.confidence - 0.05 * 3
+    assert best([near, far]) is far
+
+
 def test_equal_answers_are_decided_by_their_paths() -> None:
     equal = [response(name, "fulfilled", 0.5, name) for name in ("c", "a", "b")]
 
@@ -97,12 +106,41 @@ def test_partial_answers_that_cover_the_task_are_put_together() -> None:
     assert uncovered.partial_results == ("pizza", "museum")
 
 
+def test_one_alone_who_has_done_a_part_has_not_done_all_that_it_can() -> None:
+    part = response("eat", "partial", 0.6, "pizza", reason="no wine")
+    nobody = response("walk", "unable", reason="ill")
+
+    answer = aggregate(REQUEST, [part, nobody], ["food", "wine"], {"eat": ["food", "wine"]})
+
+    assert answer.status is Status.NEEDS_INPUT
+
+
 def test_partial_answers_alone_become_a_question_that_says_what_is_missing() -> None:
-    answer = aggregate(REQUEST, [response("eat", "partial", 0.4, "pizza", reason="which city?")])
+    part = response("eat", "partial", 0.4, "pizza", reason="which city?")
+
+    answer = aggregate(REQUEST, [part])
 
     assert answer.status is Status.NEEDS_INPUT
     assert "which city?" in answer.reason
     assert "which city?" in answer.result
+    assert "eat: pizza" in answer.result, "the superior's model sees nothing else"
+    assert [each.agent for each in answer.subordinate_responses] == ["eat"]
+
+
+def test_the_only_answer_is_handed_on_as_it_is_unless_it_is_a_part() -> None:
+    spent = response("eat", "partial", 0.4, "pizza", reason="limit: 5 of 5 model calls")
+    others = [response("eat", status) for status in ("fulfilled", "unable", "needs_input")]
+
+    for each in (spent, *others):
+        assert settle(REQUEST, [each]) is each
+    assert settle(REQUEST, [response("eat", "partial")]).status is Status.NEEDS_INPUT
+
+
+@pytest.mark.parametrize("reason", ["limited opening hours", "budget airlines do not fly there"])
+def test_an_agent_that_speaks_of_limits_has_not_reached_one(reason: str) -> None:
+    answer = aggregate(REQUEST, [response("fly", "partial", 0.4, "a flight", reason=reason)])
+
+    assert answer.status is Status.NEEDS_INPUT
 
 
 @pytest.mark.parametrize("reason", ["budget: 100 of 100 tokens", "limit: 5 of 5 model calls"])

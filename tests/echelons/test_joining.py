@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
-from echelons.delegation import DelegationResponse, Status
+from echelons.delegation import DelegationRequest, DelegationResponse, Status, Usage
 from echelons.errors import InvalidJoin
-from echelons.joining import JOINS, join_of, status_of
+from echelons.joining import JOINS, join_called, join_of, joined, status_of
+
+REQUEST = DelegationRequest(id="r", origin="head", current="head", task="", path=("head",))
 
 
 def responses(*statuses: str) -> list[DelegationResponse]:
@@ -17,52 +19,106 @@ def responses(*statuses: str) -> list[DelegationResponse]:
             request_id=str(number),
             agent=f"a{number}",
             status=Status(status),
+            result="" if status == "unable" else f"said {number}",
+            reason="" if status == "fulfilled" else f"why {number}",
             confidence=number / 10,
             path=("head", f"a{number}"),
+            usage=Usage(model_calls=number),
         )
         for number, status in enumerate(statuses, start=1)
     ]
 
 
-def agents(found: list[DelegationResponse]) -> list[str]:
-    return [each.agent for each in found]
+def settled(name: str, *statuses: str, n: Any = None) -> DelegationResponse:
+    join = join_of(name, n, len(statuses))
+    return join.settled(REQUEST, responses(*statuses))
 
 
-def test_all_waits_for_all_and_counts_all() -> None:
-    join = join_of("all", None, 2)
+def test_all_shows_every_answer_under_one_status() -> None:
+    answer = settled("all", "fulfilled", "unable", "partial")
 
-    assert not join.is_enough(responses("fulfilled", "fulfilled"))
-    assert agents(join.counted(responses("fulfilled", "unable"))) == ["a1", "a2"]
-
-
-def test_the_first_that_is_fulfilled_is_enough() -> None:
-    join = join_of("first", None, 3)
-
-    assert not join.is_enough(responses("unable", "partial"))
-    assert join.is_enough(responses("unable", "fulfilled"))
-    assert agents(join.counted(responses("unable", "fulfilled", "fulfilled"))) == ["a2"]
-
-
-def test_a_quorum_is_enough() -> None:
-    join = join_of("quorum", 2, 3)
-
-    assert not join.is_enough(responses("fulfilled", "unable"))
-    assert join.is_enough(responses("fulfilled", "unable", "fulfilled"))
-    assert agents(join.counted(responses("fulfilled", "unable", "fulfilled"))) == ["a1", "a3"]
+    assert answer.status == "partial"
+    assert answer.result.split("\n\n") == [
+        "1. a1: said 1",
+        "2. a2: [unable] why 2",
+        "3. a3: [partial] why 3\nsaid 3",
+    ]
+    assert answer.reason == "a2: why 2; a3: why 3"
+    assert answer.partial_results == ("said 3",)
+    assert answer.confidence == 0.1, "that of who is least sure"
 
 
-def test_the_best_waits_for_all_and_counts_one() -> None:
-    join = join_of("best", None, 3)
+def test_all_are_fulfilled_when_each_is() -> None:
+    answer = settled("all", "fulfilled", "fulfilled")
 
-    assert not join.is_enough(responses("fulfilled", "fulfilled"))
-    assert agents(join.counted(responses("fulfilled", "unable", "fulfilled"))) == ["a3"]
+    assert (answer.status, answer.reason) == ("fulfilled", "")
+
+
+def test_the_first_that_is_fulfilled_is_the_answer() -> None:
+    answer = settled("first", "unable", "fulfilled", "fulfilled")
+
+    assert (answer.agent, answer.result, answer.status) == ("a2", "said 2", "fulfilled")
+
+
+def test_a_quorum_is_made_of_the_first_that_are_fulfilled() -> None:
+    answer = settled("quorum", "fulfilled", "unable", "fulfilled", "fulfilled", n=2)
+
+    assert answer.status == "fulfilled"
+    assert answer.result == "1. a1: said 1\n\n2. a3: said 3"
+
+
+def test_too_small_a_quorum_is_a_part() -> None:
+    answer = settled("quorum", "fulfilled", "unable", "unable", n=2)
+
+    assert answer.status == "partial"
+    assert answer.reason == "quorum: 1 of 2 are fulfilled; a2: why 2; a3: why 3"
+    assert "said 1" in answer.result
+
+
+def test_too_small_a_quorum_asks_if_somebody_does() -> None:
+    answer = settled("quorum", "fulfilled", "needs_input", "unable", n=2)
+
+    assert answer.status == "needs_input"
+    assert "said 1" in answer.result
+    assert "said 2" in answer.result
+
+
+def test_the_best_is_the_surest_with_the_shortest_path() -> None:
+    answer = settled("best", "fulfilled", "unable", "fulfilled")
+
+    assert (answer.agent, answer.result) == ("a3", "said 3")
+
+
+@pytest.mark.parametrize("name", ["first", "quorum", "best"])
+def test_where_nobody_is_fulfilled_the_rules_for_many_answers_hold(name: str) -> None:
+    assert settled(name, "unable", "unable", n=1).reason == "nobody can: a1: why 1; a2: why 2"
+    assert settled(name, "unable", "partial", n=1).status == "needs_input"
+
+
+def test_only_joins_that_can_be_decided_early_stop_others() -> None:
+    assert [join_of(name, 2, 3).enough for name in JOINS] == [0, 1, 2, 0]
 
 
 @pytest.mark.parametrize("name", JOINS)
-def test_where_too_few_are_fulfilled_every_response_counts(name: str) -> None:
-    join = join_of(name, 2, 2)
+def test_a_join_is_stored_and_read_as_it_is(name: str) -> None:
+    join = join_of(name, 2, 3)
+    stored = join.stored()
 
-    assert agents(join.counted(responses("unable", "partial"))) == ["a1", "a2"]
+    again = join_called(stored["join"], stored.get("n"))
+
+    assert (type(again), again.name, again.enough) == (type(join), name, join.enough)
+
+
+@pytest.mark.parametrize("name", JOINS)
+def test_nothing_that_was_said_or_spent_is_lost(name: str) -> None:
+    every = responses("fulfilled", "fulfilled", "unable")
+
+    answer = joined(REQUEST, join_of(name, 2, 3), every, every)
+
+    assert answer.request_id == "r"
+    assert answer.usage == Usage(model_calls=6)
+    assert [each.agent for each in answer.subordinate_responses] == ["a1", "a2", "a3"]
+    assert not any(each.result for each in answer.subordinate_responses), "that is in the threads"
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END
 
 from echelons import Agent
+from echelons.delegating import Delegating
 from echelons.graphs.branches import add_foreseen_edges
 from echelons.graphs.edges import AfterReason
 from echelons.graphs.level import Builder
@@ -102,6 +103,6 @@ def test_a_node_goes_where_it_says_whatever_its_edge_says() -> None:
 
     builder.add_node("act", act)
     builder.add_edge("__start__", "reason")
-    add_foreseen_edges(builder, "reason", AfterReason(1), [END, "reason", "act"])
+    add_foreseen_edges(builder, "reason", AfterReason(1, Delegating()), [END, "reason", "act"])
     state = builder.compile().invoke({"messages": [("user", "go")]})
     assert state["request"] == "r and act"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from time import monotonic, time
 from typing import Any
 
 import pytest
@@ -10,10 +11,12 @@ from langgraph.graph import END
 from langgraph.types import Send
 
 from echelons.checkpoints.history import SavedHistory
-from echelons.graphs.edges import AfterReason, dispatch
+from echelons.delegating import Delegating
+from echelons.graphs.edges import AfterReason, Allowed, dispatch
 from echelons.history import Head
 from echelons.lineage import THREADS_KEY, Identity, request_id, subordinate_thread_id
 from echelons.nodes.orders import Desk, Order
+from echelons.timing import DEADLINE_KEY
 
 IDENTITY = Identity(agent="head", path=("head",), thread_id="root", tree="t")
 
@@ -35,13 +38,13 @@ def said(*calls: ToolCall, **threads: str) -> AIMessage:
 
 def sends(*messages: BaseMessage, depth: int = 2, **state: Any) -> list[Send]:
     """Return the sends that follow some messages."""
-    found = dispatch({"messages": list(messages), **state}, IDENTITY, max(10, depth))
+    found = dispatch({"messages": list(messages), **state}, IDENTITY, Allowed(max(10, depth)))
     assert isinstance(found, list)
     return found
 
 
 def follows(*messages: BaseMessage, **state: Any) -> Any:
-    return dispatch({"messages": list(messages), **state}, IDENTITY, 10)
+    return dispatch({"messages": list(messages), **state}, IDENTITY, Allowed(10))
 
 
 def orders(send: Send) -> list[Order]:
@@ -173,9 +176,50 @@ def test_tools_come_before_delegations_and_nothing_is_left_out() -> None:
 
 @pytest.mark.parametrize(("depth", "hops"), [(2, 10), (10, 10), (11, 11), (32, 32)])
 async def test_a_request_may_pass_as_many_agents_as_the_tree_is_deep(depth: int, hops: int) -> None:
-    edge = AfterReason(depth)
+    edge = AfterReason(depth, Delegating())
     config: Any = {"metadata": IDENTITY.metadata()}
     state = {"messages": [said(eat("1"), _1="a")]}
 
     for [send] in (edge.invoke(state, config), await edge.ainvoke(state, config)):
         assert orders(send)[0].request.max_hops == hops
+
+
+@pytest.mark.parametrize(
+    ("rules", "seconds"),
+    [
+        (Delegating(timeout=None), None),
+        (Delegating(timeout=20), 20),
+        (Delegating(timeout=20, request_timeout=15), 15),
+        (Delegating(timeout=None, request_timeout=90), 90),
+    ],
+)
+async def test_a_request_says_by_when_it_must_be_answered(
+    rules: Delegating, seconds: float | None
+) -> None:
+    edge = AfterReason(2, rules)
+    config: Any = {"metadata": IDENTITY.metadata()}
+    state = {"messages": [said(eat("1"), _1="a")]}
+
+    before = time()
+    for [send] in (edge.invoke(state, config), await edge.ainvoke(state, config)):
+        request = orders(send)[0].request
+        assert request.seconds == rules.request_timeout
+        if seconds is None:
+            assert request.deadline is None
+        else:
+            assert request.deadline is not None
+            assert before + seconds <= request.deadline <= time() + seconds
+
+
+def test_nobody_is_asked_for_longer_than_its_superior_has() -> None:
+    config: Any = {
+        "metadata": IDENTITY.metadata(),
+        "configurable": {DEADLINE_KEY: monotonic() + 5},
+    }
+    found = AfterReason(2, Delegating(timeout=20)).invoke(
+        {"messages": [said(eat("1"), _1="a")]}, config
+    )
+
+    deadline = orders(found[0])[0].request.deadline
+    assert deadline is not None
+    assert deadline <= time() + 5

@@ -12,19 +12,24 @@ from langgraph.errors import GraphRecursionError
 
 from echelons import Agent, Limits
 from echelons.checkpoints.gate import TreeGate
+from echelons.checkpoints.ledger import MemoryLedger
+from echelons.checkpoints.races import TreeRaces
 from echelons.circuit import CIRCUITS_KEY, OpenCircuits, circuits_of
 from echelons.gate import GATE_KEY, gate_of
-from echelons.graphs.gating import SUPERSTEPS, gated
+from echelons.graphs.gating import SUPERSTEPS, Aids, gated
 from echelons.lineage import Identity
+from echelons.racing import RACES_KEY, races_of
 from echelons.testing import Call, ScriptedModel
 
 ROOT = Identity(agent="head", path=("head",), thread_id="t", tree="x", turn="1")
-GATE = TreeGate(ROOT, "t", Limits(), None)
+LEDGER = MemoryLedger()
+GATE = TreeGate(ROOT, "t", Limits(), LEDGER)
 CIRCUITS = OpenCircuits()
+RACES = TreeRaces(LEDGER, "t", "1")
 
 
 def of(config: RunnableConfig | None) -> RunnableConfig:
-    return gated(config, ensure_config(config), ROOT, GATE, CIRCUITS)
+    return gated(config, ensure_config(config), ROOT, Aids(GATE, CIRCUITS, RACES))
 
 
 def test_a_run_carries_its_gate_beside_what_its_caller_gave() -> None:
@@ -32,10 +37,12 @@ def test_a_run_carries_its_gate_beside_what_its_caller_gave() -> None:
 
     assert gate_of(own) is GATE
     assert circuits_of(own) is CIRCUITS
+    assert races_of(own) is RACES
     assert own["configurable"] == {
         "thread_id": "t",
         GATE_KEY: GATE,
         CIRCUITS_KEY: CIRCUITS,
+        RACES_KEY: RACES,
     }
     assert own["metadata"]["mine"] == 1
     assert own["metadata"]["agent"] == "head"

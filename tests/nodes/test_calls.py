@@ -18,6 +18,7 @@ from langchain_core.messages import (
 
 from echelons import Status
 from echelons.nodes.calls import Abilities, Sorted, close, number, sort, unanswered
+from echelons.parting import Delegation
 
 EVERYTHING = Abilities(tools=("search",), subordinates=("eat", "sleep"), reports=True)
 
@@ -114,7 +115,8 @@ def test_calls_are_sorted_by_who_does_them() -> None:
         call("report", "3", status="partial", result="half", confidence=0.5, reason="late"),
     )
 
-    [delegation] = found.delegations
+    [delegation] = found.requests
+    assert isinstance(delegation, Delegation)
     assert (delegation.call_id, delegation.subordinate, delegation.message, delegation.reset) == (
         *("2", "eat", "dinner"),
         False,
@@ -131,7 +133,11 @@ def test_delegations_keep_the_order_of_the_calls() -> None:
         *(call("call_subordinate", n, message=n, subordinate="eat", reset=True) for n in "321")
     )
 
-    assert [(each.call_id, each.message, each.reset) for each in found.delegations] == [
+    assert [
+        (each.call_id, each.message, each.reset)
+        for each in found.requests
+        if isinstance(each, Delegation)
+    ] == [
         ("3", "3", True),
         ("2", "2", True),
         ("1", "1", True),
@@ -141,13 +147,15 @@ def test_delegations_keep_the_order_of_the_calls() -> None:
 def test_an_only_subordinate_need_not_be_named() -> None:
     only = Abilities(subordinates=("eat",))
 
-    [delegation] = sorted_out(call("call_subordinate", message="x"), abilities=only).delegations
+    [delegation] = sorted_out(call("call_subordinate", message="x"), abilities=only).requests
+    assert isinstance(delegation, Delegation)
 
     assert delegation.subordinate == "eat"
 
 
 def test_with_several_subordinates_a_call_may_name_nobody() -> None:
-    [delegation] = sorted_out(call("call_subordinate", message="x")).delegations
+    [delegation] = sorted_out(call("call_subordinate", message="x")).requests
+    assert isinstance(delegation, Delegation)
 
     assert delegation.subordinate == ""
 
@@ -174,7 +182,7 @@ def test_arguments_that_do_not_fit_are_refused_and_named(args: dict[str, Any]) -
 @pytest.mark.parametrize(
     ("name", "abilities", "tools"),
     [
-        ("serach", EVERYTHING, "search, call_subordinate, report"),
+        ("serach", EVERYTHING, "search, call_subordinate, delegate_many, report"),
         ("call_subordinate", Abilities(tools=("search",)), "search"),
         ("report", Abilities(subordinates=("eat",)), "call_subordinate"),
         ("anything", Abilities(), "none"),

@@ -44,11 +44,13 @@ def test_only_who_has_a_superior_responds() -> None:
         "status": "partial",
         "result": "half of it",
         "reason": "limit: 2 of 2 steps",
+        "halt": "limit",
     }
     assert ended(STOP, said, BELOW)["response"] == {
         "status": "unable",
         "result": "",
         "reason": "stopped: head was told to stop",
+        "halt": "stopped",
     }
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from time import time
 from typing import Any
 
 import pytest
@@ -10,7 +12,9 @@ import pytest
 from echelons import DelegationRequest, DelegationResponse, Status
 from echelons.errors import UnreadableRecord
 from echelons.history import Head, Past
+from echelons.lineage import Identity
 from echelons.nodes.orders import REFUSE, Desk, Order, tool_message
+from echelons.ways import Ways
 
 
 class Kept:
@@ -50,7 +54,8 @@ def response(status: Status = Status.FULFILLED, **more: Any) -> DelegationRespon
 
 def advanced(*queue: Order, head: Head | None = None) -> Any:
     state = {"queue": [each.stored() for each in queue]}
-    return desk().advance(state, response(result="pizza"), head, {})
+    step = desk().onward(queue[0], response(result="pizza"), {})
+    return desk().advance(state, step, head)
 
 
 # Orders
@@ -178,3 +183,45 @@ def test_one_answer_has_one_id_and_two_have_two() -> None:
 
     assert first.id == tool_message(order(number=1), response()).id
     assert first.id != tool_message(order(number=2), response()).id
+
+
+# The next attempt
+
+
+def routed(seconds: float | None) -> Order:
+    """Return an order that may go to one more, with so much time of its own."""
+    budget = {} if seconds is None else {"seconds": seconds}
+    first = order()
+    return replace(
+        first,
+        request=first.request.model_copy(update={"path": ("head", "eat"), "budget": budget}),
+        ways=Ways((("sleep",),)),
+    )
+
+
+CONFIG: Any = {"metadata": Identity("head", ("head",), "root", "t").metadata()}
+
+
+def test_the_next_attempt_has_what_is_left_of_the_time() -> None:
+    step = desk().onward(routed(10), response(Status.UNABLE), CONFIG, spent=4)
+
+    assert step.following is not None
+    request = step.following.request
+    assert (request.current, request.attempts, request.seconds) == ("sleep", 2, 6)
+    assert request.deadline is not None
+    assert time() + 5 < request.deadline <= time() + 6
+
+
+def test_nobody_else_is_asked_when_the_time_is_over() -> None:
+    step = desk().onward(routed(10), response(Status.UNABLE, reason="late"), CONFIG, spent=10.5)
+
+    assert step.following is None
+    assert step.answer is not None
+    assert step.answer.reason == "late"
+
+
+def test_a_request_without_an_end_is_passed_on_however_long_it_took() -> None:
+    step = desk().onward(routed(None), response(Status.UNABLE), CONFIG, spent=10**6)
+
+    assert step.following is not None
+    assert step.following.request.budget == {}

@@ -18,8 +18,9 @@ from langchain_core.runnables import RunnableLambda
 
 from echelons.history import Head, Past
 from echelons.lineage import THREADS_KEY, Identity, subordinate_thread_id
-from echelons.nodes.calls import Abilities, Delegation
-from echelons.nodes.reason import Mind, Reason, conversation, resolve, settle
+from echelons.nodes.calls import Abilities
+from echelons.nodes.reason import Mind, Reason, conversation, resolve, settle, thought_of
+from echelons.parting import Delegation
 from echelons.testing import Call, Reply, ScriptedModel, delegate, report
 
 IDENTITY = Identity(agent="head", path=("head",), thread_id="root", tree="t")
@@ -58,8 +59,13 @@ def state(*messages: BaseMessage, **more: Any) -> dict[str, Any]:
 
 def settled(reply: Any, past: Past | None = None, **more: Any) -> dict[str, Any]:
     """Return the update that a reply makes to an agent with every ability."""
+    return settled_in(state(**more), reply, past)
+
+
+def settled_in(given: dict[str, Any], reply: Any, past: Past | None = None) -> dict[str, Any]:
+    """Return the update that a reply makes in a state."""
     mind = Mind(NOTHING, "", ABILITIES)
-    return settle(mind, past or Past(), state(**more), reply, IDENTITY)
+    return settle(mind, thought_of(mind, past or Past(), given, reply, IDENTITY), {})
 
 
 def wanted(subordinate: str, call_id: str, reset: bool = False) -> Delegation:
@@ -67,9 +73,9 @@ def wanted(subordinate: str, call_id: str, reset: bool = False) -> Delegation:
 
 
 def resolved(
-    *delegations: Delegation, known: Mapping[str, Head] | None = None
+    *delegations: Delegation, known: Mapping[str, Head] | None = None, **ways: str
 ) -> tuple[dict[str, str], dict[str, Head]]:
-    return resolve(delegations, known or {}, AIMessage("", id="m"), IDENTITY)
+    return resolve(delegations, ways, known or {}, AIMessage("", id="m"), IDENTITY)
 
 
 def started(call_id: str, message: str = "m") -> str:
@@ -138,10 +144,9 @@ def test_a_reply_without_an_id_gets_the_same_one_at_every_replay(given: str | No
 
 
 def test_replies_at_two_places_of_a_thread_have_two_ids() -> None:
-    mind = Mind(NOTHING, "", ABILITIES)
     human, reply = HumanMessage("plan", id="h"), AIMessage("done")
-    first = settle(mind, Past(), state(human), reply, IDENTITY)["messages"][0]
-    second = settle(mind, Past(), state(human, first, human), reply, IDENTITY)["messages"][0]
+    first = settled_in(state(human), reply)["messages"][0]
+    second = settled_in(state(human, first, human), reply)["messages"][0]
 
     assert first.id != second.id
 
@@ -151,9 +156,8 @@ def test_a_model_that_repeats_an_id_never_overwrites_what_it_said_before(earlier
     said = AIMessage("before", id="same")
     past = Past((said,)) if earlier == "past" else Past()
     messages = [said, HumanMessage("plan", id="h")] if earlier == "state" else []
-    mind = Mind(NOTHING, "", ABILITIES)
 
-    update = settle(mind, past, state(*messages), AIMessage("done", id="same"), IDENTITY)
+    update = settled_in(state(*messages), AIMessage("done", id="same"), past)
 
     assert update["messages"][0].id not in (None, "", "same")
 
@@ -325,3 +329,24 @@ def test_a_report_beside_other_calls_waits_for_them() -> None:
 
     assert update["response"]["status"] == "partial"
     assert [each.type for each in update["messages"]] == ["ai", "tool"]
+
+
+def test_what_is_passed_on_to_several_further_down_has_a_thread_for_each() -> None:
+    calls = [wanted("eat", each) for each in ("a", "b", "c", "d")]
+    threads, heads = resolved(*calls, a="chef", b="waiter", c="chef")
+
+    assert threads["a"] == threads["c"]
+    assert len({threads["a"], threads["b"], threads["d"]}) == 3
+    assert [*heads.values()] == [
+        {"agent": "eat", "way": "chef"},
+        {"agent": "eat", "way": "waiter"},
+        {"agent": "eat"},
+    ]
+
+
+def test_a_thread_that_passes_on_is_gone_on_with_by_what_is_for_the_same() -> None:
+    known = {"t1": Head(agent="eat", way="chef"), "t2": Head(agent="eat")}
+    calls = [wanted("eat", each) for each in ("a", "b")]
+    threads, _ = resolved(*calls, known=known, a="chef")
+
+    assert threads == {"a": "t1", "b": "t2"}

@@ -15,6 +15,7 @@ from echelons.checkpoints.ledger import key, ledger_of
 from echelons.checkpoints.reading import read
 from echelons.errors import (
     AnswerMissing,
+    AnswerUnnamed,
     InterventionPending,
     InvalidId,
     QuestionClosed,
@@ -142,6 +143,19 @@ def test_a_question_without_an_answer_is_refused(saver: Any) -> None:
     assert [each.id for each in session.inbox()] == [question.id]
     assert session.answer(question.id, None).result().finished
     assert heard(session) == ["they said None"]
+
+
+def test_a_value_beside_answers_by_id_is_refused_and_none_of_them_is_taken(saver: Any) -> None:
+    session = Session(team(), saver)
+    [question] = session.send("plan").result().questions
+
+    with pytest.raises(AnswerUnnamed) as refused:
+        session.answer({question.id: "yes"}, 2)
+    with pytest.raises(AnswerUnnamed):
+        session.answer({}, None)
+
+    assert (refused.value.value, refused.value.named) == (2, (question.id,))
+    assert [each.id for each in session.inbox()] == [question.id]
 
 
 @pytest.mark.parametrize("question", ["", "a/b", "x" * 5000, "\ud800", "é", "a\0b"])

@@ -13,7 +13,7 @@ from langgraph.types import interrupt
 from echelons import Agent, RunEvent, Session, Usage
 from echelons.graphs.delegation import MOST_NODES
 from echelons.runtime.events import Kind, Translator
-from echelons.testing import Call, Reply, ScriptedModel, delegate, report
+from echelons.testing import Call, Reply, ScriptedModel, delegate, delegate_many, report
 
 HEAD, DAYS, EAT = "head", "head/days", "head/days/eat"
 
@@ -97,7 +97,7 @@ async def test_the_same_run_in_an_event_loop_is_told_alike() -> None:
 def test_every_event_names_its_agents_thread() -> None:
     events = told(team("pizza"))
 
-    threads = {each.path: each.thread_id for each in events if each.kind is not Kind.RESPONSE}
+    threads = {each.path: each.thread_id for each in events}
     assert set(threads) == {HEAD, DAYS, EAT}
     assert len(set(threads.values())) == 3
 
@@ -175,7 +175,63 @@ def test_a_response_tells_how_it_ended() -> None:
     assert (response.path, response.content) == (EAT, "half")
     data = dict(response.data)
     assert data.pop("id")
-    assert data == {"agent": "eat", "status": "partial", "reason": "late", "confidence": 0.5}
+    assert data == {
+        **{"agent": "eat", "status": "partial", "reason": "late", "confidence": 0.5},
+        **{"attempt": 1, "final": True},
+    }
+
+
+def test_everybody_who_is_asked_for_a_task_responds_under_its_own_path() -> None:
+    model = ScriptedModel(
+        {
+            "head": [Call("call_subordinate", {"message": "cook dinner"}), "done"],
+            "eat": [report("unable", "", reason="no oven")],
+            "chef": [Reply("pizza", usage=(1, 2))],
+        }
+    )
+    days = Agent("days", subordinates=[Agent("chef", capabilities={"cook dinner": 0.8})])
+    eat = Agent("eat", capabilities={"cook dinner": 0.9})
+    events = told(Agent("head", model=model, subordinates=[eat, days]))
+
+    [asked, forwarded] = only(events, Kind.DELEGATION)
+    assert [
+        (each.path, each.content, each.data["id"], each.data["agent"], each.data["final"])
+        for each in only(events, Kind.RESPONSE)
+    ] == [
+        ("head/eat", "", asked.data["id"], "eat", False),
+        ("head/days/chef", "pizza", forwarded.data["id"], "chef", True),
+        ("head/days", "pizza", asked.data["id"], "chef", True),
+    ]
+    assert {each.path for each in events} == {"head", "head/eat", "head/days", "head/days/chef"}
+
+
+def test_who_is_asked_last_in_vain_responds_as_itself() -> None:
+    model = ScriptedModel(
+        {
+            "head": [Call("call_subordinate", {"message": "cook dinner"}), "sorry"],
+            "eat": [report("unable", "", reason="no oven")],
+            "chef": [report("unable", "", reason="no time")],
+        }
+    )
+    below = [Agent(name, capabilities={"cook dinner": 0.9}) for name in ("chef", "eat")]
+    events = told(Agent("head", model=model, subordinates=below))
+
+    assert [
+        (each.path, each.data["reason"], each.data["attempt"], each.data["final"])
+        for each in only(events, Kind.RESPONSE)
+    ] == [("head/chef", "no time", 1, False), ("head/eat", "no oven", 2, True)]
+
+
+def test_each_request_of_a_call_has_an_id_that_its_response_has_too() -> None:
+    both = delegate_many(delegate("eat", "dinner"), delegate("days", "a day"), id="7")
+    model = ScriptedModel({"head": [both, "done"], "*": ["said"]})
+    events = told(Agent("head", model=model, subordinates=[Agent("eat"), Agent("days")]))
+
+    assert [each.data["id"] for each in only(events, Kind.DELEGATION)] == ["7/1", "7/2"]
+    assert {each.path: each.data["id"] for each in only(events, Kind.RESPONSE)} == {
+        "head/eat": "7/1",
+        "head/days": "7/2",
+    }
 
 
 def test_a_model_that_fails_below_is_an_error_and_then_an_unable_response() -> None:

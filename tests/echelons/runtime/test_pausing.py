@@ -10,6 +10,7 @@ from langgraph.types import interrupt
 from echelons import Agent, Session, SqliteCheckpointer
 from echelons.checkpoints.pending import is_finished
 from echelons.checkpoints.reading import OneCheckpoint, read
+from echelons.errors import ThreadNotFound
 from echelons.testing import Call, ScriptedModel, delegate
 
 
@@ -95,3 +96,26 @@ def test_an_agent_that_goes_on_after_an_answer_is_shown_with_its_own_task(tmp_pa
 
     tasks = {event.path: event.content for event in events if event.kind == "task"}
     assert tasks == {"head/leaf": "look", "head": "Go"}
+
+
+@pytest.mark.parametrize("path", [None, "head", "head/leaf"])
+def test_a_thread_that_has_never_run_has_no_pause_to_lift(tmp_path: Path, path: str | None) -> None:
+    with Session(team(model()), tmp_path / "t.sqlite") as session:
+        with pytest.raises(ThreadNotFound):
+            session.resume(path)
+
+
+@pytest.mark.parametrize("path", [None, "head/leaf"])
+def test_a_pause_is_taken_back_while_there_is_nothing_to_do_but_to_answer(
+    tmp_path: Path, path: str | None
+) -> None:
+    script = model()
+    with Session(team(script), tmp_path / "t.sqlite") as session:
+        [question] = session.send("Go").result().questions
+        session.pause(path)
+
+        resumed = session.resume(path).result()
+
+        assert [each.id for each in resumed.questions] == [question.id]
+        assert session.answer(question.id, "yes").result().text == "Seen."
+    assert len(script.calls) == 4

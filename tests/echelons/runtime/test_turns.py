@@ -200,6 +200,41 @@ def test_a_turn_is_known_exactly_when_its_task_is_stored(tmp_path: Path) -> None
         assert ledger_of(saver).keys(key(session.thread_id, "turn")) != []
 
 
+class OutOfReach(InMemorySaver):
+    """A saver whose first write fails."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.failures = [ConnectionError("no line")]
+
+    def put(self, *args: Any, **kwargs: Any) -> Any:
+        """Fail once."""
+        if self.failures:
+            raise self.failures.pop()
+        return super().put(*args, **kwargs)
+
+
+@pytest.mark.parametrize("turns_before", [0, 1])
+def test_a_turn_of_which_nothing_could_be_stored_begins_when_it_is_submitted_again(
+    turns_before: int,
+) -> None:
+    saver = OutOfReach()
+    [failure] = saver.failures
+    saver.failures = []
+    session = Session(counting(), saver)
+    for _ in range(turns_before):
+        session.send("first").result()
+    saver.failures = [failure]
+    with pytest.raises(ConnectionError):
+        session.send("go", turn_id="1").result()
+
+    again = session.send("go", turn_id="1").result()
+    once_more = session.send("go", turn_id="1").result()
+
+    assert (again.text, again.replayed) == (f"{1 + 2 * turns_before} messages", False)
+    assert (once_more.text, once_more.replayed) == (again.text, True)
+
+
 # One run at a time
 
 

@@ -1,0 +1,63 @@
+"""What a run has cost is what models have cost: nobody else's words count."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.runnables import RunnableLambda
+
+from echelons import Agent, Session
+from echelons.delegation import DelegationResponse, Usage
+from echelons.testing import Call, Reply, ScriptedModel, delegate
+
+
+def shout(task: str) -> str:
+    """Say it louder."""
+    return task.upper()
+
+
+def reply(task: str) -> AIMessage:
+    tokens: Any = {"input_tokens": 20, "output_tokens": 4, "total_tokens": 24}
+    return AIMessage("yes", usage_metadata=tokens)
+
+
+def spent(head: Agent) -> tuple[Usage, Usage]:
+    """Return what a run has cost, and what its only delegation says of itself."""
+    with Session(head, ":memory:") as session:
+        whole = session.send("go").result().usage
+        messages = session.store.get(session.thread_id).messages
+    answer = next(each for each in messages if isinstance(each, ToolMessage))
+    return whole, DelegationResponse.load(answer.artifact).usage
+
+
+@pytest.mark.parametrize(
+    ("subordinate", "name", "cost"),
+    [
+        (shout, "shout", Usage()),
+        (RunnableLambda(reply, name="reply"), "reply", Usage(input_tokens=20, output_tokens=4)),
+    ],
+)
+def test_what_is_no_agent_costs_what_its_own_model_says(
+    subordinate: Any, name: str, cost: Usage
+) -> None:
+    model = ScriptedModel({"head": [delegate(name, "hello"), "done"]})
+
+    whole, answer = spent(Agent("head", model=model, subordinates=[subordinate]))
+
+    assert (answer.input_tokens, answer.output_tokens) == (cost.input_tokens, cost.output_tokens)
+    assert answer.model_calls == (1 if cost.input_tokens else 0)
+    assert whole.model_calls == len(model.calls) + answer.model_calls
+
+
+def test_who_only_passes_a_request_on_has_called_no_model() -> None:
+    find = Call("call_subordinate", {"message": "Repair the bicycle"})
+    model = ScriptedModel({"head": [find, "done"], "d": [Reply("as new", usage=(20, 4))]})
+    b = Agent("b", subordinates=[Agent("d", capabilities={"repair bicycle": 0.9})])
+    below = [Agent("a", subordinates=[b]), Agent("other", capabilities={"singing": 0.9})]
+
+    whole, answer = spent(Agent("head", model=model, subordinates=below))
+
+    assert answer == Usage(input_tokens=20, output_tokens=4, model_calls=1)
+    assert whole.model_calls == len(model.calls) == 3
