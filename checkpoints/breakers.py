@@ -148,16 +148,19 @@ class Breakers:
         return self._clock().timestamp()
 
 
-def standings(ledger: Ledger, rules: Breaking | None = None, clock: Clock = now) -> list[Standing]:
+def standings(ledger: Ledger, clock: Clock = now) -> list[Standing]:
     """Return the circuits that a ledger keeps, by tree and agent.
+
+    Each is shown by the rules that opened it: no tree is at hand that could tell others.
 
     Raises:
         StorageError: The ledger could not be read.
     """
-    rules, at = rules or Breaking(), clock().timestamp()
+    at = clock().timestamp()
     found: list[Standing] = []
     for name in ledger.keys(f"{PREFIX}/"):
         circuit = ledger.look(lambda open_, name=name: _load(open_, name))  # type: ignore[misc]
+        rules = Breaking(seconds=circuit.seconds)
         _, admission = circuit.admit(rules, at)
         _, tree, agent = name.split("/", 2)
         state = circuit.state(rules, at)

@@ -15,15 +15,10 @@ from typing import Any
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from echelons.checkpoints.guarded import GuardedSaver
-from echelons.checkpoints.rows import (
-    CheckpointRow,
-    WriteRow,
-    checkpoint_of,
-    metadata_of,
-    write_of,
-)
+from echelons.checkpoints.rows import CheckpointRow, WriteRow, write_of
 from echelons.checkpoints.seal import CHECKPOINTS, WRITES, Seals
 from echelons.checkpoints.threads import ThreadStore
+from echelons.checkpoints.walk import made_before
 from echelons.errors import CheckpointTampered, EchelonsError, ThreadNotFound
 
 READABLE: tuple[tuple[str, str], ...] = (("ledger_entries", "record"), ("ledger_values", "value"))
@@ -132,9 +127,7 @@ class Check:
                 yield Fault(f"row {number} of {table}", str(error))
 
     def _read_whole(self, row: CheckpointRow) -> None:
-        held = checkpoint_of(row, self._serde)
-        counted = metadata_of(row).get("counters_since_delta_snapshot") or {}
-        before = (counted.keys() & held["channel_versions"].keys()) - held["channel_values"].keys()
+        before = made_before(row, self._serde)
         if before and row.parent_checkpoint_id and not self._is_there(row):
             parts = ", ".join(sorted(before))
             why = f"checkpoint {row.parent_checkpoint_id!r}, of which its {parts} is made, is gone"

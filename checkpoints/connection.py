@@ -62,6 +62,14 @@ def named(path: str) -> Iterator[None]:
         raise StorageError(path, str(error)) from error
 
 
+def foreign_writes(connection: sqlite3.Connection) -> int:
+    """Return a number that changes when another connection has written to the database.
+
+    It takes some microseconds.
+    """
+    return int(connection.execute("PRAGMA data_version").fetchone()[0])
+
+
 def _write_ahead(connection: sqlite3.Connection) -> None:
     for _ in range(_ATTEMPTS):
         with suppress(sqlite3.OperationalError):

@@ -86,6 +86,7 @@ def _head(call: Call, entry: Entry) -> Stored:
         "agent_path": call.path,
         "call_id": call.call_id,
         "arguments": call.digest,
+        "request": call.request_id,
     }
 
 

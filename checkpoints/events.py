@@ -16,6 +16,7 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from echelons.lineage import THREADS_KEY
 from echelons.mending import mend
+from echelons.parting import requests_of
 
 
 class EventKind(StrEnum):
@@ -35,8 +36,9 @@ class Event:
         kind: What it tells.
         key: Id of the message, call or question; unique for its kind in a thread.
         data: The fact as JSON. A message has ``role`` and ``content``; a call ``intent``,
-            ``arguments`` and, for a delegation, ``sub_agent_thread_id``; a question
-            ``value``.
+            ``arguments``, ``call_id`` and, for a delegation, ``sub_agent_thread_id``; a
+            question ``value``. A call that makes several requests is a call, and each of
+            them a delegation.
     """
 
     kind: EventKind
@@ -73,12 +75,25 @@ def _calls(message: AIMessage) -> Iterator[Event]:
     threads: Mapping[str, str] = message.response_metadata.get(THREADS_KEY) or {}
     for call in message.tool_calls:
         call_id = call["id"] or ""
-        data: dict[str, Any] = {"intent": call["name"], "arguments": call["args"]}
+        data: dict[str, Any] = {
+            "intent": call["name"],
+            "arguments": call["args"],
+            "call_id": call_id,
+        }
         thread = threads.get(call_id)
         if thread is not None:
             data["sub_agent_thread_id"] = thread
         kind = EventKind.TOOL_CALL if thread is None else EventKind.DELEGATION
         yield _event(kind, f"{message.id}/{call_id}", data)
+    for part, parted in requests_of(message, message.tool_calls):
+        if parted:
+            told = {
+                "intent": f"{parted.join.name} of {len(parted.parts)}",
+                "arguments": part.arguments,
+                "call_id": parted.call_id,
+                "sub_agent_thread_id": threads.get(part.call_id),
+            }
+            yield _event(EventKind.DELEGATION, f"{message.id}/{part.call_id}", told)
 
 
 def _event(kind: EventKind, key: str, data: Mapping[str, Any]) -> Event:

@@ -10,12 +10,11 @@ import logging
 from collections.abc import Callable, Mapping
 from threading import Lock
 from time import monotonic
-from typing import Any
+from typing import Any, Self
 
 from langchain_core.messages import AIMessage
-from langgraph.checkpoint.base import BaseCheckpointSaver
 
-from echelons.checkpoints.ledger import Fence, Ledger, MemoryLedger, Transaction, key, ledger_of
+from echelons.checkpoints.ledger import Fence, Ledger, Transaction, key
 from echelons.checkpoints.meters import Meter
 from echelons.checkpoints.orders import Orders, orders_key
 from echelons.checkpoints.signals import signals_of
@@ -35,7 +34,7 @@ class TreeGate:
         root: Whose run it is.
         thread_id: LangGraph's id of the thread.
         limits: The root's.
-        saver: Where the run is kept; ``None`` if it is not.
+        ledger: The ledger that goes with the run's saver.
         fence: The lease under which it runs; without it nothing is counted any more.
         clock: Tells the time, in seconds from any moment.
     """
@@ -45,11 +44,11 @@ class TreeGate:
         root: Identity,
         thread_id: str,
         limits: Limits,
-        saver: BaseCheckpointSaver[Any] | None,
+        ledger: Ledger,
         fence: Fence | None = None,
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        self._ledger: Ledger = ledger_of(saver) if saver else MemoryLedger()
+        self._ledger = ledger
         self._signals = signals_of(self._ledger)
         self._root = PATH_SEPARATOR.join(root.path)
         # A tree in a tree counts for itself.
@@ -108,26 +107,39 @@ class TreeGate:
     def close(self) -> None:
         """Write down what the run has spent, and give back what it has not.
 
-        A turn that has come to its end needs neither. What cannot be written is lost: the
-        counts are then too high by a block.
+        A turn that has come to its end needs neither.
+
+        Raises:
+            StorageError: The ledger could not be written. The counts are then too high by a
+                block.
+            LeaseLost: Somebody else runs the thread now.
         """
-        try:
-            self._give_back()
-        except (StorageError, LeaseLost) as error:
-            _warn(error)
-
-    async def aclose(self) -> None:
-        """Do what ``close`` does in an event loop."""
-        try:
-            # What it meets while the database is locked is tried again, and no reason to give up.
-            await self._ledger.arun(self._give_back)
-        except (StorageError, LeaseLost) as error:
-            _warn(error)
-
-    def _give_back(self) -> None:
         with self._lock:
             if not self._over and self._meter.owes:
                 self._commit(self._meter.give_back)
+
+    async def aclose(self) -> None:
+        """Do what ``close`` does in an event loop."""
+        # What it meets while the database is locked is tried again, and no reason to give up.
+        await self._ledger.arun(self.close)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        try:
+            self.close()
+        except (StorageError, LeaseLost) as lost:
+            _raise_unless(error, lost)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        try:
+            await self.aclose()
+        except (StorageError, LeaseLost) as lost:
+            _raise_unless(error, lost)
 
     def _commit(self, work: Callable[[Transaction], Callable[[], None]]) -> None:
         def fenced(open_: Transaction) -> Callable[[], None]:
@@ -146,8 +158,11 @@ class TreeGate:
         return self._orders.at(path)
 
 
-def _warn(error: Exception) -> None:
-    LOG.warning("the limits of a run could not be written down", exc_info=error)
+def _raise_unless(error: BaseException | None, lost: Exception) -> None:
+    # What ends the run already, an interrupt or a cancellation among it, must not be replaced.
+    if error is None:
+        raise lost
+    LOG.warning("the limits of a run could not be written down", exc_info=lost)
 
 
 def _path(config: Mapping[str, Any]) -> str:

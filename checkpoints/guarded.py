@@ -105,7 +105,7 @@ class GuardedSaver(SqliteSaver):
         Raises:
             CheckpointTampered: A row on the way is not what was stored, or is missing.
         """
-        wanted = get_checkpoint_id(config) or _latest(self.get_tuple(config))
+        wanted = get_checkpoint_id(config) or self.latest(config)
         with self._reading(config) as cursor:
             return self._gone_back(cursor, place_of(config), wanted, Walk(channels, self.serde))
 
@@ -171,10 +171,6 @@ def place_of(config: RunnableConfig) -> tuple[str, str]:
     """Return the thread and the namespace that a config addresses."""
     given = config["configurable"]
     return str(given["thread_id"]), str(given.get("checkpoint_ns", ""))
-
-
-def _latest(saved: CheckpointTuple | None) -> str | None:
-    return str(saved.config["configurable"]["checkpoint_id"]) if saved else None
 
 
 _AT = f"{CHECKPOINTS} WHERE thread_id = ? AND checkpoint_ns = ?"

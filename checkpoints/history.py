@@ -1,7 +1,7 @@
 """Reads a thread's segments back: the chain that ``reason`` sees and never stores again.
 
 A segment keeps its own messages and the end of the one before it. Ends never change, so
-what was read once is kept in a small cache.
+what was read once is kept in a small cache, unless a call of it may still be answered.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.constants import START
 
 from echelons.checkpoints.inherited import saver_of
+from echelons.checkpoints.latecomers import late_answers, open_calls
 from echelons.checkpoints.messages import (
     HEADS,
     MESSAGES,
@@ -23,8 +24,10 @@ from echelons.checkpoints.messages import (
     rebuild,
     reduce_entries,
 )
+from echelons.checkpoints.namespaces import depth_of
 from echelons.checkpoints.pending import is_at_work
 from echelons.checkpoints.reading import (
+    AllCheckpoints,
     ChannelWrites,
     LatestId,
     OneCheckpoint,
@@ -41,10 +44,17 @@ CHANNELS = {MESSAGES: Messages, HEADS: Entries}
 
 
 class Segment(NamedTuple):
-    """What is read of one segment: what it left, and where the one before it ended."""
+    """What is read of one segment that has ended.
+
+    Attributes:
+        past: What it left.
+        previous: Where the one before it ended.
+        closed: Whether every call of it is answered; else an answer may still come.
+    """
 
     past: Past
     previous: Head | None
+    closed: bool = True
 
 
 class SavedHistory:
@@ -85,12 +95,15 @@ class SavedHistory:
         last = end = segment_end(head, thread_id)
         newer: list[Past] = []
         known: Past | None = None
+        closed = True
         while end and (known := self._recall(saver, end)) is None:
             segment = yield from segment_plan(end)
             newer.append(segment.past)
+            closed = closed and segment.closed
             end = segment_end(segment.previous, thread_id)
         past = joined([*([known] if known else ()), *reversed(newer)])
-        if newer and last:
+        past = past._replace(heads=(yield from found_ends(past.heads, thread_id)))
+        if newer and last and closed:
             self._keep(saver, last, past)
         return past
 
@@ -115,6 +128,38 @@ def joined(pasts: Sequence[Past]) -> Past:
     return Past(messages, reduce_entries({}, [past.heads for past in pasts]))
 
 
+def found_ends(heads: Mapping[str, Head], thread_id: str) -> Plan[Mapping[str, Head]]:
+    """Return heads with the ends of threads whose superior was cut short before it knew them."""
+    found = dict(heads)
+    for thread, head in heads.items():
+        if "checkpoint_id" not in head:
+            rows = yield AllCheckpoints(thread_id, {"agent_thread_id": thread})
+            for latest in segments_of(rows)[:1]:
+                given = latest.config["configurable"]
+                found[thread] = {
+                    **head,
+                    "checkpoint_ns": str(given["checkpoint_ns"]),
+                    "checkpoint_id": str(given["checkpoint_id"]),
+                }
+    return found
+
+
+def segments_of(rows: list[CheckpointTuple]) -> list[CheckpointTuple]:
+    """Return the latest checkpoint of each of one thread's segments, newest first.
+
+    Args:
+        rows: Checkpoints of one thread, newest first; its delegations' are among them.
+    """
+    latest: dict[str, CheckpointTuple] = {}
+    for row in rows:
+        latest.setdefault(str(row.config["configurable"]["checkpoint_ns"]), row)
+    if not latest:
+        return []
+    # A segment's namespace is the agent's node; delegations and foreign graphs run below.
+    shortest = min(map(depth_of, latest))
+    return [row for namespace, row in latest.items() if depth_of(namespace) == shortest]
+
+
 def segment_end(head: Mapping[str, Any] | None, thread_id: str) -> OneCheckpoint | None:
     """Return where a head points to, or ``None`` if its thread has not run yet."""
     if not head or "checkpoint_id" not in head:
@@ -123,12 +168,14 @@ def segment_end(head: Mapping[str, Any] | None, thread_id: str) -> OneCheckpoint
 
 
 def segment_plan(end: OneCheckpoint) -> Plan[Segment]:
-    """Read one segment; an end without rows reads as an empty one."""
+    """Read one segment that has ended; an end without rows reads as an empty one."""
     saved: CheckpointTuple | None = yield end
     if saved is None:
         return Segment(Past(), None)
     past = yield from past_plan(saved, since(saved))
-    return Segment(past, previous_of(saved))
+    late = yield from late_answers(saved, past.messages, ended=True)
+    whole = past._replace(messages=(*past.messages, *late))
+    return Segment(whole, previous_of(saved), closed=not open_calls(past.messages))
 
 
 def previous_of(saved: CheckpointTuple) -> Head | None:

@@ -14,8 +14,6 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 CHECKPOINTER_KEY = "__pregel_checkpointer"
 RESUMING_KEY = "__pregel_resuming"
 DURABILITY_KEY = "__pregel_durability"
-
-
 READ_KEY = "__pregel_read"
 
 

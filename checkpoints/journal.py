@@ -58,7 +58,7 @@ class SavedJournal:
         return _noted(call, timed, await ledger_of(saver).acommit(work))
 
     def end(self, call: Call, entry: Entry, result: Any, config: Config) -> None:
-        """Write down what a call came to, unless somebody has changed its entry in between."""
+        """Write down what a call came to, unless it was started again or its end is known."""
         saver = _saver(config)
         _ended(saver, call, ledger_of(saver).commit(_ending(saver, call, entry, result)))
 
@@ -69,8 +69,8 @@ class SavedJournal:
 
 
 def key_of(call: Call) -> str:
-    """Return the ledger's key of a call."""
-    return key(call.thread_id, "effect", call.id)
+    """Return the ledger's key of a call, the same in a copy of the thread but for the thread."""
+    return key(call.thread_id, "effect", call.place)
 
 
 def _beginning(call: Call, entry: Entry, config: Config) -> Callable[[Transaction], Value | int]:
@@ -124,13 +124,25 @@ def _ending(
     value = stored_result(saver.serde, call, done, result)
 
     def work(open_: Transaction) -> int | None:
+        version = _version_of(open_.get(name), entry)
+        if version is None:
+            return None
         try:
-            return open_.compare_and_set(name, entry.version, value)
+            return open_.compare_and_set(name, version, value)
         except RecordTooLarge as error:
             why = f"it has {error.size} bytes, and the limit is {error.limit}"
-            return open_.compare_and_set(name, entry.version, lost(call, done, why))
+            return open_.compare_and_set(name, version, lost(call, done, why))
 
     return work
+
+
+def _version_of(found: Value | None, entry: Entry) -> int | None:
+    """Return the version of a call that still is where it was begun, asked about or not."""
+    if found is None or found.version == entry.version:
+        return found and found.version
+    head = {"state": str(State.STARTED), "at": entry.at}
+    asked = isinstance(found.value, dict) and head.items() <= found.value.items()
+    return found.version if asked else None
 
 
 def _ended(saver: BaseCheckpointSaver[Any], call: Call, version: int | None) -> None:

@@ -40,6 +40,8 @@ def open_existing(path: str | Path) -> SqliteCheckpointer:
     try:
         if not file.exists():
             raise DatabaseMissing(str(path))
+        if file.is_dir():
+            raise StorageError(str(path), "it is a folder")
         # Read-only, for opening a database of something else as ours would add our tables.
         with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as found:
             ours = found.execute("SELECT 1 FROM sqlite_master WHERE name = 'checkpoints'")

@@ -18,10 +18,12 @@ from langgraph.types import Interrupt
 
 from echelons.checkpoints.namespaces import SEPARATOR, below, depth_of, parts_of
 from echelons.checkpoints.orders import Orders, orders_key
+from echelons.checkpoints.races import lost_plan
 from echelons.checkpoints.reading import AllCheckpoints, InLedger, OneCheckpoint, Plan
 from echelons.gate import Halt, is_pause
 from echelons.lineage import Identity
 from echelons.names import PATH_SEPARATOR
+from echelons.racing import Entrant
 
 OPEN = frozenset({ERROR, INTERRUPT, RESUME, SCHEDULED})
 """Writes with which a task is not done."""
@@ -76,10 +78,12 @@ class Waiting:
     Attributes:
         questions: What it asks, in the order of the tree.
         moves: Whether it has work left that waits for no answer; what is paused has.
+        withdrawn: Ids of questions that agents have asked who were stopped.
     """
 
     questions: tuple[Question, ...] = ()
     moves: bool = False
+    withdrawn: frozenset[str] = frozenset()
 
 
 def questions(thread_id: str) -> Plan[list[Question]]:
@@ -106,6 +110,10 @@ def _waiting(level: CheckpointTuple, thread_id: str) -> Plan[Waiting]:
         # An interrupt comes up through every level, and stays written there while the one who
         # asked goes on: only the innermost task knows whether it is answered.
         inner = yield from _run_by(task_id, level, tasks.nodes, thread_id)
+        if inner and (yield from _has_lost(inner, thread_id)):
+            # Whoever asks there learns of it when the run goes on.
+            moves = True
+            continue
         below = (yield from _waiting(inner, thread_id)) if inner else Waiting()
         own = [each for each in interrupts if tasks.asks(task_id, each.id, bool(inner))]
         asked = [each for each in own if not is_pause(each.value)]
@@ -126,7 +134,18 @@ def _unstopped(found: Waiting, root: CheckpointTuple, thread_id: str) -> Plan[Wa
         for each in found.questions
         if not isinstance(orders.at(PATH_SEPARATOR.join(each.path)), Halt)
     )
-    return Waiting(left, found.moves or len(left) < len(found.questions))
+    withdrawn = frozenset(each.id for each in found.questions if each not in left)
+    return Waiting(left, found.moves or bool(withdrawn), withdrawn)
+
+
+def _has_lost(saved: CheckpointTuple, thread_id: str) -> Plan[bool]:
+    """Return whether a delegation races with others that have been enough without it."""
+    queue, identity = saved.checkpoint["channel_values"].get("queue"), Identity.read(saved.metadata)
+    if not queue or identity is None or not isinstance(queue[0], Mapping):
+        return False
+    if "part" not in queue[0]:
+        return False
+    return (yield from lost_plan(thread_id, identity.turn, Entrant.load(queue[0]["part"])))
 
 
 def _run_by(
@@ -257,6 +276,7 @@ def _answered(saved: CheckpointTuple) -> Iterator[str]:
     values = saved.checkpoint["channel_values"]
     if "queue" in values:
         yield from (message.artifact["request_id"] for message in values.get("messages") or ())
+        yield from values.get("parts") or ()
 
 
 def _is_open(namespace: str, latest: Mapping[str, CheckpointTuple]) -> bool:

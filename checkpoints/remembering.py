@@ -20,6 +20,7 @@ from langgraph.checkpoint.base import DeltaChannelHistory, get_checkpoint_id
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
+from echelons.checkpoints.connection import foreign_writes
 from echelons.checkpoints.guarded import GuardedSaver, place_of
 from echelons.checkpoints.history import CHANNELS
 from echelons.checkpoints.messages import HEADS, MESSAGES, rebuild
@@ -63,9 +64,9 @@ class RememberingSaver(GuardedSaver):
             CheckpointTampered: A row on the way is not what was stored, or is missing.
         """
         place = place_of(config)
-        wanted = get_checkpoint_id(config) or self._latest(config)
+        wanted = get_checkpoint_id(config) or self.latest(config)
         with self._reading(config) as cursor, _one_view(cursor):
-            point = self._recent.find(place, _version(cursor))
+            point = self._recent.find(place, foreign_writes(self.conn))
             walk = Walk(channels, self.serde, *_known(point, wanted))
             found = self._gone_back(cursor, place, wanted, walk)
             return self._replayed(place, walk.first, found, point)
@@ -85,9 +86,12 @@ class RememberingSaver(GuardedSaver):
             return found
         self._recent.keep(place, point)
         values = {MESSAGES: point.messages.messages(), HEADS: deepcopy(point.heads)}
-        return {
-            channel: {"seed": _DeltaSnapshot(values[channel]), "writes": []} for channel in found
+        # LangGraph may ask for others, too, that a checkpoint does not have.
+        known: dict[str, DeltaChannelHistory] = {
+            channel: {"seed": _DeltaSnapshot(values[channel]), "writes": []}
+            for channel in found.keys() & values.keys()
         }
+        return {**found, **known}
 
     def _point(
         self,
@@ -123,10 +127,6 @@ class RememberingSaver(GuardedSaver):
     def _again(self, message: BaseMessage) -> Any:
         return self.serde.loads_typed(self.serde.dumps_typed(message))
 
-    def _latest(self, config: RunnableConfig) -> str | None:
-        saved = self.get_tuple(config)
-        return str(saved.config["configurable"]["checkpoint_id"]) if saved else None
-
 
 @contextmanager
 def _one_view(cursor: Cursor) -> Iterator[None]:
@@ -137,11 +137,6 @@ def _one_view(cursor: Cursor) -> Iterator[None]:
     cursor.execute("BEGIN")
     yield
     cursor.execute("COMMIT")
-
-
-def _version(cursor: Cursor) -> int:
-    # Another number each time that another connection has written; a few microseconds.
-    return int(cursor.execute("PRAGMA data_version").fetchone()[0])
 
 
 def _known(point: Point | None, wanted: str | None) -> tuple[Mapping[str, Any], str | None]:

@@ -52,3 +52,101 @@ SELECT
 FROM events
 WHERE kind = 'delegation';
 """  # noqa: S608
+
+_CALL = "json_extract(data, '$.call_id')"
+# What follows the id of the message in an event's key; a part's number follows that of the call.
+_OF_MESSAGE = "substr(key, instr(key, '/') + 1)"
+
+# The next answer is some rows ahead: `NOT INDEXED` has SQLite walk there, and not sort.
+_RESPONDED = f"""WITH called AS (
+    SELECT *, coalesce({_CALL}, {_OF_MESSAGE}) AS call_id,
+        CAST(substr({_OF_MESSAGE}, length({_CALL}) + 2) AS INTEGER) AS part,
+        json_extract(data, '$.sub_agent_thread_id') AS sub_agent_thread_id
+    FROM events WHERE kind = 'delegation'
+), answered AS (
+    SELECT called.*, answer.at AS answered_at, json_extract(answer.data, '$.artifact') AS whole
+    FROM called LEFT JOIN events AS answer ON answer.id = (
+        SELECT id FROM events AS later NOT INDEXED
+        WHERE later.id > called.id AND later.kind = 'message'
+            AND later.thread_id = called.thread_id
+            AND later.agent_thread_id = called.agent_thread_id
+            AND json_extract(later.data, '$.tool_call_id') = called.call_id
+        ORDER BY later.id LIMIT 1
+    )
+), responded AS (
+    SELECT *, CASE WHEN part > 0 THEN coalesce(
+        (SELECT value FROM json_each(whole, '$.subordinate_responses')
+            WHERE json_extract(value, '$.thread_id') = sub_agent_thread_id),
+        json_extract(whole, '$.subordinate_responses[' || (part - 1) || ']')
+    ) ELSE whole END AS response
+    FROM answered
+"""  # noqa: S608
+
+DELEGATIONS = f"""
+DROP VIEW IF EXISTS delegations;
+CREATE VIEW delegations AS
+{_RESPONDED})
+SELECT
+    thread_id,
+    agent_thread_id AS superior_thread_id,
+    agent_path AS superior_path,
+    sub_agent_thread_id,
+    json_extract(data, '$.arguments.subordinate') AS subordinate,
+    json_extract(data, '$.arguments.message') AS task,
+    at,
+    json_extract(response, '$.request_id') AS request_id,
+    json_extract(response, '$.status') AS status,
+    json_extract(response, '$.agent') AS agent,
+    iif(response IS NULL, NULL, coalesce(json_extract(response, '$.confidence'), 0.0))
+        AS confidence,
+    (SELECT group_concat(value, '/') FROM json_each(response, '$.path')) AS path,
+    iif(response IS NULL, NULL, coalesce(json_extract(response, '$.reason'), '')) AS reason,
+    iif(response IS NULL, NULL, coalesce(json_extract(response, '$.usage.input_tokens'), 0))
+        AS input_tokens,
+    iif(response IS NULL, NULL, coalesce(json_extract(response, '$.usage.output_tokens'), 0))
+        AS output_tokens,
+    iif(response IS NULL, NULL, coalesce(json_extract(response, '$.usage.model_calls'), 0))
+        AS model_calls,
+    iif(response IS NULL, NULL, answered_at) AS answered_at
+FROM responded;
+"""  # noqa: S608
+"""The view of delegations with what came of each; ``NULL`` where that is open."""
+
+ATTEMPTS = f"""
+DROP VIEW IF EXISTS delegations;
+CREATE VIEW delegations AS
+{_RESPONDED}), attempted AS (
+    SELECT responded.*, coalesce(attempt.value, response) AS said,
+        coalesce(json_extract(attempt.value, '$.thread_id'), sub_agent_thread_id) AS own_thread_id,
+        coalesce(attempt.key, 0) + 1 AS attempt,
+        coalesce(attempt.key + 1 < json_array_length(response, '$.subordinate_responses'), 0)
+            AS followed
+    FROM responded LEFT JOIN json_each(response, '$.subordinate_responses') AS attempt
+        ON json_extract(attempt.value, '$.thread_id') <> ''
+        AND json_extract(attempt.value, '$.request_id') = json_extract(response, '$.request_id')
+)
+SELECT
+    thread_id,
+    agent_thread_id AS superior_thread_id,
+    agent_path AS superior_path,
+    own_thread_id AS sub_agent_thread_id,
+    json_extract(data, '$.arguments.subordinate') AS subordinate,
+    json_extract(data, '$.arguments.message') AS task,
+    at,
+    json_extract(said, '$.request_id') AS request_id,
+    attempt,
+    json_extract(said, '$.status') AS status,
+    json_extract(said, '$.agent') AS agent,
+    iif(said IS NULL, NULL, coalesce(json_extract(said, '$.confidence'), 0.0)) AS confidence,
+    (SELECT group_concat(value, '/') FROM json_each(said, '$.path')) AS path,
+    iif(said IS NULL, NULL, coalesce(json_extract(said, '$.reason'), '')) AS reason,
+    iif(said IS NULL, NULL, iif(followed, 0, coalesce(
+        json_extract(response, '$.usage.input_tokens'), 0))) AS input_tokens,
+    iif(said IS NULL, NULL, iif(followed, 0, coalesce(
+        json_extract(response, '$.usage.output_tokens'), 0))) AS output_tokens,
+    iif(said IS NULL, NULL, iif(followed, 0, coalesce(
+        json_extract(response, '$.usage.model_calls'), 0))) AS model_calls,
+    iif(said IS NULL, NULL, answered_at) AS answered_at
+FROM attempted;
+"""  # noqa: S608
+"""The same with a row for each attempt, on its own thread; the last has what all have cost."""

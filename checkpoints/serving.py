@@ -12,21 +12,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from platformdirs import user_data_path
-
 from echelons.checkpoints.sqlite import SqliteCheckpointer
-from echelons.errors import StorageError
-
-VARIABLE = "ECHELONS_DB"
-"""The environment variable that names the database, here and on the command line."""
+from echelons.places import VARIABLE, default_database, make_folder
 
 
 def database() -> Path:
     """Return the database that is served: the one named, else the command line's own."""
     named = os.environ.get(VARIABLE)
-    if named:
-        return Path(named).expanduser()
-    return user_data_path("echelons", appauthor=False) / "echelons.sqlite"
+    return Path(named).expanduser() if named else default_database()
 
 
 @asynccontextmanager
@@ -46,8 +39,5 @@ async def checkpointer() -> AsyncIterator[SqliteCheckpointer]:
 
 def _open(path: Path) -> SqliteCheckpointer:
     if not os.environ.get(VARIABLE):
-        try:
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        except OSError as error:
-            raise StorageError(str(path), str(error)) from error
+        make_folder(path)
     return SqliteCheckpointer(path, offload=True)

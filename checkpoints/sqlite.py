@@ -27,7 +27,7 @@ from echelons.checkpoints.ancestry import Ancestry
 from echelons.checkpoints.awaiting import Awaited
 from echelons.checkpoints.care import Cared
 from echelons.checkpoints.clock import Clock, now
-from echelons.checkpoints.connection import Synchronous, connect, named
+from echelons.checkpoints.connection import Synchronous, connect, foreign_writes, named
 from echelons.checkpoints.ledger import SqliteLedger
 from echelons.checkpoints.migrations import migrate, refuse_newer
 from echelons.checkpoints.plain import as_json
@@ -173,8 +173,7 @@ class SqliteCheckpointer(Awaited, Cared):
             finally:
                 # What was written may be a part of anything that is remembered.
                 if self.conn.total_changes != before:
-                    self._recent.clear()
-                    self._ancestry.clear()
+                    self._forget()
 
     @contextmanager
     def _holding(self, transaction: bool = True) -> Iterator[sqlite3.Cursor]:
@@ -183,7 +182,7 @@ class SqliteCheckpointer(Awaited, Cared):
             cursor = connection.cursor()
             # Somebody has used the connection without asking us.
             if self.conn.total_changes != self._changes:
-                self._recent.clear()
+                self._forget()
             try:
                 yield cursor
                 if transaction:
@@ -194,6 +193,10 @@ class SqliteCheckpointer(Awaited, Cared):
             finally:
                 cursor.close()
                 self._changes = self.conn.total_changes
+
+    def _forget(self) -> None:
+        self._recent.clear()
+        self._ancestry.clear()
 
     def _lent(self) -> AbstractContextManager[sqlite3.Connection]:
         return self._line.held()
@@ -210,20 +213,20 @@ class SqliteCheckpointer(Awaited, Cared):
         kind, blob = self.serde.dumps_typed(checkpoint)
         kept = kept_metadata(config, metadata)
         parents = kept.get("parents", {})
-        if parents:
-            kept["parents"] = dict(self._ancestry.shortened(where.thread_id, parents))
-        row = CheckpointRow(
-            where.thread_id,
-            where.checkpoint_ns,
-            where.checkpoint_id,
-            config["configurable"].get("checkpoint_id"),
-            kind,
-            blob,
-            as_json(kept).encode(),
-        )
         given = config["configurable"]
         turn = turn_of(given)
         with failing(given, self._line.patient), self._holding() as cursor:
+            if parents:
+                kept["parents"] = dict(self._ancestry.shortened(where.thread_id, parents))
+            row = CheckpointRow(
+                where.thread_id,
+                where.checkpoint_ns,
+                where.checkpoint_id,
+                given.get("checkpoint_id"),
+                kind,
+                blob,
+                as_json(kept).encode(),
+            )
             self._recent.put(row[:2], row.checkpoint_id, row.parent_checkpoint_id)
             if turn:
                 turn.enter(cursor)
@@ -282,8 +285,8 @@ class SqliteCheckpointer(Awaited, Cared):
             StorageError: SQLite could not read.
         """
         # Asked before each step of each agent, so without the cursor that others hold.
-        with self.lock, named(self.path):
-            return int(self.conn.execute("PRAGMA data_version").fetchone()[0])
+        with named(self.path), self._line.held() as connection:
+            return foreign_writes(connection)
 
     async def alatest(self, config: RunnableConfig) -> str | None:
         """Do what ``latest`` does in an event loop."""

@@ -67,11 +67,12 @@ def last_words(standing: Standing) -> Plan[str]:
     return str(last.text) if isinstance(last, AIMessage) else ""
 
 
-def words_of(thread_id: str, turn: str) -> Plan[str]:
-    """Return what the root said last in a turn, empty if nothing is left of it.
+def words_of(thread_id: str, turn: str) -> Plan[str | None]:
+    """Return what the root said last in a turn, ``None`` if nothing is left of it.
 
     Reads every checkpoint of the turn; asked only for one whose end nobody wrote down.
     """
     found: list[CheckpointTuple] = yield AllCheckpoints(thread_id, {"turn_id": turn})
     roots = (each for each in found if not each.config["configurable"]["checkpoint_ns"])
-    return (yield from last_words(Standing(next(roots, None))))
+    root = next(roots, None)
+    return (yield from last_words(Standing(root))) if root else None

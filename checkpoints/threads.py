@@ -19,8 +19,10 @@ from echelons.checkpoints.history import (
     previous_of,
     segment_end,
     segment_plan,
+    segments_of,
     since,
 )
+from echelons.checkpoints.latecomers import late_answers
 from echelons.checkpoints.namespaces import depth_of
 from echelons.checkpoints.reading import AllCheckpoints, OneCheckpoint, Plan, Saver, aread, read
 from echelons.checkpoints.retention import turns_in
@@ -230,22 +232,6 @@ def _thread(thread_id: str, root: str | None) -> Plan[Thread]:
     return (yield from read_thread(segments))
 
 
-def segments_of(rows: list[CheckpointTuple]) -> list[CheckpointTuple]:
-    """Return the latest checkpoint of each of one thread's segments, newest first.
-
-    Args:
-        rows: Checkpoints of one thread, newest first; its delegations' are among them.
-    """
-    latest: dict[str, CheckpointTuple] = {}
-    for row in rows:
-        latest.setdefault(str(row.config["configurable"]["checkpoint_ns"]), row)
-    if not latest:
-        return []
-    # A segment's namespace is the agent's node; delegations and foreign graphs run below.
-    shortest = min(map(depth_of, latest))
-    return [row for namespace, row in latest.items() if depth_of(namespace) == shortest]
-
-
 def read_thread(segments: list[CheckpointTuple]) -> Plan[Thread]:
     """Read the conversation that ends with the newest of some segments."""
     newest = segments[0]
@@ -254,7 +240,8 @@ def read_thread(segments: list[CheckpointTuple]) -> Plan[Thread]:
     given = newest.config["configurable"]
     end = OneCheckpoint(given["thread_id"], given["checkpoint_ns"], given["checkpoint_id"])
     own = yield from past_plan(newest, since(newest))
-    messages, count = own.messages, 1
+    late = yield from late_answers(newest, own.messages, ended=False)
+    messages, count = (*own.messages, *late), 1
     previous = previous_of(newest)
     while earlier := segment_end(previous, end.thread_id):
         segment = yield from segment_plan(earlier)

@@ -7,20 +7,25 @@ print what comes out.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
-from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 from echelons.delegation import DelegationResponse, Status
 from echelons.errors import UnreadableRecord
 from echelons.lineage import THREADS_KEY
 from echelons.names import BUILT_IN_TOOLS
+from echelons.parting import Delegation, requests_of
 
 if TYPE_CHECKING:
     from echelons.checkpoints.threads import Thread
+
+
+CUT = "cut short: its superior has ended"
+"""Why a request came to nothing that nobody answered, and nobody will."""
 
 
 class LinkState(StrEnum):
@@ -120,12 +125,13 @@ class Link:
         return self.state is not LinkState.BROKEN
 
 
-def trace_of(thread_id: str, threads: Mapping[str, Thread]) -> Trace:
+def trace_of(thread_id: str, threads: Mapping[str, Thread], ended: bool = False) -> Trace:
     """Return the trace under a thread.
 
     Args:
         thread_id: The thread to begin with.
         threads: All threads that were stored, by id.
+        ended: Whether its agent has ended, and with it all that it has asked for.
     """
     thread = threads[thread_id]
     return Trace(
@@ -135,7 +141,7 @@ def trace_of(thread_id: str, threads: Mapping[str, Thread]) -> Trace:
         state=LinkState.OK,
         requests=(),
         tools=tuple(_tools(thread.messages)),
-        subordinates=tuple(_below(thread, threads)),
+        subordinates=tuple(_below(thread, threads, ended)),
     )
 
 
@@ -148,10 +154,10 @@ def links_of(trace: Trace) -> list[Link]:
     ]
 
 
-def _below(thread: Thread, threads: Mapping[str, Thread]) -> Iterator[Trace]:
+def _below(thread: Thread, threads: Mapping[str, Thread], ended: bool) -> Iterator[Trace]:
     called: dict[str, list[Request]] = {}
     agents: dict[str, str] = {}
-    for sub_thread_id, agent, request in _requests(thread.messages):
+    for sub_thread_id, agent, request in _requests(thread.messages, ended):
         called.setdefault(sub_thread_id, []).append(request)
         agents.setdefault(sub_thread_id, agent)
     for sub_thread_id, requests in called.items():
@@ -160,7 +166,8 @@ def _below(thread: Thread, threads: Mapping[str, Thread]) -> Iterator[Trace]:
             continue
         state = _state(stored, thread.id, requests)
         # A broken link is not followed: it may lead back up.
-        whole = trace_of(sub_thread_id, threads) if stored and state is LinkState.OK else None
+        over = requests[-1].status is not None
+        whole = trace_of(sub_thread_id, threads, over) if stored and state is LinkState.OK else None
         yield Trace(
             thread_id=sub_thread_id,
             agent=whole.agent if whole else agents[sub_thread_id],
@@ -191,34 +198,61 @@ def _is_of_an_earlier_run(stored: Thread, root: Thread, threads: Mapping[str, Th
 def _state(stored: Thread | None, superior: str, requests: Sequence[Request]) -> LinkState:
     if stored is not None:
         return LinkState.OK if stored.superior_thread_id == superior else LinkState.BROKEN
-    if all(request.status is None for request in requests):
+    if all(request.status is None or request.reason == CUT for request in requests):
         return LinkState.NOT_STARTED
     refused = all(request.status in (None, Status.UNABLE) for request in requests)
     return LinkState.REFUSED if refused else LinkState.BROKEN
 
 
-def _requests(messages: Sequence[BaseMessage]) -> Iterator[tuple[str, str, Request]]:
+def _requests(messages: Sequence[BaseMessage], ended: bool) -> Iterator[tuple[str, str, Request]]:
+    last_task = max(
+        (n for n, each in enumerate(messages) if isinstance(each, HumanMessage)), default=-1
+    )
     for place, message in enumerate(messages):
         threads = _threads(message)
         if not threads or not isinstance(message, AIMessage):
             continue
         answers = _answers(messages[after] for after in range(place + 1, len(messages)))
-        for call in message.tool_calls:
-            call_id, args = call["id"] or "", call["args"]
-            if call_id in threads:
-                task, named = str(args.get("message", "")), str(args.get("subordinate") or "")
-                answer = answers.get(call_id)
-                tried = list(_attempts(answer))
-                for each in tried:
-                    request = Request(call_id, task, each.status, each.reason)
-                    yield (
-                        each.thread_id,
-                        each.path[1] if len(each.path) > 1 else each.agent,
-                        request,
-                    )
-                if not tried:
-                    status, reason = _ended(answer)
-                    yield threads[call_id], named, Request(call_id, task, status, reason)
+        for asked, parted in requests_of(message, message.tool_calls):
+            if asked.call_id in threads:
+                answer = _response(answers.get(parted.call_id if parted else asked.call_id))
+                response = _part(answer, parted.parts.index(asked)) if parted else answer
+                for thread_id, agent, request in _tries(asked, threads[asked.call_id], response):
+                    # Whoever was stopped leaves its calls unanswered; nobody works on them.
+                    cut = request.status is None and (ended or place < last_task)
+                    given = replace(request, status=Status.UNABLE, reason=CUT) if cut else request
+                    yield thread_id, agent, given
+
+
+def _tries(
+    asked: Delegation, thread_id: str, response: DelegationResponse | str | None
+) -> Iterator[tuple[str, str, Request]]:
+    """Yield the thread, the agent and the outcome of every attempt at a request."""
+    if not isinstance(response, DelegationResponse):
+        status = None if response is None else Status.UNABLE
+        yield thread_id, asked.subordinate, _request(asked, status, response or "")
+        return
+    tried = [each for each in response.subordinate_responses if _is_attempt(each, response)]
+    for each in tried:
+        agent = each.path[1] if len(each.path) > 1 else each.agent
+        yield each.thread_id, agent, _request(asked, each.status, each.reason)
+    if not tried:
+        yield thread_id, asked.subordinate, _request(asked, response.status, response.reason)
+
+
+def _request(asked: Delegation, status: Status | None, reason: str) -> Request:
+    return Request(asked.call_id, asked.message, status, reason)
+
+
+def _is_attempt(each: DelegationResponse, whole: DelegationResponse) -> bool:
+    return bool(each.thread_id) and each.request_id == whole.request_id
+
+
+def _part(response: DelegationResponse | str | None, place: int) -> DelegationResponse | str | None:
+    """Return what came of a part of a call; the same as of the whole, if that is not known."""
+    if isinstance(response, DelegationResponse) and place < len(response.subordinate_responses):
+        return response.subordinate_responses[place]
+    return response
 
 
 def _answers(following: Iterable[BaseMessage]) -> dict[str, ToolMessage]:
@@ -240,27 +274,14 @@ def _threads(message: BaseMessage) -> Mapping[str, str]:
     return found if isinstance(found, Mapping) else {}
 
 
-def _ended(answer: ToolMessage | None) -> tuple[Status | None, str]:
+def _response(answer: ToolMessage | None) -> DelegationResponse | str | None:
+    """Return what came of a call; why it cannot be read, or ``None`` while it is open."""
     if answer is None:
-        return None, ""
+        return None
     try:
-        response = DelegationResponse.load(answer.artifact)
+        return DelegationResponse.load(answer.artifact)
     except UnreadableRecord as error:
-        return Status.UNABLE, str(error)
-    return response.status, response.reason
-
-
-def _attempts(answer: ToolMessage | None) -> Iterator[DelegationResponse]:
-    """Yield what came of each attempt, where several were made at one call."""
-    try:
-        response = DelegationResponse.load(answer.artifact if answer else None)
-    except UnreadableRecord:
-        return
-    yield from (
-        each
-        for each in response.subordinate_responses
-        if each.thread_id and each.request_id == response.request_id
-    )
+        return str(error)
 
 
 def _lines(trace: Trace, first: str, rest: str) -> Iterator[str]:

@@ -3,7 +3,8 @@
 A ``Turn`` travels in the config of a run. The checkpointer asks it, inside the transaction
 of each write, whether the run still holds its lease; and has it write down the turn in the
 transaction of the checkpoint that the turn begins with. So a turn is known if and only if it
-has begun, and one that is submitted again is never run again.
+has begun, and one that is submitted again is never run again. Other savers share no transaction
+with the ledger: there a turn is announced, and its checkpoints say whether it has begun.
 """
 
 from __future__ import annotations
@@ -72,13 +73,19 @@ class Turn:
             raise StorageError(failure.path, failure.why)
 
     def begin(self, cursor: sqlite3.Cursor) -> None:
-        """Write the turn down, in the transaction of its first checkpoint."""
-        self.write_down(SqliteTransaction(cursor, now, SIZE))
-
-    def write_down(self, open_: Transaction) -> None:
-        """Write the turn down, if its caller may submit it again."""
+        """Write the turn down in the transaction of its first checkpoint, if it may come again."""
         if self.task:
+            open_ = SqliteTransaction(cursor, now, SIZE)
             open_.compare_and_set(_key(self.thread_id, self.id), None, {"task": self.task})
+
+    def announce(self, open_: Transaction) -> None:
+        """Write the turn down, if it may come again, where its checkpoints are stored elsewhere.
+
+        Its first one may never be, so that it is known and has not begun.
+        """
+        name = _key(self.thread_id, self.id)
+        if self.task and open_.get(name) is None:
+            open_.compare_and_set(name, None, {"task": self.task, "announced": True})
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +95,12 @@ class Known:
     Attributes:
         task: Digest of its task.
         text: Its answer; ``None`` until its end is written down.
+        announced: Whether it was written down before anything of it was stored.
     """
 
     task: str
     text: str | None
+    announced: bool = False
 
 
 @contextmanager
@@ -120,7 +129,10 @@ def turn_of(configurable: Mapping[str, Any]) -> Turn | None:
 def known(open_: Transaction, thread_id: str, turn_id: str) -> Known | None:
     """Return what is remembered of a turn, ``None`` if it has not begun."""
     found = open_.get(_key(thread_id, turn_id))
-    return Known(found.value["task"], found.value.get("text")) if found else None
+    if found is None:
+        return None
+    kept = found.value
+    return Known(kept["task"], kept.get("text"), kept.get("announced", False))
 
 
 def finish(open_: Transaction, thread_id: str, turn_id: str, text: str) -> None:

@@ -74,7 +74,7 @@ class Walk:
         """
         if self.first is None or self._above is None or self._above in self._ids:
             return
-        lost = _made_before(self.first, self._serde).intersection(self._open)
+        lost = made_before(self.first, self._serde).intersection(self._open)
         if lost:
             parts = ", ".join(sorted(lost))
             why = f"checkpoint {self._above!r}, of which its {parts} is made, is gone"
@@ -115,7 +115,7 @@ def written(rows: Iterable[WriteRow], serde: SerializerProtocol) -> list[Pending
     return [write for _, write in checked]
 
 
-def _made_before(row: CheckpointRow, serde: SerializerProtocol) -> set[str]:
+def made_before(row: CheckpointRow, serde: SerializerProtocol) -> set[str]:
     """Return the delta channels that a checkpoint does not hold whole, those never written out."""
     held = checkpoint_of(row, serde)
     counted = metadata_of(row).get("counters_since_delta_snapshot") or {}

@@ -144,6 +144,21 @@ def test_a_map_that_the_next_above_does_not_have_is_kept_whole(saver: Noting) ->
     assert read(saver) == saver.given
 
 
+def test_nothing_is_left_to_a_row_that_somebody_has_deleted_beside_us(saver: Noting) -> None:
+    def put(namespace: str, name: str, parents: dict[str, str]) -> None:
+        config: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": namespace}}
+        saver.put(config, {**empty_checkpoint(), "id": name}, {"parents": parents}, {})
+
+    put("", "1", {})
+    put("a:1", "2", {"": "1"})
+    saver.conn.execute("DELETE FROM checkpoints WHERE checkpoint_id = '2'")
+    saver.conn.commit()
+
+    put("a:1|b:1", "3", {"": "1", "a:1": "2"})
+
+    assert kept(saver) == [{}, {"": "1", "a:1": "2"}]
+
+
 def test_the_whole_tree_is_inspected_to_its_leaf(saver: Noting) -> None:
     graph, _ = asked(saver)
 

@@ -144,3 +144,18 @@ def test_people_are_shown_every_circuit(ledger: Ledger, clock: Calendar) -> None
         Standing("travel", "eat", CircuitState.OPEN, 3, 40.0),
         Standing("travel", "walk", CircuitState.CLOSED, 1, 0.0),
     ]
+
+
+def test_people_are_shown_how_long_a_circuit_stays_open_by_its_own_rules(
+    ledger: Ledger, clock: Calendar
+) -> None:
+    rules = Breaking(failures=1, seconds=600)
+    breakers = Breakers(ledger, "travel", rules, clock)
+    fail(breakers, times=1)
+    clock.advance(100)
+
+    [shown] = standings(ledger, clock=clock)
+
+    asked = breakers.admit("eat")
+    assert (shown.state, shown.wait) == (CircuitState.OPEN, 500.0)
+    assert (asked.admitted, asked.wait) == (False, shown.wait), "what people see is what is done"

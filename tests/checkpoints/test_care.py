@@ -8,10 +8,13 @@ import stat
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 from langchain_core.messages import HumanMessage
+from langgraph.channels import DeltaChannel
+from langgraph.graph import START, StateGraph
+from typing_extensions import TypedDict
 
 from echelons import Agent, Session, SqliteCheckpointer
 from echelons.checkpoints.checking import Report
@@ -103,6 +106,29 @@ def test_a_conversation_whose_beginning_is_gone_is_found(saver: SqliteCheckpoint
     saver.conn.commit()
 
     assert any("is gone" in fault.why for fault in saver.check().faults)
+
+
+class Words(TypedDict):
+    words: Annotated[list[str], DeltaChannel(lambda held, writes: [*(held or ()), *writes], list)]
+
+
+def test_the_beginning_of_another_graphs_conversation_is_missed_too(
+    saver: SqliteCheckpointer,
+) -> None:
+    node: Any = lambda state: {"words": "more"}  # noqa: E731
+    graph: Any = StateGraph(Words).add_node("say", node).add_edge(START, "say").compile(saver)
+    config: Any = {"configurable": {"thread_id": "t"}}
+    for _ in range(3):
+        graph.invoke({"words": "go"}, config)
+    assert saver.check().is_sound
+    [(first,)] = saver.conn.execute("SELECT min(checkpoint_id) FROM checkpoints")
+    for table in ("checkpoints", "writes"):
+        saver.conn.execute(f"DELETE FROM {table} WHERE checkpoint_id = ?", (first,))
+    saver.conn.commit()
+
+    [fault] = saver.check().faults
+
+    assert fault.why == f"checkpoint {first!r}, of which its words is made, is gone"
 
 
 def test_a_broken_seal_is_found(path: Path) -> None:

@@ -95,10 +95,11 @@ def test_calls_follow_the_message_that_makes_them() -> None:
         (EventKind.TOOL_CALL, "m/1"),
         (EventKind.DELEGATION, "m/2"),
     ]
-    assert events[1].data == {"intent": "search", "arguments": {"q": "x"}}
+    assert events[1].data == {"intent": "search", "arguments": {"q": "x"}, "call_id": "1"}
     assert events[2].data == {
         "intent": "call_subordinate",
         "arguments": {"message": "y"},
+        "call_id": "2",
         "sub_agent_thread_id": "thread",
     }
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
 import sys
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,10 @@ from langchain_core.messages import AIMessage
 
 from echelons import Limits, SqliteCheckpointer
 from echelons.checkpoints.gate import TreeGate
-from echelons.checkpoints.ledger import Fence, Ledger
+from echelons.checkpoints.ledger import Fence, Ledger, MemoryLedger, ledger_of
 from echelons.checkpoints.orders import Orders, orders_key
 from echelons.checkpoints.signals import signals_of
-from echelons.errors import LeaseLost
+from echelons.errors import LeaseLost, StorageError
 from echelons.gate import Halt, Pause, Step
 from echelons.lineage import Identity
 
@@ -28,7 +29,7 @@ def config(path: str) -> Mapping[str, Any]:
 
 
 def gate(saver: SqliteCheckpointer | None, **limits: Any) -> TreeGate:
-    return TreeGate(ROOT, "t", Limits(**limits), saver)
+    return TreeGate(ROOT, "t", Limits(**limits), ledger_of(saver) if saver else MemoryLedger())
 
 
 def order(ledger: Ledger, orders: Orders) -> None:
@@ -97,6 +98,25 @@ def test_fifty_threads_at_once_take_no_step_too_many() -> None:
     assert taken.count(None) == 1000
 
 
+def test_two_threads_never_take_each_others_last_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    with SqliteCheckpointer(":memory:") as saver, ThreadPoolExecutor(1) as pool:
+        passing = gate(saver, steps=1)
+        commit = saver.ledger.commit
+        others: list[Future[Any]] = []
+
+        def commit_and_be_overtaken(work: Any) -> Any:
+            found = commit(work)
+            if not others:
+                others.append(pool.submit(passing.enter, Step.TOOL, config("head")))
+                wait(others, timeout=0.2)  # the other thread waits for the gate meanwhile
+            return found
+
+        monkeypatch.setattr(saver.ledger, "commit", commit_and_be_overtaken)
+        taken = [passing.enter(Step.TOOL, config("head")), others[0].result()]
+
+    assert taken == [None, Halt("limit", "1 of 1 steps")]
+
+
 def test_without_a_saver_it_counts_in_memory() -> None:
     passing = gate(None, steps=2)
 
@@ -122,10 +142,36 @@ def test_a_turn_at_its_end_writes_nothing_more() -> None:
 
 def test_a_run_that_has_lost_its_thread_counts_nothing_more() -> None:
     with SqliteCheckpointer(":memory:") as saver:
-        lost = TreeGate(ROOT, "t", Limits(), saver, Fence("thread/t", 7))
+        lost = TreeGate(ROOT, "t", Limits(), ledger_of(saver), Fence("thread/t", 7))
         with pytest.raises(LeaseLost):
             lost.enter(Step.MODEL, config("head"))
         lost.close()
+
+
+@pytest.mark.parametrize("ended_by", [None, KeyboardInterrupt, GeneratorExit])
+async def test_a_write_that_fails_at_the_end_is_named_and_replaces_nothing_that_ends_the_run(
+    ended_by: type[BaseException] | None, tmp_path: Path
+) -> None:
+    expected = ended_by or StorageError
+    with SqliteCheckpointer(tmp_path / "t.sqlite", busy_timeout=0.01) as saver:
+        for world in ("sync", "async"):
+            closing = gate(saver)
+            closing.enter(Step.MODEL, config("head"))
+            other = sqlite3.connect(tmp_path / "t.sqlite")
+            other.execute("BEGIN IMMEDIATE")
+            with pytest.raises(expected):
+                if world == "sync":
+                    with closing:
+                        end(ended_by)
+                else:
+                    async with closing:
+                        end(ended_by)
+            other.close()
+
+
+def end(by: type[BaseException] | None) -> None:
+    if by is not None:
+        raise by
 
 
 def test_a_tree_in_a_tree_has_counts_of_its_own() -> None:
@@ -133,7 +179,7 @@ def test_a_tree_in_a_tree_has_counts_of_its_own() -> None:
     with SqliteCheckpointer(":memory:") as saver:
         gate(saver, steps=1).enter(Step.TOOL, config("head"))
 
-        passing = TreeGate(inner, "t", Limits(steps=1), saver)
+        passing = TreeGate(inner, "t", Limits(steps=1), ledger_of(saver))
 
         assert passing.enter(Step.TOOL, config("head/in")) is None
         assert isinstance(passing.enter(Step.TOOL, config("head/in")), Halt)

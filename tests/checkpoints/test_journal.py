@@ -115,7 +115,7 @@ def test_a_result_that_is_too_large_is_left_out_with_the_reason(saver: Saver) ->
 
 def test_who_was_overtaken_may_not_go_on(saver: Saver) -> None:
     mine = begun(saver)
-    JOURNAL.note(call(), mine, config(saver))
+    JOURNAL.note(call(), replace(mine, at=""), config(saver))
 
     with pytest.raises(CallContested) as refused:
         JOURNAL.note(call(), mine, config(saver))
@@ -123,6 +123,17 @@ def test_who_was_overtaken_may_not_go_on(saver: Saver) -> None:
 
     assert (refused.value.tool, refused.value.call_id) == ("book", "1")
     assert begun(saver).state is State.STARTED
+
+
+def test_what_a_call_came_to_is_kept_while_a_human_is_asked_about_it(saver: Saver) -> None:
+    mine = begun(saver)
+    JOURNAL.note(call(), replace(mine, asked=0), config(saver))
+
+    JOURNAL.end(call(), mine, {"messages": ["late"]}, config(saver))
+    JOURNAL.end(call(), mine, {"messages": ["another"]}, config(saver))
+
+    found = begun(saver)
+    assert (found.state, found.result) == (State.DONE, {"messages": ["late"]})
 
 
 def test_a_run_that_has_lost_its_thread_begins_nothing_but_may_say_what_happened(

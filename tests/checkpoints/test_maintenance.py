@@ -279,6 +279,32 @@ def test_a_copy_knows_the_turns_of_its_source_and_gets_none_of_its_mail(
     assert saver.ledger.last(key(OTHER, "mail")) == 0
 
 
+class PowerCut(BaseException):
+    """Stands for kill -9."""
+
+
+def test_a_call_that_was_cut_short_is_asked_about_in_a_copy_too(saver: SqliteCheckpointer) -> None:
+    runs: list[str] = []
+
+    def book(city: str) -> str:
+        """Book a room."""
+        runs.append(city)
+        raise PowerCut
+
+    model = ScriptedModel([Call("book", {"city": "Rome"}), "over"])
+    graph = Agent("head", model=model, tools=[book]).compile(saver)
+    config: RunnableConfig = {"configurable": {"thread_id": "source"}}
+    with pytest.raises(PowerCut):
+        graph.invoke({"messages": [("user", "go")]}, config)
+
+    saver.copy_thread("source", OTHER)
+
+    for each in (OTHER, "source"):
+        result = graph.invoke(None, {"configurable": {"thread_id": each}})
+        assert [asked.value["tool"] for asked in result["__interrupt__"]] == ["book"]
+    assert runs == ["Rome"]
+
+
 def test_a_thread_of_which_only_the_ledger_knows_is_taken(saver: SqliteCheckpointer) -> None:
     saver.ledger.compare_and_set(key(OTHER, "limit"), None, 3)
 

@@ -55,5 +55,5 @@ def test_a_file_that_is_no_database_is_refused(tmp_path: Path, content: bytes) -
 
 
 def test_a_folder_is_refused_as_a_database(tmp_path: Path) -> None:
-    with pytest.raises(StorageError):
+    with pytest.raises(StorageError, match="it is a folder"):
         open_existing(tmp_path)

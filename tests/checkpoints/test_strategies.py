@@ -85,6 +85,18 @@ def test_conversations_and_events_stay_whole(
     assert said(graph)[: len(before)] == before
 
 
+@pytest.mark.parametrize("keep", [KeepLatest(4), KeepTurns(3)])
+def test_of_a_conversation_that_is_kept_only_the_beginning_is_stored_whole(
+    saver: SqliteCheckpointer, graph: Any, keep: Strategy
+) -> None:
+    saver.retain(["t"], keep)
+
+    own = [each for each in saver.list(CONFIG) if not each.config["configurable"]["checkpoint_ns"]]
+    whole = ["messages" in each.checkpoint["channel_values"] for each in own]
+    assert len(whole) > 3
+    assert whole == [False] * (len(whole) - 1) + [True]
+
+
 def test_kept_turns_can_be_gone_back_to_and_earlier_ones_cannot(
     saver: SqliteCheckpointer, graph: Any
 ) -> None:

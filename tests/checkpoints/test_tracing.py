@@ -13,7 +13,7 @@ from langgraph.types import interrupt
 from echelons import Agent, DelegationResponse, SqliteCheckpointer, Status, ThreadStore
 from echelons.checkpoints.reading import OneCheckpoint
 from echelons.checkpoints.threads import Thread
-from echelons.checkpoints.tracing import LinkState, Trace, links_of, trace_of
+from echelons.checkpoints.tracing import CUT, LinkState, Trace, links_of, trace_of
 from echelons.lineage import THREADS_KEY
 from echelons.testing import Call, ScriptedModel, delegate
 
@@ -97,6 +97,34 @@ def test_a_thread_without_rows_is_judged_by_the_answer(
     [link] = links_of(traced(thread("t", calling("m", one="a"), *answers)))
 
     assert (link.state, link.holds) == (state, holds)
+
+
+def cut(*threads: Thread) -> list[tuple[str, str]]:
+    """Return the status of each agent of a trace, and why."""
+    below = [each for each in traced(*threads).walk() if each.requests]
+    return [(each.status, each.requests[-1].reason) for each in below]
+
+
+def test_what_an_agent_has_asked_for_ends_with_it_all_the_way_down() -> None:
+    below = [
+        thread("a", calling("n", two="b"), superior="t", agent="days"),
+        thread("b", calling("o", three="c"), superior="a", agent="eat"),
+    ]
+    stopped = answer("one", Status.UNABLE, "stopped")
+
+    assert cut(thread("t", calling("m", one="a")), *below) == [("open", "")] * 3
+    assert cut(thread("t", calling("m", one="a"), stopped), *below) == [
+        ("unable", "stopped"),
+        ("unable", CUT),
+        ("unable", CUT),
+    ]
+
+
+def test_a_call_of_an_earlier_task_is_not_open_any_more() -> None:
+    again = [HumanMessage("again"), calling("o", three="c")]
+    head = thread("t", HumanMessage("go"), calling("m", one="a", two="b"), answer("two"), *again)
+
+    assert cut(head) == [("unable", CUT), ("fulfilled", ""), ("open", "")]
 
 
 def test_a_refusal_beside_an_open_call_is_still_a_refusal() -> None:

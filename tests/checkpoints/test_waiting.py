@@ -36,7 +36,9 @@ WRITES: dict[str, Work] = {
 READS: dict[str, Work] = {
     "get_tuple": lambda saver: saver.aget_tuple(CONFIG),
     "history": lambda saver: saver.aget_delta_channel_history(config=CONFIG, channels=["messages"]),
+    "latest": lambda saver: saver.alatest(CONFIG),
     "get": lambda saver: saver.ledger.aget("k"),
+    "foreign_writes": lambda saver: saver.ledger.arun(saver.ledger.foreign_writes),
 }
 
 

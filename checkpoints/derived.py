@@ -1,0 +1,99 @@
+"""``Derived``: what a model derived that a tree's agents can do, in the ledger.
+
+``graphs.deriving`` lends it to a ``ModelDeriver``, so that the agents of a tree are asked about
+once for each database, and not once for each process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from functools import partial
+from typing import Any, Final
+
+from echelons.capabilities import Capability, Derivation, declared
+from echelons.checkpoints.ledger import Json, Ledger, Transaction
+from echelons.errors import ConfigurationError
+
+PREFIX: Final = "derived"
+
+
+class Derived:
+    """The derivations of one tree.
+
+    Args:
+        ledger: Keeps them.
+        tree: Name of the tree's root; threads of the same tree share them.
+
+    Examples:
+        >>> from echelons.checkpoints.ledger import MemoryLedger
+        >>> kept = Derived(MemoryLedger(), "travel")
+        >>> kept.write({"eat": Derivation("a1b2", {"dining": Capability(0.8)})})
+        >>> kept.read(["eat", "fly"])["eat"].capabilities
+        mappingproxy({'dining': Capability(confidence=0.8, examples=())})
+    """
+
+    def __init__(self, ledger: Ledger, tree: str) -> None:
+        self._ledger = ledger
+        self._tree = tree
+
+    def read(self, agents: Collection[str], /) -> Mapping[str, Derivation]:
+        """Return what is kept of some agents.
+
+        Raises:
+            StorageError: The ledger could not be read.
+        """
+        return self._ledger.look(partial(self._read, agents))
+
+    def write(self, derivations: Mapping[str, Derivation], /) -> None:
+        """Keep some derivations, instead of earlier ones.
+
+        Raises:
+            StorageError: The ledger could not be written.
+        """
+        if derivations:
+            self._ledger.commit(partial(self._write, derivations))
+
+    async def aread(self, agents: Collection[str], /) -> Mapping[str, Derivation]:
+        """Do what ``read`` does in an event loop."""
+        return await self._ledger.arun(lambda: self.read(agents))
+
+    async def awrite(self, derivations: Mapping[str, Derivation], /) -> None:
+        """Do what ``write`` does in an event loop."""
+        await self._ledger.arun(lambda: self.write(derivations))
+
+    def _read(self, agents: Collection[str], open_: Transaction) -> Mapping[str, Derivation]:
+        stored = ((agent, open_.get(self._key(agent))) for agent in agents)
+        read = ((agent, _derivation(value.value)) for agent, value in stored if value)
+        return {agent: each for agent, each in read if each}
+
+    def _write(self, derivations: Mapping[str, Derivation], open_: Transaction) -> None:
+        for agent, each in derivations.items():
+            before = open_.get(self._key(agent))
+            open_.compare_and_set(
+                self._key(agent), before.version if before else None, _stored(each)
+            )
+
+    def _key(self, agent: str) -> str:
+        return "/".join((PREFIX, self._tree, agent))
+
+
+def _stored(derivation: Derivation) -> Json:
+    return {
+        "fingerprint": derivation.fingerprint,
+        "capabilities": {
+            name: {"confidence": each.confidence, "examples": list(each.examples)}
+            for name, each in derivation.capabilities.items()
+        },
+    }
+
+
+def _derivation(value: Any) -> Derivation | None:
+    """Return what was stored, or None if it is none: then the agent is asked about again."""
+    try:
+        said = {
+            name: Capability(each["confidence"], each["examples"])
+            for name, each in value["capabilities"].items()
+        }
+        return Derivation(str(value["fingerprint"]), declared("", said).full)
+    except (KeyError, TypeError, AttributeError, ConfigurationError):
+        return None
