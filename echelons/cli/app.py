@@ -62,7 +62,13 @@ app.command(
         "echelons answer 3f1c - < letter.txt",
     )
 )(answer)
-app.command(epilog=_examples("echelons resume", "echelons resume --thread trip"))(resume)
+app.command(
+    epilog=_examples(
+        "echelons resume",
+        "echelons resume --thread trip",
+        "echelons resume head/experiences",
+    )
+)(resume)
 app.command(
     epilog=_examples(
         "echelons stop",
@@ -89,6 +95,7 @@ app.command(
 app.command(
     epilog=_examples(
         "echelons capabilities travel",
+        "echelons capabilities mine:head --model openai:gpt-5-mini",
         "echelons capabilities research --docs notes/ --json",
     )
 )(capabilities)

@@ -125,7 +125,9 @@ class Board:
         for row in self._rows.values():
             if row.doing in (Doing.WAITING, Doing.RUNNING) and row.began is not None:
                 if result.finished:
-                    self._over(row, Doing.DONE)
+                    # Nobody answers the root; who else has not answered was cut short.
+                    cut = PATH_SEPARATOR in row.path
+                    self._over(row, Doing.STOPPED if cut else Doing.DONE)
                 elif not result.questions:
                     self._over(row, Doing.STOPPED)
 
@@ -190,7 +192,8 @@ class Board:
 
     def _response(self, row: Row, event: RunEvent) -> None:
         self._over(row, _ENDS[event.data["status"]], brief(str(event.data["reason"])))
-        self._answered(self._row(row.path.rpartition(PATH_SEPARATOR)[0]))
+        if event.data["final"]:
+            self._answered(self._row(row.path.rpartition(PATH_SEPARATOR)[0]))
 
     def _answered(self, superior: Row) -> None:
         superior.asked = max(superior.asked - 1, 0)

@@ -9,7 +9,7 @@ import typer
 from echelons.cli import database, output
 from echelons.cli.command import command
 from echelons.cli.exits import ExitCode
-from echelons.cli.options import Output, Place
+from echelons.cli.options import Database, Output
 from echelons.cli.words import duration, encoded
 
 CloseOption = Annotated[
@@ -24,7 +24,7 @@ CloseOption = Annotated[
 
 
 @command
-def breakers(close: CloseOption = None, *, place: Place, how: Output) -> ExitCode:
+def breakers(close: CloseOption = None, *, place: Database, how: Output) -> ExitCode:
     """List the circuits of agents that have failed, and whether they are asked."""
     from echelons.checkpoints.breakers import close_circuits, standings
 

@@ -10,9 +10,9 @@ from echelons.cli.board import Board
 from echelons.cli.exits import ExitCode
 from echelons.cli.questions import question_json
 from echelons.cli.words import command_line, count, duration
-from echelons.lineage import root_thread_id
 
 if TYPE_CHECKING:
+    from echelons.runtime.requests import Thread
     from echelons.runtime.run import Result
 
 OFFLINE = "offline planner"
@@ -45,9 +45,11 @@ def closing(board: Board, thread: str, code: ExitCode, given: Path | None) -> It
     yield f"{duration(board.seconds)}, {agents}{spent}, thread {thread}"
     if OFFLINE in board.models:
         yield "by the offline planner: rules, no language model"
-    if code is ExitCode.INTERRUPTED:
+    # Whoever fails raises an error, so that what ends by itself and is not at its end is paused.
+    why = {ExitCode.INTERRUPTED: "stopped", ExitCode.FAILED: "paused"}.get(code)
+    if why:
         resume = command_line("resume", "--thread", thread, db=given)
-        yield f"stopped; all that was done is stored. Go on with: {resume}"
+        yield f"{why}; all that was done is stored. Go on with: {resume}"
 
 
 def unrun(result: Result) -> str:
@@ -57,16 +59,17 @@ def unrun(result: Result) -> str:
     return "the turn was submitted before, so nothing was run again" if result.replayed else ""
 
 
-def result_json(result: Result, board: Board, thread: str, code: ExitCode) -> dict[str, Any]:
+def result_json(result: Result, board: Board, thread: Thread, code: ExitCode) -> dict[str, Any]:
     """Return what a turn came to for programs."""
     return {
         "kind": "result",
-        "thread": thread,
-        "thread_id": root_thread_id(thread),
+        "thread": thread.name,
+        "thread_id": thread.id,
         "finished": result.finished,
         "interrupted": code is ExitCode.INTERRUPTED,
+        "paused": code is ExitCode.FAILED,
         "text": result.text,
-        "questions": [question_json(each, thread) for each in result.questions],
+        "questions": [question_json(each, thread.name) for each in result.questions],
         "replayed": result.replayed,
         "queued": result.queued,
         "usage": result.usage.model_dump(),

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from echelons.cli import database, output
+from echelons.cli import database, output, standings
 from echelons.cli.command import command
 from echelons.cli.exits import ExitCode
-from echelons.cli.options import Output, Place
+from echelons.cli.options import Output, Place, Remaking, TeamOption
+from echelons.cli.remaking import remade
+from echelons.cli.teams import load
 from echelons.cli.words import command_line, named
-from echelons.errors import NothingUnfinished, ThreadNotNamed
+from echelons.errors import EchelonsError, UnknownPath
 
 if TYPE_CHECKING:
     from echelons.checkpoints.reading import Plan
@@ -27,59 +30,72 @@ PathArgument = Annotated[
         show_default=False,
     ),
 ]
+Order: TypeAlias = "Callable[[str, Collection[str]], Plan[str]]"
+"""Gives an order on a root's thread, if the agent has begun or is one of these paths."""
 
 
 @command
-def stop(path: PathArgument = None, *, place: Place, how: Output) -> ExitCode:
+def stop(
+    path: PathArgument = None, team: TeamOption = None, *, place: Place, how: Output
+) -> ExitCode:
     """End an agent and all below it, or the whole turn, in whichever process it runs."""
     from echelons.checkpoints.controls import stop_plan
 
     with database.reading(place.db) as saver:
-        root = _unfinished(saver, place)
-        return _told(saver, root, ("stopped", stop_plan(root.id, path)), place, how)
+        root = standings.root_with_work(saver, place.thread, standings.AT_WORK)
+        stopped = _given(lambda thread, known: stop_plan(thread, path, known), saver, root, team)
+        return _told(saver, root, {"stopped": stopped}, place, how)
 
 
 @command
-def pause(path: PathArgument = None, *, place: Place, how: Output) -> ExitCode:
+def pause(
+    path: PathArgument = None, team: TeamOption = None, *, place: Place, how: Output
+) -> ExitCode:
     """Hold an agent and all below it, or the whole tree, before their next model call."""
     from echelons.checkpoints.controls import pause_plan
 
     with database.reading(place.db) as saver:
-        root = _unfinished(saver, place)
-        return _told(saver, root, ("paused", pause_plan(root.id, path)), place, how)
+        root = standings.root_with_work(saver, place.thread, standings.AT_WORK)
+        paused = _given(lambda thread, known: pause_plan(thread, path, known), saver, root, team)
+        return _told(saver, root, {"paused": paused}, place, how)
+
+
+def _given(order: Order, saver: SqliteCheckpointer, root: RootThread, team: str | None) -> str:
+    """Give an order to an agent that has begun, or else to one that the team has."""
+    from echelons.checkpoints.reading import read
+
+    try:
+        return read(saver, order(root.id, ()))
+    except UnknownPath:
+        known = _paths(root, team)
+    return read(saver, order(root.id, known))
+
+
+def _paths(root: RootThread, team: str | None) -> frozenset[str]:
+    from echelons.tree import walk
+
+    try:
+        agent = load(remade(root, Remaking(team=team)))
+    except EchelonsError:
+        if team is not None:
+            raise
+        return frozenset()  # nobody has named the team: who has begun can be told all the same
+    return frozenset(place.text for place in walk(agent))
 
 
 def _told(
-    saver: SqliteCheckpointer,
-    root: RootThread,
-    order: tuple[str, Plan[str]],
-    place: Place,
-    how: Output,
+    saver: SqliteCheckpointer, root: RootThread, done: dict[str, str], place: Place, how: Output
 ) -> ExitCode:
     from echelons.checkpoints.ledger import key
-    from echelons.checkpoints.reading import read
 
-    done, plan = order
-    path = read(saver, plan)
     running = saver.ledger.holder(key(root.id)) is not None
     thread = database.label(root)
     if how.json:
-        output.tell_json({done: path, "thread": thread, "running": running})
+        output.tell_json({**done, "thread": thread, "running": running})
         return ExitCode.FINISHED
-    output.tell(f"{done} {path} in thread {thread}")
+    for what, path in done.items():
+        output.tell(f"{what} {path} in thread {thread}")
     if not running:
         again = command_line("resume", "--thread", thread, db=place.db)
         output.remark(f"nobody is at work on it now; go on with: {again}")
     return ExitCode.FINISHED
-
-
-def _unfinished(saver: SqliteCheckpointer, place: Place) -> RootThread:
-    found = database.standings(saver, place.thread)
-    if place.thread is not None:
-        return found[0].root
-    left = [each.root for each in found if each.state is not database.State.FINISHED]
-    if not left:
-        raise NothingUnfinished(str(database.path(place.db)))
-    if len(left) > 1:
-        raise ThreadNotNamed([database.label(root) for root in left])
-    return left[0]

@@ -1,22 +1,25 @@
-"""Which database a command works on, and what stands in it.
+"""Which database a command works on, and which of its threads is meant.
 
 Only ``run`` makes one; the commands that read refuse a database that is not there.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from echelons.cli.output import remark
-from echelons.errors import DatabaseFolderMissing, StorageError, ThreadNotFound, ThreadNotNamed
+from echelons.errors import (
+    DatabaseFolderMissing,
+    StorageError,
+    ThreadNotFound,
+    ThreadNotNamed,
+)
 from echelons.lineage import root_thread_id
+from echelons.places import default_database, make_folder
 
 if TYPE_CHECKING:
-    from echelons.checkpoints.pending import Question
     from echelons.checkpoints.sqlite import SqliteCheckpointer
     from echelons.checkpoints.threads import RootThread
 
@@ -24,16 +27,9 @@ MAIN = "main"
 """The thread that is meant where none is named and there are several."""
 
 
-def default() -> Path:
-    """Return the database in the user's data folder, where the system keeps such things."""
-    from platformdirs import user_data_path
-
-    return user_data_path("echelons", appauthor=False) / "echelons.sqlite"
-
-
 def path(given: Path | None) -> Path:
     """Return the database that is meant."""
-    return given.expanduser() if given else default()
+    return given.expanduser() if given else default_database()
 
 
 def for_writing(given: Path | None) -> Path:
@@ -44,13 +40,15 @@ def for_writing(given: Path | None) -> Path:
         StorageError: The default's folder cannot be made.
     """
     database = path(given)
+    if given is None:
+        make_folder(database)
+        return database
     try:
-        if given is None:
-            database.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        elif not database.parent.is_dir():
-            raise DatabaseFolderMissing(str(database), str(database.parent))
+        there = database.parent.is_dir()
     except OSError as error:
         raise StorageError(str(database), str(error)) from error
+    if not there:
+        raise DatabaseFolderMissing(str(database), str(database.parent))
     return database
 
 
@@ -146,49 +144,3 @@ def _is_id(thread: str) -> bool:
 def label(root: RootThread) -> str:
     """Return what a thread is called; its id if it has no name."""
     return root.name or root.id
-
-
-class State(StrEnum):
-    """Whether a root thread has work left."""
-
-    FINISHED = "finished"
-    ASKING = "asking"
-    UNFINISHED = "unfinished"
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """A root thread and what it waits for.
-
-    Attributes:
-        root: The thread.
-        state: Whether it has work left; one that runs now is unfinished, too.
-        questions: What it asks.
-    """
-
-    root: RootThread
-    state: State
-    questions: tuple[Question, ...]
-
-
-def standing(saver: SqliteCheckpointer, root: RootThread) -> Standing:
-    """Return where a root thread stands."""
-    from echelons.checkpoints.answers import open_questions
-    from echelons.checkpoints.pending import is_finished
-    from echelons.checkpoints.reading import OneCheckpoint, read
-
-    asked = tuple(read(saver, open_questions(root.id)))
-    if asked:
-        return Standing(root, State.ASKING, asked)
-    finished = read(saver, is_finished(OneCheckpoint(root.id)))
-    return Standing(root, State.FINISHED if finished else State.UNFINISHED, ())
-
-
-def standings(saver: SqliteCheckpointer, thread: str | None) -> list[Standing]:
-    """Return where the named root thread stands, or all of them, latest first.
-
-    Raises:
-        ThreadNotFound: There is none of that name.
-    """
-    chosen = roots(saver) if thread is None else [root_named(saver, thread)]
-    return [standing(saver, root) for root in chosen]

@@ -66,4 +66,6 @@ def _named(team: str | None, place: Place, making: Making, *, quietly: bool) -> 
         with database.reading(place.db) as saver:
             root = database.root_shown(saver, place.thread, quietly=quietly)
         return remade(root, Remaking(making.model, making.docs))
+    if place.thread is not None:
+        raise typer.BadParameter("give TEAM or --thread, not both")
     return TeamName(team, making.docs, making.model)

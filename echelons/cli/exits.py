@@ -25,7 +25,7 @@ MEANINGS = {
     ExitCode.USAGE: "the command line is wrong",
     ExitCode.REFUSED: "refused, with the reason: an unknown team, no such thread, no key …",
     ExitCode.ASKING: "the turn waits for an answer: `echelons inbox`",
-    ExitCode.FAILED: "the turn stopped at an error and is stored: `echelons resume`",
+    ExitCode.FAILED: "the turn stopped at an error, or is paused, and is stored: `echelons resume`",
     ExitCode.BROKEN: "`echelons trace --verify` or `echelons doctor` found something broken",
     ExitCode.BUSY: "somebody else is at work on the thread: try again, or use another",
     ExitCode.INTERRUPTED: "stopped by Ctrl-C; all that was done is stored: `echelons resume`",

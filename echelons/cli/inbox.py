@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from echelons.cli import database, output
+from echelons.cli import database, output, standings
 from echelons.cli.command import command
 from echelons.cli.exits import ExitCode
 from echelons.cli.options import Output, Place, Remaking, RunOutput
@@ -18,6 +18,7 @@ from echelons.cli.words import encoded, text_or_stdin
 from echelons.errors import WrongAnswer
 
 if TYPE_CHECKING:
+    from echelons.checkpoints.pending import Question
     from echelons.runtime.run import AsyncRun
     from echelons.runtime.session import Session
 
@@ -58,7 +59,7 @@ ResultOption = Annotated[
 def inbox(place: Place, how: Output) -> ExitCode:
     """List the questions that wait for an answer, of all threads or of one."""
     with database.reading(place.db) as saver:
-        found = [each for each in database.standings(saver, place.thread) if each.questions]
+        found = [each for each in standings.standings(saver, place.thread) if each.questions]
     for each in found:
         thread = database.label(each.root)
         if how.json:
@@ -85,12 +86,12 @@ def answer(  # noqa: PLR0913  each option stands for itself
     """Answer a question, and go on with the turn that asked it."""
     where = str(database.path(place.db))
     with database.reading(place.db) as saver:
-        found = database.standings(saver, place.thread)
+        found = standings.standings(saver, place.thread)
     asked = [question for each in found for question in each.questions]
     question, words = meant(asked, first, second, where)
     value = _value(text_or_stdin(words), json_value)
     if result is not None:
-        value = {"outcome": value, "result": result}
+        value = _outcome(next(each for each in asked if each.id == question), value, result)
     root = next(
         each.root for each in found if question in [pending.id for pending in each.questions]
     )
@@ -118,6 +119,14 @@ async def _answered(session: Session, question: str, value: Any, as_json: bool) 
             raise
         hint = "if it is meant as JSON, add --json-value"
         raise WrongAnswer(error.id, error.value, f"{error.why} ({hint})") from error
+
+
+def _outcome(question: Question, outcome: Any, result: str) -> Any:
+    from echelons.outcomes import is_unknown
+
+    if not is_unknown(question.value):
+        raise typer.BadParameter("--result is for a call that was cut short; this asks something")
+    return {"outcome": outcome, "result": result}
 
 
 def _value(words: str, as_json: bool) -> Any:

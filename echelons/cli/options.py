@@ -13,6 +13,7 @@ import typer
 
 from echelons.cli.completion import complete_team, complete_thread
 from echelons.cli.words import named
+from echelons.places import VARIABLE
 
 TeamArgument = Annotated[
     str,
@@ -37,20 +38,39 @@ ThreadOption = Annotated[
 ]
 
 
+TeamOption = Annotated[
+    str | None,
+    typer.Option(
+        "--team",
+        metavar="TEAM",
+        help="Another team than the one that the thread noted.",
+        autocompletion=complete_team,
+        callback=named,
+        show_default=False,
+    ),
+]
+
+
 @dataclass(frozen=True)
-class Place:
-    """Where the threads are."""
+class Database:
+    """Where everything is stored."""
 
     db: Annotated[
         Path | None,
         typer.Option(
             "--db",
             metavar="FILE",
-            envvar="ECHELONS_DB",
+            envvar=VARIABLE,
             help="The database; a file in your data folder if left out.",
             show_default=False,
         ),
     ] = None
+
+
+@dataclass(frozen=True)
+class Place(Database):
+    """Which thread is meant."""
+
     thread: ThreadOption = None
 
 
@@ -99,17 +119,23 @@ class Making:
 
 
 @dataclass(frozen=True)
-class Remaking(Making):
-    """What the team of a thread is made with, if not with what the thread noted."""
+class Knowing(Making):
+    """What a team is made with that is only looked at."""
 
-    team: Annotated[
+    model: Annotated[
         str | None,
         typer.Option(
-            "--team",
-            metavar="TEAM",
-            help="Another team than the one that the thread noted.",
-            autocompletion=complete_team,
-            callback=named,
+            "--model",
+            metavar="NAME",
+            help="The model that says what agents can do that declare nothing, such as "
+            "[b]openai:gpt-5-mini[/b]; without one, their names say it.",
             show_default=False,
         ),
     ] = None
+
+
+@dataclass(frozen=True)
+class Remaking(Making):
+    """What the team of a thread is made with, if not with what the thread noted."""
+
+    team: TeamOption = None

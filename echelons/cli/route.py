@@ -5,16 +5,19 @@ Both look at a team only; nothing runs.
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from echelons.cli import output
 from echelons.cli.command import command
 from echelons.cli.exits import ExitCode
-from echelons.cli.options import Making, Output, TeamArgument
+from echelons.cli.options import Knowing, Output, TeamArgument
 from echelons.cli.teams import TeamName, load
 from echelons.cli.words import encoded, named, text_or_stdin
+
+if TYPE_CHECKING:
+    from echelons.capabilities import CapabilityMap
 
 TaskArgument = Annotated[
     str,
@@ -47,11 +50,9 @@ ThresholdOption = Annotated[
 
 
 @command
-def capabilities(team: TeamArgument, *, making: Making, how: Output) -> ExitCode:
+def capabilities(team: TeamArgument, *, making: Knowing, how: Output) -> ExitCode:
     """Print what every agent of a team can do."""
-    from echelons.capabilities import CapabilityMap
-
-    known = CapabilityMap.discover(load(TeamName(team, making.docs, making.model)))
+    known = _known(team, making)
     if how.json:
         output.tell_json(known.json())
     else:
@@ -66,15 +67,13 @@ def route(
     at: ReceiverOption = None,
     threshold: ThresholdOption = None,
     *,
-    making: Making,
+    making: Knowing,
     how: Output,
 ) -> ExitCode:
     """Print who of a team fits a task, and why."""
-    from echelons.capabilities import CapabilityMap
     from echelons.routing import Router
 
-    known = CapabilityMap.discover(load(TeamName(team, making.docs, making.model)))
-    router = Router(known, threshold=threshold)
+    router = Router(_known(team, making), threshold=threshold)
     found = router.route(text_or_stdin(task), at or ())
     parts = router.split(found.task, found.receiver)
     if how.json:
@@ -86,3 +85,13 @@ def route(
         meant = ", ".join(f"{part.candidate.agent} ({part.task})" for part in parts)
         output.tell(f"split into {len(parts)} requests: {meant}")
     return ExitCode.FINISHED
+
+
+def _known(team: str, making: Knowing) -> CapabilityMap:
+    from echelons.capabilities import CapabilityMap, ModelDeriver, derive
+    from echelons.models.resolution import OFFLINE_NAMES
+
+    root = load(TeamName(team, making.docs, making.model))
+    # Nobody thinks here, so a model can be meant for one thing only; the planner cannot do it.
+    asked = making.model if making.model not in OFFLINE_NAMES else None
+    return CapabilityMap.discover(root, ModelDeriver(asked) if asked else derive)

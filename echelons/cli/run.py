@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 from uuid import uuid4
 
 import typer
 
-from echelons.cli import database
+from echelons.cli import database, standings
 from echelons.cli.command import command
 from echelons.cli.exits import ExitCode
 from echelons.cli.options import Making, Place, Remaking, RunOutput, TeamArgument
 from echelons.cli.remaking import remade
 from echelons.cli.teams import TeamName, load, source
 from echelons.cli.words import command_line, encoded, named, text_or_stdin
-from echelons.errors import InvalidTask, NothingUnfinished, ThreadNotNamed
-
-if TYPE_CHECKING:
-    from echelons.checkpoints.threads import RootThread
+from echelons.errors import InvalidTask
 
 TaskArgument = Annotated[
     str,
@@ -64,7 +61,8 @@ def run(
     if not words.strip():
         raise InvalidTask(task)
     name = TeamName(team, making.docs and making.docs.expanduser().absolute(), making.model)
-    agent = load(name)
+    made_from = source(name)
+    agent = load(name, made_from)
     stored = database.for_writing(place.db)
     after: tuple[str, ...] = ()
     if place.thread is None:
@@ -73,7 +71,7 @@ def run(
         after = (f"go on with: {_again(name, thread, place)}",)
     else:
         thread = database.thread_name(stored, place.thread)
-    remarks = "" if how.json or how.quiet else source(name).remarks()
+    remarks = "" if how.json or how.quiet else made_from.remarks()
 
     from echelons.cli.running import Turn, carry_out
 
@@ -90,17 +88,30 @@ def run(
     return carry_out(turn, how)
 
 
+PausedArgument = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="PATH",
+        help="The agent whose pause ends, such as [b]head/north[/b], with those below it; "
+        "all pauses if left out.",
+        callback=named,
+        show_default=False,
+    ),
+]
+
+
 @command
-def resume(place: Place, remaking: Remaking, how: RunOutput) -> ExitCode:
+def resume(
+    path: PausedArgument = None, *, place: Place, remaking: Remaking, how: RunOutput
+) -> ExitCode:
     """Go on with a turn that was stopped, killed, paused, or has failed.
 
     Without [b]--thread[/b] it is the only unfinished one.
     """
+    # One agent's pause may end while others ask.
+    states = standings.AT_WORK if path else (standings.State.UNFINISHED,)
     with database.reading(place.db) as saver:
-        if place.thread is None:
-            root = only_unfinished(database.standings(saver, None), str(database.path(place.db)))
-        else:
-            root = database.root_named(saver, place.thread)
+        root = standings.root_with_work(saver, place.thread, states)
     name = remade(root, remaking)
     agent = load(name)
 
@@ -112,7 +123,7 @@ def resume(place: Place, remaking: Remaking, how: RunOutput) -> ExitCode:
         thread=database.label(root),
         database=database.path(place.db),
         given=place.db,
-        begin=lambda session: session.aresume(),
+        begin=lambda session: session.aresume(path),
     )
     return carry_out(turn, how)
 
@@ -124,21 +135,6 @@ def fresh_name(team: str, now: datetime, chance: str) -> str:
     'travel-20261121-224501-4f2a'
     """
     return f"{team}-{now:%Y%m%d-%H%M%S}-{chance[:4]}"
-
-
-def only_unfinished(found: list[database.Standing], where: str) -> RootThread:
-    """Return the root thread that is meant where none is named.
-
-    Raises:
-        NothingUnfinished: None has work left that waits for no answer.
-        ThreadNotNamed: Several have.
-    """
-    unfinished = [each.root for each in found if each.state is database.State.UNFINISHED]
-    if not unfinished:
-        raise NothingUnfinished(where)
-    if len(unfinished) > 1:
-        raise ThreadNotNamed([database.label(root) for root in unfinished])
-    return unfinished[0]
 
 
 def _again(name: TeamName, thread: str, place: Place) -> str:

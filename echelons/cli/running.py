@@ -21,6 +21,7 @@ from echelons.cli.views import view_of
 from echelons.errors import EchelonsError, RunFailed
 from echelons.nodes.failures import describe
 from echelons.runtime.events import RunEvent
+from echelons.runtime.requests import Thread
 from echelons.runtime.run import AsyncRun, Result
 from echelons.runtime.session import Session
 
@@ -70,6 +71,7 @@ class _Performance:
         self._how = how
         self._board = Board(time.monotonic)
         self._running: AsyncRun | None = None
+        self._thread = Thread(turn.thread, "")
         self._ended = False
         self.view = view_of(self._board, how)
 
@@ -88,6 +90,7 @@ class _Performance:
         async with Session(
             turn.agent, turn.database, thread=turn.thread, metadata=turn.team.metadata()
         ) as session:
+            self._thread = Thread(session.thread, session.thread_id)
             async with await turn.begin(session) as self._running:
                 self._remark(turn.before)
                 with self.view:
@@ -104,7 +107,7 @@ class _Performance:
         turn, board = self._turn, self._board
         code = code_of(result, board)
         if self._how.json:
-            output.tell_json(result_json(result, board, turn.thread, code))
+            output.tell_json(result_json(result, board, self._thread, code))
             return code
         if result.text:
             output.tell_prose(result.text)

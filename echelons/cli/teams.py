@@ -13,6 +13,7 @@ import pkgutil
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -78,15 +79,29 @@ class Source(Protocol):
         ...
 
 
-def load(name: TeamName) -> Agent:
+def load(name: TeamName, made_from: Source | None = None) -> Agent:
     """Return the root of the tree that a name means.
+
+    Args:
+        name: The name.
+        made_from: Its ``source``, if that is known already.
 
     Raises:
         TeamError: There is no such team, or it cannot be loaded.
         EchelonsError: What it is made of cannot work.
     """
-    agent = source(name).agent()
-    return agent if name.model is None else replace(agent, model=name.model)
+    agent = (made_from or source(name)).agent()
+    if name.model is None or _plans_itself(agent, name.model):
+        return agent
+    return replace(agent, model=name.model)
+
+
+def _plans_itself(agent: Agent, model: str) -> bool:
+    """Whether the offline planner is meant, and an agent has one made for its team."""
+    from echelons.models.planner import OfflinePlanner
+    from echelons.models.resolution import OFFLINE_NAMES
+
+    return model in OFFLINE_NAMES and isinstance(agent.model, OfflinePlanner)
 
 
 def source(name: TeamName) -> Source:
@@ -138,7 +153,7 @@ class Shipped:
         return ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Documents:
     """A team that comes with the library and is made of a folder of documents."""
 
@@ -147,12 +162,16 @@ class Documents:
 
     def agent(self) -> Agent:
         """Make the tree's root."""
-        return _make_of(self.team)(self.docs)
+        return _make_of(self.team)(self._read)
 
     def remarks(self) -> str:
         """Return what of the folder was read, and what was not, with why."""
-        module = importlib.import_module(f"{PACKAGE}.{self.team}.team")
-        return str(module.survey(self.docs).report())
+        return str(self._read.report())
+
+    @cached_property
+    def _read(self) -> Any:
+        # A big folder takes a while to read: once is enough.
+        return importlib.import_module(f"{PACKAGE}.{self.team}.team").survey(self.docs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +251,7 @@ def _offered(module: Any) -> list[str]:
     return sorted(
         name
         for name, value in names
+        if not name.startswith("_")
         if isinstance(value, Agent) or (inspect.isfunction(value) and _says_agent(value))
     )
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from echelons.cli import database, output
+from echelons.cli import database, output, standings
 from echelons.cli.command import command
 from echelons.cli.completion import complete_thread
 from echelons.cli.conversation import conversation
@@ -44,7 +44,7 @@ def threads(every: AllOption = False, *, place: Place, how: Output) -> ExitCode:
     from echelons.checkpoints.threads import ThreadStore
 
     with database.reading(place.db) as saver:
-        found = database.standings(saver, place.thread)
+        found = standings.standings(saver, place.thread)
         rows = list(_rows(ThreadStore(saver), found, every))
     if how.json:
         for row in rows:
@@ -57,7 +57,7 @@ def threads(every: AllOption = False, *, place: Place, how: Output) -> ExitCode:
 
 
 def _rows(
-    store: ThreadStore, found: Sequence[database.Standing], every: bool
+    store: ThreadStore, found: Sequence[standings.Standing], every: bool
 ) -> Iterator[dict[str, Any]]:
     for each in found:
         root = each.root
@@ -117,6 +117,8 @@ def show(shown: ShownArgument = None, *, place: Place, how: Output) -> ExitCode:
     """
     from echelons.checkpoints.threads import ThreadStore
 
+    if shown is not None and place.thread is not None:
+        raise typer.BadParameter("give THREAD or --thread, not both")
     with database.reading(place.db) as saver:
         wanted = shown or database.root_shown(saver, place.thread, quietly=how.json).id
         store = ThreadStore(saver)

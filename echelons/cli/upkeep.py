@@ -12,7 +12,7 @@ import typer
 from echelons.cli import database, output
 from echelons.cli.command import command
 from echelons.cli.exits import ExitCode
-from echelons.cli.options import Output, Place
+from echelons.cli.options import Database, Output, Place
 
 if TYPE_CHECKING:
     from echelons.checkpoints.maintenance import Removed
@@ -77,6 +77,8 @@ def prune(  # noqa: PLR0913  each is an option of its own
     --younger, the latest checkpoint of every agent is kept.
     """
     keep = _strategy(latest, turns, younger)
+    if every and place.thread is not None:
+        raise typer.BadParameter("give --thread or --all, not both")
     with database.reading(place.db) as saver:
         meant = database.roots(saver) if every else [database.root_meant(saver, place.thread)]
         for root in meant:
@@ -108,7 +110,7 @@ def _tell(root: RootThread, removed: Removed, dry: bool, how: Output) -> None:
 
 
 @command
-def doctor(*, place: Place, how: Output) -> ExitCode:
+def doctor(*, place: Database, how: Output) -> ExitCode:
     """Check the database: the file, every row, and every link between threads."""
     with database.reading(place.db) as saver:
         report = saver.check()
@@ -130,7 +132,7 @@ def doctor(*, place: Place, how: Output) -> ExitCode:
 
 
 @command
-def backup(file: FileArgument, *, place: Place, how: Output) -> ExitCode:
+def backup(file: FileArgument, *, place: Database, how: Output) -> ExitCode:
     """Copy the database, as it is at this moment, into a new file that only you can read."""
     target = file.expanduser()
     with database.reading(place.db) as saver:

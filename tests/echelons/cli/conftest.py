@@ -18,6 +18,7 @@ TRIPS = '''
 """Teams that a test calls by name."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 from langgraph.types import interrupt
@@ -59,6 +60,7 @@ def asks(answer="Booked."):
 
 
 asking = asks()
+spared = replace(asking, subordinates=[*asking.subordinates, Agent("spare", "Waits")])
 plain = Agent("head", "Answers", model=ScriptedModel(["Fine.", "Fine.", "Fine."]))
 escaping = Agent("head", "Answers", model=ScriptedModel(["red \\x1b[31malert"]))
 offline = Agent("head", "Plans without a model", subordinates=[Agent("leaf", "Eats")])

@@ -24,7 +24,7 @@ def asks(path: str, whom: Any, call: str = "1") -> RunEvent:
 
 
 def responds(path: str, status: str, call: str = "1", reason: str = "") -> RunEvent:
-    return event(path, Kind.RESPONSE, "seen", id=call, status=status, reason=reason)
+    return event(path, Kind.RESPONSE, "seen", id=call, status=status, reason=reason, final=True)
 
 
 def doings(board: Board) -> dict[str, str]:
@@ -142,6 +142,19 @@ def test_a_run_that_is_stopped_leaves_its_agents_stopped() -> None:
     board.end(Result("", (), finished=False, usage=Usage()))
 
     assert set(doings(board).values()) == {Doing.STOPPED}
+
+
+def test_who_never_came_to_an_end_below_one_that_was_cut_short_is_not_done() -> None:
+    board = board_of(
+        event("head", Kind.TASK, "go"),
+        event("head/a", Kind.TASK, "look"),
+        event("head/a/b", Kind.TASK, "look"),
+        responds("head/a", "unable", reason="stopped: others have answered"),
+    )
+
+    board.end(Result("seen", (), finished=True, usage=Usage()))
+
+    assert doings(board) == {"head": "done", "head/a": "unable", "head/a/b": "stopped"}
 
 
 def test_after_a_real_run_everybody_is_at_an_end() -> None:

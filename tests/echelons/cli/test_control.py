@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 from typer.testing import Result
 
@@ -39,8 +41,79 @@ def test_an_agent_is_paused_by_its_path(echelons: Call) -> None:
     paused = echelons("pause", "head/clerk", "--thread", "rome")
 
     assert (paused.exit_code, paused.stdout) == (0, "paused head/clerk in thread rome\n")
-    assert echelons("answer", "yes").exit_code == 5
+    held = echelons("answer", "yes")
+    assert held.exit_code == 5
+    assert "paused; all that was done is stored. Go on with: echelons resume" in held.stderr
     assert echelons("resume").exit_code == 0
+
+
+def test_a_program_is_told_that_a_turn_is_paused(echelons: Call) -> None:
+    echelons("run", "trips:asking", "A table", "--thread", "rome")
+    echelons("pause")
+
+    held = json.loads(echelons("answer", "yes", "--json").stdout.splitlines()[-1])
+
+    assert (held["paused"], held["finished"], held["exit_code"]) == (True, False, 5)
+
+
+def test_the_pause_of_one_agent_is_lifted_and_that_of_another_stays(echelons: Call) -> None:
+    echelons("run", "trips:two", "Both", "--thread", "oslo")
+    for agent in ("head/one", "head/other"):
+        echelons("pause", agent)
+    for _ in range(2):
+        (first, *_others) = echelons("inbox", "--json").stdout.splitlines()
+        echelons("answer", json.loads(first)["id"], "yes")
+
+    gone_on = echelons("resume", "head/one")
+
+    assert gone_on.exit_code == 5
+    assert "head/one  says: One done." in gone_on.stderr
+    assert "Other done." not in gone_on.stderr
+    assert "Other done." in echelons("resume").stderr
+
+
+def test_a_pause_is_lifted_while_another_agent_asks(echelons: Call) -> None:
+    echelons("run", "trips:two", "Both", "--thread", "oslo")
+    echelons("pause", "head/one")
+    asked = [json.loads(line) for line in echelons("inbox", "--json").stdout.splitlines()]
+    [one] = [each["id"] for each in asked if each["path"] == "head/one"]
+    echelons("answer", one, "yes")
+
+    gone_on = echelons("resume", "head/one")
+
+    assert gone_on.exit_code == 4
+    assert "head/one  says: One done." in gone_on.stderr
+    assert gone_on.stdout.startswith("head/other asks:")
+
+
+def test_a_pause_that_was_never_given_cannot_be_lifted(echelons: Call) -> None:
+    echelons("run", "trips:asking", "A table", "--thread", "rome")
+
+    refused = echelons("resume", "head/clerk", "--thread", "rome")
+
+    assert refused.exit_code == 3
+    assert "nothing is paused at 'head/clerk'" in refused.stderr
+
+
+def test_an_agent_that_has_not_begun_is_stopped_too(echelons: Call) -> None:
+    echelons("run", "trips:spared", "A table", "--thread", "rome")
+
+    assert echelons("stop", "head/spare").stdout == "stopped head/spare in thread rome\n"
+    assert echelons("pause", "head/spare", "--team", "trips:spared").exit_code == 0
+    refused = echelons("stop", "head/nobody")
+    assert "head, head/clerk, head/spare" in refused.stderr
+
+
+def test_who_has_begun_is_stopped_though_the_team_is_gone(echelons: Call, folder: Path) -> None:
+    echelons("run", "trips:spared", "A table", "--thread", "rome")
+    (folder / "trips.py").write_text("")
+    sys.modules.pop("trips")
+
+    assert echelons("stop", "head/clerk").exit_code == 0
+    assert "head, head/clerk" in echelons("stop", "head/spare").stderr
+    gone = echelons("stop", "head/spare", "--team", "trips:spared")
+    assert gone.exit_code == 3
+    assert "the module has no 'spared'" in gone.stderr
 
 
 def test_an_agent_that_is_not_there_is_refused_with_those_that_are(echelons: Call) -> None:

@@ -212,3 +212,13 @@ def test_a_tree_without_the_asking_agent_is_refused_and_nothing_is_lost(echelons
     assert done.exit_code == 3
     assert "head/clerk" in done.stderr
     assert echelons("answer", "yes", "--quiet").stdout == "Booked.\n"
+
+
+def test_an_ordinary_question_takes_no_result(echelons: Call) -> None:
+    echelons("run", "trips:asking", "A table", "--thread", "rome")
+
+    refused = echelons("answer", "yes", "--result", "Booked")
+
+    assert refused.exit_code == 2
+    assert "--result is for a call that was cut short" in refused.stderr
+    assert len(echelons("inbox", "--json").stdout.splitlines()) == 1

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
+from echelons.testing import OpenAIServer
+
 Call = Callable[..., Result]
 
 
@@ -25,6 +27,65 @@ def test_the_capabilities_of_a_team_are_data_for_programs(echelons: Call) -> Non
     assert known["subordinates"][0]["capabilities"]["flights"]["confidence"] == 0.95
 
 
+def test_a_model_is_asked_about_agents_that_declare_nothing(
+    echelons: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    says = '{"capabilities": [{"name": "table booking", "confidence": 0.7}]}'
+    with OpenAIServer([says] * 4) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        monkeypatch.setenv("OPENAI_API_KEY", "none")
+        shown = echelons("capabilities", "trips:asking", "--model", "openai:test-model")
+        routed = echelons("route", "trips:asking", "book tables", "--model", "openai:test-model")
+
+    assert "clerk: table booking (0.7, derived)" in shown.stdout
+    assert "words: book, tables" in routed.stdout
+    assert len(server.requests) == 4
+
+
+def test_what_a_model_said_is_data_for_programs(
+    echelons: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    says = '{"capabilities": [{"name": "refunds", "confidence": 0.7, "examples": ["pay me back"]}]}'
+    with OpenAIServer([says] * 2) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        monkeypatch.setenv("OPENAI_API_KEY", "none")
+        asked = ("--model", "openai:test-model", "--json")
+        known = json.loads(echelons("capabilities", "trips:asking", *asked).stdout)
+
+    clerk = known["subordinates"][0]
+    assert clerk["derived"] is True
+    assert clerk["capabilities"] == {"refunds": {"confidence": 0.7, "examples": ["pay me back"]}}
+
+
+@pytest.mark.parametrize("words", [("capabilities", "travel"), ("route", "travel", "food")])
+@pytest.mark.parametrize(
+    ("model", "why"),
+    [("nope", "unknown model 'nope'"), ("openai:some", "OPENAI_API_KEY is not set")],
+)
+def test_a_model_that_cannot_be_asked_is_refused(
+    echelons: Call, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], model: str, why: str
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    done = echelons(*words, "--model", model)
+
+    assert (done.exit_code, done.stdout) == (3, "")
+    assert why in done.stderr
+
+
+@pytest.mark.parametrize("command", ["capabilities", "route"])
+def test_the_help_says_what_a_model_is_asked(echelons: Call, command: str) -> None:
+    shown = " ".join(echelons(command, "--help").stdout.replace("│", " ").split())
+
+    assert "what agents can do that declare nothing" in shown
+
+
+def test_the_offline_planner_is_not_asked_what_agents_can_do(echelons: Call) -> None:
+    shown = echelons("capabilities", "trips:asking", "--model", "offline")
+
+    assert "clerk: clerk (0.8, derived)" in shown.stdout
+    assert shown.stderr == ""
+
+
 def test_a_task_is_routed_with_its_reasons_and_split(echelons: Call) -> None:
     done = echelons("route", "travel", "Plan a trip to Italy with great food")
 
@@ -38,7 +99,7 @@ def test_a_ranking_is_data_for_programs(echelons: Call) -> None:
     found = json.loads(echelons("route", "travel", "-", "--json", given="See an opera").stdout)
 
     assert found["candidates"][0]["path"] == "head/experiences/events"
-    assert found["parts"] == [{"task": "opera", "agent": "events"}]
+    assert found["parts"] == [{"task": "See an opera", "agent": "events"}]
 
 
 def test_the_receiver_and_the_threshold_may_be_named(echelons: Call) -> None:

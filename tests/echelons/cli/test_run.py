@@ -7,11 +7,14 @@ import re
 import stat
 from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 import pytest
 from typer.testing import Result
 
+from echelons import Agent, SqliteCheckpointer
 from echelons.lineage import root_thread_id
+from echelons.testing import ScriptedModel
 
 Call = Callable[..., Result]
 
@@ -183,3 +186,15 @@ def test_a_database_in_a_folder_that_is_not_there_is_refused(echelons: Call) -> 
 
     assert done.exit_code == 3
     assert "there is no folder 'nowhere'; make the folder" in done.stderr
+
+
+def test_the_id_of_a_thread_that_a_graph_has_begun_is_the_graphs_own(
+    echelons: Call, folder: Path
+) -> None:
+    graph = Agent("head", model=ScriptedModel(["Fine."])).compile("trips.sqlite")
+    graph.invoke({"messages": [("user", "Hello")]}, {"configurable": {"thread_id": "rome"}})
+    cast(SqliteCheckpointer, graph.checkpointer).close()
+
+    done = echelons("run", "trips:plain", "Hello", "--thread", "rome", "--json")
+
+    assert json.loads(done.stdout.splitlines()[-1])["thread_id"] == "rome"

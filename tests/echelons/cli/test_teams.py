@@ -9,8 +9,9 @@ import pytest
 from typer.testing import Result
 
 from echelons import Agent
-from echelons.cli.teams import TeamName, load, shipped
+from echelons.cli.teams import TeamName, load, shipped, source
 from echelons.errors import TeamNotTrusted, UnknownTeam
+from echelons.models.planner import OfflinePlanner
 
 Call = Callable[..., Result]
 
@@ -107,6 +108,25 @@ def test_what_could_not_be_read_of_the_documents_is_said(echelons: Call, folder:
     said = echelons("run", "research", "What makes tides?", "--docs", "notes").stderr
 
     assert "notes: 1 read, 1 skipped\n  photo.png: " in said
+
+
+def test_documents_are_read_once_for_the_team_and_what_is_said_of_them(tmp_path: Path) -> None:
+    document = tmp_path / "tides.md"
+    document.write_text("The moon makes tides.", encoding="utf-8")
+    made_from = source(TeamName("research", tmp_path))
+    load(TeamName("research", tmp_path), made_from)
+    document.unlink()
+
+    assert "1 read, 0 skipped" in made_from.remarks()
+
+
+def test_who_asks_for_the_offline_planner_gets_the_one_that_a_team_has(tmp_path: Path) -> None:
+    (tmp_path / "tides.md").write_text("The moon makes tides.", encoding="utf-8")
+
+    planner = load(TeamName("research", tmp_path, "offline")).model
+
+    assert isinstance(planner, OfflinePlanner)
+    assert planner.sharing is not OfflinePlanner().sharing
 
 
 def test_a_model_without_its_key_is_refused_before_anything_is_made(echelons: Call) -> None:

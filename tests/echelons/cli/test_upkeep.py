@@ -128,3 +128,21 @@ def test_a_database_that_is_not_there_is_refused_and_not_made(
 ) -> None:
     assert echelons(*words).exit_code == 3
     assert not Path("trips.sqlite").exists() and not Path("copy.sqlite").exists()
+
+
+@pytest.mark.parametrize("words", [("doctor",), ("backup", "copy.sqlite"), ("breakers",)])
+def test_a_command_for_the_whole_database_takes_no_thread(
+    echelons: Call, words: tuple[str, ...]
+) -> None:
+    assert echelons(*words, "--thread", "rome").exit_code == 2
+
+
+@pytest.mark.parametrize("words", [("prune", "--all"), ("show", "oslo"), ("draw", "trips:plain")])
+def test_what_is_meant_is_not_named_twice(echelons: Call, words: tuple[str, ...]) -> None:
+    for thread in ("rome", "oslo"):
+        echelons("run", "trips:unable", "A room", "--thread", thread)
+    before = rows()
+
+    assert echelons(*words, "--thread", "rome").exit_code == 2
+    assert rows() == before
+    assert echelons(*words).exit_code == 0
