@@ -35,7 +35,7 @@ def reports(
     if request.param == "under wrong clocks":
         return list(run(DRIVER, folder, "clocks", "1", str(sample(20, 200)), folder=REPOSITORY))
     # Each statement has two sides; an odd step alternates between them.
-    step = sample(61, 1)
+    step = sample(97, 1)
     return list(run(DRIVER, folder, "statements", str(step), "1", folder=REPOSITORY))
 
 

@@ -8,6 +8,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 import pytest
@@ -132,21 +133,26 @@ def script(
 ) -> Callable[[Sequence[BaseMessage]], Any]:
     """Return a script that makes one move after the other in each segment, and then answers."""
 
+    tasks = count()
+
     def next_step(messages: Sequence[BaseMessage]) -> Any:
         done = 0
         for message in reversed(messages):
             if isinstance(message, HumanMessage):
                 break
             done += isinstance(message, AIMessage)
-        return step(moves[done], below, root=root) if done < len(moves) else "answer"
+        return step(moves[done], below, tasks, root=root) if done < len(moves) else "answer"
 
     return next_step
 
 
-def step(move: Move, below: Sequence[str], *, root: bool) -> Any:
+def step(move: Move, below: Sequence[str], tasks: Iterator[int], *, root: bool) -> Any:
     match move:
         case Delegate(calls) if below:
-            return [delegate(below[n % len(below)], f"task {n}", reset) for n, reset in calls]
+            # What is answered is not asked again, so every task is a new one.
+            return [
+                delegate(below[n % len(below)], f"task {next(tasks)}", reset) for n, reset in calls
+            ]
         case Say(str(status)) if not root:
             return [report(status, "result"), Call("note")]
         case Say():

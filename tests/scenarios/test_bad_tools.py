@@ -115,7 +115,7 @@ def test_a_tool_that_steers_the_superior_makes_its_agent_unable_and_its_siblings
         "[unable] a tool tried to steer the superior with Command(graph=PARENT)",
         "other done",
     ]
-    assert told(found["leaf"]) == ["fine"]
+    assert told(found["leaf"]) == ["fine", "cut short, and what came of it is not known"]
 
 
 def test_an_agent_that_was_cut_short_is_told_what_ran_and_what_did_not_when_it_goes_on(
@@ -132,7 +132,7 @@ def test_an_agent_that_was_cut_short_is_told_what_ran_and_what_did_not_when_it_g
     shown = {
         each.tool_call_id: each.text for each in last.messages if isinstance(each, ToolMessage)
     }
-    assert shown == {"a": "fine", "b": "not run"}
+    assert shown == {"a": "fine", "b": "cut short, and what came of it is not known"}
 
 
 def update() -> Command[Any]:

@@ -185,7 +185,7 @@ def test_two_hundred_continuations_of_two_kilobytes_grow_the_file_evenly(
         done = sum(message.type == "ai" for message in messages)
         if done % 50 == 0:
             sizes.append(saver.conn.execute("PRAGMA page_count").fetchone()[0] * 4096)
-        return "done" if done == 200 else delegate("guide", "x" * 1000)
+        return "done" if done == 200 else delegate("guide", f"{done:03}" + "x" * 997)
 
     model = ScriptedModel({"head": head, "guide": lambda _: "y" * 1000})
     graph = Agent("head", model=model, subordinates=[Agent("guide")]).compile(saver)

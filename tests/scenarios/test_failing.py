@@ -86,7 +86,8 @@ def test_an_honest_unable_and_a_question_open_no_circuit(
             return Call("report", {"status": "unable", "reason": "no oven"})
         return "pizza" if messages[-1].type == "tool" else Call("ask")
 
-    model = ScriptedModel({"head": [delegate("eat", "dinner")] * 5 + ["sorry"], "eat": eat})
+    dinners = [delegate("eat", f"dinner {n}") for n in range(5)]
+    model = ScriptedModel({"head": [*dinners, "sorry"], "eat": eat})
     head = Agent("head", model=model, subordinates=[Agent("eat", tools=[ask])])
     session = Session(head, saver)
 
@@ -143,6 +144,54 @@ async def test_who_is_late_is_cut_short_and_the_next_best_is_asked(
     reasons = {each.agent: each.reason for each in answer.subordinate_responses}
     assert reasons["slow"] == "timeout: 'slow' has not answered within 1.5 s"
     assert all(link.holds for link in session.store.verify(session.thread_id))
+
+
+def below_another(model: ScriptedModel) -> Agent:
+    """Return a tree in which who is asked first stands below somebody who only passes it on."""
+    slow = Agent("slow", capabilities={"cook dinner": 0.9})
+    quick = Agent("quick", capabilities={"cook dinner": 0.4})
+    rules = Delegating(timeout=0.5)
+    between = Agent("between", subordinates=[slow])
+    return Agent("head", model=model, subordinates=[between, quick], delegating=rules)
+
+
+async def test_who_is_late_is_not_who_has_passed_the_request_on(saver: SqliteCheckpointer) -> None:
+    async def wait(_: Any) -> str:
+        await asyncio.Event().wait()
+        return "never"
+
+    model = ScriptedModel({"head": [find("cook dinner"), "done"], "slow": wait, "quick": ["pizza"]})
+    session = Session(below_another(model), saver)
+
+    await (await session.asend("go")).result()
+
+    [answer] = responses(session)
+    late, _ = answer.subordinate_responses
+    assert (late.agent, late.path) == ("slow", ("head", "between", "slow"))
+    assert late.reason == "timeout: 'slow' has not answered within 0.5 s"
+    assert [(each.agent, each.failures) for each in standings(saver.ledger)] == [("slow", 1)]
+    assert all(link.holds for link in session.store.verify(session.thread_id))
+
+
+async def test_all_who_are_asked_for_one_task_share_its_time(saver: SqliteCheckpointer) -> None:
+    async def wait() -> str:
+        """Wait for ever."""
+        await asyncio.Event().wait()
+        return "never"
+
+    names = ("a", "b", "c")
+    late = {name: [Call("wait")] for name in names}
+    model = ScriptedModel({"head": [find("cook dinner"), "sorry"], **late})
+    below = [Agent(name, tools=[wait], capabilities={"cook dinner": 0.9}) for name in names]
+    rules = Delegating(timeout=0.8, request_timeout=1)
+    session = Session(Agent("head", model=model, subordinates=below, delegating=rules), saver)
+
+    assert (await (await session.asend("go")).result()).text == "sorry"
+
+    [answer] = responses(session)
+    assert answer.status == "unable"
+    assert [each.agent for each in answer.subordinate_responses] == ["a", "b"]
+    assert all(each.reason.startswith("timeout") for each in answer.subordinate_responses)
 
 
 async def test_nobody_gets_more_time_than_its_superior_has_left(

@@ -289,7 +289,7 @@ def test_a_way_keeps_what_the_table_says(
 def test_a_subordinate_without_a_saver_is_not_asked_to_remember() -> None:
     def script(messages: Sequence[BaseMessage]) -> Any:
         asked = sum(each.type == "ai" for each in messages)
-        return delegate("scout", "look") if asked < 2 else told(messages)
+        return delegate("scout", f"look {asked}") if asked < 2 else told(messages)
 
     model = ScriptedModel({"head": script, "scout": ["seen"]})
     agent = Agent("head", model=model, subordinates=[Agent("scout")])

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -105,8 +106,9 @@ def test_model_calls_and_tool_calls_together_are_the_steps(world: World, steps: 
 def test_a_superior_and_its_subordinate_that_play_for_ever_end(
     world: World, saver: SqliteCheckpointer
 ) -> None:
+    numbers = count()
     model = ScriptedModel(
-        {"head": lambda _: delegate("echo", "again"), "echo": lambda _: "and again"}
+        {"head": lambda _: delegate("echo", f"and {next(numbers)}"), "echo": lambda _: "and again"}
     )
     head = Agent("head", model=model, limits=Limits(steps=31), subordinates=[Agent("echo")])
 

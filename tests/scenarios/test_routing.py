@@ -58,6 +58,29 @@ def test_a_task_goes_down_four_levels_to_the_only_one_who_can(
     assert answer.usage.model_calls == 1
 
 
+@pytest.mark.parametrize(
+    ("task", "who", "path"),
+    [
+        ("Repair the bicycle", "d", ("head", "a", "b", "c", "d")),
+        # For what nobody is made, the only subordinate is asked.
+        ("Sing a song", "a", ("head", "a")),
+    ],
+)
+def test_a_task_goes_down_a_chain_that_has_no_other_branch(
+    task: str, who: str, path: tuple[str, ...], world: World, saver: SqliteCheckpointer
+) -> None:
+    model = ScriptedModel({"head": [find(task), "done"], "a": ["la"], "d": ["as new"]})
+    c = Agent("c", subordinates=[Agent("d", capabilities={"repair bicycle": 0.9})])
+    a = Agent("a", subordinates=[Agent("b", subordinates=[c])])
+    session = Session(Agent("head", model=model, subordinates=[a]), saver)
+
+    world.send(session, "go")
+
+    assert (answer_of(session).agent, answer_of(session).path) == (who, path)
+    assert callers(model) == ["head", who, "head"], "no model call in between"
+    assert all(link.holds for link in session.store.verify(session.thread_id))
+
+
 def test_the_levels_between_keep_threads_that_can_be_read_and_traced(
     world: World, saver: SqliteCheckpointer
 ) -> None:

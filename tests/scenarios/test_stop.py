@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from langchain_core.messages import BaseMessage, ToolMessage
 from langchain_core.tools import tool
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import interrupt
 
-from echelons import Session, SqliteCheckpointer
+from echelons import Agent, Session, SqliteCheckpointer
 from echelons.errors import (
     NothingRunning,
     NothingToResume,
@@ -21,7 +25,7 @@ from echelons.errors import (
     UnfinishedTurn,
     UnknownPath,
 )
-from echelons.testing import Call, ScriptedModel, delegate
+from echelons.testing import Call, ScriptedModel, delegate, per_conversation
 from tests.scenarios.drivers.camp import asked, first, team, told, waiting
 
 if TYPE_CHECKING:
@@ -189,6 +193,32 @@ def test_the_question_of_who_is_stopped_leaves_the_inbox_and_the_rest_goes_on(
     assert told(session)[0] == "north is done"
 
 
+def test_who_is_stopped_after_it_has_asked_holds_up_no_run_that_is_under_way(
+    saver: SqliteCheckpointer,
+) -> None:
+    asking = threading.Event()
+
+    @tool
+    def ask() -> str:
+        """Ask the human."""
+        asking.set()
+        return f"heard {interrupt('Which way?')}"
+
+    def stopping(_: Sequence[BaseMessage]) -> Any:
+        asking.wait(30)
+        session.stop("head/north/camp")
+        return "south is done"
+
+    head = team({"camp": [Call("ask"), "camp is done"], "south": stopping}, [ask])
+    session = Session(head, saver)
+
+    result = session.send("go").result()
+
+    assert (result.text, result.questions) == ("over", ())
+    assert told(session) == ["north is done", "south is done"]
+    assert told(session, "north") == ["[unable] stopped: head/north/camp was told to stop"]
+
+
 def test_a_turn_whose_model_always_fails_can_be_given_up(
     world: World, saver: SqliteCheckpointer
 ) -> None:
@@ -241,7 +271,54 @@ def test_a_thread_that_was_cut_short_goes_on_with_its_calls_closed(
 
     assert isinstance(head.model, ScriptedModel)
     seen = [call for call in head.model.calls if call.agent == "camp"][-1].messages
-    assert [str(each.text) for each in seen if isinstance(each, ToolMessage)] == ["not run"]
+    # Its tool had begun, and asked; so nobody may say that it was not run.
+    closed = [str(each.text) for each in seen if isinstance(each, ToolMessage)]
+    assert closed == ["cut short, and what came of it is not known"]
+
+
+@pytest.mark.parametrize(
+    "made", [partial(SqliteCheckpointer, ":memory:"), InMemorySaver], ids=["ours", "memory"]
+)
+async def test_who_worked_for_one_that_was_cut_short_remembers_it_when_both_go_on(
+    made: Callable[[], BaseCheckpointSaver[Any]],
+) -> None:
+    hangs = asyncio.Event()
+    seen: list[list[str]] = []
+
+    @tool
+    def note() -> str:
+        """Take a note."""
+        return "noted"
+
+    async def leaf(messages: Sequence[BaseMessage]) -> Any:
+        task = next(each.text for each in reversed(messages) if each.type == "human")
+        if task == "look" and messages[-1].type == "human":
+            return Call("note")
+        if task == "look":
+            hangs.set()
+            await asyncio.Event().wait()
+        seen.append([each.text for each in messages])
+        return "seen"
+
+    model = ScriptedModel(
+        {
+            "head": per_conversation([delegate("mid", "go"), "cut", delegate("mid", "on"), "done"]),
+            "mid": per_conversation([delegate("leaf", "look"), delegate("leaf", "again"), "mid"]),
+            "leaf": leaf,
+        }
+    )
+    mid = Agent("mid", subordinates=[Agent("leaf", tools=[note])])
+    session = Session(Agent("head", model=model, subordinates=[mid]), made())
+    run = asyncio.create_task((await session.asend("go")).result())
+    await hangs.wait()
+    await session.astop("head/mid")
+    assert (await run).text == "cut"
+
+    assert (await (await session.asend("go on")).result()).text == "done"
+
+    assert seen == [["look", "", "noted", "again"]]
+    [thread] = [each for each in session.trace().walk() if each.agent == "leaf"]
+    assert session.store.get(thread.thread_id).segments == 2
 
 
 def test_an_agent_that_has_not_begun_may_be_stopped(
