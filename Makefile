@@ -19,7 +19,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: demo test studio-test check format formatted lint types imports docs notebooks bench bench-routing \
-        bench-peers proof clean help
+        bench-peers bench-research proof clean help
 
 demo: $(READY) ## Run the travel team offline, then print the thread of every agent
 	@rm -f $(DEMO) $(DEMO)-wal $(DEMO)-shm
@@ -66,11 +66,16 @@ bench-peers: $(READY) ## Measure beside other frameworks, each in an environment
 	@$(BIN)/python tests/benchmarks/peers/run.py $(ARGS)
 
 proof: $(READY) ## Prove what is promised of crashes with all trials; the tests make a sample
-	@ECHELONS_PROOF=whole $(BIN)/pytest tests/crash -o faulthandler_timeout=3600 --durations=0 $(ARGS)
+	@ECHELONS_PROOF=whole $(BIN)/pytest tests/crash tests/scenarios/test_interrupt_matrix.py \
+		-o faulthandler_timeout=3600 --durations=0 $(ARGS)
 
 bench-routing: $(READY) ## Measure the routing against DATA=folder, and store the figures
 	@test -n "$(DATA)" || { echo "make bench-routing DATA=folder (docs/routing.md says of what)" >&2; exit 2; }
 	@$(BIN)/python tests/benchmarks/route.py "$(DATA)" $(ARGS)
+
+bench-research: $(READY) ## Measure the research team on DATA=folder with the questions in ASKED=file
+	@test -n "$(DATA)" -a -n "$(ASKED)" || { echo "make bench-research DATA=folder ASKED=file (docs/cli.md says of what)" >&2; exit 2; }
+	@$(BIN)/python -m tests.benchmarks.research "$(DATA)" "$(ASKED)" $(ARGS)
 
 clean: ## Remove all that make and the tools have made (.venv, caches, builds, the demo)
 	@rm -rf $(VENV) .peers build dist *.egg-info $(DEMO) $(DEMO)-wal $(DEMO)-shm
@@ -78,7 +83,7 @@ clean: ## Remove all that make and the tools have made (.venv, caches, builds, t
 	@find . -name .git -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 # An environment whose Python no longer runs, or has no pip, is made anew; any other is kept.
 $(READY): pyproject.toml
