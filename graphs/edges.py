@@ -49,7 +49,7 @@ class AfterReason(Shell):
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Return the sends, or the node to go to."""
-        return self.foreseen(input, config or {})
+        return self.foreseen(input, identity_of(config or {}), config or {})
 
     async def ainvoke(
         self,
@@ -58,14 +58,16 @@ class AfterReason(Shell):
         **kwargs: Any,
     ) -> Any:
         """Return the sends, or the node to go to."""
-        return self.foreseen(input, config or {})
+        return self.foreseen(input, identity_of(config or {}), config or {})
 
-    def foreseen(self, update: Mapping[str, Any], config: Mapping[str, Any]) -> list[Send] | str:
+    def foreseen(
+        self, update: Mapping[str, Any], identity: Identity, config: Mapping[str, Any]
+    ) -> list[Send] | str:
         """Return the same before the update of a whole reply is a part of the state.
 
         What came before the reply has no say in it, and the heads of its threads are with it.
         """
-        return dispatch(update, identity_of(config), self._allowed(config))
+        return dispatch(update, identity, self._allowed(config))
 
     def _allowed(self, config: Mapping[str, Any]) -> Allowed:
         seconds = self._rules.request_timeout

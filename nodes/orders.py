@@ -97,7 +97,7 @@ class Order:
             thread,
             bool(stored.get("continues")),
             stored.get("message_id", ""),
-            Ways.load(stored.get("ways", {})),
+            Ways.load(stored["ways"]) if "ways" in stored else NONE,
             tuple(DelegationResponse.load(each) for each in stored.get("tried", ())),
             stored.get("reset", False),
             Entrant.load(stored["part"]) if "part" in stored else None,

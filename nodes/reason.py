@@ -24,7 +24,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from echelons.delegating import Delegating
 from echelons.forwarding import Forward
 from echelons.gate import Halt, Step, gate_of
-from echelons.history import Head, History, Past, head_of, way_of
+from echelons.history import History, Past, way_of
 from echelons.lineage import (
     PARTS_KEY,
     ROUTES_KEY,
@@ -32,7 +32,6 @@ from echelons.lineage import (
     Identity,
     message_id,
     request_id,
-    subordinate_thread_id,
 )
 from echelons.nodes.calls import Abilities, Sorted, close, number, sort
 from echelons.nodes.finding import Finder, Found, Plan, planned, refusal, unnamed
@@ -44,6 +43,7 @@ from echelons.nodes.mending import mended
 from echelons.nodes.orders import Order, part_entry, tool_message
 from echelons.nodes.repeating import is_answered
 from echelons.nodes.shell import Decided, Shell
+from echelons.nodes.threads import resolve
 from echelons.parting import Delegation
 
 
@@ -69,12 +69,15 @@ class Mind:
 class After(Protocol):
     """The edge behind ``reason``."""
 
-    def foreseen(self, update: Mapping[str, Any], config: Mapping[str, Any]) -> Any:
+    def foreseen(
+        self, update: Mapping[str, Any], identity: Identity, config: Mapping[str, Any]
+    ) -> Any:
         """Return what the edge will say when ``reason`` has made an update of a whole reply.
 
         Args:
             update: Holds the reply, the answers to it, and the head of each thread in it.
-            config: Of who replied.
+            identity: Who replied.
+            config: What ``reason`` runs with.
         """
         ...
 
@@ -167,7 +170,7 @@ class Reason(Shell):
         update = settle(self._mind, thought, found)
         if self._after is None:
             return update
-        return Decided(update, self._after.foreseen(update, config))
+        return Decided(update, self._after.foreseen(update, thought.identity, config))
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,44 +241,6 @@ def pass_on(past: Past, state: Mapping[str, Any], identity: Identity) -> dict[st
     call = Delegation(CALL_ID, forward.following, forward.request.task, forward.reset)
     thought = Thought(call_of(forward, identity), Sorted((call,)), past, state, identity)
     return _update(thought, Plan([call]), {CALL_ID: way_of(forward.request.route[1:])})
-
-
-def resolve(
-    delegations: Sequence[Delegation],
-    ways: Mapping[str, str],
-    known: Mapping[str, Head],
-    message: AIMessage,
-    identity: Identity,
-) -> tuple[dict[str, str], dict[str, Head]]:
-    """Decide which thread each call runs on, in call order.
-
-    A call with ``reset`` starts a thread. One without takes the subordinate's latest
-    thread, those started earlier in the same message counted, or starts its first. What it
-    only passes on has a thread for each agent that it is for: on one thread, two requests for
-    two agents below it would wait for each other.
-
-    Args:
-        delegations: The calls.
-        ways: For whom further down some of them are, see ``Head``, by call id.
-        known: The threads there are, in the order of their start.
-        message: The message that holds the calls.
-        identity: Who calls.
-
-    Returns:
-        Thread ids by call id, and the entry of each of these threads for the state.
-    """
-    latest = {(head["agent"], head.get("way", "")): thread for thread, head in known.items()}
-    threads: dict[str, str] = {}
-    used: dict[str, Head] = {}
-    for each in delegations:
-        way = ways.get(each.call_id, "")
-        thread = None if each.reset else latest.get((each.subordinate, way))
-        if thread is None:
-            thread = subordinate_thread_id(identity.thread_id, message.id or "", each.call_id)
-            latest[each.subordinate, way] = thread
-        threads[each.call_id] = thread
-        used.setdefault(thread, known.get(thread) or head_of(each.subordinate, way))
-    return threads, used
 
 
 def _own(reply: Any, identity: Identity, before: Sequence[BaseMessage]) -> AIMessage:

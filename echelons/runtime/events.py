@@ -82,7 +82,7 @@ class _Who:
     path: str
     thread_id: str
     node: str
-    order: Order | None = None
+    order: Mapping[str, Any] | None = None  # as it is stored; most tasks end without a need of it
 
 
 class Translator:
@@ -140,7 +140,7 @@ class Translator:
             for message in _messages(payload["result"]):
                 yield from _told(who, message)
             if who.order:
-                yield from _came_of(who, who.order, payload["result"])
+                yield from _came_of(who, Order.load(who.order), payload["result"])
 
 
 def _tokens(chunk: BaseMessage, metadata: Mapping[str, Any]) -> Iterator[RunEvent]:
@@ -198,9 +198,10 @@ def _came_of(who: _Who, order: Order, result: Any) -> Iterator[RunEvent]:
     """Yield the response of a subordinate, whether others are asked after it or not."""
     if not isinstance(result, Mapping):
         return
-    following = [Order.load(each) for each in result.get("queue") or ()][:1]
-    if following and following[0].request.id == order.request.id:
-        yield _response(who, order, following[0].tried[-1], following[0].tried, final=False)
+    following = _order(result)
+    next_ = Order.load(following) if following else None
+    if next_ and next_.request.id == order.request.id:
+        yield _response(who, order, next_.tried[-1], next_.tried, final=False)
         return
     artifacts = [each.artifact for each in _messages(result) if isinstance(each, ToolMessage)]
     entries = (result.get("parts") or {}).values()
@@ -247,10 +248,10 @@ def _response(
     )
 
 
-def _order(state: Any) -> Order | None:
-    """Return the request that a task of a delegation works off."""
+def _order(state: Any) -> Mapping[str, Any] | None:
+    """Return the request that a task of a delegation works off, as it is stored."""
     queue = state.get("queue") if isinstance(state, Mapping) else None
-    return Order.load(queue[0]) if queue else None
+    return queue[0] if queue else None
 
 
 def _messages(result: Any) -> Iterator[BaseMessage]:

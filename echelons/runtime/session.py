@@ -11,13 +11,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
-from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
 from echelons import tree
 from echelons.agent import Agent
-from echelons.boundary import LONGEST_ID, check_id, check_notes, check_value, is_label, shortened
+from echelons.boundary import check_notes
 from echelons.checkpoints.answers import open_questions
 from echelons.checkpoints.controls import pause_plan, stop_plan
 from echelons.checkpoints.pending import Question
@@ -25,23 +24,12 @@ from echelons.checkpoints.reading import OneCheckpoint, aread, read
 from echelons.checkpoints.sqlite import SqliteCheckpointer
 from echelons.checkpoints.threads import RootThread, ThreadStore
 from echelons.checkpoints.tracing import Trace
-from echelons.errors import (
-    AnswerMissing,
-    AnswerUnnamed,
-    EchelonsError,
-    InvalidDatabase,
-    InvalidId,
-    InvalidTask,
-    InvalidThread,
-    ThreadNotFound,
-)
+from echelons.errors import EchelonsError, InvalidDatabase, ThreadNotFound
 from echelons.lineage import root_thread_id
 from echelons.runtime.engine import Engine
-from echelons.runtime.requests import Answering, Request, Resuming, Sending, Thread
+from echelons.runtime.given import MISSING, answering, sending, thread_name
+from echelons.runtime.requests import Request, Resuming, Thread
 from echelons.runtime.run import AsyncRun, Run
-
-MISSING: Any = object()
-"""Stands for an answer that was not given; ``None`` is one."""
 
 
 class Session:
@@ -80,7 +68,7 @@ class Session:
         thread: str = "main",
         metadata: Mapping[str, str | int | float | bool] | None = None,
     ) -> None:
-        self.thread = _thread(thread)
+        self.thread = thread_name(thread)
         notes = check_notes(metadata)
         self.graph = agent.compile(database)
         saver = self.graph.checkpointer
@@ -134,7 +122,7 @@ class Session:
             UnfinishedTurn: Its last turn was cut short.
             TurnReused: The turn was another task.
         """
-        return self._run(_sending(task, turn_id))
+        return self._run(sending(task, turn_id))
 
     async def asend(self, task: str, *, turn_id: str | None = None) -> AsyncRun:
         """Do what ``send`` does in an event loop.
@@ -147,7 +135,7 @@ class Session:
             UnfinishedTurn: Its last turn was cut short.
             TurnReused: The turn was another task.
         """
-        return await self._arun(_sending(task, turn_id))
+        return await self._arun(sending(task, turn_id))
 
     def answer(self, question: str | Mapping[str, Any], value: Any = MISSING) -> Run:
         """Answer pending questions and go on.
@@ -162,12 +150,13 @@ class Session:
         Raises:
             AnswerMissing: No value is given.
             AnswerUnnamed: A value is given beside several answers.
+            InvalidId: A question's id is no text.
             NoQuestionPending: Nothing is asked.
             UnknownQuestion: A question named was never asked; ``QuestionClosed`` if it was,
                 and is answered or withdrawn.
             WrongAnswer: An answer is not what its question asks for.
         """
-        return self._run(Answering(_answers(question, value)))
+        return self._run(answering(question, value))
 
     async def aanswer(self, question: str | Mapping[str, Any], value: Any = MISSING) -> AsyncRun:
         """Do what ``answer`` does in an event loop.
@@ -175,12 +164,13 @@ class Session:
         Raises:
             AnswerMissing: No value is given.
             AnswerUnnamed: A value is given beside several answers.
+            InvalidId: A question's id is no text.
             NoQuestionPending: Nothing is asked.
             UnknownQuestion: A question named was never asked; ``QuestionClosed`` if it was,
                 and is answered or withdrawn.
             WrongAnswer: An answer is not what its question asks for.
         """
-        return await self._arun(Answering(_answers(question, value)))
+        return await self._arun(answering(question, value))
 
     def resume(self, path: str | None = None) -> Run:
         """Go on with a turn that was stopped, killed or paused, or has failed.
@@ -332,33 +322,3 @@ def _thread_id(saver: BaseCheckpointSaver[Any], name: str) -> str:
     if isinstance(saver, SqliteCheckpointer) and OneCheckpoint(name).get(saver) is not None:
         return name
     return root_thread_id(name)
-
-
-def _thread(name: str) -> str:
-    if not is_label(name):
-        raise InvalidThread(name)
-    return name
-
-
-def _sending(task: str, turn_id: str | None) -> Sending:
-    if not isinstance(task, str) or not task.strip():
-        raise InvalidTask(task)
-    given = {"messages": [HumanMessage(check_value(task, "the task"))]}
-    return Sending(task, given, None if turn_id is None else check_id(turn_id, "turn_id"))
-
-
-def _answers(question: str | Mapping[str, Any], value: Any) -> Mapping[str, Any]:
-    if not isinstance(question, (str, Mapping)):
-        raise InvalidId("id of a question", shortened(question), LONGEST_ID)
-    given = question if isinstance(question, Mapping) else {question: value}
-    for key in given:
-        if not isinstance(key, str):
-            raise InvalidId("id of a question", shortened(key), LONGEST_ID)
-    if isinstance(question, Mapping) and value is not MISSING:
-        raise AnswerUnnamed(value, list(given))
-    if not given:
-        raise AnswerMissing
-    for key, each in given.items():
-        if each is MISSING:
-            raise AnswerMissing(key)
-    return {key: check_value(each, f"the answer to {key!r}") for key, each in given.items()}

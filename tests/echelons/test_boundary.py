@@ -56,7 +56,7 @@ def test_an_id_of_these_characters_is_taken(given_: Any) -> None:
     "given_",
     [
         *("", "x" * (LONGEST_ID + 1), "a b", "a/b", "a\n", "a\0b", "é", "٣", "a|b", "\ud800"),
-        *("a;--", "../a", "a%00", "a\u200b", None, 1.5, b"a", [], {}, object()),
+        *("a;--", "../a", "a%00", "a\u200b", None, 1.5, b"a", [], {}, len),
     ],
     ids=ascii,
 )

@@ -152,7 +152,7 @@ def test_the_answer_to_a_broken_call_comes_in_with_it() -> None:
         "hi",
         ["hi"],
         5,
-        object(),
+        len,
         {"messages": Overwrite([])},
         {"messages": {"__overwrite__": []}},
         {"messages": [{"__overwrite__": []}]},

@@ -19,8 +19,7 @@ from langchain_core.runnables import RunnableLambda
 from echelons.history import Head, Past
 from echelons.lineage import THREADS_KEY, Identity, subordinate_thread_id
 from echelons.nodes.calls import Abilities
-from echelons.nodes.reason import Mind, Reason, conversation, resolve, settle, thought_of
-from echelons.parting import Delegation
+from echelons.nodes.reason import Mind, Reason, conversation, settle, thought_of
 from echelons.testing import Call, Reply, ScriptedModel, delegate, report
 
 IDENTITY = Identity(agent="head", path=("head",), thread_id="root", tree="t")
@@ -66,16 +65,6 @@ def settled_in(given: dict[str, Any], reply: Any, past: Past | None = None) -> d
     """Return the update that a reply makes in a state."""
     mind = Mind(NOTHING, "", ABILITIES)
     return settle(mind, thought_of(mind, past or Past(), given, reply, IDENTITY), {})
-
-
-def wanted(subordinate: str, call_id: str, reset: bool = False) -> Delegation:
-    return Delegation(call_id, subordinate, "x", reset)
-
-
-def resolved(
-    *delegations: Delegation, known: Mapping[str, Head] | None = None, **ways: str
-) -> tuple[dict[str, str], dict[str, Head]]:
-    return resolve(delegations, ways, known or {}, AIMessage("", id="m"), IDENTITY)
 
 
 def started(call_id: str, message: str = "m") -> str:
@@ -218,49 +207,6 @@ def test_the_threads_of_earlier_segments_are_known() -> None:
 # Which thread a call runs on
 
 
-def test_the_first_call_of_a_subordinate_starts_a_thread() -> None:
-    assert resolved(wanted("eat", "1")) == (
-        {"1": started("1")},
-        {started("1"): {"agent": "eat"}},
-    )
-
-
-def test_a_second_call_of_one_message_goes_on_with_the_thread_of_the_first() -> None:
-    threads, heads = resolved(wanted("eat", "1"), wanted("eat", "2"))
-
-    assert threads == {"1": started("1"), "2": started("1")}
-    assert list(heads) == [started("1")]
-
-
-def test_every_reset_starts_a_thread_of_its_own() -> None:
-    threads, _ = resolved(wanted("eat", "1", reset=True), wanted("eat", "2", reset=True))
-
-    assert threads == {"1": started("1"), "2": started("2")}
-
-
-def test_a_call_after_a_reset_goes_on_with_the_new_thread() -> None:
-    known = {"old": Head(agent="eat")}
-
-    threads, heads = resolved(
-        wanted("eat", "1"), wanted("eat", "2", reset=True), wanted("eat", "3"), known=known
-    )
-
-    assert threads == {"1": "old", "2": started("2"), "3": started("2")}
-    assert list(heads) == ["old", started("2")]
-
-
-def test_a_call_goes_on_with_the_latest_of_its_subordinates_threads() -> None:
-    known = {"a": Head(agent="eat"), "b": Head(agent="sleep"), "c": Head(agent="eat")}
-
-    threads, heads = resolved(wanted("eat", "1"), wanted("sleep", "2"), known=known)
-
-    assert threads == {"1": "c", "2": "b"}
-    assert heads == {"c": known["c"], "b": known["b"]}
-
-
-# The node
-
-
 async def test_both_worlds_call_the_model_once_and_write_the_same() -> None:
     model = ScriptedModel([[Call("search", {"q": "x"}), delegate("eat", "dinner")]])
     node = Reason(Mind(model, "Be brief.", ABILITIES), Remembered())
@@ -329,24 +275,3 @@ def test_a_report_beside_other_calls_waits_for_them() -> None:
 
     assert update["response"]["status"] == "partial"
     assert [each.type for each in update["messages"]] == ["ai", "tool"]
-
-
-def test_what_is_passed_on_to_several_further_down_has_a_thread_for_each() -> None:
-    calls = [wanted("eat", each) for each in ("a", "b", "c", "d")]
-    threads, heads = resolved(*calls, a="chef", b="waiter", c="chef")
-
-    assert threads["a"] == threads["c"]
-    assert len({threads["a"], threads["b"], threads["d"]}) == 3
-    assert [*heads.values()] == [
-        {"agent": "eat", "way": "chef"},
-        {"agent": "eat", "way": "waiter"},
-        {"agent": "eat"},
-    ]
-
-
-def test_a_thread_that_passes_on_is_gone_on_with_by_what_is_for_the_same() -> None:
-    known = {"t1": Head(agent="eat", way="chef"), "t2": Head(agent="eat")}
-    calls = [wanted("eat", each) for each in ("a", "b")]
-    threads, _ = resolved(*calls, known=known, a="chef")
-
-    assert threads == {"a": "t1", "b": "t2"}
