@@ -13,6 +13,7 @@ from echelons.errors import MatcherFailed
 from echelons.names import PATH_SEPARATOR
 from echelons.routing.lexical import LexicalMatcher, PreparedWords
 from echelons.routing.matcher import Match, Profile, excerpt, saturated
+from echelons.routing.naming import beside_team, held_back
 from echelons.routing.sharpening import Sharpening
 from echelons.routing.vectors import Vector, added, centre, dot, is_vector, unit, usual_likeness
 
@@ -31,7 +32,7 @@ UNLIKE: Final = 0.25
 UNLIKE_NAMES: Final = 0.0
 """The same for an agent without examples: no task is much like a name."""
 
-ASKED: Final = ("{}?", "{} please")
+ASKED: Final = ("{} please", "can you tell me {}?", "{} for me")
 """How names are asked for: a task is more like a question or a wish than like a name alone."""
 
 
@@ -39,7 +40,8 @@ class EmbeddingMatcher:
     """Compares the meaning of a task with that of each agent's example tasks, or of its names.
 
     An agent is the middle of its examples' vectors, moved away from the examples of those who are
-    most like it (see ``sharpening``); without examples, that of its names as one asks for them.
+    most like it (see ``sharpening``); without examples, that of its names as one asks for them,
+    seen beside those of the others (see ``naming``).
     How alike vectors are depends on the model, so a likeness is measured from how alike this
     tree's agents are among themselves. The vectors of a tree are asked for at its first task and
     kept, by text, as long as the matcher.
@@ -90,6 +92,7 @@ class PreparedMeanings:
         self._texts = [_texts(profile) for profile in profiles]
         self._centres: list[Vector] = []
         self._usual = 0.0
+        self._held_back: Mapping[int, float] = {}
         self._said = [1.0 if each.examples else SAID_IN_NAMES for each in profiles]
         self._unlike = [UNLIKE if each else UNLIKE_NAMES for each in _shown(profiles)]
 
@@ -137,8 +140,11 @@ class PreparedMeanings:
         # All or none is kept: a service that fails half-way is asked again.
         self._kept.update(zip(texts, made, strict=True))
         vectors_of = [[self._kept[text] for text in texts] for texts in self._texts]
-        middles = [centre(each) for each in vectors_of]
+        named = [place for place, each in enumerate(self._profiles) if not each.examples]
+        paths = [each.path for each in self._profiles]
+        middles = beside_team([centre(each) for each in vectors_of], paths, named)
         self._usual = usual_likeness(middles)
+        self._held_back = held_back(middles, named)
         examples = {
             place: vectors_of[place] for place, each in enumerate(self._profiles) if each.examples
         }
@@ -160,7 +166,8 @@ class PreparedMeanings:
         found: dict[int, Match] = {}
         for place, middle in enumerate(self._centres):
             much, confidence = said.get(place, (0.0, 0.0))
-            alike = (dot(meant, middle) - self._usual) / room
+            usual = self._usual + self._held_back.get(place, 0.0)
+            alike = (dot(meant, middle) - usual) / room
             value = saturated(ALIKE * (alike - self._unlike[place]) + self._said[place] * much)
             if value > 0:
                 sure = confidence if much > 0 else self._profiles[place].confidence
