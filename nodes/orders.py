@@ -17,8 +17,15 @@ from langgraph.types import Command
 from echelons.aggregation import settle
 from echelons.delegating import TIMEOUT
 from echelons.delegation import DelegationRequest, DelegationResponse, Status
-from echelons.errors import DelegationCycle, DelegationError, TooManyHops, UnreadableRecord
+from echelons.errors import (
+    DelegationCycle,
+    DelegationError,
+    TooDeep,
+    TooManyHops,
+    UnreadableRecord,
+)
 from echelons.history import Head, History
+from echelons.limits import MAX_DEPTH
 from echelons.lineage import message_id, subordinate_thread_id
 from echelons.names import CALL_SUBORDINATE
 from echelons.nodes.identity import identity_of
@@ -180,7 +187,7 @@ class Desk:
         if order.continues and not self.history.durable(config):
             return "no_checkpointer: nothing was kept of the earlier conversation; use reset=true"
         try:
-            check(order.request)
+            check(order.request, len(identity_of(config).path))
         except DelegationError as error:
             return error.reason
         return None
@@ -261,12 +268,17 @@ def part_entry(response: DelegationResponse, place: int = 0) -> dict[str, Any]:
     return {"response": response.stored(), "place": place}
 
 
-def check(request: DelegationRequest) -> None:
+def check(request: DelegationRequest, level: int) -> None:
     """Check that a request may go where it goes.
+
+    Args:
+        request: The request.
+        level: Of who asks, trees within trees counted; 1 for the first.
 
     Raises:
         DelegationCycle: It has been there.
         TooManyHops: It has passed as many agents as it may.
+        TooDeep: No tree is as deep.
     """
     path = (*request.path, *request.route)
     for place, name in enumerate(path):
@@ -274,6 +286,8 @@ def check(request: DelegationRequest) -> None:
             raise DelegationCycle(path[: place + 1])
     if len(path) - 1 > request.max_hops:
         raise TooManyHops(len(path) - 1, request.max_hops)
+    if (deepest := level + 1 + len(request.route)) > MAX_DEPTH:
+        raise TooDeep(deepest, MAX_DEPTH)
 
 
 def tool_message(

@@ -34,7 +34,7 @@ from echelons.lineage import (
     request_id,
 )
 from echelons.nodes.calls import Abilities, Sorted, close, number, sort
-from echelons.nodes.finding import Finder, Found, Plan, planned, refusal, unnamed
+from echelons.nodes.finding import Finder, Found, Plan, parts_of, planned, refusal, unnamed
 from echelons.nodes.forwarding import CALL_ID, call_of, passed_up
 from echelons.nodes.halting import cut_short, ended
 from echelons.nodes.identity import identity_of
@@ -117,7 +117,9 @@ class Reason(Shell):
         halt = gate.leave(reply, config)
         thought = thought_of(self._mind, past, state, reply, identity)
         found = {
-            (task, splits): self._finder.find(task, identity.agent, splits=splits)
+            (task, splits): self._finder.find(
+                task, identity.agent, parts=parts_of(thought.asked, splits)
+            )
             for task, splits in unnamed(thought.asked, self._mind.rules)
         }
         return joined.within(self._settled(thought, halt, found, config))
@@ -147,7 +149,9 @@ class Reason(Shell):
         halt = await gate.aleave(reply, config)
         thought = thought_of(self._mind, past, state, reply, identity)
         found = {
-            (task, splits): await self._finder.afind(task, identity.agent, splits=splits)
+            (task, splits): await self._finder.afind(
+                task, identity.agent, parts=parts_of(thought.asked, splits)
+            )
             for task, splits in unnamed(thought.asked, self._mind.rules)
         }
         return joined.within(self._settled(thought, halt, found, config))
@@ -291,13 +295,14 @@ def _refused(
     whole: list[ToolMessage] = []
     parts: dict[str, Any] = {}
     several = {part.call_id for each in plan.parted for part in each.parts}
+    tools = {call["id"]: call["name"] for call in message.tool_calls}
     for call, why in plan.refused:
         request, answer = refusal(call, why, message.id or "", identity)
         if call.call_id in several:
             parts[request.id] = part_entry(answer)
         else:
             order = Order(request, call.call_id, identity.thread_id, continues=False)
-            whole.append(tool_message(order, answer))
+            whole.append(tool_message(order, answer, tools[call.call_id]))
     for each in plan.parted:
         if ended := answer_of(each, message, parts, identity):
             whole.append(ended)

@@ -143,7 +143,7 @@ def _misplaced(order: Order, own: RunnableConfig) -> Failure | None:
         whole = request.path[-2:] == path[-2:] and request.path[0] == request.origin
         if not whole or request.current != path[-1]:
             raise MisplacedRequest(path[-1], path[-2])
-        check(request)
+        check(request, len(path) - 1)
     except DelegationError as error:
         return Failure(error.reason, End.NOTHING)
     return None
