@@ -6,7 +6,7 @@ the same rule wherever it comes from.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import monotonic, time
 from typing import Any, NamedTuple
@@ -158,8 +158,11 @@ class Order:
         asked = self.request.model_copy(
             update={"current": self.request.origin, "path": self.request.path[:1]}
         )
-        last = self._kept(answer) if self.tried else answer
-        return settle(asked, [*self.tried, last], self.ways.needs, self.ways.able)
+        return settle(asked, self.attempts(answer) or [answer], self.ways.needs, self.ways.able)
+
+    def attempts(self, answer: DelegationResponse) -> tuple[DelegationResponse, ...]:
+        """Return what came of all who were asked, if others were asked before."""
+        return (*self.tried, self._kept(answer)) if self.tried else ()
 
     def _kept(self, answer: DelegationResponse) -> DelegationResponse:
         return answer.model_copy(update={"thread_id": self.thread_id})
@@ -223,7 +226,7 @@ class Desk:
             following = replace(order, request=request).following(answer, superior)
             if following:
                 return Onward(config, following)
-        return Onward(config, answer=order.settled(answer))
+        return Onward(config, answer=order.settled(answer), attempts=order.attempts(answer))
 
     def advance(self, state: Mapping[str, Any], step: Onward, head: Head | None) -> Command[Any]:
         """Return the command that goes a step on in a delegation.
@@ -240,7 +243,8 @@ class Desk:
         if step.following:
             rest = [step.following.stored(), *rest]
         elif step.answer and order.part:
-            update["parts"] = {order.request.id: part_entry(step.answer, step.place)}
+            entry = part_entry(step.answer, step.place, step.attempts)
+            update["parts"] = {order.request.id: entry}
         elif step.answer:
             update["messages"] = [tool_message(order, step.answer)]
         update["queue"] = rest
@@ -255,17 +259,24 @@ class Onward(NamedTuple):
         following: The next attempt.
         answer: What all attempts came to, if there is no other.
         place: Its place among those that were asked at the same time; 0 if that is of no matter.
+        attempts: What they came to one by one, if there were several.
     """
 
     config: Mapping[str, Any]
     following: Order | None = None
     answer: DelegationResponse | None = None
     place: int = 0
+    attempts: Sequence[DelegationResponse] = ()
 
 
-def part_entry(response: DelegationResponse, place: int = 0) -> dict[str, Any]:
+def part_entry(
+    response: DelegationResponse, place: int = 0, attempts: Sequence[DelegationResponse] = ()
+) -> dict[str, Any]:
     """Return the entry of a part that has ended, for the superior's state."""
-    return {"response": response.stored(), "place": place}
+    entry: dict[str, Any] = {"response": response.stored(), "place": place}
+    if attempts:
+        entry["attempts"] = [each.stored() for each in attempts]
+    return entry
 
 
 def check(request: DelegationRequest, level: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -306,6 +307,36 @@ def test_no_more_are_asked_at_once_than_the_width_allows(
     answer = answer_of(session)
     assert (answer.status, answer.result) == ("fulfilled", "bread")
     assert len(answer.subordinate_responses) == 2, "the third was asked after one of the two"
+
+
+CANDIDATES = {"baker": "bread", "confectioner": "cakes", "cook": "soup"}
+CHAINED = [*product(("fulfilled", "partial"), ("partial", "unable"), ("fulfilled", "partial"))]
+
+
+@pytest.mark.parametrize("task", ["bread and cakes", "bread, cakes, and soup"])
+@pytest.mark.parametrize("statuses", [*CHAINED, ("partial", "unable", "needs_input")], ids=" ".join)
+def test_where_the_last_are_asked_one_after_the_other_all_answers_count_as_at_once(
+    world: World, statuses: tuple[str, ...], task: str
+) -> None:
+    outcomes = []
+    for width in (2, 3):
+        scripts: dict[str, Any] = {
+            name: [report(status, name, confidence=0.8 - 0.1 * place, reason="no more")]
+            for place, (name, status) in enumerate(zip(CANDIDATES, statuses, strict=True))
+        }
+        scripts["head"] = [find(f"I need {task} for all, to eat"), "done"]
+        below = [
+            Agent(name, capabilities={skill: 0.9, "eat": 0.9}) for name, skill in CANDIDATES.items()
+        ]
+        rules = Delegating(exploring="parallel", splitting=False)
+        more: dict[str, Any] = {"limits": Limits(width=width), "delegating": rules}
+        head = Agent("head", model=ScriptedModel(scripts), subordinates=below, **more)
+        messages = world.invoke(head.compile(), {"messages": [("user", "go")]})["messages"]
+        [answer] = [DelegationResponse.load(m.artifact) for m in messages if m.type == "tool"]
+        outcomes.append(answer.model_dump(exclude={"request_id", "subordinate_responses"}))
+
+    one_by_one, at_once = outcomes
+    assert one_by_one == at_once
 
 
 @pytest.mark.parametrize("exploring", ["ordered", "parallel"])
