@@ -117,7 +117,7 @@ def _message(event: RunEvent) -> str:
 
 def _delegation(event: RunEvent) -> str:
     arguments: dict[str, Any] = event.data["arguments"]
-    whom = arguments.get("subordinate") or "its subordinate"
+    whom = arguments.get("subordinate") or "whoever can"
     return f"asks {brief(str(whom))}: {brief(str(arguments.get('message', '')))}"
 
 
