@@ -133,7 +133,15 @@ SELECT
     json_extract(data, '$.arguments.subordinate') AS subordinate,
     json_extract(data, '$.arguments.message') AS task,
     at,
-    json_extract(said, '$.request_id') AS request_id,
+    coalesce(json_extract(said, '$.request_id'), json_extract(data, '$.request.id')) AS request_id,
+    json_extract(data, '$.request.origin') AS origin,
+    iif(attempt > 1, json_extract(said, '$.path[1]'), json_extract(data, '$.request.current'))
+        AS current,
+    json_array_length(data, '$.request.path') - 1 AS hops,
+    (SELECT group_concat(value, '/') FROM json_each(data, '$.request.route')) AS route,
+    json_extract(data, '$.request.context') AS context,
+    json_extract(data, '$.request.deadline') AS deadline,
+    json_extract(data, '$.request.budget.seconds') AS budget_seconds,
     attempt,
     json_extract(said, '$.status') AS status,
     json_extract(said, '$.agent') AS agent,
@@ -149,4 +157,5 @@ SELECT
     iif(said IS NULL, NULL, answered_at) AS answered_at
 FROM attempted;
 """  # noqa: S608
-"""The same with a row for each attempt, on its own thread; the last has what all have cost."""
+"""The same with a row for each attempt, on its own thread; the last has what all have cost. What
+is known of the request before anybody answers is known of an open one, too."""

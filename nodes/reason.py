@@ -30,6 +30,7 @@ from echelons.lineage import (
     ROUTES_KEY,
     THREADS_KEY,
     Identity,
+    foreign,
     message_id,
     request_id,
 )
@@ -40,6 +41,7 @@ from echelons.nodes.halting import cut_short, ended
 from echelons.nodes.identity import identity_of
 from echelons.nodes.joining import answer_of, join_parts
 from echelons.nodes.mending import mended
+from echelons.nodes.noting import with_notes
 from echelons.nodes.orders import Order, part_entry, tool_message
 from echelons.nodes.repeating import is_answered
 from echelons.nodes.shell import Decided, Shell
@@ -174,7 +176,8 @@ class Reason(Shell):
         update = settle(self._mind, thought, found)
         if self._after is None:
             return update
-        return Decided(update, self._after.foreseen(update, thought.identity, config))
+        goes = self._after.foreseen(update, thought.identity, config)
+        return Decided(with_notes(update, goes, thought.identity), goes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,7 +255,7 @@ def _own(reply: Any, identity: Identity, before: Sequence[BaseMessage]) -> AIMes
         raise TypeError(f"the model of {identity.agent!r} returned {type(reply).__name__}")
     message = mended(message_chunk_to_message(reply))
     assert isinstance(message, AIMessage)  # noqa: S101  a chunk's message is of its kind
-    update: dict[str, Any] = {"name": identity.agent}
+    update: dict[str, Any] = {"name": identity.agent, "response_metadata": foreign(message)}
     taken = {each.id for each in before}
     # A reply with the id of an earlier message would take its place.
     if not message.id or message.id in taken:

@@ -13,9 +13,10 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
+from echelons.briefs import all_sent
 from echelons.delegation import DelegationResponse, Usage
 from echelons.gate import is_pause
-from echelons.names import CALL_SUBORDINATE
+from echelons.names import CALL_SUBORDINATE, PATH_SEPARATOR
 from echelons.nodes.orders import Order
 from echelons.nodes.spending import usage_of
 from echelons.parting import parted_of
@@ -51,9 +52,9 @@ class RunEvent:
         usage: What the reply cost; zero for other kinds.
         thread_id: The agent's thread.
         data: The rest as plain values: a call's arguments, the model that a reply says it is
-            from. A delegation and the responses to it have one ``id``; a response has the
-            ``status``, who answers as ``agent``, the ``attempt``, and whether it is ``final`` or
-            the next is asked.
+            from. A delegation and the responses to it have one ``id``, and the ``request`` as it
+            was sent to who is asked; a response has the ``status``, who answers as ``agent``, the
+            ``attempt``, and whether it is ``final`` or the next is asked.
     """
 
     path: str
@@ -176,6 +177,8 @@ def _told(who: _Who, message: BaseMessage) -> Iterator[RunEvent]:
 
 
 def _calls(who: _Who, message: AIMessage) -> Iterator[RunEvent]:
+    agent = who.path.rpartition(PATH_SEPARATOR)[2]
+    begun = all_sent(message, agent, who.thread_id)
     for call in message.tool_calls:
         asked = [(call["id"] or "", call["args"])]
         kind = Kind.DELEGATION if call["name"] == CALL_SUBORDINATE else Kind.TOOL_CALL
@@ -184,6 +187,8 @@ def _calls(who: _Who, message: AIMessage) -> Iterator[RunEvent]:
             kind = Kind.DELEGATION
         for each, arguments in asked:
             data = {"id": each, "arguments": arguments}
+            if each in begun:
+                data["request"] = begun[each].stored()
             yield RunEvent(who.path, kind, call["name"], thread_id=who.thread_id, data=data)
 
 
@@ -237,6 +242,7 @@ def _response(
         "confidence": response.confidence,
         "attempt": order.request.attempts,
         "final": final,
+        "request": order.request.stored(),
     }
     return RunEvent(
         f"{who.path}/{order.request.current}",
