@@ -118,9 +118,7 @@ CREATE VIEW delegations AS
 {_RESPONDED}), attempted AS (
     SELECT responded.*, coalesce(attempt.value, response) AS said,
         coalesce(json_extract(attempt.value, '$.thread_id'), sub_agent_thread_id) AS own_thread_id,
-        coalesce(attempt.key, 0) + 1 AS attempt,
-        coalesce(attempt.key + 1 < json_array_length(response, '$.subordinate_responses'), 0)
-            AS followed
+        coalesce(attempt.key, 0) + 1 AS attempt
     FROM responded LEFT JOIN json_each(response, '$.subordinate_responses') AS attempt
         ON json_extract(attempt.value, '$.thread_id') <> ''
         AND json_extract(attempt.value, '$.request_id') = json_extract(response, '$.request_id')
@@ -148,14 +146,14 @@ SELECT
     iif(said IS NULL, NULL, coalesce(json_extract(said, '$.confidence'), 0.0)) AS confidence,
     (SELECT group_concat(value, '/') FROM json_each(said, '$.path')) AS path,
     iif(said IS NULL, NULL, coalesce(json_extract(said, '$.reason'), '')) AS reason,
-    iif(said IS NULL, NULL, iif(followed, 0, coalesce(
-        json_extract(response, '$.usage.input_tokens'), 0))) AS input_tokens,
-    iif(said IS NULL, NULL, iif(followed, 0, coalesce(
-        json_extract(response, '$.usage.output_tokens'), 0))) AS output_tokens,
-    iif(said IS NULL, NULL, iif(followed, 0, coalesce(
-        json_extract(response, '$.usage.model_calls'), 0))) AS model_calls,
+    iif(said IS NULL, NULL, coalesce(json_extract(said, '$.usage.input_tokens'), 0))
+        AS input_tokens,
+    iif(said IS NULL, NULL, coalesce(json_extract(said, '$.usage.output_tokens'), 0))
+        AS output_tokens,
+    iif(said IS NULL, NULL, coalesce(json_extract(said, '$.usage.model_calls'), 0))
+        AS model_calls,
     iif(said IS NULL, NULL, answered_at) AS answered_at
 FROM attempted;
 """  # noqa: S608
-"""The same with a row for each attempt, on its own thread; the last has what all have cost. What
-is known of the request before anybody answers is known of an open one, too."""
+"""The same with a row for each attempt, on its own thread and with its own cost. What is known of
+the request before anybody answers is known of an open one, too."""

@@ -14,6 +14,7 @@ from typing import Any, cast
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 
+from echelons.aggregation import told
 from echelons.circuit import End
 from echelons.delegation import (
     DelegationRequest,
@@ -213,10 +214,7 @@ def respond(
             # Who is unable without a report has not said so itself.
             "failed": status is Status.UNABLE and (HALT_KEY in said or not reported),
             "usage": _usage(messages, below),
-            # Their results are in the subordinate's own thread; up here the outcome does.
-            "subordinate_responses": tuple(
-                each.model_copy(update={"result": "", "usage": Usage()}) for each in below
-            ),
+            "subordinate_responses": told(below),
         }
     )
 
