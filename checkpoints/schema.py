@@ -125,5 +125,5 @@ SELECT
     iif(said IS NULL, NULL, answered_at) AS answered_at
 FROM attempted;
 """  # noqa: S608
-"""The view of delegations with a row for each attempt, on its own thread and with its own cost; what
-came of it is ``NULL`` where that is open."""
+"""The view of delegations with a row for each attempt, on its own thread and with its own cost;
+what came of it is ``NULL`` where that is open."""
