@@ -85,36 +85,6 @@ _RESPONDED = f"""WITH called AS (
 DELEGATIONS = f"""
 DROP VIEW IF EXISTS delegations;
 CREATE VIEW delegations AS
-{_RESPONDED})
-SELECT
-    thread_id,
-    agent_thread_id AS superior_thread_id,
-    agent_path AS superior_path,
-    sub_agent_thread_id,
-    json_extract(data, '$.arguments.subordinate') AS subordinate,
-    json_extract(data, '$.arguments.message') AS task,
-    at,
-    json_extract(response, '$.request_id') AS request_id,
-    json_extract(response, '$.status') AS status,
-    json_extract(response, '$.agent') AS agent,
-    iif(response IS NULL, NULL, coalesce(json_extract(response, '$.confidence'), 0.0))
-        AS confidence,
-    (SELECT group_concat(value, '/') FROM json_each(response, '$.path')) AS path,
-    iif(response IS NULL, NULL, coalesce(json_extract(response, '$.reason'), '')) AS reason,
-    iif(response IS NULL, NULL, coalesce(json_extract(response, '$.usage.input_tokens'), 0))
-        AS input_tokens,
-    iif(response IS NULL, NULL, coalesce(json_extract(response, '$.usage.output_tokens'), 0))
-        AS output_tokens,
-    iif(response IS NULL, NULL, coalesce(json_extract(response, '$.usage.model_calls'), 0))
-        AS model_calls,
-    iif(response IS NULL, NULL, answered_at) AS answered_at
-FROM responded;
-"""  # noqa: S608
-"""The view of delegations with what came of each; ``NULL`` where that is open."""
-
-ATTEMPTS = f"""
-DROP VIEW IF EXISTS delegations;
-CREATE VIEW delegations AS
 {_RESPONDED}), attempted AS (
     SELECT responded.*, coalesce(attempt.value, response) AS said,
         coalesce(json_extract(attempt.value, '$.thread_id'), sub_agent_thread_id) AS own_thread_id,
@@ -155,5 +125,5 @@ SELECT
     iif(said IS NULL, NULL, answered_at) AS answered_at
 FROM attempted;
 """  # noqa: S608
-"""The same with a row for each attempt, on its own thread and with its own cost. What is known of
-the request before anybody answers is known of an open one, too."""
+"""The view of delegations with a row for each attempt, on its own thread and with its own cost;
+what came of it is ``NULL`` where that is open."""

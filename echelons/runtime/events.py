@@ -201,7 +201,7 @@ def _result(who: _Who, message: ToolMessage) -> RunEvent:
 
 def _came_of(who: _Who, order: Order, result: Any) -> Iterator[RunEvent]:
     """Yield the response of a subordinate, whether others are asked after it or not."""
-    if not isinstance(result, Mapping):
+    if not isinstance(result, dict):
         return
     following = _order(result)
     next_ = Order.load(following) if following else None
@@ -256,20 +256,20 @@ def _response(
 
 def _order(state: Any) -> Mapping[str, Any] | None:
     """Return the request that a task of a delegation works off, as it is stored."""
-    queue = state.get("queue") if isinstance(state, Mapping) else None
+    queue = state.get("queue") if isinstance(state, dict) else None
     return queue[0] if queue else None
 
 
 def _messages(result: Any) -> Iterator[BaseMessage]:
-    held = result.get("messages") if isinstance(result, Mapping) else None
-    if isinstance(held, Mapping):  # several writes of one task: {"$writes": [...]}
+    held = result.get("messages") if isinstance(result, dict) else None
+    if isinstance(held, dict):  # several writes of one task: {"$writes": [...]}
         held = [each for write in held.get("$writes", ()) for each in write]
     yield from (each for each in held or () if isinstance(each, BaseMessage))
 
 
 def _task(state: Any) -> str:
     # A segment that goes on has more than its task in its state.
-    messages = state.get("messages") if isinstance(state, Mapping) else None
+    messages = state.get("messages") if isinstance(state, dict) else None
     tasks = (each for each in reversed(messages or ()) if isinstance(each, HumanMessage))
     return next((str(task.text) for task in tasks), "")
 

@@ -244,6 +244,16 @@ def test_all_who_are_unable_say_why(world: World, saver: SqliteCheckpointer) -> 
     )
 
 
+def shop(scripts: dict[str, Any]) -> Agent:
+    """Return a tree of which two may each do a part of a task, and are asked at once."""
+    below = [
+        Agent("baker", capabilities={"bread": 0.9}),
+        Agent("confectioner", capabilities={"cakes": 0.9}),
+    ]
+    rules = Delegating(exploring="parallel", splitting=False)
+    return Agent("head", model=ScriptedModel(scripts), subordinates=below, delegating=rules)
+
+
 def test_partial_answers_that_cover_what_a_task_needs_are_put_together(
     world: World, saver: SqliteCheckpointer
 ) -> None:
@@ -252,13 +262,7 @@ def test_partial_answers_that_cover_what_a_task_needs_are_put_together(
         "baker": [report("partial", "bread", confidence=0.8, reason="no cakes")],
         "confectioner": [report("partial", "cakes", confidence=0.7, reason="no bread")],
     }
-    model = ScriptedModel(scripts)
-    below = [
-        Agent("baker", capabilities={"bread": 0.9}),
-        Agent("confectioner", capabilities={"cakes": 0.9}),
-    ]
-    rules = Delegating(exploring="parallel", splitting=False)
-    session = Session(Agent("head", model=model, subordinates=below, delegating=rules), saver)
+    session = Session(shop(scripts), saver)
 
     world.send(session, "go")
 
@@ -275,13 +279,7 @@ def test_partial_answers_that_leave_something_out_become_a_question(
         "baker": [report("partial", "bread", confidence=0.8, reason="no cakes")],
         "confectioner": [report("unable", "", reason="ill")],
     }
-    model = ScriptedModel(scripts)
-    below = [
-        Agent("baker", capabilities={"bread": 0.9}),
-        Agent("confectioner", capabilities={"cakes": 0.9}),
-    ]
-    rules = Delegating(exploring="parallel", splitting=False)
-    session = Session(Agent("head", model=model, subordinates=below, delegating=rules), saver)
+    session = Session(shop(scripts), saver)
 
     world.send(session, "go")
 
