@@ -29,8 +29,8 @@ demo: $(READY) ## Run the travel team offline, then print the thread of every ag
 	@echo
 	@echo "Stored in $(DEMO). Look around: $(BIN)/echelons threads --db $(DEMO)"
 
-test: $(READY) ## Run the tests (ARGS="-k delegation -x" is passed on to pytest)
-	@$(BIN)/pytest -m "not studio" $(ARGS)
+test: $(READY) ## Run the tests on all cores (ARGS="-k delegation -x -n0" is passed on to pytest)
+	@$(BIN)/pytest -m "not studio" -n auto --dist loadfile $(ARGS)
 
 studio-test: $(STUDIO) ## Install the Studio server and run the tests against it
 	@$(BIN)/pytest -m studio $(ARGS)

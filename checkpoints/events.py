@@ -14,6 +14,8 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
+from echelons.briefs import all_sent
+from echelons.delegation import DelegationRequest
 from echelons.lineage import THREADS_KEY
 from echelons.mending import mend
 from echelons.parting import requests_of
@@ -36,9 +38,9 @@ class Event:
         kind: What it tells.
         key: Id of the message, call or question; unique for its kind in a thread.
         data: The fact as JSON. A message has ``role`` and ``content``; a call ``intent``,
-            ``arguments``, ``call_id`` and, for a delegation, ``sub_agent_thread_id``; a
-            question ``value``. A call that makes several requests is a call, and each of
-            them a delegation.
+            ``arguments``, ``call_id`` and, for a delegation, ``sub_agent_thread_id`` and the
+            ``request`` as it was sent, without its task; a question ``value``. A call that makes
+            several requests is a call, and each of them a delegation.
     """
 
     kind: EventKind
@@ -46,13 +48,22 @@ class Event:
     data: Mapping[str, Any]
 
 
-def events_of(messages: Iterable[Any]) -> Iterator[Event]:
-    """Yield the events of some messages, in order; what is no message is passed over."""
+def events_of(messages: Iterable[Any], agent: str, thread_id: str) -> Iterator[Event]:
+    """Yield the events of some messages, in order; what is no message is passed over.
+
+    Args:
+        messages: The messages.
+        agent: Whose conversation they are of.
+        thread_id: Its thread.
+
+    Raises:
+        UnreadableRecord: What a message keeps of its requests is damaged.
+    """
     for message in messages:
         if isinstance(message, BaseMessage):
             yield _event(EventKind.MESSAGE, message.id or "", _said(message))
             if isinstance(message, AIMessage):
-                yield from _calls(message)
+                yield from _calls(message, agent, thread_id)
 
 
 def question(interrupt_id: str, value: Any) -> Event:
@@ -71,29 +82,29 @@ def _said(message: BaseMessage) -> dict[str, Any]:
     return said
 
 
-def _calls(message: AIMessage) -> Iterator[Event]:
+def _calls(message: AIMessage, agent: str, thread_id: str) -> Iterator[Event]:
     threads: Mapping[str, str] = message.response_metadata.get(THREADS_KEY) or {}
+    begun = {
+        call_id: {"sub_agent_thread_id": threads[call_id], "request": _request(request)}
+        for call_id, request in all_sent(message, agent, thread_id).items()
+    }
     for call in message.tool_calls:
         call_id = call["id"] or ""
-        data: dict[str, Any] = {
-            "intent": call["name"],
-            "arguments": call["args"],
-            "call_id": call_id,
-        }
-        thread = threads.get(call_id)
-        if thread is not None:
-            data["sub_agent_thread_id"] = thread
-        kind = EventKind.TOOL_CALL if thread is None else EventKind.DELEGATION
-        yield _event(kind, f"{message.id}/{call_id}", data)
+        kind = EventKind.DELEGATION if call_id in begun else EventKind.TOOL_CALL
+        told = {"intent": call["name"], "arguments": call["args"], "call_id": call_id}
+        yield _event(kind, f"{message.id}/{call_id}", {**told, **begun.get(call_id, {})})
     for part, parted in requests_of(message, message.tool_calls):
         if parted:
-            told = {
-                "intent": f"{parted.join.name} of {len(parted.parts)}",
-                "arguments": part.arguments,
-                "call_id": parted.call_id,
-                "sub_agent_thread_id": threads.get(part.call_id),
-            }
-            yield _event(EventKind.DELEGATION, f"{message.id}/{part.call_id}", told)
+            intent = f"{parted.join.name} of {len(parted.parts)}"
+            told = {"intent": intent, "arguments": part.arguments, "call_id": parted.call_id}
+            key = f"{message.id}/{part.call_id}"
+            yield _event(EventKind.DELEGATION, key, {**told, **begun.get(part.call_id, {})})
+
+
+def _request(request: DelegationRequest) -> dict[str, Any]:
+    """Return what a delegation tells of its request besides the task."""
+    left_out = ("model", "version", "task")
+    return {key: each for key, each in request.stored().items() if key not in left_out}
 
 
 def _event(kind: EventKind, key: str, data: Mapping[str, Any]) -> Event:

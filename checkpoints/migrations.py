@@ -12,12 +12,12 @@ from collections.abc import Iterator
 
 from echelons.checkpoints.clock import Clock
 from echelons.checkpoints.ledger.schema import LEDGER
-from echelons.checkpoints.schema import ATTEMPTS, DELEGATIONS, SCHEMA
+from echelons.checkpoints.schema import DELEGATIONS, SCHEMA
 from echelons.checkpoints.seal import SEALS
 from echelons.errors import DatabaseTooNew
 
 # Databases from before the steps were counted have all of step 1: it must pass over them.
-STEPS = (SCHEMA, LEDGER, SEALS, DELEGATIONS, ATTEMPTS)
+STEPS = (SCHEMA, LEDGER, SEALS, DELEGATIONS)
 
 # Not `PRAGMA user_version`: an app may keep our tables in a database that it numbers itself.
 _TAKEN = "CREATE TABLE IF NOT EXISTS echelons_schema (step INTEGER PRIMARY KEY, at TEXT NOT NULL)"

@@ -18,6 +18,7 @@ from echelons.checkpoints.events import Event, events_of, question
 from echelons.checkpoints.messages import MESSAGES
 from echelons.checkpoints.plain import as_json
 from echelons.gate import is_pause
+from echelons.names import PATH_SEPARATOR
 
 OWN_METADATA = CheckpointMetadata.__annotations__.keys() | {"thread_id", "graph_id", "assistant_id"}
 """Keys of LangGraph's and its server's own, whatever a caller's ``configurable`` holds."""
@@ -39,6 +40,11 @@ class Where(NamedTuple):
     checkpoint_id: str
     agent_thread_id: str
     agent_path: str
+
+    @property
+    def agent(self) -> str:
+        """Whose thread it is."""
+        return self.agent_path.rpartition(PATH_SEPARATOR)[2]
 
     @classmethod
     def of(cls, config: RunnableConfig, checkpoint_id: str) -> Where:
@@ -64,19 +70,23 @@ def kept_metadata(config: RunnableConfig, metadata: CheckpointMetadata) -> Check
     return get_checkpoint_metadata({"metadata": config.get("metadata") or {}}, own)
 
 
-def input_events(checkpoint: Checkpoint, metadata: CheckpointMetadata) -> Iterator[Event]:
+def input_events(
+    where: Where, checkpoint: Checkpoint, metadata: CheckpointMetadata
+) -> Iterator[Event]:
     """Yield the events of an input that a checkpoint holds whole."""
     # The first input of a delta channel is stored as a snapshot, without a write.
     if metadata.get("source") in ("input", "update", "fork"):
         held = checkpoint["channel_values"].get(MESSAGES)
-        yield from events_of(held.value if isinstance(held, _DeltaSnapshot) else ())
+        messages = held.value if isinstance(held, _DeltaSnapshot) else ()
+        yield from events_of(messages, where.agent, where.agent_thread_id)
 
 
-def write_events(writes: Sequence[tuple[str, Any]]) -> Iterator[Event]:
+def write_events(where: Where, writes: Sequence[tuple[str, Any]]) -> Iterator[Event]:
     """Yield the events of what a task wrote."""
     for channel, value in writes:
         if channel == MESSAGES:
-            yield from events_of(value if isinstance(value, (list, tuple)) else [value])
+            messages = value if isinstance(value, (list, tuple)) else [value]
+            yield from events_of(messages, where.agent, where.agent_thread_id)
         elif channel == INTERRUPT:
             yield from (question(each.id, each.value) for each in value if not is_pause(each.value))
 

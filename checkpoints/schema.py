@@ -85,42 +85,10 @@ _RESPONDED = f"""WITH called AS (
 DELEGATIONS = f"""
 DROP VIEW IF EXISTS delegations;
 CREATE VIEW delegations AS
-{_RESPONDED})
-SELECT
-    thread_id,
-    agent_thread_id AS superior_thread_id,
-    agent_path AS superior_path,
-    sub_agent_thread_id,
-    json_extract(data, '$.arguments.subordinate') AS subordinate,
-    json_extract(data, '$.arguments.message') AS task,
-    at,
-    json_extract(response, '$.request_id') AS request_id,
-    json_extract(response, '$.status') AS status,
-    json_extract(response, '$.agent') AS agent,
-    iif(response IS NULL, NULL, coalesce(json_extract(response, '$.confidence'), 0.0))
-        AS confidence,
-    (SELECT group_concat(value, '/') FROM json_each(response, '$.path')) AS path,
-    iif(response IS NULL, NULL, coalesce(json_extract(response, '$.reason'), '')) AS reason,
-    iif(response IS NULL, NULL, coalesce(json_extract(response, '$.usage.input_tokens'), 0))
-        AS input_tokens,
-    iif(response IS NULL, NULL, coalesce(json_extract(response, '$.usage.output_tokens'), 0))
-        AS output_tokens,
-    iif(response IS NULL, NULL, coalesce(json_extract(response, '$.usage.model_calls'), 0))
-        AS model_calls,
-    iif(response IS NULL, NULL, answered_at) AS answered_at
-FROM responded;
-"""  # noqa: S608
-"""The view of delegations with what came of each; ``NULL`` where that is open."""
-
-ATTEMPTS = f"""
-DROP VIEW IF EXISTS delegations;
-CREATE VIEW delegations AS
 {_RESPONDED}), attempted AS (
     SELECT responded.*, coalesce(attempt.value, response) AS said,
         coalesce(json_extract(attempt.value, '$.thread_id'), sub_agent_thread_id) AS own_thread_id,
-        coalesce(attempt.key, 0) + 1 AS attempt,
-        coalesce(attempt.key + 1 < json_array_length(response, '$.subordinate_responses'), 0)
-            AS followed
+        coalesce(attempt.key, 0) + 1 AS attempt
     FROM responded LEFT JOIN json_each(response, '$.subordinate_responses') AS attempt
         ON json_extract(attempt.value, '$.thread_id') <> ''
         AND json_extract(attempt.value, '$.request_id') = json_extract(response, '$.request_id')
@@ -133,20 +101,29 @@ SELECT
     json_extract(data, '$.arguments.subordinate') AS subordinate,
     json_extract(data, '$.arguments.message') AS task,
     at,
-    json_extract(said, '$.request_id') AS request_id,
+    coalesce(json_extract(said, '$.request_id'), json_extract(data, '$.request.id')) AS request_id,
+    json_extract(data, '$.request.origin') AS origin,
+    iif(attempt > 1, json_extract(said, '$.path[1]'), json_extract(data, '$.request.current'))
+        AS current,
+    json_array_length(data, '$.request.path') - 1 AS hops,
+    (SELECT group_concat(value, '/') FROM json_each(data, '$.request.route')) AS route,
+    json_extract(data, '$.request.context') AS context,
+    json_extract(data, '$.request.deadline') AS deadline,
+    json_extract(data, '$.request.budget.seconds') AS budget_seconds,
     attempt,
     json_extract(said, '$.status') AS status,
     json_extract(said, '$.agent') AS agent,
     iif(said IS NULL, NULL, coalesce(json_extract(said, '$.confidence'), 0.0)) AS confidence,
     (SELECT group_concat(value, '/') FROM json_each(said, '$.path')) AS path,
     iif(said IS NULL, NULL, coalesce(json_extract(said, '$.reason'), '')) AS reason,
-    iif(said IS NULL, NULL, iif(followed, 0, coalesce(
-        json_extract(response, '$.usage.input_tokens'), 0))) AS input_tokens,
-    iif(said IS NULL, NULL, iif(followed, 0, coalesce(
-        json_extract(response, '$.usage.output_tokens'), 0))) AS output_tokens,
-    iif(said IS NULL, NULL, iif(followed, 0, coalesce(
-        json_extract(response, '$.usage.model_calls'), 0))) AS model_calls,
+    iif(said IS NULL, NULL, coalesce(json_extract(said, '$.usage.input_tokens'), 0))
+        AS input_tokens,
+    iif(said IS NULL, NULL, coalesce(json_extract(said, '$.usage.output_tokens'), 0))
+        AS output_tokens,
+    iif(said IS NULL, NULL, coalesce(json_extract(said, '$.usage.model_calls'), 0))
+        AS model_calls,
     iif(said IS NULL, NULL, answered_at) AS answered_at
 FROM attempted;
 """  # noqa: S608
-"""The same with a row for each attempt, on its own thread; the last has what all have cost."""
+"""The view of delegations with a row for each attempt, on its own thread and with its own cost;
+what came of it is ``NULL`` where that is open."""

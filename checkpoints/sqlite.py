@@ -234,7 +234,7 @@ class SqliteCheckpointer(Awaited, Cared):
                     turn.begin(cursor)
             cursor.execute(PUT_CHECKPOINT, row)
             self._seals.keep(cursor, [row])
-            keep_events(cursor, where, input_events(checkpoint, metadata), self._clock)
+            keep_events(cursor, where, input_events(where, checkpoint, metadata), self._clock)
         self._ancestry.stored(row[:3], parents)
         return {
             "configurable": {
@@ -275,7 +275,7 @@ class SqliteCheckpointer(Awaited, Cared):
                 turn.enter(cursor)
             cursor.executemany(REPLACE_WRITE if special else KEEP_WRITE, rows)
             self._seals.keep(cursor, rows, replace=special)
-            keep_events(cursor, where, write_events(writes), self._clock)
+            keep_events(cursor, where, write_events(where, writes), self._clock)
             self.unsettled.settle(cursor, task_id, writes)
 
     def foreign_writes(self) -> int:

@@ -60,7 +60,7 @@ class Thread:
     @property
     def events(self) -> tuple[Event, ...]:
         """The conversation as plain facts."""
-        return tuple(events_of(self.messages))
+        return tuple(events_of(self.messages, self.agent, self.id))
 
 
 @dataclass(frozen=True, slots=True)

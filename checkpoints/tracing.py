@@ -10,15 +10,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import takewhile
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from echelons.delegation import DelegationResponse, Status
+from echelons.briefs import sent
+from echelons.delegation import DelegationRequest, DelegationResponse, Status
 from echelons.errors import UnreadableRecord
 from echelons.lineage import THREADS_KEY
 from echelons.names import BUILT_IN_TOOLS
-from echelons.parting import Delegation, requests_of
+from echelons.parting import requests_of
 
 if TYPE_CHECKING:
     from echelons.checkpoints.threads import Thread
@@ -47,15 +49,20 @@ class Request:
 
     Attributes:
         call_id: The call.
-        task: What was asked.
+        sent: The request as it was sent this time.
         status: How it ended; ``None`` while it is open.
         reason: Why it is not fulfilled; empty if it is.
     """
 
     call_id: str
-    task: str
+    sent: DelegationRequest
     status: Status | None
     reason: str
+
+    @property
+    def task(self) -> str:
+        """What was asked."""
+        return self.sent.task
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,9 +164,9 @@ def links_of(trace: Trace) -> list[Link]:
 def _below(thread: Thread, threads: Mapping[str, Thread], ended: bool) -> Iterator[Trace]:
     called: dict[str, list[Request]] = {}
     agents: dict[str, str] = {}
-    for sub_thread_id, agent, request in _requests(thread.messages, ended):
+    for sub_thread_id, request in _requests(thread, ended):
         called.setdefault(sub_thread_id, []).append(request)
-        agents.setdefault(sub_thread_id, agent)
+        agents.setdefault(sub_thread_id, request.sent.current)
     for sub_thread_id, requests in called.items():
         stored = threads.get(sub_thread_id)
         if stored and _is_of_an_earlier_run(stored, thread, threads):
@@ -204,7 +211,8 @@ def _state(stored: Thread | None, superior: str, requests: Sequence[Request]) ->
     return LinkState.REFUSED if refused else LinkState.BROKEN
 
 
-def _requests(messages: Sequence[BaseMessage], ended: bool) -> Iterator[tuple[str, str, Request]]:
+def _requests(thread: Thread, ended: bool) -> Iterator[tuple[str, Request]]:
+    messages = thread.messages
     last_task = max(
         (n for n, each in enumerate(messages) if isinstance(each, HumanMessage)), default=-1
     )
@@ -217,31 +225,34 @@ def _requests(messages: Sequence[BaseMessage], ended: bool) -> Iterator[tuple[st
             if asked.call_id in threads:
                 answer = _response(answers.get(parted.call_id if parted else asked.call_id))
                 response = _part(answer, parted.parts.index(asked)) if parted else answer
-                for thread_id, agent, request in _tries(asked, threads[asked.call_id], response):
+                first = sent(asked, parted, message, thread.agent, thread.id)
+                tries = _tries(asked.call_id, first, threads[asked.call_id], response)
+                for thread_id, request in tries:
                     # Whoever was stopped leaves its calls unanswered; nobody works on them.
                     cut = request.status is None and (ended or place < last_task)
                     given = replace(request, status=Status.UNABLE, reason=CUT) if cut else request
-                    yield thread_id, agent, given
+                    yield thread_id, given
 
 
 def _tries(
-    asked: Delegation, thread_id: str, response: DelegationResponse | str | None
-) -> Iterator[tuple[str, str, Request]]:
-    """Yield the thread, the agent and the outcome of every attempt at a request."""
+    call_id: str,
+    first: DelegationRequest,
+    thread_id: str,
+    response: DelegationResponse | str | None,
+) -> Iterator[tuple[str, Request]]:
+    """Yield the thread and the outcome of every attempt at a request."""
     if not isinstance(response, DelegationResponse):
         status = None if response is None else Status.UNABLE
-        yield thread_id, asked.subordinate, _request(asked, status, response or "")
+        yield thread_id, Request(call_id, first, status, response or "")
         return
     tried = [each for each in response.subordinate_responses if _is_attempt(each, response)]
-    for each in tried:
+    for attempt, each in enumerate(tried, start=1):
         agent = each.path[1] if len(each.path) > 1 else each.agent
-        yield each.thread_id, agent, _request(asked, each.status, each.reason)
+        again = {"attempts": attempt, "current": agent, "path": (*first.path[:-1], agent)}
+        request = first if attempt == 1 else first.model_copy(update=again)
+        yield each.thread_id, Request(call_id, request, each.status, each.reason)
     if not tried:
-        yield thread_id, asked.subordinate, _request(asked, response.status, response.reason)
-
-
-def _request(asked: Delegation, status: Status | None, reason: str) -> Request:
-    return Request(asked.call_id, asked.message, status, reason)
+        yield thread_id, Request(call_id, first, response.status, response.reason)
 
 
 def _is_attempt(each: DelegationResponse, whole: DelegationResponse) -> bool:
@@ -287,7 +298,9 @@ def _response(answer: ToolMessage | None) -> DelegationResponse | str | None:
 def _lines(trace: Trace, first: str, rest: str) -> Iterator[str]:
     status = trace.status if trace.state is LinkState.OK else str(trace.state)
     tools = f"  [{', '.join(trace.tools)}]" if trace.tools else ""
-    yield f"{first}{trace.agent}  {status}  {trace.thread_id}{tools}"
+    why = shorten(trace.requests[-1].reason, 100, placeholder="…") if trace.requests else ""
+    reason = f"  {why}" if why else ""
+    yield f"{first}{trace.agent}  {status}  {trace.thread_id}{tools}{reason}"
     last = len(trace.subordinates) - 1
     for place, each in enumerate(trace.subordinates):
         turn, below = ("└── ", "    ") if place == last else ("├── ", "│   ")

@@ -199,7 +199,7 @@ def _partial_results(responses: Iterable[DelegationResponse]) -> tuple[str, ...]
 
 def told(responses: Sequence[DelegationResponse]) -> tuple[DelegationResponse, ...]:
     """Return what is kept of the responses below; results stay in the threads of their agents."""
-    return tuple(each.model_copy(update={"result": "", "usage": Usage()}) for each in responses)
+    return tuple(each.model_copy(update={"result": ""}) for each in responses)
 
 
 def name_of(response: DelegationResponse) -> str:

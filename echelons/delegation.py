@@ -140,7 +140,7 @@ class DelegationResponse(_Record):
         result: The answer, in words; empty if there is none.
         confidence: How sure the agent is, 0 to 1.
         path: Agents from the request's origin to the one that answers.
-        usage: What it cost, everything below included.
+        usage: What it cost, everything below included, which ``subordinate_responses`` tell apart.
         reason: Why it is not fulfilled; empty if it is.
         partial_results: Parts of an answer, where the whole was not possible.
         subordinate_responses: What the agent's own subordinates answered, or those who were

@@ -31,8 +31,8 @@ class Limits(BaseModel):
             beyond is known when it is there, and no other is asked for.
         seconds: Time that the turn has been running. It does not pass while the turn waits
             for a human, is paused, or its process is dead. What has begun is not cut short.
-        width: Calls that one message may make side by side; those beyond are answered with
-            an error that tells the model.
+        width: Calls that one message may make side by side, requests to all who are asked at
+            once counted; those beyond are answered with an error that tells the model.
 
     Raises:
         pydantic.ValidationError: A limit is out of its range, or has an unknown name.

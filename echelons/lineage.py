@@ -10,10 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid5
 
 from echelons.names import PATH_SEPARATOR
+
+if TYPE_CHECKING:
+    from langchain_core.messages import BaseMessage
 
 ECHELONS_NS = UUID("8f1d0a52-6a5e-5c0b-9d55-0c2b5a1f6e11")
 """Namespace of all ids that this library derives (RFC 9562, version 5)."""
@@ -27,8 +30,19 @@ ROUTES_KEY = "routes"
 PARTS_KEY = "parts"
 """Where it keeps what a call asks for that makes several requests, by call id."""
 
+REQUESTS_KEY = "requests"
+"""Where it keeps what of a request is not plain from its call, by call id."""
+
 FORWARDED_KEY = "forwarded"
 """What marks the messages of a level that only passes a request on; no model wrote them."""
+
+OWN_KEYS = frozenset({THREADS_KEY, ROUTES_KEY, PARTS_KEY, REQUESTS_KEY, FORWARDED_KEY})
+"""All of these: what anybody else has written under them means nothing."""
+
+
+def foreign(message: BaseMessage) -> dict[str, Any]:
+    """Return the ``response_metadata`` of a message from outside, without what only we may say."""
+    return {key: each for key, each in message.response_metadata.items() if key not in OWN_KEYS}
 
 
 def root_thread_id(name: str) -> str:

@@ -12,8 +12,9 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.graph import END
 from langgraph.types import Send
 
+from echelons.briefs import plain
 from echelons.delegating import Delegating
-from echelons.delegation import MAX_HOPS, DelegationRequest
+from echelons.delegation import MAX_HOPS
 from echelons.forwarding import Forward
 from echelons.history import Head
 from echelons.lineage import (
@@ -28,7 +29,7 @@ from echelons.nodes.calls import unanswered
 from echelons.nodes.identity import identity_of
 from echelons.nodes.orders import Desk, Order
 from echelons.nodes.shell import Shell
-from echelons.parting import Delegation, requests_of
+from echelons.parting import requests_of
 from echelons.racing import Entrant
 from echelons.timing import left
 from echelons.ways import Ways
@@ -113,6 +114,12 @@ class Allowed(NamedTuple):
     seconds: float | None = None
     deadline: float | None = None
 
+    @property
+    def limits(self) -> dict[str, Any]:
+        """What a request says of it."""
+        budget = {} if self.seconds is None else {"seconds": self.seconds}
+        return {"max_hops": self.hops, "budget": budget, "deadline": self.deadline}
+
 
 def dispatch(state: Mapping[str, Any], identity: Identity, allowed: Allowed) -> list[Send] | str:
     """Return what a level does next: one send a tool call, one a thread, or where to go."""
@@ -141,69 +148,32 @@ def _delegations(
     routes: Mapping[str, Any] = message.response_metadata.get(ROUTES_KEY) or {}
     forward = Forward.load(state["forward"]) if state.get("forward") else None
     ended: Mapping[str, Any] = state.get("parts") or {}
-    tasks = {call["id"]: call["args"].get("message") for call in calls}
+    limits = allowed.limits
     queues: dict[str, list[dict[str, Any]]] = {}
-    for request, parted in requests_of(message, calls):
-        call_id = request.call_id
+    for asked, parted in requests_of(message, calls):
+        call_id = asked.call_id
         own = subordinate_thread_id(identity.thread_id, message.id or "", call_id)
         # A call that a person wrote into the state has no thread yet: it starts its own.
         thread = threads.get(call_id, own)
-        order = _order(request, heads.get(thread), identity, message.id or "", thread, allowed)
-        if order.request.id in ended:
+        given = {**limits, "current": heads[thread]["agent"]} if thread in heads else limits
+        request = plain(asked, parted, message, identity.agent, identity.thread_id, **given)
+        if request.id in ended:
             continue
+        order = Order(request, call_id, thread, thread != own, message.id or "")
         if forward:
-            passed = forward.passed_on(order.request.id)
-            order = replace(order, request=passed, reset=forward.reset)
+            order = replace(order, request=forward.passed_on(request.id), reset=forward.reset)
         elif call_id in routes:
-            order = _routed(order, Ways.load(routes[call_id]), request.reset)
+            ways = Ways.load(routes[call_id]).after()
+            order = replace(order, ways=ways, reset=asked.reset, routed=True)
         if parted:
-            order = _part_of(tasks.get(parted.call_id), order)
             race = request_id(identity.thread_id, message.id or "", parted.call_id)
-            order = replace(order, part=Entrant(race, request.group, parted.join.enough))
+            order = replace(order, part=Entrant(race, asked.group, parted.join.enough))
         # Two requests on one thread in parallel would start from one head, and one be lost.
         queues.setdefault(thread, []).append(order.stored())
     return [
         Send("delegate", {"queue": queue, "head": dict(heads.get(thread) or {})})
         for thread, queue in queues.items()
     ]
-
-
-def _order(
-    asked: Delegation,
-    head: Head | None,
-    identity: Identity,
-    message: str,
-    thread: str,
-    allowed: Allowed,
-) -> Order:
-    current = head["agent"] if head else asked.subordinate
-    request = DelegationRequest(
-        id=request_id(identity.thread_id, message, asked.call_id),
-        origin=identity.agent,
-        current=current,
-        task=asked.message,
-        path=(identity.agent, current),
-        max_hops=allowed.hops,
-        budget={} if allowed.seconds is None else {"seconds": allowed.seconds},
-        deadline=allowed.deadline,
-    )
-    started_here = thread == subordinate_thread_id(identity.thread_id, message, asked.call_id)
-    return Order(request, asked.call_id, thread, continues=not started_here, message_id=message)
-
-
-def _routed(order: Order, ways: Ways, reset: bool) -> Order:
-    """Return the order of a task that names nobody, with all whom it may go to."""
-    _, *route = ways.ahead[0]
-    request = order.request.model_copy(update={"route": tuple(route)})
-    return replace(order, request=request, ways=ways.after(), reset=reset, routed=True)
-
-
-def _part_of(whole: object, order: Order) -> Order:
-    """Return the order of a part of a task, which knows the whole."""
-    if not isinstance(whole, str) or whole == order.request.task:
-        return order
-    context = {**order.request.context, "part of": whole}
-    return replace(order, request=order.request.model_copy(update={"context": context}))
 
 
 def _plain(call: ToolCall) -> dict[str, Any]:

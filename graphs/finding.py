@@ -31,22 +31,22 @@ class TreeRouter:
         self._rules = rules
         self._lock = Lock()
 
-    def find(self, task: str, receiver: str, *, splits: bool) -> tuple[Found, ...]:
+    def find(self, task: str, receiver: str, *, parts: int) -> tuple[Found, ...]:
         """Return who was found below a receiver: for the task, or for each part of it."""
         router, without = self._made(), {receiver}
-        parts = router.split(task, receiver, without=without) if splits else ()
-        if len(parts) < 2:
+        found = router.split(task, receiver, without=without) if parts > 1 else ()
+        if not 1 < len(found) <= parts:
             return (_found(router, router.route(task, receiver, without=without)),)
-        return tuple(_found(router, each.route, each) for each in parts)
+        return tuple(_found(router, each.route, each) for each in found)
 
-    async def afind(self, task: str, receiver: str, *, splits: bool) -> tuple[Found, ...]:
+    async def afind(self, task: str, receiver: str, *, parts: int) -> tuple[Found, ...]:
         """Do the same in an event loop."""
         await self._learn()
         router, without = self._made(), {receiver}
-        parts = await router.asplit(task, receiver, without=without) if splits else ()
-        if len(parts) < 2:
+        found = await router.asplit(task, receiver, without=without) if parts > 1 else ()
+        if not 1 < len(found) <= parts:
             return (_found(router, await router.aroute(task, receiver, without=without)),)
-        return tuple(_found(router, each.route, each) for each in parts)
+        return tuple(_found(router, each.route, each) for each in found)
 
     def _made(self) -> Router:
         with self._lock:

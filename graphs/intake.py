@@ -27,7 +27,7 @@ from echelons.errors import (
     InvalidMessages,
     InvalidValue,
 )
-from echelons.lineage import THREADS_KEY
+from echelons.lineage import foreign
 
 ALLOWED = ("user", "assistant", "tool")
 """Roles of messages that may come in, as providers call them."""
@@ -106,5 +106,4 @@ def _weighed(message: BaseMessage, what: str) -> int:
 
 def _renamed(message: BaseMessage) -> BaseMessage:
     # Which threads its calls have is ours to say, and a run's own state says it.
-    told = {key: value for key, value in message.response_metadata.items() if key != THREADS_KEY}
-    return message.model_copy(update={"id": str(uuid4()), "response_metadata": told})
+    return message.model_copy(update={"id": str(uuid4()), "response_metadata": foreign(message)})

@@ -7,7 +7,7 @@ begun again at once, and whoever waits learns that it has lost. ``AgentGraph`` r
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import aclosing
 from typing import Any, cast
 
@@ -62,6 +62,9 @@ async def aon_and_on(
 
 def _asks(part: Any) -> bool:
     """Return whether a part of a stream says what the whole graph waits for."""
-    payload = part[-1] if isinstance(part, tuple) else part
-    below = isinstance(part, tuple) and isinstance(part[0], tuple) and bool(part[0])
-    return isinstance(payload, Mapping) and INTERRUPT in payload and not below
+    payload = part
+    if isinstance(part, tuple):
+        if part[0] and isinstance(part[0], tuple):  # of a graph below
+            return False
+        payload = part[-1]
+    return isinstance(payload, dict) and INTERRUPT in payload

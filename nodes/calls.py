@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
+from sys import maxsize
 from typing import Any, TypeVar
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolCall, ToolMessage
 from pydantic import BaseModel, ValidationError
 
-from echelons.errors import InvalidJoin
+from echelons.errors import DelegationError, InvalidJoin, TooWide
 from echelons.joining import join_of
 from echelons.names import CALL_SUBORDINATE, DELEGATE_MANY, REPORT
 from echelons.nodes.tools import CallSubordinate, DelegateMany, Report
@@ -32,11 +33,15 @@ class Sorted:
             calls that make several.
         answers: Tool messages for calls that are answered already: reports and mistakes.
         report: The report, if there is a valid one.
+        refused: Calls that nobody is given, each with the reason.
+        room: How much more may be made side by side with what is asked for.
     """
 
     requests: tuple[Delegation | Parted, ...] = ()
     answers: tuple[ToolMessage, ...] = ()
     report: Report | None = None
+    refused: tuple[tuple[Delegation, DelegationError], ...] = ()
+    room: int = maxsize
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +102,13 @@ def number(message: AIMessage) -> AIMessage:
 
 def sort(message: AIMessage, abilities: Abilities) -> Sorted:
     """Sort the calls of a numbered message."""
-    out = _Sorting(abilities)
+    out = _Sorting(abilities, maxsize if abilities.width is None else abilities.width)
     for call in message.tool_calls:
         out.take(call)
     for broken in message.invalid_tool_calls:
         why = broken.get("error") or "the arguments are no valid JSON object"
         out.refuse(broken.get("id") or "", broken.get("name") or "unknown", why)
-    return Sorted(tuple(out.requests), tuple(out.answers), out.report)
+    return Sorted(tuple(out.requests), tuple(out.answers), out.report, tuple(out.refused), out.room)
 
 
 def unanswered(messages: Sequence[BaseMessage]) -> tuple[AIMessage | None, list[ToolCall]]:
@@ -148,10 +153,11 @@ def close(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
 @dataclass
 class _Sorting:
     abilities: Abilities
+    room: int
     requests: list[Delegation | Parted] = field(default_factory=list)
     answers: list[ToolMessage] = field(default_factory=list)
     report: Report | None = None
-    begun: int = 0
+    refused: list[tuple[Delegation, DelegationError]] = field(default_factory=list)
 
     def take(self, call: ToolCall) -> None:
         name, call_id = call["name"], call["id"] or ""
@@ -162,7 +168,8 @@ class _Sorting:
         elif name == REPORT and self.abilities.reports:
             self._report(call_id, call["args"])
         elif name in self.abilities.tools:
-            self._has_room(call_id, name)
+            if too_wide := self._too_wide(1):
+                self.refuse(call_id, name, too_wide.reason)
         else:
             known = ", ".join(self.abilities.callable) or "none"
             self.refuse(call_id, name, f"there is no such tool; the tools are: {known}")
@@ -172,24 +179,25 @@ class _Sorting:
             ToolMessage(f"Error: {why}", tool_call_id=call_id, name=name, status="error")
         )
 
-    def _has_room(self, call_id: str, name: str, count: int = 1) -> bool:
-        """Return whether so much more may begin side by side; refuse the call if not."""
-        width = self.abilities.width
-        if width is not None and self.begun + count > width:
-            so_many = f"{self.begun} of {width} calls side by side in one message"
-            wanted = f" and {count} more are wanted" if count > 1 else ""
-            self.refuse(call_id, name, f"limit: {so_many}{wanted}; make the others in a later one")
-            return False
-        self.begun += count
-        return True
+    def _too_wide(self, wanted: int) -> TooWide | None:
+        """Take room for so much more side by side; return what is wrong if there is not as much."""
+        if wanted > self.room:
+            width = self.abilities.width or 0
+            return TooWide(wanted, width - self.room, width)
+        self.room -= wanted
+        return None
 
     def _delegate(self, call_id: str, args: Mapping[str, Any]) -> None:
         wanted = _validated(CallSubordinate, args)
         if isinstance(wanted, str) or self._misnamed(wanted):
             why = wanted if isinstance(wanted, str) else self._misnamed(wanted)
             self.refuse(call_id, CALL_SUBORDINATE, why)
-        elif self._has_room(call_id, CALL_SUBORDINATE):
-            self.requests.append(self._request(call_id, wanted))
+            return
+        request = self._request(call_id, wanted)
+        if too_wide := self._too_wide(1):
+            self.refused.append((request, too_wide))
+        else:
+            self.requests.append(request)
 
     def _delegate_many(self, call_id: str, args: Mapping[str, Any]) -> None:
         wanted = _validated(DelegateMany, args)
@@ -203,7 +211,9 @@ class _Sorting:
             return
         if wrong := next(filter(None, map(self._misnamed, wanted.requests)), ""):
             self.refuse(call_id, DELEGATE_MANY, wrong)
-        elif self._has_room(call_id, DELEGATE_MANY, len(wanted.requests)):
+        elif too_wide := self._too_wide(len(wanted.requests)):
+            self.refused.append((Delegation(call_id, "", "", reset=False), too_wide))
+        else:
             requests = enumerate(wanted.requests, start=1)
             parts = (self._request(part_id(call_id, n), each, n) for n, each in requests)
             self.requests.append(Parted(call_id, join, tuple(parts)))

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from echelons.delegating import Delegating
 from echelons.delegation import DelegationRequest, DelegationResponse, Status
-from echelons.errors import DelegationError, NoCandidate, RepeatedBrief
+from echelons.errors import DelegationError, NoCandidate, RepeatedBrief, TooWide
 from echelons.joining import All, Join
 from echelons.lineage import Identity, request_id
 from echelons.nodes.calls import Sorted
@@ -39,11 +39,17 @@ class Found:
 class Finder(Protocol):
     """Finds who takes a task that names nobody."""
 
-    def find(self, task: str, receiver: str, *, splits: bool) -> tuple[Found, ...]:
-        """Return who was found below a receiver: for the task, or for each part of it."""
+    def find(self, task: str, receiver: str, *, parts: int) -> tuple[Found, ...]:
+        """Return who was found below a receiver: for the task, or for each part of it.
+
+        Args:
+            task: The task.
+            receiver: Below whom.
+            parts: How many parts it may have; with more it stays whole.
+        """
         ...
 
-    async def afind(self, task: str, receiver: str, *, splits: bool) -> tuple[Found, ...]:
+    async def afind(self, task: str, receiver: str, *, parts: int) -> tuple[Found, ...]:
         """Do the same in an event loop."""
         ...
 
@@ -92,6 +98,11 @@ def unnamed(asked: Sorted, rules: Delegating) -> Iterator[tuple[str, bool]]:
                 yield request.message, whole
 
 
+def parts_of(asked: Sorted, splits: bool) -> int:
+    """Return how many parts a task may have: one, and those for which there is room beside it."""
+    return asked.room + 1 if splits else 1
+
+
 def planned(
     asked: Sorted,
     found: Mapping[tuple[str, bool], Sequence[Found]],
@@ -108,21 +119,28 @@ def planned(
         width: Requests that it may make side by side; ``None`` for any number.
         only: The agent's only subordinate, who takes what nobody is made for.
     """
-    plan = Plan()
+    plan, room = Plan(refused=list(asked.refused)), asked.room
     for each in asked.requests:
+        parts: list[tuple[Delegation, Found | None]] = []
+        join: Join = All()
         if isinstance(each, Delegation):
             own = found.get((each.message, rules.splitting), ())
-            whole = list(_asked_of(_or_only(each, own, only), own, rules, width))
-            if len(whole) == 1:
-                plan.take(*whole[0])
+            if width is not None and len(own) - 1 > room:
+                # Its one place is free again.
+                room += 1
+                plan.refused.append((each, TooWide(len(own), width - room, width)))
                 continue
-            parts = whole
-            join: Join = All()
+            parts = _asked_of(_or_only(each, own, only), own, rules, room)
+            room -= len(parts) - 1
+            if len(parts) == 1:
+                plan.take(*parts[0])
+                continue
         else:
-            several = [
-                _asked_of(p, found.get((p.message, False), ()), rules, width) for p in each.parts
-            ]
-            parts, join = [one for part in several for one in part], each.join
+            join = each.join
+            for part in each.parts:
+                asked_of = _asked_of(part, found.get((part.message, False), ()), rules, room)
+                room -= len(asked_of) - 1
+                parts += asked_of
         numbered = [
             (replace(request, call_id=part_id(each.call_id, place)), candidates)
             for place, (request, candidates) in enumerate(parts, start=1)
@@ -150,6 +168,8 @@ def refusal(
         status=Status.UNABLE,
         path=asked.path,
         reason=why.reason,
+        # In a later message the same may be asked for.
+        failed=isinstance(why, TooWide),
     )
 
 
@@ -165,24 +185,34 @@ def _no_candidate(found: Found | None) -> NoCandidate:
 
 
 def _asked_of(
-    request: Delegation, found: Sequence[Found], rules: Delegating, width: int | None
-) -> Iterator[tuple[Delegation, Found | None]]:
-    """Yield the requests that one becomes: one, one a part, or one a candidate."""
+    request: Delegation, found: Sequence[Found], rules: Delegating, room: int
+) -> list[tuple[Delegation, Found | None]]:
+    """Return the requests that one becomes: one, one a part, or one a candidate.
+
+    Args:
+        request: The request.
+        found: Who was found.
+        rules: How the agent delegates.
+        room: How many more requests may go side by side with it, at least one a part.
+    """
     if request.subordinate or not found:
-        yield request, None
-        return
-    # Too many parts to go side by side stay one request; its subordinates may split it.
+        return [(request, None)]
+    several: list[tuple[Delegation, Found | None]] = []
+    room -= len(found) - 1
     for place, each in enumerate(found, start=request.group):
-        for ways in _side_by_side(each.ways, rules, width):
+        beside = _side_by_side(each.ways, rules, room + 1)
+        room -= len(beside) - 1
+        for ways in beside:
             first = ways.ahead[0][0] if ways.ahead else ""
             asked = replace(request, subordinate=first, message=each.task, group=place)
-            yield asked, replace(each, ways=ways)
+            several.append((asked, replace(each, ways=ways)))
+    return several
 
 
-def _side_by_side(ways: Ways, rules: Delegating, width: int | None) -> list[Ways]:
+def _side_by_side(ways: Ways, rules: Delegating, width: int) -> list[Ways]:
     """Return the ways that are tried at the same time, each with those to try after it."""
     if rules.exploring == "ordered" or len(ways.ahead) < 2:
         return [ways]
-    last = (width or len(ways.ahead)) - 1
+    last = min(width, len(ways.ahead)) - 1
     alone = [replace(ways, ahead=(way,)) for way in ways.ahead[:last]]
     return [*alone, replace(ways, ahead=ways.ahead[last:])]

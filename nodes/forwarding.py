@@ -11,10 +11,12 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
+from echelons.briefs import noted, plain
 from echelons.delegation import DelegationResponse
 from echelons.forwarding import Forward
-from echelons.lineage import FORWARDED_KEY, Identity, message_id
+from echelons.lineage import FORWARDED_KEY, REQUESTS_KEY, Identity, message_id
 from echelons.names import CALL_SUBORDINATE
+from echelons.parting import requests_of
 
 CALL_ID = "forward"
 PASSED_KEY = "passed"
@@ -33,13 +35,17 @@ def call_of(forward: Forward, identity: Identity) -> AIMessage:
         "subordinate": forward.following,
         "reset": forward.reset,
     }
-    return AIMessage(
+    message = AIMessage(
         "",
         id=message_id(identity.thread_id, f"forward/{identity.request_id}"),
         name=identity.agent,
         tool_calls=[{"name": CALL_SUBORDINATE, "args": args, "id": CALL_ID, "type": "tool_call"}],
-        response_metadata={FORWARDED_KEY: True},
     )
+    [(asked, _)] = requests_of(message, message.tool_calls)
+    known = plain(asked, None, message, identity.agent, identity.thread_id)
+    note = noted(forward.passed_on(known.id).stored(), known)
+    told = {FORWARDED_KEY: True, REQUESTS_KEY: {CALL_ID: note}}
+    return message.model_copy(update={"response_metadata": told})
 
 
 def passed_up(messages: Sequence[BaseMessage], identity: Identity) -> dict[str, Any] | None:

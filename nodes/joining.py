@@ -93,12 +93,23 @@ def answer_of(
         own = [n for n, each in enumerate(parted.parts) if each.group == group]
         routed = parted.parts[own[0]].call_id in ways
         known = Ways.load(ways.get(parted.parts[own[0]].call_id, {}))
-        of_group = [responses[n] for n in own]
         # Who was named has said what there is to say.
-        answer = settle(request, of_group, known.needs, known.able) if routed else of_group[0]
+        answer = responses[own[0]]
+        if routed:
+            # Some were asked one after the other for want of room: they count as all others do.
+            every = [each for n in own for each in _attempts(ended[n], responses[n])]
+            answer = settle(request, every, known.needs, known.able)
         answers.append((min(places[n] for n in own), group, answer))
     # Who won comes first; where nobody races, they stay in the order of the requests.
     in_order = [answer for *_, answer in sorted(answers, key=lambda each: each[:2])]
     tool = next(call["name"] for call in message.tool_calls if call["id"] == parted.call_id)
     order = Order(request, parted.call_id, thread, continues=False)
     return tool_message(order, joined(request, parted.join, in_order, responses), tool)
+
+
+def _attempts(
+    entry: Mapping[str, Any] | None, response: DelegationResponse
+) -> list[DelegationResponse]:
+    return [DelegationResponse.load(each) for each in (entry or {}).get("attempts", ())] or [
+        response
+    ]

@@ -6,7 +6,7 @@ the same rule wherever it comes from.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import monotonic, time
 from typing import Any, NamedTuple
@@ -17,8 +17,15 @@ from langgraph.types import Command
 from echelons.aggregation import settle
 from echelons.delegating import TIMEOUT
 from echelons.delegation import DelegationRequest, DelegationResponse, Status
-from echelons.errors import DelegationCycle, DelegationError, TooManyHops, UnreadableRecord
+from echelons.errors import (
+    DelegationCycle,
+    DelegationError,
+    TooDeep,
+    TooManyHops,
+    UnreadableRecord,
+)
 from echelons.history import Head, History
+from echelons.limits import MAX_DEPTH
 from echelons.lineage import message_id, subordinate_thread_id
 from echelons.names import CALL_SUBORDINATE
 from echelons.nodes.identity import identity_of
@@ -151,8 +158,11 @@ class Order:
         asked = self.request.model_copy(
             update={"current": self.request.origin, "path": self.request.path[:1]}
         )
-        last = self._kept(answer) if self.tried else answer
-        return settle(asked, [*self.tried, last], self.ways.needs, self.ways.able)
+        return settle(asked, self.attempts(answer) or [answer], self.ways.needs, self.ways.able)
+
+    def attempts(self, answer: DelegationResponse) -> tuple[DelegationResponse, ...]:
+        """Return what came of all who were asked, if others were asked before."""
+        return (*self.tried, self._kept(answer)) if self.tried else ()
 
     def _kept(self, answer: DelegationResponse) -> DelegationResponse:
         return answer.model_copy(update={"thread_id": self.thread_id})
@@ -180,7 +190,7 @@ class Desk:
         if order.continues and not self.history.durable(config):
             return "no_checkpointer: nothing was kept of the earlier conversation; use reset=true"
         try:
-            check(order.request)
+            check(order.request, len(identity_of(config).path))
         except DelegationError as error:
             return error.reason
         return None
@@ -216,7 +226,7 @@ class Desk:
             following = replace(order, request=request).following(answer, superior)
             if following:
                 return Onward(config, following)
-        return Onward(config, answer=order.settled(answer))
+        return Onward(config, answer=order.settled(answer), attempts=order.attempts(answer))
 
     def advance(self, state: Mapping[str, Any], step: Onward, head: Head | None) -> Command[Any]:
         """Return the command that goes a step on in a delegation.
@@ -233,7 +243,8 @@ class Desk:
         if step.following:
             rest = [step.following.stored(), *rest]
         elif step.answer and order.part:
-            update["parts"] = {order.request.id: part_entry(step.answer, step.place)}
+            entry = part_entry(step.answer, step.place, step.attempts)
+            update["parts"] = {order.request.id: entry}
         elif step.answer:
             update["messages"] = [tool_message(order, step.answer)]
         update["queue"] = rest
@@ -248,25 +259,37 @@ class Onward(NamedTuple):
         following: The next attempt.
         answer: What all attempts came to, if there is no other.
         place: Its place among those that were asked at the same time; 0 if that is of no matter.
+        attempts: What they came to one by one, if there were several.
     """
 
     config: Mapping[str, Any]
     following: Order | None = None
     answer: DelegationResponse | None = None
     place: int = 0
+    attempts: Sequence[DelegationResponse] = ()
 
 
-def part_entry(response: DelegationResponse, place: int = 0) -> dict[str, Any]:
+def part_entry(
+    response: DelegationResponse, place: int = 0, attempts: Sequence[DelegationResponse] = ()
+) -> dict[str, Any]:
     """Return the entry of a part that has ended, for the superior's state."""
-    return {"response": response.stored(), "place": place}
+    entry: dict[str, Any] = {"response": response.stored(), "place": place}
+    if attempts:
+        entry["attempts"] = [each.stored() for each in attempts]
+    return entry
 
 
-def check(request: DelegationRequest) -> None:
+def check(request: DelegationRequest, level: int) -> None:
     """Check that a request may go where it goes.
+
+    Args:
+        request: The request.
+        level: Of who asks, trees within trees counted; 1 for the first.
 
     Raises:
         DelegationCycle: It has been there.
         TooManyHops: It has passed as many agents as it may.
+        TooDeep: No tree is as deep.
     """
     path = (*request.path, *request.route)
     for place, name in enumerate(path):
@@ -274,6 +297,8 @@ def check(request: DelegationRequest) -> None:
             raise DelegationCycle(path[: place + 1])
     if len(path) - 1 > request.max_hops:
         raise TooManyHops(len(path) - 1, request.max_hops)
+    if (deepest := level + 1 + len(request.route)) > MAX_DEPTH:
+        raise TooDeep(deepest, MAX_DEPTH)
 
 
 def tool_message(

@@ -30,16 +30,18 @@ from echelons.lineage import (
     ROUTES_KEY,
     THREADS_KEY,
     Identity,
+    foreign,
     message_id,
     request_id,
 )
 from echelons.nodes.calls import Abilities, Sorted, close, number, sort
-from echelons.nodes.finding import Finder, Found, Plan, planned, refusal, unnamed
+from echelons.nodes.finding import Finder, Found, Plan, parts_of, planned, refusal, unnamed
 from echelons.nodes.forwarding import CALL_ID, call_of, passed_up
 from echelons.nodes.halting import cut_short, ended
 from echelons.nodes.identity import identity_of
 from echelons.nodes.joining import answer_of, join_parts
 from echelons.nodes.mending import mended
+from echelons.nodes.noting import with_notes
 from echelons.nodes.orders import Order, part_entry, tool_message
 from echelons.nodes.repeating import is_answered
 from echelons.nodes.shell import Decided, Shell
@@ -117,7 +119,9 @@ class Reason(Shell):
         halt = gate.leave(reply, config)
         thought = thought_of(self._mind, past, state, reply, identity)
         found = {
-            (task, splits): self._finder.find(task, identity.agent, splits=splits)
+            (task, splits): self._finder.find(
+                task, identity.agent, parts=parts_of(thought.asked, splits)
+            )
             for task, splits in unnamed(thought.asked, self._mind.rules)
         }
         return joined.within(self._settled(thought, halt, found, config))
@@ -147,7 +151,9 @@ class Reason(Shell):
         halt = await gate.aleave(reply, config)
         thought = thought_of(self._mind, past, state, reply, identity)
         found = {
-            (task, splits): await self._finder.afind(task, identity.agent, splits=splits)
+            (task, splits): await self._finder.afind(
+                task, identity.agent, parts=parts_of(thought.asked, splits)
+            )
             for task, splits in unnamed(thought.asked, self._mind.rules)
         }
         return joined.within(self._settled(thought, halt, found, config))
@@ -170,7 +176,8 @@ class Reason(Shell):
         update = settle(self._mind, thought, found)
         if self._after is None:
             return update
-        return Decided(update, self._after.foreseen(update, thought.identity, config))
+        goes = self._after.foreseen(update, thought.identity, config)
+        return Decided(with_notes(update, goes, thought.identity), goes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +255,7 @@ def _own(reply: Any, identity: Identity, before: Sequence[BaseMessage]) -> AIMes
         raise TypeError(f"the model of {identity.agent!r} returned {type(reply).__name__}")
     message = mended(message_chunk_to_message(reply))
     assert isinstance(message, AIMessage)  # noqa: S101  a chunk's message is of its kind
-    update: dict[str, Any] = {"name": identity.agent}
+    update: dict[str, Any] = {"name": identity.agent, "response_metadata": foreign(message)}
     taken = {each.id for each in before}
     # A reply with the id of an earlier message would take its place.
     if not message.id or message.id in taken:
@@ -291,13 +298,14 @@ def _refused(
     whole: list[ToolMessage] = []
     parts: dict[str, Any] = {}
     several = {part.call_id for each in plan.parted for part in each.parts}
+    tools = {call["id"]: call["name"] for call in message.tool_calls}
     for call, why in plan.refused:
         request, answer = refusal(call, why, message.id or "", identity)
         if call.call_id in several:
             parts[request.id] = part_entry(answer)
         else:
             order = Order(request, call.call_id, identity.thread_id, continues=False)
-            whole.append(tool_message(order, answer))
+            whole.append(tool_message(order, answer, tools[call.call_id]))
     for each in plan.parted:
         if ended := answer_of(each, message, parts, identity):
             whole.append(ended)

@@ -14,6 +14,7 @@ from typing import Any, cast
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 
+from echelons.aggregation import told
 from echelons.circuit import End
 from echelons.delegation import (
     DelegationRequest,
@@ -35,6 +36,8 @@ from echelons.nodes.orders import Desk, Onward, Order, check
 from echelons.nodes.shell import Shell
 from echelons.nodes.spending import usage_of
 from echelons.racing import Entrant, raced, races_of
+
+EMPTY = "empty: it has answered nothing"
 
 
 class Subordinate(Shell):
@@ -143,7 +146,7 @@ def _misplaced(order: Order, own: RunnableConfig) -> Failure | None:
         whole = request.path[-2:] == path[-2:] and request.path[0] == request.origin
         if not whole or request.current != path[-1]:
             raise MisplacedRequest(path[-1], path[-2])
-        check(request)
+        check(request, len(path) - 1)
     except DelegationError as error:
         return Failure(error.reason, End.NOTHING)
     return None
@@ -183,7 +186,7 @@ def respond(
     """Return the response that a segment's end makes.
 
     A plain answer is fulfilled with the declared confidence; a report says anything else;
-    a failure is unable.
+    a failure is unable, and so is an answer without text.
     """
     base = DelegationResponse(
         request_id=request.id,
@@ -195,10 +198,8 @@ def respond(
         return base.model_copy(update={"reason": outcome.reason, "failed": True})
     messages: list[BaseMessage] = outcome["messages"]
     below = tuple(_responses(messages))
-    said: Mapping[str, Any] = outcome.get("response") or {
-        "status": Status.FULFILLED,
-        "result": _text(messages),
-    }
+    reported: Mapping[str, Any] = outcome.get("response") or {}
+    said = reported or _plainly(_text(messages))
     passed = passed_of(said)
     if passed:
         # Of who answers it is, with the way to there.
@@ -210,12 +211,10 @@ def respond(
             "result": said.get("result", ""),
             "confidence": said.get("confidence", _default(status, confidence)),
             "reason": said.get("reason", ""),
-            "failed": status is Status.UNABLE and HALT_KEY in said,
+            # Who is unable without a report has not said so itself.
+            "failed": status is Status.UNABLE and (HALT_KEY in said or not reported),
             "usage": _usage(messages, below),
-            # Their results are in the subordinate's own thread; up here the outcome does.
-            "subordinate_responses": tuple(
-                each.model_copy(update={"result": "", "usage": Usage()}) for each in below
-            ),
+            "subordinate_responses": told(below),
         }
     )
 
@@ -260,6 +259,13 @@ def _usage(messages: list[BaseMessage], below: tuple[DelegationResponse, ...]) -
 def _text(messages: list[BaseMessage]) -> str:
     last = messages[-1] if messages else None
     return str(last.text) if isinstance(last, AIMessage) else ""
+
+
+def _plainly(text: str) -> Mapping[str, Any]:
+    # Nobody can do anything with nothing, and it would win against those who have an answer.
+    if not text.strip():
+        return {"status": Status.UNABLE, "reason": EMPTY}
+    return {"status": Status.FULFILLED, "result": text}
 
 
 def _default(status: Status, declared: float) -> float:

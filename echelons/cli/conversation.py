@@ -53,5 +53,7 @@ def _call(data: Mapping[str, Any]) -> str:
     if thread is None:
         return f"calls {call(data['intent'], arguments)}"
     words = str(arguments.get("message", "")).replace("\n", "\n    ")
-    whom = arguments.get("subordinate") or "its subordinate"
+    # Where nobody was named, the request says who was found.
+    sent = data.get("request") or {}
+    whom = sent.get("current") or arguments.get("subordinate") or "whoever can"
     return f"asks {whom}, on thread {thread}:\n    {words}"

@@ -16,6 +16,7 @@ class ExitCode(IntEnum):
     FAILED = 5
     BROKEN = 6
     BUSY = 7
+    NOBODY = 8
     INTERRUPTED = 130
 
 
@@ -28,6 +29,7 @@ MEANINGS = {
     ExitCode.FAILED: "the turn stopped at an error, or is paused, and is stored: `echelons resume`",
     ExitCode.BROKEN: "`echelons trace --verify` or `echelons doctor` found something broken",
     ExitCode.BUSY: "somebody else is at work on the thread: try again, or use another",
+    ExitCode.NOBODY: "`echelons route` found nobody who fits the task",
     ExitCode.INTERRUPTED: "stopped by Ctrl-C; all that was done is stored: `echelons resume`",
 }
 """What each code means, as ``echelons --help`` says it."""

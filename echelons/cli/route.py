@@ -70,21 +70,26 @@ def route(
     making: Knowing,
     how: Output,
 ) -> ExitCode:
-    """Print who of a team fits a task, and why."""
+    """Print who of a team fits a task, and why.
+
+    If nobody does, the exit code is 8.
+    """
     from echelons.routing import Router
 
     router = Router(_known(team, making), threshold=threshold)
     found = router.route(text_or_stdin(task), at or ())
     parts = router.split(found.task, found.receiver)
+    # Somebody may fit a part of what nobody fits as a whole.
+    code = ExitCode.FINISHED if found.candidates or parts else ExitCode.NOBODY
     if how.json:
         split = [{"task": part.task, "agent": part.candidate.agent} for part in parts]
         output.tell_json({**found.json(), "parts": split})
-        return ExitCode.FINISHED
+        return code
     output.tell(found.explain())
     if len(parts) > 1:
         meant = ", ".join(f"{part.candidate.agent} ({part.task})" for part in parts)
         output.tell(f"split into {len(parts)} requests: {meant}")
-    return ExitCode.FINISHED
+    return code
 
 
 def _known(team: str, making: Knowing) -> CapabilityMap:

@@ -53,9 +53,10 @@ def trace_json(trace: Trace) -> dict[str, Any]:
         "requests": [
             {
                 "call_id": request.call_id,
-                "task": request.task,
                 "status": str(request.status) if request.status else "open",
                 "reason": request.reason,
+                "hops": request.sent.hops,
+                **request.sent.model_dump(mode="json"),
             }
             for request in trace.requests
         ],

@@ -117,7 +117,9 @@ def _message(event: RunEvent) -> str:
 
 def _delegation(event: RunEvent) -> str:
     arguments: dict[str, Any] = event.data["arguments"]
-    whom = arguments.get("subordinate") or "its subordinate"
+    # Where nobody was named, the request says who was found.
+    sent: dict[str, Any] = event.data.get("request", {})
+    whom = sent.get("current") or arguments.get("subordinate") or "whoever can"
     return f"asks {brief(str(whom))}: {brief(str(arguments.get('message', '')))}"
 
 

@@ -50,8 +50,10 @@ from echelons.errors.delegation import (
     NoCandidate,
     NoCircuit,
     RepeatedBrief,
+    TooDeep,
     TooManyFailures,
     TooManyHops,
+    TooWide,
 )
 from echelons.errors.documents import (
     DocumentsError,
@@ -255,8 +257,10 @@ __all__ = [
     "ThreadNotFound",
     "ThreadNotNamed",
     "ThreadTaken",
+    "TooDeep",
     "TooManyFailures",
     "TooManyHops",
+    "TooWide",
     "TreeTooDeep",
     "TurnReused",
     "UnfinishedTurn",

@@ -71,6 +71,50 @@ class MisplacedRequest(DelegationError):
         super().__init__(f"what is stored of it is not of a request of {superior!r} to {agent!r}")
 
 
+class TooDeep(DelegationError):
+    """A request would go further down than any tree does.
+
+    One tree is checked when it is made. But a function or a graph below an agent may run another
+    one, or the same again.
+
+    Attributes:
+        depth: The level that it would come to.
+        limit: The deepest that there is.
+    """
+
+    code = "depth"
+
+    def __init__(self, depth: int, limit: int) -> None:
+        self.depth = depth
+        self.limit = limit
+        super().__init__(
+            f"it would go down to level {depth}, trees within trees counted, and no request goes "
+            f"below {limit}; flatten them, and see that none runs itself again"
+        )
+
+
+class TooWide(DelegationError):
+    """A message makes more side by side than it may.
+
+    Attributes:
+        wanted: How many more a call of it makes.
+        begun: How many the calls before it make.
+        limit: How many all of them may.
+    """
+
+    code = "width"
+
+    def __init__(self, wanted: int, begun: int, limit: int) -> None:
+        self.wanted = wanted
+        self.begun = begun
+        self.limit = limit
+        more = "1 more is" if wanted == 1 else f"{wanted} more are"
+        super().__init__(
+            f"{begun} of {limit} calls side by side in one message, and {more} wanted; "
+            "make the others in a later message"
+        )
+
+
 class RepeatedBrief(DelegationError):
     """An agent is given a task that it has answered in the same turn.
 

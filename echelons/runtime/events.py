@@ -13,9 +13,10 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
+from echelons.briefs import all_sent
 from echelons.delegation import DelegationResponse, Usage
 from echelons.gate import is_pause
-from echelons.names import CALL_SUBORDINATE
+from echelons.names import CALL_SUBORDINATE, PATH_SEPARATOR
 from echelons.nodes.orders import Order
 from echelons.nodes.spending import usage_of
 from echelons.parting import parted_of
@@ -51,9 +52,9 @@ class RunEvent:
         usage: What the reply cost; zero for other kinds.
         thread_id: The agent's thread.
         data: The rest as plain values: a call's arguments, the model that a reply says it is
-            from. A delegation and the responses to it have one ``id``; a response has the
-            ``status``, who answers as ``agent``, the ``attempt``, and whether it is ``final`` or
-            the next is asked.
+            from. A delegation and the responses to it have one ``id``, and the ``request`` as it
+            was sent to who is asked; a response has the ``status``, who answers as ``agent``, the
+            ``attempt``, and whether it is ``final`` or the next is asked.
     """
 
     path: str
@@ -176,6 +177,8 @@ def _told(who: _Who, message: BaseMessage) -> Iterator[RunEvent]:
 
 
 def _calls(who: _Who, message: AIMessage) -> Iterator[RunEvent]:
+    agent = who.path.rpartition(PATH_SEPARATOR)[2]
+    begun = all_sent(message, agent, who.thread_id)
     for call in message.tool_calls:
         asked = [(call["id"] or "", call["args"])]
         kind = Kind.DELEGATION if call["name"] == CALL_SUBORDINATE else Kind.TOOL_CALL
@@ -184,6 +187,8 @@ def _calls(who: _Who, message: AIMessage) -> Iterator[RunEvent]:
             kind = Kind.DELEGATION
         for each, arguments in asked:
             data = {"id": each, "arguments": arguments}
+            if each in begun:
+                data["request"] = begun[each].stored()
             yield RunEvent(who.path, kind, call["name"], thread_id=who.thread_id, data=data)
 
 
@@ -196,7 +201,7 @@ def _result(who: _Who, message: ToolMessage) -> RunEvent:
 
 def _came_of(who: _Who, order: Order, result: Any) -> Iterator[RunEvent]:
     """Yield the response of a subordinate, whether others are asked after it or not."""
-    if not isinstance(result, Mapping):
+    if not isinstance(result, dict):
         return
     following = _order(result)
     next_ = Order.load(following) if following else None
@@ -237,6 +242,7 @@ def _response(
         "confidence": response.confidence,
         "attempt": order.request.attempts,
         "final": final,
+        "request": order.request.stored(),
     }
     return RunEvent(
         f"{who.path}/{order.request.current}",
@@ -250,20 +256,20 @@ def _response(
 
 def _order(state: Any) -> Mapping[str, Any] | None:
     """Return the request that a task of a delegation works off, as it is stored."""
-    queue = state.get("queue") if isinstance(state, Mapping) else None
+    queue = state.get("queue") if isinstance(state, dict) else None
     return queue[0] if queue else None
 
 
 def _messages(result: Any) -> Iterator[BaseMessage]:
-    held = result.get("messages") if isinstance(result, Mapping) else None
-    if isinstance(held, Mapping):  # several writes of one task: {"$writes": [...]}
+    held = result.get("messages") if isinstance(result, dict) else None
+    if isinstance(held, dict):  # several writes of one task: {"$writes": [...]}
         held = [each for write in held.get("$writes", ()) for each in write]
     yield from (each for each in held or () if isinstance(each, BaseMessage))
 
 
 def _task(state: Any) -> str:
     # A segment that goes on has more than its task in its state.
-    messages = state.get("messages") if isinstance(state, Mapping) else None
+    messages = state.get("messages") if isinstance(state, dict) else None
     tasks = (each for each in reversed(messages or ()) if isinstance(each, HumanMessage))
     return next((str(task.text) for task in tasks), "")
 

@@ -12,9 +12,10 @@ from langgraph.types import Command, interrupt
 
 from echelons import Agent, SqliteCheckpointer, ThreadStore
 from echelons.checkpoints.events import EventKind, events_of, question
-from echelons.lineage import THREADS_KEY
+from echelons.lineage import THREADS_KEY, request_id
 from echelons.testing import Call, Reply, ScriptedModel, delegate
 
+WANTED = {"message": "y", "subordinate": "eat"}
 CONFIG: Any = {"configurable": {"thread_id": "t"}}
 
 
@@ -71,7 +72,7 @@ def call(name: str, call_id: str, **args: Any) -> Any:
     ],
 )
 def test_a_message_is_told_by_its_role_and_content(message: Any, data: dict[str, Any]) -> None:
-    [event] = events_of([message])
+    [event] = events_of([message], "head", "root")
 
     assert (event.kind, event.key, event.data) == (EventKind.MESSAGE, "m", data)
 
@@ -79,16 +80,17 @@ def test_a_message_is_told_by_its_role_and_content(message: Any, data: dict[str,
 def test_a_reply_tells_what_it_cost() -> None:
     usage: Any = {"input_tokens": 3, "output_tokens": 4, "total_tokens": 7}
 
-    [event] = events_of([AIMessage("done", id="m", usage_metadata=usage)])
+    [event] = events_of([AIMessage("done", id="m", usage_metadata=usage)], "head", "root")
 
     assert event.data["usage"] == usage
 
 
 def test_calls_follow_the_message_that_makes_them() -> None:
-    calls = [call("search", "1", q="x"), call("call_subordinate", "2", message="y")]
+    calls = [call("search", "1", q="x"), call("call_subordinate", "2", **WANTED)]
     metadata = {THREADS_KEY: {"2": "thread"}}
 
-    events = list(events_of([AIMessage("", id="m", tool_calls=calls, response_metadata=metadata)]))
+    message = AIMessage("", id="m", tool_calls=calls, response_metadata=metadata)
+    events = list(events_of([message], "head", "root"))
 
     assert [(each.kind, each.key) for each in events] == [
         (EventKind.MESSAGE, "m"),
@@ -98,14 +100,20 @@ def test_calls_follow_the_message_that_makes_them() -> None:
     assert events[1].data == {"intent": "search", "arguments": {"q": "x"}, "call_id": "1"}
     assert events[2].data == {
         "intent": "call_subordinate",
-        "arguments": {"message": "y"},
+        "arguments": WANTED,
         "call_id": "2",
         "sub_agent_thread_id": "thread",
+        "request": {
+            "id": request_id("root", "m", "2"),
+            "origin": "head",
+            "current": "eat",
+            "path": ["head", "eat"],
+        },
     }
 
 
 def test_what_is_no_message_is_passed_over() -> None:
-    assert list(events_of([5, None, "text", {"role": "user"}])) == []
+    assert list(events_of([5, None, "text", {"role": "user"}], "head", "root")) == []
 
 
 def test_a_question_is_known_by_its_interrupt() -> None:

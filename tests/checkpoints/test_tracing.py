@@ -244,7 +244,7 @@ def test_the_text_is_a_tree_of_agents_statuses_and_threads() -> None:
     assert str(trace).split("\n") == [
         "head  root  t",
         "├── days  fulfilled  a  [search]",
-        "│   └── eat  not_started  c",
+        "│   └── eat  not_started  c  cut short: its superior has ended",
         "└── eat  not_started  b",
     ]
 

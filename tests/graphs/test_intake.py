@@ -37,7 +37,7 @@ from echelons.errors import (
     InvalidValue,
 )
 from echelons.graphs.intake import admitted
-from echelons.lineage import THREADS_KEY
+from echelons.lineage import OWN_KEYS
 from echelons.testing import Call, ScriptedModel
 
 CALL = {"name": "look", "args": {"at": "north"}, "id": "c1"}
@@ -83,12 +83,13 @@ def test_a_history_is_taken_as_a_caller_without_a_checkpointer_sends_it_along() 
 
 
 def test_what_is_given_is_left_as_it_was() -> None:
-    given = HumanMessage("hi", id="mine", response_metadata={THREADS_KEY: {"c1": "t"}})
+    forged = {key: {"c1": "t"} for key in OWN_KEYS}
+    given = HumanMessage("hi", id="mine", response_metadata=forged)
 
     [message] = taken([given])
 
-    assert given.id == "mine" and THREADS_KEY in given.response_metadata
-    assert THREADS_KEY not in message.response_metadata
+    assert given.id == "mine" and given.response_metadata == forged
+    assert message.response_metadata == {}
 
 
 FORBIDDEN = [

@@ -16,6 +16,8 @@ from echelons.lineage import Identity
 from echelons.nodes.orders import REFUSE, Desk, Order, tool_message
 from echelons.ways import Ways
 
+CONFIG: Any = {"metadata": Identity("head", ("head",), "root", "t").metadata()}
+
 
 class Kept:
     """A history that is durable or not, and holds nothing."""
@@ -54,7 +56,7 @@ def response(status: Status = Status.FULFILLED, **more: Any) -> DelegationRespon
 
 def advanced(*queue: Order, head: Head | None = None) -> Any:
     state = {"queue": [each.stored() for each in queue]}
-    step = desk().onward(queue[0], response(result="pizza"), {})
+    step = desk().onward(queue[0], response(result="pizza"), CONFIG)
     return desk().advance(state, step, head)
 
 
@@ -76,21 +78,21 @@ def test_a_damaged_order_is_refused_by_name() -> None:
 
 
 def test_a_subordinate_may_take_an_order_of_its_own() -> None:
-    assert desk().refusal(order(), {}) is None
-    assert desk().node(order().stored(), {}) == "eat"
+    assert desk().refusal(order(), CONFIG) is None
+    assert desk().node(order().stored(), CONFIG) == "eat"
 
 
 def test_many_subordinates_share_a_node() -> None:
-    assert desk().node(order("sleep").stored(), {}) == "dispatch"
+    assert desk().node(order("sleep").stored(), CONFIG) == "dispatch"
 
 
 def test_nobody_takes_an_order_for_somebody_who_is_not_there() -> None:
-    reason = desk().refusal(order("fly"), {})
+    reason = desk().refusal(order("fly"), CONFIG)
 
     assert reason is not None
     assert reason.startswith("unknown_subordinate")
     assert "'fly'" in reason
-    assert desk().node(order("fly").stored(), {}) == REFUSE
+    assert desk().node(order("fly").stored(), CONFIG) == REFUSE
 
 
 @pytest.mark.parametrize(
@@ -102,10 +104,10 @@ def test_a_conversation_goes_on_only_where_it_was_kept(
 ) -> None:
     wanted = order(continues=continues)
 
-    reason = desk(durable).refusal(wanted, {})
+    reason = desk(durable).refusal(wanted, CONFIG)
 
     assert (reason is None) is taken
-    assert (desk(durable).node(wanted.stored(), {}) == "eat") is taken
+    assert (desk(durable).node(wanted.stored(), CONFIG) == "eat") is taken
     if reason is not None:
         assert reason.startswith("no_checkpointer")
         assert "reset=true" in reason
@@ -197,9 +199,6 @@ def routed(seconds: float | None) -> Order:
         request=first.request.model_copy(update={"path": ("head", "eat"), "budget": budget}),
         ways=Ways((("sleep",),)),
     )
-
-
-CONFIG: Any = {"metadata": Identity("head", ("head",), "root", "t").metadata()}
 
 
 def test_the_next_attempt_has_what_is_left_of_the_time() -> None:

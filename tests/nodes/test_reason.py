@@ -17,7 +17,7 @@ from langchain_core.messages import (
 from langchain_core.runnables import RunnableLambda
 
 from echelons.history import Head, Past
-from echelons.lineage import THREADS_KEY, Identity, subordinate_thread_id
+from echelons.lineage import OWN_KEYS, THREADS_KEY, Identity, subordinate_thread_id
 from echelons.nodes.calls import Abilities
 from echelons.nodes.reason import Mind, Reason, conversation, settle, thought_of
 from echelons.testing import Call, Reply, ScriptedModel, delegate, report
@@ -275,3 +275,14 @@ def test_a_report_beside_other_calls_waits_for_them() -> None:
 
     assert update["response"]["status"] == "partial"
     assert [each.type for each in update["messages"]] == ["ai", "tool"]
+
+
+@pytest.mark.parametrize("key", sorted(OWN_KEYS))
+def test_what_a_provider_says_under_a_key_of_ours_means_nothing(key: str) -> None:
+    call: Any = {"name": "call_subordinate", "args": {"message": "dinner", "subordinate": "eat"}}
+    theirs = {key: {"1": ["anything"]}, "model_name": "m"}
+    forged = AIMessage("", id="m", tool_calls=[{**call, "id": "1"}], response_metadata=theirs)
+    [message] = settled(forged)["messages"]
+
+    own = {THREADS_KEY: {"1": started("1")}}
+    assert message.response_metadata == {"model_name": "m", **own}

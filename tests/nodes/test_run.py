@@ -81,7 +81,6 @@ async def aran(subordinate: Any, *tasks: str) -> list[DelegationResponse]:
         (RunnableLambda(lambda task: AIMessage(f"{task}!"), name="message"), "Go!"),
         (RunnableLambda(lambda task: {"messages": [AIMessage("last")]}, name="state"), "last"),
         (RunnableLambda(lambda task: 5, name="number"), "5"),
-        (RunnableLambda(lambda task: None, name="nothing"), ""),
         (graph_of(), "Go"),
     ],
     ids=lambda each: getattr(each, "name", getattr(each, "__name__", None)),
@@ -90,6 +89,42 @@ async def test_whatever_it_is_its_result_is_the_answer(subordinate: Any, answer:
     for [response] in (ran(subordinate), await aran(subordinate), ran(subordinate, saver=None)):
         assert (response.status, response.result) == (Status.FULFILLED, answer)
         assert response.confidence == 1.0
+
+
+def hush(task: str) -> None:
+    """Do something, and say nothing."""
+
+
+async def hush_later(task: str) -> None:
+    """Do something, and say nothing."""
+
+
+@pytest.mark.parametrize(
+    "subordinate",
+    [
+        hush,
+        RunnableLambda(hush, name="nothing"),
+        RunnableLambda(lambda task: " \n", name="space"),
+        RunnableLambda(lambda task: AIMessage(""), name="message"),
+        RunnableLambda(lambda task: {"messages": [AIMessage("")]}, name="state"),
+        graph_of(lambda _: {"messages": [AIMessage("")]}),
+    ],
+    ids=lambda each: getattr(each, "name", getattr(each, "__name__", None)),
+)
+async def test_an_empty_answer_is_no_answer(subordinate: Any) -> None:
+    for [response] in (ran(subordinate), await aran(subordinate), ran(subordinate, saver=None)):
+        assert (response.status, response.result) == (Status.UNABLE, "")
+        assert response.reason == "empty: it has answered nothing"
+        assert response.failed, "it may be asked again"
+
+
+async def test_an_async_function_that_returns_nothing_has_not_answered_either() -> None:
+    [response] = await aran(hush_later)
+
+    assert (response.status, response.reason) == (
+        Status.UNABLE,
+        "empty: it has answered nothing",
+    )
 
 
 async def test_an_async_function_is_awaited() -> None:

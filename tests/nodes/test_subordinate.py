@@ -152,7 +152,7 @@ def test_usage_counts_the_own_calls_and_those_of_everybody_below() -> None:
     assert response.usage == Usage(input_tokens=111, output_tokens=222, model_calls=6)
     [kept] = response.subordinate_responses
     assert (kept.agent, kept.status) == ("wine", Status.FULFILLED)
-    assert (kept.result, kept.usage) == ("", Usage())
+    assert (kept.result, kept.usage) == ("", below.usage)
 
 
 def test_answers_of_tools_are_no_responses_of_subordinates() -> None:

@@ -388,4 +388,4 @@ def _side_by_side(superior: Post, answers: Sequence[Answer]) -> Answer:
 
 def _quiet(answers: Sequence[Answer]) -> tuple[Answer, ...]:
     """Return answers as they are kept above: without what they say."""
-    return tuple(replace(each, says=(), calls=0) for each in answers)
+    return tuple(replace(each, says=()) for each in answers)

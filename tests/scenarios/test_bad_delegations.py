@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import logging
+import sqlite3
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,7 +19,7 @@ from echelons.checkpoints.serde import Serializer
 from echelons.delegation import DelegationResponse
 from echelons.errors import UnreadableRecord
 from echelons.nodes.tools import MOST_REQUESTS
-from echelons.testing import Call, ScriptedModel, delegate
+from echelons.testing import Call, ScriptedModel, delegate, per_conversation
 
 if TYPE_CHECKING:
     from tests.scenarios.conftest import World
@@ -158,6 +161,92 @@ def test_a_request_that_cannot_be_read_is_refused_by_name_and_nothing_is_lost(
     assert told(again, "head")[0].text == "mid done"
 
 
+# What is stored of a response
+
+
+def settled_and_asking(saver: SqliteCheckpointer) -> Session:
+    """Return a session whose ``mid`` has the answer of ``leaf``, and asks before it goes on."""
+    model = ScriptedModel(
+        {
+            "head": per_conversation([delegate("mid", "go"), "over", "over again"]),
+            "mid": [delegate("leaf", "go"), Call("ask", {"question": "?"}), "mid done"],
+            "leaf": ["leaf done"],
+        }
+    )
+    mid = Agent("mid", tools=[ask], subordinates=[Agent("leaf")])
+    return Session(Agent("head", model=model, subordinates=[mid]), saver)
+
+
+def reword(saver: SqliteCheckpointer, old: str, new: str) -> int:
+    """Change a word everywhere in the database, as somebody else; return in how many rows."""
+    assert len(old) == len(new), "what is stored says how long its texts are"
+    changed = 0
+    with closing(sqlite3.connect(saver.path)) as connection, connection:
+        for table, column in (("checkpoints", "checkpoint"), ("writes", "value")):
+            every = connection.execute(f"SELECT rowid, {column} FROM {table}").fetchall()
+            for rowid, stored in every:
+                if old.encode() in stored:
+                    other = stored.replace(old.encode(), new.encode())
+                    update = f"UPDATE {table} SET {column} = ? WHERE rowid = ?"
+                    changed += connection.execute(update, (other, rowid)).rowcount
+        update = "UPDATE events SET data = replace(data, ?, ?) WHERE instr(data, ?)"
+        return changed + connection.execute(update, (old, new, old)).rowcount
+
+
+def test_a_response_with_a_status_that_there_is_not_is_named_and_nothing_is_lost(
+    world: World, tmp_path: Path
+) -> None:
+    with SqliteCheckpointer(tmp_path / "t.sqlite") as saver:
+        session = settled_and_asking(saver)
+        [question] = world.send(session, "go").questions
+        changed = reword(saver, "fulfilled", "exploded!")
+        again = Session(session.graph.agent, saver)
+
+        # Who reads is told.
+        [mid] = again.trace().subordinates
+        [leaf] = mid.subordinates
+        assert (str(leaf.state), leaf.requests[0].status) == ("ok", "unable")
+        assert "exploded!" in leaf.requests[0].reason
+        view = "SELECT status, reason FROM delegations WHERE current = 'leaf'"
+        assert saver.conn.execute(view).fetchall() == [("exploded!", "")]
+        assert [each.id for each in again.inbox()] == [question.id]
+
+        # Who goes on is stopped, by name, as often as he tries.
+        with pytest.raises(UnreadableRecord, match="exploded!"):
+            world.answer(again, {question.id: "yes"})
+        with pytest.raises(UnreadableRecord, match="exploded!"):
+            world.resume(again)
+
+        # And what was there is there.
+        assert reword(saver, "exploded!", "fulfilled") >= changed > 1
+        whole = Session(session.graph.agent, saver)
+        assert world.resume(whole).text == "over"
+        assert told(whole, "mid")[0].text == "leaf done"
+        model = whole.graph.agent.model
+        assert isinstance(model, ScriptedModel)
+        assert [call.agent for call in model.calls].count("leaf") == 1
+
+
+def test_such_a_response_of_an_earlier_turn_holds_up_no_later_one(
+    world: World, tmp_path: Path
+) -> None:
+    with SqliteCheckpointer(tmp_path / "t.sqlite") as saver:
+        session = settled_and_asking(saver)
+        [question] = world.send(session, "go").questions
+        assert world.answer(session, {question.id: "yes"}).text == "over"
+        reword(saver, "fulfilled", "exploded!")
+
+        again = Session(session.graph.agent, saver)
+        assert world.send(again, "go on").text == "over again"
+
+        [mid] = again.trace().subordinates
+        assert "exploded!" in mid.requests[0].reason
+        reword(saver, "exploded!", "fulfilled")
+        assert [each.status for each in told(Session(session.graph.agent, saver), "head")] == [
+            "success"
+        ]
+
+
 # What is returned
 
 
@@ -188,8 +277,8 @@ RETURNED: list[tuple[Any, str]] = [
     (10**5000, "[unable] ValueError: Exceeds the limit"),
     (float("nan"), "nan"),
     ("a\x00b \ud800 c", "a\x00b \ufffd c"),
-    (None, ""),
-    ("", ""),
+    (None, "[unable] empty: it has answered nothing"),
+    ("", "[unable] empty: it has answered nothing"),
     ({"messages": []}, "[unable] TypeError: returned messages of which there are none"),
     ({"messages": [5]}, "[unable] TypeError: returned messages whose last is int"),
     ({"messages": 5}, "{'messages': 5}"),

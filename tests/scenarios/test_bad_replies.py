@@ -127,13 +127,15 @@ def test_a_reset_may_be_spelled_as_models_spell_it(
     assert len(threads(saver)["mid"]) == 2
 
 
-def test_an_empty_reply_ends_the_turn(world: World, saver: SqliteCheckpointer) -> None:
+def test_an_empty_reply_ends_the_turn_and_is_no_answer_to_a_superior(
+    world: World, saver: SqliteCheckpointer
+) -> None:
     graph = team([ASK_MID, ""], mid=[""]).compile(saver)
 
     out = world.invoke(graph, GO, ROOT)
 
     assert out["messages"][-1].text == ""
-    assert told(threads(saver)["head"][0]) == [""]
+    assert told(threads(saver)["head"][0]) == ["[unable] empty: it has answered nothing"]
 
 
 def test_a_report_among_other_calls_takes_effect_when_they_have_ended(

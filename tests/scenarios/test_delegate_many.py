@@ -15,12 +15,13 @@ from echelons.checkpoints.races import TreeRaces
 from echelons.delegation import DelegationResponse
 from echelons.graphs import compiled
 from echelons.racing import Entrant
-from echelons.testing import Call, ScriptedModel, report
+from echelons.testing import Call, ScriptedModel, delegate, delegate_many, report
 
 if TYPE_CHECKING:
     from tests.scenarios.conftest import World
 
 NAMES = ("a", "b", "c")
+BAKERS = (("baker", 0.9), ("cook", 0.8))
 
 
 def many(*names: str, join: str = "all", **more: Any) -> Call:
@@ -264,3 +265,44 @@ def test_every_part_can_be_read_with_sql(world: World, saver: SqliteCheckpointer
         ("a", "Ask a", "fulfilled", "", "head/a"),
         ("b", "Ask b", "unable", "no time", "head/b"),
     ]
+
+
+@pytest.mark.parametrize("join", ["first", "best", "quorum"])
+def test_who_answers_nothing_wins_no_join(
+    world: World, saver: SqliteCheckpointer, join: str
+) -> None:
+    said = threading.Event()
+
+    def hush(task: str) -> None:
+        said.set()
+
+    def speak(task: str) -> str:
+        assert said.wait(10)
+        return "me"
+
+    requests = [delegate(name, "go") for name in ("hush", "speak")]
+    both = delegate_many(*requests, join=join, n=1 if join == "quorum" else None)
+    model = ScriptedModel({"head": [both, "done"]})
+    session = Session(Agent("head", model=model, subordinates=[hush, speak]), saver)
+
+    assert world.send(session, "go").text == "done"
+
+    _, answer = answer_of(session)
+    assert (answer.status, answer.result) == (
+        "fulfilled",
+        "1. speak: me" if join == "quorum" else "me",
+    )
+
+
+def test_after_who_answers_nothing_the_next_is_asked(
+    world: World, saver: SqliteCheckpointer
+) -> None:
+    nobody = Call("call_subordinate", {"message": "Bake bread"})
+    model = ScriptedModel({"head": [nobody, "done"], "baker": [""], "cook": ["bread"]})
+    below = [Agent(name, capabilities={"bake bread": sure}) for name, sure in BAKERS]
+    session = Session(Agent("head", model=model, subordinates=below), saver)
+
+    assert world.send(session, "go").text == "done"
+
+    _, answer = answer_of(session)
+    assert (answer.agent, answer.result) == ("cook", "bread")

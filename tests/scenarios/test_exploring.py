@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -243,6 +244,16 @@ def test_all_who_are_unable_say_why(world: World, saver: SqliteCheckpointer) -> 
     )
 
 
+def shop(scripts: dict[str, Any]) -> Agent:
+    """Return a tree of which two may each do a part of a task, and are asked at once."""
+    below = [
+        Agent("baker", capabilities={"bread": 0.9}),
+        Agent("confectioner", capabilities={"cakes": 0.9}),
+    ]
+    rules = Delegating(exploring="parallel", splitting=False)
+    return Agent("head", model=ScriptedModel(scripts), subordinates=below, delegating=rules)
+
+
 def test_partial_answers_that_cover_what_a_task_needs_are_put_together(
     world: World, saver: SqliteCheckpointer
 ) -> None:
@@ -251,13 +262,7 @@ def test_partial_answers_that_cover_what_a_task_needs_are_put_together(
         "baker": [report("partial", "bread", confidence=0.8, reason="no cakes")],
         "confectioner": [report("partial", "cakes", confidence=0.7, reason="no bread")],
     }
-    model = ScriptedModel(scripts)
-    below = [
-        Agent("baker", capabilities={"bread": 0.9}),
-        Agent("confectioner", capabilities={"cakes": 0.9}),
-    ]
-    rules = Delegating(exploring="parallel", splitting=False)
-    session = Session(Agent("head", model=model, subordinates=below, delegating=rules), saver)
+    session = Session(shop(scripts), saver)
 
     world.send(session, "go")
 
@@ -274,13 +279,7 @@ def test_partial_answers_that_leave_something_out_become_a_question(
         "baker": [report("partial", "bread", confidence=0.8, reason="no cakes")],
         "confectioner": [report("unable", "", reason="ill")],
     }
-    model = ScriptedModel(scripts)
-    below = [
-        Agent("baker", capabilities={"bread": 0.9}),
-        Agent("confectioner", capabilities={"cakes": 0.9}),
-    ]
-    rules = Delegating(exploring="parallel", splitting=False)
-    session = Session(Agent("head", model=model, subordinates=below, delegating=rules), saver)
+    session = Session(shop(scripts), saver)
 
     world.send(session, "go")
 
@@ -306,6 +305,36 @@ def test_no_more_are_asked_at_once_than_the_width_allows(
     answer = answer_of(session)
     assert (answer.status, answer.result) == ("fulfilled", "bread")
     assert len(answer.subordinate_responses) == 2, "the third was asked after one of the two"
+
+
+CANDIDATES = {"baker": "bread", "confectioner": "cakes", "cook": "soup"}
+CHAINED = [*product(("fulfilled", "partial"), ("partial", "unable"), ("fulfilled", "partial"))]
+
+
+@pytest.mark.parametrize("task", ["bread and cakes", "bread, cakes, and soup"])
+@pytest.mark.parametrize("statuses", [*CHAINED, ("partial", "unable", "needs_input")], ids=" ".join)
+def test_where_the_last_are_asked_one_after_the_other_all_answers_count_as_at_once(
+    world: World, statuses: tuple[str, ...], task: str
+) -> None:
+    outcomes = []
+    for width in (2, 3):
+        scripts: dict[str, Any] = {
+            name: [report(status, name, confidence=0.8 - 0.1 * place, reason="no more")]
+            for place, (name, status) in enumerate(zip(CANDIDATES, statuses, strict=True))
+        }
+        scripts["head"] = [find(f"I need {task} for all, to eat"), "done"]
+        below = [
+            Agent(name, capabilities={skill: 0.9, "eat": 0.9}) for name, skill in CANDIDATES.items()
+        ]
+        rules = Delegating(exploring="parallel", splitting=False)
+        more: dict[str, Any] = {"limits": Limits(width=width), "delegating": rules}
+        head = Agent("head", model=ScriptedModel(scripts), subordinates=below, **more)
+        messages = world.invoke(head.compile(), {"messages": [("user", "go")]})["messages"]
+        [answer] = [DelegationResponse.load(m.artifact) for m in messages if m.type == "tool"]
+        outcomes.append(answer.model_dump(exclude={"request_id", "subordinate_responses"}))
+
+    one_by_one, at_once = outcomes
+    assert one_by_one == at_once
 
 
 @pytest.mark.parametrize("exploring", ["ordered", "parallel"])

@@ -309,10 +309,10 @@ def test_time_runs_while_a_turn_runs_and_stands_still_between(
     assert result.text == "Not finished (limit: 12 of 10 seconds)."
 
 
-def test_calls_beyond_the_width_are_answered_with_an_error_that_names_it(world: World) -> None:
+def test_tools_beyond_the_width_are_answered_with_an_error_that_names_it(world: World) -> None:
     counter = Counter()
-    calls = [Call("dig"), delegate("north", "go"), Call("dig"), delegate("north", "go")]
-    model = ScriptedModel({"head": [calls, "fine"], "north": ["done", "done"]})
+    calls = [Call("dig"), delegate("north", "go"), Call("dig"), Call("dig")]
+    model = ScriptedModel({"head": [calls, "fine"], "north": ["done"]})
     head = Agent(
         "head",
         model=model,
@@ -326,9 +326,10 @@ def test_calls_beyond_the_width_are_answered_with_an_error_that_names_it(world: 
     answers = {each.tool_call_id: each for each in messages if isinstance(each, ToolMessage)}
     refused = [answers[call["id"]] for call in messages[1].tool_calls[2:]]
     assert counter.tools == 1
-    assert [each.status for each in refused] == ["error", "error"]
+    assert [(each.status, each.artifact) for each in refused] == [("error", None)] * 2
     assert {str(each.text) for each in refused} == {
-        "Error: limit: 2 of 2 calls side by side in one message; make the others in a later one"
+        "Error: width: 2 of 2 calls side by side in one message, and 1 more is wanted; "
+        "make the others in a later message"
     }
     assert last(messages).text == "fine"
 

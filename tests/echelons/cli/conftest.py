@@ -86,6 +86,19 @@ unable = Agent(
     ),
     subordinates=[Agent("hotels", "Finds rooms")],
 )
+seeking = Agent(
+    "head",
+    model=ScriptedModel(
+        {
+            "head": [Call("call_subordinate", {"message": "a room"}), "Room 7."],
+            "hotels": ["Room 7."],
+        }
+    ),
+    subordinates=[
+        Agent("hotels", "Finds rooms", capabilities={"room": 0.9}),
+        Agent("flights", "Finds flights", capabilities={"flight": 0.9}),
+    ],
+)
 waiting = Agent(
     "head",
     model=ScriptedModel(

@@ -102,11 +102,27 @@ def test_a_ranking_is_data_for_programs(echelons: Call) -> None:
     assert found["parts"] == [{"task": "See an opera", "agent": "events"}]
 
 
+@pytest.mark.parametrize("how", [(), ("--json",)], ids=["text", "json"])
+def test_the_exit_code_says_whether_anybody_fits(echelons: Call, how: tuple[str, ...]) -> None:
+    found = echelons("route", "travel", "See an opera", *how)
+    nobody = echelons("route", "travel", "Repair my bicycle", *how)
+
+    assert (found.exit_code, nobody.exit_code) == (0, 8)
+    assert nobody.stdout, "it says who comes nearest all the same"
+    assert nobody.stderr == ""
+
+
+def test_the_help_says_how_a_script_knows_that_nobody_fits(echelons: Call) -> None:
+    shown = " ".join(echelons("route", "--help").stdout.split())
+
+    assert "If nobody does, the exit code is 8." in shown
+
+
 def test_the_receiver_and_the_threshold_may_be_named(echelons: Call) -> None:
     words = ("route", "travel", "See an opera", "--at", "experiences", "--threshold", "0.99")
     done = echelons(*words)
 
-    assert done.exit_code == 0
+    assert done.exit_code == 8
     assert done.stdout.startswith('at head/experiences, for "See an opera": nobody')
     assert "below the threshold 0.99" in done.stdout
 

@@ -44,6 +44,13 @@ def test_a_log_has_one_line_for_each_thing_that_an_agent_does(echelons: Call) ->
     ]
 
 
+def test_a_log_names_who_is_asked_where_the_model_has_named_nobody(echelons: Call) -> None:
+    done = echelons("run", "trips:seeking", "A room, please")
+
+    lines = [line.split("s  ", 1)[1] for line in done.stderr.splitlines() if "s  head" in line]
+    assert lines[1:3] == ["head  asks hotels: a room", "head/hotels  begins: a room"]
+
+
 def test_a_fresh_thread_gets_a_readable_name_and_the_command_that_goes_on_with_it(
     echelons: Call,
 ) -> None:

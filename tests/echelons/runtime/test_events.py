@@ -174,7 +174,7 @@ def test_a_response_tells_how_it_ended() -> None:
     response = only(events, Kind.RESPONSE)[0]
     assert (response.path, response.content) == (EAT, "half")
     data = dict(response.data)
-    assert data.pop("id")
+    assert data.pop("id") and data.pop("request")
     assert data == {
         **{"agent": "eat", "status": "partial", "reason": "late", "confidence": 0.5},
         **{"attempt": 1, "final": True},
