@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from echelons.briefs import sent
+from echelons.briefs import sent, ways_of
 from echelons.delegation import DelegationRequest, DelegationResponse, Status
 from echelons.errors import UnreadableRecord
 from echelons.lineage import THREADS_KEY
 from echelons.names import BUILT_IN_TOOLS
 from echelons.parting import requests_of
+from echelons.ways import Ways
 
 if TYPE_CHECKING:
     from echelons.checkpoints.threads import Thread
@@ -49,13 +50,17 @@ class Request:
 
     Attributes:
         call_id: The call.
-        sent: The request as it was sent this time.
+        sent: The request as it was sent this time; by when somebody had to answer who was asked
+            after others is not kept.
+        response: What came of it, without the result where others were asked, too: that stays in
+            the thread; ``None`` while it is open, or where it cannot be read.
         status: How it ended; ``None`` while it is open.
         reason: Why it is not fulfilled; empty if it is.
     """
 
     call_id: str
     sent: DelegationRequest
+    response: DelegationResponse | None
     status: Status | None
     reason: str
 
@@ -226,7 +231,8 @@ def _requests(thread: Thread, ended: bool) -> Iterator[tuple[str, Request]]:
                 answer = _response(answers.get(parted.call_id if parted else asked.call_id))
                 response = _part(answer, parted.parts.index(asked)) if parted else answer
                 first = sent(asked, parted, message, thread.agent, thread.id)
-                tries = _tries(asked.call_id, first, threads[asked.call_id], response)
+                ways = ways_of(message, asked.call_id)
+                tries = _tries(asked.call_id, first, ways, threads[asked.call_id], response)
                 for thread_id, request in tries:
                     # Whoever was stopped leaves its calls unanswered; nobody works on them.
                     cut = request.status is None and (ended or place < last_task)
@@ -237,22 +243,39 @@ def _requests(thread: Thread, ended: bool) -> Iterator[tuple[str, Request]]:
 def _tries(
     call_id: str,
     first: DelegationRequest,
+    ways: Ways,
     thread_id: str,
     response: DelegationResponse | str | None,
 ) -> Iterator[tuple[str, Request]]:
     """Yield the thread and the outcome of every attempt at a request."""
     if not isinstance(response, DelegationResponse):
         status = None if response is None else Status.UNABLE
-        yield thread_id, Request(call_id, first, status, response or "")
+        yield thread_id, Request(call_id, first, None, status, response or "")
         return
     tried = [each for each in response.subordinate_responses if _is_attempt(each, response)]
     for attempt, each in enumerate(tried, start=1):
-        agent = each.path[1] if len(each.path) > 1 else each.agent
-        again = {"attempts": attempt, "current": agent, "path": (*first.path[:-1], agent)}
-        request = first if attempt == 1 else first.model_copy(update=again)
-        yield each.thread_id, Request(call_id, request, each.status, each.reason)
+        request = first if attempt == 1 else _again(first, attempt, each, ways)
+        yield each.thread_id, Request(call_id, request, each, each.status, each.reason)
     if not tried:
-        yield thread_id, Request(call_id, first, response.status, response.reason)
+        yield thread_id, Request(call_id, first, response, response.status, response.reason)
+
+
+def _again(
+    first: DelegationRequest, attempt: int, response: DelegationResponse, ways: Ways
+) -> DelegationRequest:
+    """Return a request as it was sent to somebody who was asked after others."""
+    way = ways.ahead[attempt - 1] if len(ways.ahead) >= attempt else response.path[1:2]
+    current, *route = way or (response.agent,)
+    return first.model_copy(
+        update={
+            "current": current,
+            "path": (*first.path[:-1], current),
+            "attempts": attempt,
+            "route": tuple(route),
+            "budget": {},
+            "deadline": None,
+        }
+    )
 
 
 def _is_attempt(each: DelegationResponse, whole: DelegationResponse) -> bool:

@@ -13,8 +13,10 @@ from echelons.names import PATH_SEPARATOR
 
 PATH_COST = 0.05
 """What each agent on the path takes from a response's confidence, where several conflict."""
-EXHAUSTED = ("budget:", "limit:")
-"""How the reason of a response begins whose agent had to stop before its end."""
+LIMIT = "limit:"
+"""How the reason of a response begins whose agent had to stop for a limit of the whole tree."""
+EXHAUSTED = ("budget:", LIMIT)
+"""How it begins where an agent had to stop before its end."""
 
 
 def preference(response: DelegationResponse) -> float:
@@ -70,9 +72,10 @@ def aggregate(
 
     - Some are fulfilled and none partial: the best of them.
     - Some are fulfilled and some partial: all of these together, fulfilled.
-    - Some are partial: if there are two or more, and their agents' capabilities cover what is
-      required, all of them together, fulfilled. If one stopped for want of budget, the same,
-      partial: more input would not help it. Else ``needs_input``, with the partial results.
+    - Some are partial: if one stopped for want of budget, all of them together, partial: more
+      input would not help it. If there are two or more with a result, and their agents'
+      capabilities cover what is required, all of them together, fulfilled. Else ``needs_input``,
+      with the partial results.
     - Some ask: ``needs_input``, with the questions.
     - All are unable: one ``unable`` that tells why for every branch.
 
@@ -87,10 +90,12 @@ def aggregate(
     asking = by_status[Status.NEEDS_INPUT]
     if fulfilled and not partial:
         answer = best(fulfilled)
-    elif fulfilled or (partial and not asking and _cover(partial, required, abilities or {})):
-        answer = _together(request, [*fulfilled, *partial], fulfilled or partial)
+    elif fulfilled:
+        answer = _together(request, [*fulfilled, *partial], fulfilled)
     elif partial and not asking and any(_is_exhausted(each) for each in partial):
         answer = _together(request, partial, partial, Status.PARTIAL)
+    elif partial and not asking and _cover(partial, required, abilities or {}):
+        answer = _together(request, partial, partial)
     elif partial or asking:
         answer = _asked(request, [*partial, *asking])
     else:
@@ -111,9 +116,11 @@ def _cover(
     required: Collection[str],
     abilities: Mapping[str, Collection[str]],
 ) -> bool:
-    able = {name for each in partial for name in abilities.get(each.agent, ())}
+    # Who has nothing to show has done nothing of what it can.
+    shown = [each for each in partial if each.result or each.partial_results]
+    able = {name for each in shown for name in abilities.get(each.agent, ())}
     # Of one alone it is known that it has not done all that it can.
-    return len(partial) > 1 and bool(required) and able.issuperset(required)
+    return len(shown) > 1 and bool(required) and able.issuperset(required)
 
 
 def _is_exhausted(response: DelegationResponse) -> bool:

@@ -18,6 +18,8 @@ from echelons.ways import Ways
 if TYPE_CHECKING:
     from langchain_core.messages import AIMessage
 
+NOBODY = Ways()
+
 
 def plain(
     asked: Delegation,
@@ -40,8 +42,7 @@ def plain(
     Raises:
         UnreadableRecord: What the message keeps of the call is damaged.
     """
-    routes: Mapping[str, Any] = message.response_metadata.get(ROUTES_KEY) or {}
-    ways = Ways.load(routes[asked.call_id]).ahead if asked.call_id in routes else ()
+    ways = ways_of(message, asked.call_id).ahead
     first, *route = ways[0] if ways else (asked.subordinate,)
     current = more.pop("current", None) or first
     return DelegationRequest(
@@ -54,6 +55,16 @@ def plain(
         route=tuple(route),
         **more,
     )
+
+
+def ways_of(message: AIMessage, call_id: str) -> Ways:
+    """Return who may take the request of a call that names nobody; nobody if it names somebody.
+
+    Raises:
+        UnreadableRecord: What the message keeps of it is damaged.
+    """
+    routes: Mapping[str, Any] = message.response_metadata.get(ROUTES_KEY) or {}
+    return Ways.load(routes[call_id]) if call_id in routes else NOBODY
 
 
 def noted(sent: Mapping[str, Any], known: DelegationRequest) -> dict[str, Any]:

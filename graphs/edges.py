@@ -12,13 +12,12 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.graph import END
 from langgraph.types import Send
 
-from echelons.briefs import plain
+from echelons.briefs import plain, ways_of
 from echelons.delegating import Delegating
 from echelons.delegation import MAX_HOPS
 from echelons.forwarding import Forward
 from echelons.history import Head
 from echelons.lineage import (
-    ROUTES_KEY,
     THREADS_KEY,
     Identity,
     request_id,
@@ -32,7 +31,6 @@ from echelons.nodes.shell import Shell
 from echelons.parting import requests_of
 from echelons.racing import Entrant
 from echelons.timing import left
-from echelons.ways import Ways
 
 
 class AfterReason(Shell):
@@ -145,7 +143,6 @@ def _delegations(
 ) -> list[Send]:
     threads: Mapping[str, str] = message.response_metadata.get(THREADS_KEY) or {}
     heads: Mapping[str, Head] = state.get("heads") or {}
-    routes: Mapping[str, Any] = message.response_metadata.get(ROUTES_KEY) or {}
     forward = Forward.load(state["forward"]) if state.get("forward") else None
     ended: Mapping[str, Any] = state.get("parts") or {}
     limits = allowed.limits
@@ -162,14 +159,14 @@ def _delegations(
         order = Order(request, call_id, thread, thread != own, message.id or "")
         if forward:
             order = replace(order, request=forward.passed_on(request.id), reset=forward.reset)
-        elif call_id in routes:
-            ways = Ways.load(routes[call_id]).after()
-            order = replace(order, ways=ways, reset=asked.reset, routed=True)
+        elif ways := ways_of(message, call_id):
+            order = replace(order, ways=ways.after(), reset=asked.reset, routed=True)
         if parted:
             race = request_id(identity.thread_id, message.id or "", parted.call_id)
             order = replace(order, part=Entrant(race, asked.group, parted.join.enough))
         # Two requests on one thread in parallel would start from one head, and one be lost.
-        queues.setdefault(thread, []).append(order.stored())
+        queue = queues.setdefault(thread, [])
+        queue.append((order if not queue else order.waiting()).stored())
     return [
         Send("delegate", {"queue": queue, "head": dict(heads.get(thread) or {})})
         for thread, queue in queues.items()

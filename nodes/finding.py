@@ -6,7 +6,7 @@ or all at the same time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -15,10 +15,11 @@ from echelons.delegation import DelegationRequest, DelegationResponse, Status
 from echelons.errors import DelegationError, NoCandidate, RepeatedBrief, TooWide
 from echelons.joining import All, Join
 from echelons.lineage import Identity, request_id
+from echelons.names import PATH_SEPARATOR
 from echelons.nodes.calls import Sorted
 from echelons.parting import Delegation, Parted, part_id
 from echelons.routing import Route
-from echelons.ways import Ways
+from echelons.ways import Way, Ways
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +80,38 @@ class Plan:
         elif not request.subordinate:
             self.refused.append((request, _no_candidate(found)))
 
-    def refuse_repeated(self, is_answered: Callable[[Delegation], bool]) -> None:
-        """Refuse what is answered already, unless a conversation is to begin anew."""
-        again = [each for each in self.requests if not each.reset and is_answered(each)]
-        for each in again:
-            self.requests.remove(each)
-            self.ways.pop(each.call_id, None)
-            self.refused.append((each, RepeatedBrief(each.subordinate, each.message)))
+    def refuse_repeated(self, answered: Callable[[str], Mapping[Way, Status]]) -> None:
+        """Ask nobody again who has answered, unless a conversation is to begin anew.
+
+        A request is refused if one of those who may take it has fulfilled the task, or if all
+        are unable; else it goes to those who have not answered.
+
+        Args:
+            answered: Returns who has answered a task, and how.
+        """
+        for each in [each for each in self.requests if not each.reset]:
+            known = answered(each.message)
+            ways = self.ways.get(each.call_id, Ways(((each.subordinate,),)))
+            able = [way for way in ways.ahead if known.get(way) is Status.FULFILLED]
+            ahead = tuple(way for way in ways.ahead if way not in known)
+            if able or not ahead:
+                who = PATH_SEPARATOR.join((able or ways.ahead)[0])
+                self.requests.remove(each)
+                self.ways.pop(each.call_id, None)
+                self.refused.append((each, RepeatedBrief(who, each.message)))
+            elif ahead != ways.ahead:
+                self.ways[each.call_id] = replace(ways, ahead=ahead)
+                self._give(each, ahead[0][0])
+
+    def _give(self, request: Delegation, subordinate: str) -> None:
+        """Ask another subordinate first, also where the request is a part of a call."""
+        given = replace(request, subordinate=subordinate)
+
+        def put(requests: Iterable[Delegation]) -> list[Delegation]:
+            return [given if each == request else each for each in requests]
+
+        self.requests = put(self.requests)
+        self.parted = [replace(each, parts=tuple(put(each.parts))) for each in self.parted]
 
 
 def unnamed(asked: Sorted, rules: Delegating) -> Iterator[tuple[str, bool]]:

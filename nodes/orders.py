@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from langchain_core.messages import ToolMessage
 from langgraph.types import Command
 
-from echelons.aggregation import settle
+from echelons.aggregation import LIMIT, settle
 from echelons.delegating import TIMEOUT
 from echelons.delegation import DelegationRequest, DelegationResponse, Status
 from echelons.errors import (
@@ -111,6 +111,10 @@ class Order:
             stored.get("routed", False),
         )
 
+    def waiting(self) -> Order:
+        """Return the order as one that begins when another has ended; its time is told then."""
+        return replace(self, request=self.request.model_copy(update={"deadline": None}))
+
     def end(self, state: Mapping[str, Any]) -> Head | None:
         """Return where its thread ended, as far as the delegation's state knows."""
         known: Mapping[str, Head] = state.get("heads") or {}
@@ -126,6 +130,9 @@ class Order:
             superior: Thread of the agent that asks.
         """
         if not self.ways.ahead or answer.status not in (Status.UNABLE, Status.PARTIAL):
+            return None
+        # Nobody else has anything left either.
+        if answer.reason.startswith(LIMIT):
             return None
         current, *route = self.ways.ahead[0]
         attempt = self.request.attempts + 1
@@ -219,9 +226,7 @@ class Desk:
         """
         request = order.request.after(spent)
         if tries_on and order.ways.ahead and request.seconds != 0:
-            has = left(config, (self.timeout, request.seconds), monotonic)
-            due = None if has is None else time() + has
-            request = request.model_copy(update={"deadline": due})
+            request = self._due(request, config)
             superior = identity_of(config).thread_id
             following = replace(order, request=request).following(answer, superior)
             if following:
@@ -247,8 +252,17 @@ class Desk:
             update["parts"] = {order.request.id: entry}
         elif step.answer:
             update["messages"] = [tool_message(order, step.answer)]
+        if rest and not step.following:
+            waited = Order.load(rest[0])
+            begun = replace(waited, request=self._due(waited.request, step.config))
+            rest[0] = begun.stored()
         update["queue"] = rest
         return Command(update=update, goto=self.node(rest[0], step.config) if rest else ())
+
+    def _due(self, request: DelegationRequest, config: Mapping[str, Any]) -> DelegationRequest:
+        """Return a request that is sent now, with the time by when it must be answered."""
+        has = left(config, (self.timeout, request.seconds), monotonic)
+        return request.model_copy(update={"deadline": None if has is None else time() + has})
 
 
 class Onward(NamedTuple):

@@ -43,7 +43,7 @@ from echelons.nodes.joining import answer_of, join_parts
 from echelons.nodes.mending import mended
 from echelons.nodes.noting import with_notes
 from echelons.nodes.orders import Order, part_entry, tool_message
-from echelons.nodes.repeating import is_answered
+from echelons.nodes.repeating import answered
 from echelons.nodes.shell import Decided, Shell
 from echelons.nodes.threads import resolve
 from echelons.parting import Delegation
@@ -234,7 +234,7 @@ def settle(
     """
     plan = planned(thought.asked, found, mind.rules, mind.abilities.width, mind.abilities.only)
     before, thread = thought.messages, thought.identity.thread_id
-    plan.refuse_repeated(lambda request: is_answered(request, before, thread))
+    plan.refuse_repeated(lambda task: answered(task, before, thread))
     ahead = {call_id: way_of(each.ahead[0][1:]) for call_id, each in plan.ways.items()}
     return _update(thought, plan, ahead)
 

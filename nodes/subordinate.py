@@ -30,7 +30,7 @@ from echelons.lineage import Identity, message_id
 from echelons.names import DELEGATING_TOOLS, PATH_SEPARATOR
 from echelons.nodes.asking import Asked, Terms, aask, ask
 from echelons.nodes.call import Failure
-from echelons.nodes.forwarding import passed_of
+from echelons.nodes.forwarding import PASSED_KEY, passed_of
 from echelons.nodes.identity import identity_of
 from echelons.nodes.orders import Desk, Onward, Order, check
 from echelons.nodes.shell import Shell
@@ -38,6 +38,7 @@ from echelons.nodes.spending import usage_of
 from echelons.racing import Entrant, raced, races_of
 
 EMPTY = "empty: it has answered nothing"
+_NOTHING: Mapping[str, Any] = {"status": Status.UNABLE, "reason": EMPTY}
 
 
 class Subordinate(Shell):
@@ -199,7 +200,7 @@ def respond(
     messages: list[BaseMessage] = outcome["messages"]
     below = tuple(_responses(messages))
     reported: Mapping[str, Any] = outcome.get("response") or {}
-    said = reported or _plainly(_text(messages))
+    said = _with_text(reported, _text(messages))
     passed = passed_of(said)
     if passed:
         # Of who answers it is, with the way to there.
@@ -211,8 +212,8 @@ def respond(
             "result": said.get("result", ""),
             "confidence": said.get("confidence", _default(status, confidence)),
             "reason": said.get("reason", ""),
-            # Who is unable without a report has not said so itself.
-            "failed": status is Status.UNABLE and (HALT_KEY in said or not reported),
+            # Whose answer was empty, or cut short, has not said so itself.
+            "failed": status is Status.UNABLE and (HALT_KEY in said or said is _NOTHING),
             "usage": _usage(messages, below),
             "subordinate_responses": told(below),
         }
@@ -261,11 +262,15 @@ def _text(messages: list[BaseMessage]) -> str:
     return str(last.text) if isinstance(last, AIMessage) else ""
 
 
-def _plainly(text: str) -> Mapping[str, Any]:
+def _with_text(reported: Mapping[str, Any], text: str) -> Mapping[str, Any]:
+    """Return what a segment has reported; what it leaves out, and all else, is in its text."""
+    said = reported or {"status": Status.FULFILLED}
+    if said["status"] != Status.FULFILLED or PASSED_KEY in said:
+        return said
+    reports = said.get("result", "")
+    result = reports if reports.strip() else text
     # Nobody can do anything with nothing, and it would win against those who have an answer.
-    if not text.strip():
-        return {"status": Status.UNABLE, "reason": EMPTY}
-    return {"status": Status.FULFILLED, "result": text}
+    return {**said, "result": result} if result.strip() else _NOTHING
 
 
 def _default(status: Status, declared: float) -> float:

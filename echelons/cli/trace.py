@@ -56,6 +56,7 @@ def trace_json(trace: Trace) -> dict[str, Any]:
                 "status": str(request.status) if request.status else "open",
                 "reason": request.reason,
                 "hops": request.sent.hops,
+                "response": request.response and request.response.model_dump(mode="json"),
                 **request.sent.model_dump(mode="json"),
             }
             for request in trace.requests

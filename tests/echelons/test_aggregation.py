@@ -151,6 +151,26 @@ def test_an_exhausted_budget_is_no_question(reason: str) -> None:
     assert answer.partial_results == ("pizza",)
 
 
+def test_parts_that_were_cut_short_cover_nothing() -> None:
+    spent = "limit: 5 of 5 model calls"
+    parts = [
+        response("eat", "partial", 0.4, "half a pizza", reason=spent),
+        response("walk", "partial", 0.6, "museum"),
+    ]
+
+    answer = aggregate(REQUEST, parts, ["food", "sights"], {"eat": ["food"], "walk": ["sights"]})
+
+    assert (answer.status, answer.reason) == (Status.PARTIAL, spent)
+
+
+def test_a_part_of_nothing_covers_nothing() -> None:
+    parts = [response("eat", "partial", 0.4), response("walk", "partial", 0.6, "museum")]
+
+    answer = aggregate(REQUEST, parts, ["food", "sights"], {"eat": ["food"], "walk": ["sights"]})
+
+    assert answer.status is Status.NEEDS_INPUT
+
+
 def test_one_question_is_handed_on_word_by_word() -> None:
     answer = aggregate(REQUEST, [response("eat", "needs_input", 0.2, "Vegetarian?")])
 

@@ -129,7 +129,10 @@ def test_after_an_order_comes_the_next_of_its_queue() -> None:
 
     assert advanced(first, second, third).goto == "dispatch"
     assert advanced(first, third).goto == REFUSE
-    assert advanced(first, second, third).update["queue"] == [second.stored(), third.stored()]
+    following, last = advanced(first, second, third).update["queue"]
+    assert last == third.stored()
+    assert following["request"].pop("deadline") > 0, "its time is told when it begins"
+    assert following == second.stored()
 
 
 def test_the_end_of_a_segment_is_kept_for_the_queue_and_for_the_superior() -> None:

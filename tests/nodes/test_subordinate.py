@@ -13,7 +13,7 @@ from echelons.history import Head
 from echelons.lineage import Identity, request_id
 from echelons.nodes.call import Failure
 from echelons.nodes.orders import Order
-from echelons.nodes.subordinate import brief, respond, with_identity
+from echelons.nodes.subordinate import EMPTY, brief, respond, with_identity
 from echelons.testing import Call, Reply, ScriptedModel, delegate, report
 
 REQUEST = DelegationRequest(
@@ -135,6 +135,16 @@ def test_a_failure_is_unable_and_says_why() -> None:
 )
 def test_a_segment_without_last_words_has_an_empty_result(messages: list[BaseMessage]) -> None:
     assert ended(*messages).result == ""
+
+
+@pytest.mark.parametrize("result", ["", " \n"])
+def test_whoever_reports_that_nothing_fulfils_its_task_is_unable(result: str) -> None:
+    reported = {"status": "fulfilled", "result": result, "confidence": 0.9}
+
+    response = respond(REQUEST, {"messages": [], "response": reported}, 0.5)
+
+    assert (response.status, response.reason) == (Status.UNABLE, EMPTY)
+    assert (response.confidence, response.failed) == (0.0, True)
 
 
 def test_usage_counts_the_own_calls_and_those_of_everybody_below() -> None:

@@ -280,12 +280,14 @@ class Reference:
             return told[0]
         if fulfilled and not partial:
             answer = _best(fulfilled)
-        elif fulfilled or (partial and not asking and self._cover(partial)):
-            answer = _together(superior, FULFILLED, [*fulfilled, *partial], fulfilled or partial)
+        elif fulfilled:
+            answer = _together(superior, FULFILLED, [*fulfilled, *partial], fulfilled)
         elif partial and not asking and any(each.spent for each in partial):
             why = next(each.why for each in _by_preference(partial) if each.spent)
             answer = _together(superior, PARTIAL, partial, partial)
             answer = replace(answer, why=why, spent=True)
+        elif partial and not asking and self._cover(partial):
+            answer = _together(superior, FULFILLED, partial, partial)
         elif partial or asking:
             answer = _question(superior, partial, asking)
         else:
@@ -294,6 +296,7 @@ class Reference:
         return replace(answer, below=_quiet(told), calls=sum(each.calls for each in told))
 
     def _cover(self, partial: Sequence[Answer]) -> bool:
+        partial = [each for each in partial if each.says or each.parts]
         names = {each.agent for each in partial}
         # Of one alone it is known that it has not done all that it can.
         return (

@@ -365,3 +365,25 @@ def inner_as(name: str, graph: Any) -> Any:
 
 def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=REPOSITORY)
+
+
+def test_when_a_limit_is_reached_nobody_else_is_asked(world: World) -> None:
+    model = ScriptedModel(
+        {
+            "head": [delegate("", "bake bread"), "done"],
+            "baker": lambda _: Call("knead", {}),
+            "*": ["never asked"],
+        }
+    )
+    below = [
+        Agent(name, capabilities={"bake bread": sure})
+        for name, sure in (("baker", 0.9), ("cook", 0.8), ("miller", 0.7))
+    ]
+    head = Agent("head", model=model, limits=Limits(calls=3), subordinates=below)
+
+    messages = world.invoke(head.compile(), TASK)["messages"]
+
+    [answer] = [each.artifact for each in messages if isinstance(each, ToolMessage)]
+    assert (answer["status"], answer["agent"]) == ("partial", "baker")
+    assert answer["reason"] == "limit: 3 of 3 model calls"
+    assert "subordinate_responses" not in answer, "the others have not begun"

@@ -143,3 +143,149 @@ def test_what_everybody_was_asked_at_once_is_not_asked_again(
         "repeated: 'eat' ",
         "repeated: 'deli'",
     ]
+
+
+TASK = "bake bread"
+ROUTED = Call("call_subordinate", {"message": TASK})
+CANNOT = report("unable", "", reason="no oven")
+FAILS = ValueError("no gas")
+
+
+def bakers(
+    world: World, saver: SqliteCheckpointer, head: list[Any], x: Any, y: Any, **more: Any
+) -> tuple[list[DelegationResponse], list[str]]:
+    """Return what the head is told, and which of x and y was called; x is the better one."""
+    ends = {"x": iter([*x, "x again"]), "y": iter([*y, "y again"])}
+    model = ScriptedModel(
+        {
+            "head": [*head, "done"],
+            "x": lambda _: next(ends["x"]),
+            "y": lambda _: next(ends["y"]),
+            "z": ["la"],
+        }
+    )
+    below = [
+        Agent("x", capabilities={TASK: 0.9}),
+        Agent("y", capabilities={TASK: 0.8}),
+        Agent("z", capabilities={"sing": 0.9}),
+    ]
+    session = Session(Agent("head", model=model, subordinates=below, **more), saver)
+    assert world.send(session, "go").text == "done"
+    assert all(link.holds for link in session.store.verify(session.thread_id))
+    return told(session), [str(each.agent) for each in model.calls if each.agent in ("x", "y")]
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "again", "asked"),
+    [
+        ([FAILS], ["rye"], "x", ["x", "y", "x"]),
+        ([FAILS], ["rye"], "y", ["x", "y"]),
+        ([CANNOT], ["rye"], "x", ["x", "y"]),
+        ([CANNOT], ["rye"], "y", ["x", "y"]),
+        ([CANNOT], [FAILS], "x", ["x", "y"]),
+        ([CANNOT], [FAILS], "y", ["x", "y", "y"]),
+        ([FAILS], [CANNOT], "y", ["x", "y"]),
+        ([report("partial", "flour")], ["rye"], "x", ["x", "y", "x"]),
+    ],
+)
+def test_of_those_asked_in_turn_each_counts_for_what_it_has_said_itself(
+    world: World, saver: SqliteCheckpointer, x: Any, y: Any, again: str, asked: list[str]
+) -> None:
+    (_, second), calls = bakers(world, saver, [ROUTED, delegate(again, TASK)], x, y)
+
+    assert calls == asked
+    assert second.reason.startswith(f"repeated: '{again}'") == (len(asked) == 2)
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "asked", "reason"),
+    [
+        # It is fulfilled: another failure of x would lead to y again.
+        ([FAILS], ["rye"], ["x", "y"], "repeated: 'y'"),
+        ([CANNOT], ["rye"], ["x", "y"], "repeated: 'y'"),
+        ([CANNOT], [CANNOT], ["x", "y"], "repeated: 'x'"),
+        # Only who has failed is tried again.
+        ([CANNOT], [FAILS], ["x", "y", "y"], ""),
+        ([FAILS, FAILS], [CANNOT], ["x", "y", "x"], "ValueError"),
+    ],
+)
+def test_a_task_that_names_nobody_goes_again_to_those_alone_who_have_not_answered(
+    world: World, saver: SqliteCheckpointer, x: Any, y: Any, asked: list[str], reason: str
+) -> None:
+    (_, second), calls = bakers(world, saver, [ROUTED, ROUTED], x, y)
+
+    assert calls == asked
+    assert second.reason.startswith(reason) if reason else second.status == "fulfilled"
+
+
+def test_parts_of_an_answer_that_make_it_whole_are_not_asked_for_again(
+    world: World, saver: SqliteCheckpointer
+) -> None:
+    task = Call("call_subordinate", {"message": "I need bread and cakes"})
+    part: list[Any] = [report("partial", "half"), "again"]
+    model = ScriptedModel({"head": [task, task, "done"], "x": part, "y": part})
+    rules = Delegating(splitting=False)
+    below = [
+        Agent("x", capabilities={"bread": 0.9}),
+        Agent("y", capabilities={"cakes": 0.9}),
+    ]
+    session = Session(Agent("head", model=model, subordinates=below, delegating=rules), saver)
+
+    world.send(session, "go")
+
+    first, second = told(session)
+    assert first.status == "fulfilled"
+    assert second.reason.startswith("repeated: ")
+
+
+@pytest.mark.parametrize(
+    ("again", "asked", "reason"),
+    [
+        (delegate("mid", TASK), ["x", "mid"], ""),
+        (ROUTED, ["x"], "repeated: 'mid/x' has answered"),
+    ],
+    ids=["named", "routed"],
+)
+def test_who_only_passed_a_task_on_has_not_answered_it(
+    world: World, saver: SqliteCheckpointer, again: Call, asked: list[str], reason: str
+) -> None:
+    model = ScriptedModel({"head": [ROUTED, again, "done"], "x": ["rye"], "mid": ["a cake"]})
+    mid = Agent("mid", subordinates=[Agent("x", capabilities={TASK: 0.9})])
+    below = [mid, Agent("other", capabilities={"sing": 0.9})]
+    session = Session(Agent("head", model=model, subordinates=below), saver)
+
+    world.send(session, "go")
+
+    first, second = told(session)
+    assert first.path == ("head", "mid", "x")
+    assert second.reason.startswith(reason) if reason else second.result == "a cake"
+    assert [each.agent for each in model.calls if each.agent != "head"] == asked
+
+
+@pytest.mark.parametrize(
+    ("again", "asked"),
+    [
+        ([delegate("x", TASK)], ["x", "y", "x"]),
+        ([delegate("y", TASK)], ["x", "y"]),
+        ([delegate_many(delegate("x", TASK), delegate("y", TASK))], ["x", "y", "x"]),
+        ([delegate_many(ROUTED, delegate("z", "sing on"))], ["x", "y"]),
+    ],
+)
+def test_who_was_asked_in_turn_for_a_part_counts_for_what_it_has_said_itself(
+    world: World, saver: SqliteCheckpointer, again: list[Call], asked: list[str]
+) -> None:
+    first = delegate_many(ROUTED, delegate("z", "sing"))
+    _, calls = bakers(world, saver, [first, *again], [FAILS], ["rye"])
+
+    assert calls == asked
+
+
+def test_a_part_goes_again_to_who_has_not_answered_it(
+    world: World, saver: SqliteCheckpointer
+) -> None:
+    several = delegate_many(ROUTED, delegate("z", "sing"))
+    (_, second), calls = bakers(world, saver, [several, several], [CANNOT], [FAILS])
+
+    assert calls == ["x", "y", "y"]
+    part = second.subordinate_responses[0]
+    assert (part.agent, part.status, part.path) == ("y", "fulfilled", ("head", "y"))

@@ -15,7 +15,7 @@ from echelons.checkpoints.tracing import Trace
 from echelons.delegating import Delegating
 from echelons.delegation import DelegationRequest
 from echelons.runtime.events import RunEvent
-from echelons.testing import ScriptedModel, delegate
+from echelons.testing import ScriptedModel, delegate, report
 
 DINNER, TOUR, WALK = "find a restaurant for dinner", "book a museum tour", "plan a walk"
 
@@ -96,3 +96,56 @@ def test_sql_tells_of_a_request_on_its_way_whose_it_is_and_by_when_it_must_be_an
         ("head", "head", "walks", 1, None, 90, 1),
         ("head/experiences", "head", "restaurants", 2, None, 90, 1),
     ]
+
+
+def test_who_is_asked_after_others_is_told_with_a_way_of_its_own(tmp_path: Path) -> None:
+    model = ScriptedModel(
+        {
+            "head": [delegate("", "bake bread"), "done"],
+            "baker": [report("unable", "", reason="ill")],
+            "cook": ["bread"],
+        }
+    )
+    baker = Agent("baker", capabilities={"bake bread": 0.9})
+    cook = Agent("cook", capabilities={"bake bread": 0.5})
+    head = Agent("head", model=model, subordinates=[Agent("kitchen", subordinates=[baker]), cook])
+    with SqliteCheckpointer(tmp_path / "trip.sqlite") as saver:
+        session = Session(head, saver, thread="trip")
+        session.send("Bread.").result()
+        told = [
+            (sent.attempts, sent.current, sent.route, sent.deadline is None, each.response)
+            for thread in session.trace().subordinates
+            for each in thread.requests
+            for sent in [each.sent]
+        ]
+        rows = saver.conn.execute(
+            "SELECT attempt, current, route, deadline IS NULL FROM delegations"
+            " WHERE superior_path = 'head' ORDER BY attempt"
+        ).fetchall()
+
+    assert [each[:4] for each in told] == [
+        (1, "kitchen", ("baker",), False),
+        (2, "cook", (), True),
+    ]
+    assert [each[4] and each[4].path for each in told] == [
+        ("head", "kitchen", "baker"),
+        ("head", "cook"),
+    ]
+    assert rows == [(1, "kitchen", "baker", 0), (2, "cook", None, 1)]
+
+
+def test_a_request_that_waits_for_another_is_given_its_time_when_it_begins(
+    tmp_path: Path,
+) -> None:
+    both = [delegate("walks", "a walk"), delegate("walks", "another")]
+    model = ScriptedModel({"head": [both, "done"], "walks": ["by the river", "uphill"]})
+    rules = Delegating(timeout=60)
+    head = Agent("head", model=model, delegating=rules, subordinates=[Agent("walks")])
+    with SqliteCheckpointer(tmp_path / "trip.sqlite") as saver:
+        events = list(Session(head, saver, thread="trip").send("Two walks."))
+
+    asked = sorted(of_stream(events, "delegation").values(), key=lambda each: each.task)
+    begun = sorted(of_stream(events, "response").values(), key=lambda each: each.task)
+    assert [each.deadline is None for each in asked] == [False, True]
+    first, second = (each.deadline for each in begun)
+    assert first and second and first < second
