@@ -20,7 +20,8 @@ from echelons.errors import StorageError
 T = TypeVar("T")
 SHORTEST, LONGEST = 0.001, 0.025
 """Seconds between two attempts in an event loop; doubled each time from one to the other."""
-_BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
+# The last is a lost race for the locks of the write-ahead log, for one, against a stopped process.
+_BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL})
 
 
 class _Taken(Exception):

@@ -17,6 +17,7 @@ from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.base import empty_checkpoint
 
 from echelons import Agent, SqliteCheckpointer
+from echelons.checkpoints.waiting import Line
 from echelons.errors import StorageError
 from echelons.testing import ScriptedModel
 
@@ -101,6 +102,25 @@ async def test_a_lock_that_is_kept_too_long_is_an_error_with_a_name(path: Path, 
         other.rollback()
 
         await WRITES[name](saver)
+
+
+@pytest.mark.parametrize(
+    "code", [sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL]
+)
+async def test_whichever_lock_is_in_the_way_is_waited_for(code: int) -> None:
+    attempts = 0
+
+    def work() -> str:
+        nonlocal attempts
+        attempts += 1
+        if attempts == 1:
+            busy = sqlite3.OperationalError()
+            busy.sqlite_errorcode = code
+            raise StorageError("trip.sqlite", "busy") from busy
+        return "done"
+
+    with closing(sqlite3.connect(":memory:")) as connection:
+        assert await Line("trip.sqlite", connection, threading.Lock(), 1.0).run(work) == "done"
 
 
 async def test_what_is_cancelled_while_it_waits_has_not_happened(
