@@ -21,6 +21,7 @@ from langchain_core.tools import BaseTool, tool
 from langgraph.types import interrupt
 
 from echelons import Agent, Question, Result, Session
+from echelons.lineage import REQUESTS_KEY
 from echelons.testing import Call, ScriptedModel, delegate
 from echelons.testing.messages import as_message
 from echelons.testing.steps import as_reply
@@ -156,8 +157,13 @@ def stored(session: Session) -> dict[str, Any]:
 
 
 def plain(message: BaseMessage) -> dict[str, Any]:
-    """Return a message as JSON, without its id: tools' and humans' get random ones."""
-    return message.model_dump(mode="json", exclude={"id"})
+    """Return a message as JSON, without what is different in every run.
+
+    The ids of tools' and humans' messages are random, and by when a subordinate has to answer
+    depends on when it is asked.
+    """
+    metadata = {key: each for key, each in message.response_metadata.items() if key != REQUESTS_KEY}
+    return {**message.model_dump(mode="json", exclude={"id"}), "response_metadata": metadata}
 
 
 def main(database: str, log: str, world: str, steps: str) -> None:
