@@ -13,12 +13,10 @@ from echelons.delegation import DelegationRequest
 from echelons.errors import UnreadableRecord
 from echelons.lineage import REQUESTS_KEY, ROUTES_KEY, THREADS_KEY, request_id
 from echelons.parting import Delegation, Parted, requests_of
-from echelons.ways import Ways
+from echelons.ways import NOBODY, Ways
 
 if TYPE_CHECKING:
     from langchain_core.messages import AIMessage
-
-NOBODY = Ways()
 
 
 def plain(

@@ -58,3 +58,7 @@ class Ways:
             )
         except (AttributeError, TypeError) as error:
             raise UnreadableRecord("Ways", f"{type(error).__name__}: {error}") from error
+
+
+NOBODY = Ways()
+"""The ways of a request that is for nobody but whom it names."""

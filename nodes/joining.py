@@ -12,14 +12,14 @@ from typing import Any
 from langchain_core.messages import AIMessage, ToolMessage
 
 from echelons.aggregation import settle
+from echelons.briefs import ways_of
 from echelons.delegation import DelegationRequest, DelegationResponse
 from echelons.joining import joined
-from echelons.lineage import ROUTES_KEY, Identity, request_id
+from echelons.lineage import Identity, request_id
 from echelons.nodes.calls import unanswered
 from echelons.nodes.orders import Order, tool_message
 from echelons.nodes.shell import Decided
 from echelons.parting import Parted, parted_of
-from echelons.ways import Ways
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,18 +87,16 @@ def answer_of(
         task="",
         path=(identity.agent,),
     )
-    ways: Mapping[str, Any] = message.response_metadata.get(ROUTES_KEY) or {}
     answers: list[tuple[int, int, DelegationResponse]] = []
     for group in parted.tasks:
         own = [n for n, each in enumerate(parted.parts) if each.group == group]
-        routed = parted.parts[own[0]].call_id in ways
-        known = Ways.load(ways.get(parted.parts[own[0]].call_id, {}))
+        ways = ways_of(message, parted.parts[own[0]].call_id)
         # Who was named has said what there is to say.
         answer = responses[own[0]]
-        if routed:
+        if ways:
             # Some were asked one after the other for want of room: they count as all others do.
             every = [each for n in own for each in _attempts(ended[n], responses[n])]
-            answer = settle(request, every, known.needs, known.able)
+            answer = settle(request, every, ways.needs, ways.able)
         answers.append((min(places[n] for n in own), group, answer))
     # Who won comes first; where nobody races, they stay in the order of the requests.
     in_order = [answer for *_, answer in sorted(answers, key=lambda each: each[:2])]

@@ -31,10 +31,9 @@ from echelons.names import CALL_SUBORDINATE
 from echelons.nodes.identity import identity_of
 from echelons.racing import Entrant
 from echelons.timing import left
-from echelons.ways import Ways
+from echelons.ways import NOBODY, Ways
 
 REFUSE = "refuse"
-NONE = Ways()
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +58,7 @@ class Order:
     thread_id: str
     continues: bool
     message_id: str = ""
-    ways: Ways = NONE
+    ways: Ways = NOBODY
     tried: tuple[DelegationResponse, ...] = ()
     reset: bool = False
     part: Entrant | None = None
@@ -104,7 +103,7 @@ class Order:
             thread,
             bool(stored.get("continues")),
             stored.get("message_id", ""),
-            Ways.load(stored["ways"]) if "ways" in stored else NONE,
+            Ways.load(stored["ways"]) if "ways" in stored else NOBODY,
             tuple(DelegationResponse.load(each) for each in stored.get("tried", ())),
             stored.get("reset", False),
             Entrant.load(stored["part"]) if "part" in stored else None,
