@@ -7,6 +7,7 @@ The deadline travels in the run's config. ``nodes`` begin nothing after it; in a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from time import monotonic, time
 from typing import Any
 
 from echelons.bounds import Bounded
@@ -37,6 +38,20 @@ def left(
     if deadline is not None:
         own.append(max(deadline - clock(), 0.0))
     return min(own, default=None)
+
+
+def due(config: Mapping[str, Any], seconds: Iterable[float | None]) -> float | None:
+    """Return by when a subordinate that is asked now must answer; ``None`` for no end.
+
+    Args:
+        config: The superior's config.
+        seconds: What it has of its own; ``None`` is no end.
+
+    Returns:
+        Seconds since 1970 (UTC), as a request says it to whoever reads it anywhere.
+    """
+    has = left(config, seconds, monotonic)
+    return None if has is None else time() + has
 
 
 class Timed(Bounded):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from time import monotonic, time
 from typing import Any, NamedTuple
 
 from langchain_core.messages import AIMessage, ToolCall
@@ -30,7 +29,7 @@ from echelons.nodes.orders import Desk, Order
 from echelons.nodes.shell import Shell
 from echelons.parting import requests_of
 from echelons.racing import Entrant
-from echelons.timing import left
+from echelons.timing import due
 
 
 class AfterReason(Shell):
@@ -70,8 +69,7 @@ class AfterReason(Shell):
 
     def _allowed(self, config: Mapping[str, Any]) -> Allowed:
         seconds = self._rules.request_timeout
-        has = left(config, (self._rules.timeout, seconds), monotonic)
-        return Allowed(self._max_hops, seconds, None if has is None else time() + has)
+        return Allowed(self._max_hops, seconds, due(config, (self._rules.timeout, seconds)))
 
 
 class Route(Shell):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from time import monotonic, time
 from typing import Any, NamedTuple
 
 from langchain_core.messages import ToolMessage
@@ -30,7 +29,7 @@ from echelons.lineage import message_id, subordinate_thread_id
 from echelons.names import CALL_SUBORDINATE
 from echelons.nodes.identity import identity_of
 from echelons.racing import Entrant
-from echelons.timing import left
+from echelons.timing import due
 from echelons.ways import NOBODY, Ways
 
 REFUSE = "refuse"
@@ -260,8 +259,8 @@ class Desk:
 
     def _due(self, request: DelegationRequest, config: Mapping[str, Any]) -> DelegationRequest:
         """Return a request that is sent now, with the time by when it must be answered."""
-        has = left(config, (self.timeout, request.seconds), monotonic)
-        return request.model_copy(update={"deadline": None if has is None else time() + has})
+        deadline = due(config, (self.timeout, request.seconds))
+        return request.model_copy(update={"deadline": deadline})
 
 
 class Onward(NamedTuple):
