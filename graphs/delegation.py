@@ -17,8 +17,8 @@ from echelons.graphs.edges import Route
 from echelons.graphs.state import Delegation, Sent, Settled
 from echelons.history import History
 from echelons.members import Member
+from echelons.nodes.desk import REFUSE, Desk
 from echelons.nodes.dispatch import DISPATCH, Dispatch
-from echelons.nodes.orders import REFUSE, Desk
 from echelons.nodes.refuse import Refuse
 from echelons.nodes.shell import Shell
 from echelons.nodes.subordinate import Subordinate

@@ -24,8 +24,9 @@ from echelons.lineage import (
 )
 from echelons.names import DELEGATING_TOOLS
 from echelons.nodes.calls import unanswered
+from echelons.nodes.desk import Desk
 from echelons.nodes.identity import identity_of
-from echelons.nodes.orders import Desk, Order
+from echelons.nodes.orders import Order
 from echelons.nodes.shell import Shell
 from echelons.parting import requests_of
 from echelons.racing import Entrant

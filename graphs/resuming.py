@@ -23,7 +23,7 @@ from echelons.graphs.delegation import nodes_of
 from echelons.lineage import Identity
 from echelons.members import Member
 from echelons.names import PATH_SEPARATOR
-from echelons.nodes.orders import REFUSE
+from echelons.nodes.desk import REFUSE
 from echelons.nodes.run import RUN
 
 

@@ -9,7 +9,8 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.types import Command
 
 from echelons.delegation import DelegationResponse, Status
-from echelons.nodes.orders import REFUSE, Desk, Order
+from echelons.nodes.desk import REFUSE, Desk
+from echelons.nodes.orders import Order
 from echelons.nodes.shell import Shell
 
 

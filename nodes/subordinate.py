@@ -30,9 +30,10 @@ from echelons.lineage import Identity, message_id
 from echelons.names import DELEGATING_TOOLS, PATH_SEPARATOR
 from echelons.nodes.asking import Asked, Terms, aask, ask
 from echelons.nodes.call import Failure
+from echelons.nodes.desk import Desk, Onward, check
 from echelons.nodes.forwarding import PASSED_KEY, passed_of
 from echelons.nodes.identity import identity_of
-from echelons.nodes.orders import Desk, Onward, Order, check
+from echelons.nodes.orders import Order
 from echelons.nodes.shell import Shell
 from echelons.nodes.spending import usage_of
 from echelons.racing import Entrant, raced, races_of

@@ -15,7 +15,8 @@ from echelons.delegating import Delegating
 from echelons.graphs.edges import AfterReason, Allowed, dispatch
 from echelons.history import Head
 from echelons.lineage import THREADS_KEY, Identity, request_id, subordinate_thread_id
-from echelons.nodes.orders import Desk, Order
+from echelons.nodes.desk import Desk
+from echelons.nodes.orders import Order
 from echelons.timing import DEADLINE_KEY
 
 IDENTITY = Identity(agent="head", path=("head",), thread_id="root", tree="t")
