@@ -10,37 +10,37 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from echelons.agent import Agent
-    from echelons.checkpoints.pending import Question
-    from echelons.checkpoints.sqlite import SqliteCheckpointer
-    from echelons.checkpoints.threads import ThreadStore
-    from echelons.delegation import DelegationRequest, DelegationResponse, Status, Usage
-    from echelons.effects import effect, idempotency_key
+    from echelons.checkpoints.checkpointer import SqliteCheckpointer
+    from echelons.checkpoints.threads.pending_work import Question
+    from echelons.checkpoints.threads.store import ThreadStore
+    from echelons.delegation.request import DelegationRequest, DelegationResponse, Status, Usage
+    from echelons.effects.journal import effect, idempotency_key
+    from echelons.effects.unknown_outcome import OutcomeUnknown
     from echelons.errors import EchelonsError
-    from echelons.limits import Limits
-    from echelons.outcomes import OutcomeUnknown
-    from echelons.runtime.events import RunEvent
-    from echelons.runtime.run import AsyncRun, Result, Run
+    from echelons.guards.limits import Limits
+    from echelons.runtime.run_events import RunEvent
     from echelons.runtime.session import Session
+    from echelons.runtime.session_run import AsyncRun, Result, Run
 
 _HOMES = {
     "Agent": "agent",
-    "AsyncRun": "runtime.run",
-    "DelegationRequest": "delegation",
-    "DelegationResponse": "delegation",
+    "AsyncRun": "runtime.session_run",
+    "DelegationRequest": "delegation.request",
+    "DelegationResponse": "delegation.request",
     "EchelonsError": "errors",
-    "Limits": "limits",
-    "OutcomeUnknown": "outcomes",
-    "Question": "checkpoints.pending",
-    "Result": "runtime.run",
-    "Run": "runtime.run",
-    "RunEvent": "runtime.events",
+    "Limits": "guards.limits",
+    "OutcomeUnknown": "effects.unknown_outcome",
+    "Question": "checkpoints.threads.pending_work",
+    "Result": "runtime.session_run",
+    "Run": "runtime.session_run",
+    "RunEvent": "runtime.run_events",
     "Session": "runtime.session",
-    "SqliteCheckpointer": "checkpoints.sqlite",
-    "Status": "delegation",
-    "ThreadStore": "checkpoints.threads",
-    "Usage": "delegation",
-    "effect": "effects",
-    "idempotency_key": "effects",
+    "SqliteCheckpointer": "checkpoints.checkpointer",
+    "Status": "delegation.request",
+    "ThreadStore": "checkpoints.threads.store",
+    "Usage": "delegation.request",
+    "effect": "effects.journal",
+    "idempotency_key": "effects.journal",
 }
 
 __all__ = [

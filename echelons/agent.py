@@ -12,9 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from echelons import tree
 from echelons.capabilities.capability import Capability, declared
-from echelons.delegating import Delegating
+from echelons.delegation.policy import Delegating
 from echelons.errors import (
     DuplicateName,
     InnerLimits,
@@ -23,17 +22,18 @@ from echelons.errors import (
     InvalidName,
     UnknownTool,
 )
-from echelons.limits import Limits
-from echelons.members import Member, adopt_all, no_capabilities
-from echelons.names import BUILT_IN_TOOLS, check_name
+from echelons.guards.limits import Limits
+from echelons.tree import walk
+from echelons.tree.members import Member, adopt_all, no_capabilities
+from echelons.tree.names import BUILT_IN_TOOLS, check_name
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
     from langgraph.checkpoint.base import BaseCheckpointSaver
     from langgraph.store.base import BaseStore
 
-    from echelons.drawing import Drawing
-    from echelons.graphs.compiled import AgentGraph
+    from echelons.graphs.compiled_tree import AgentGraph
+    from echelons.tree.drawing import Drawing
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -106,7 +106,7 @@ class Agent:
         keep(self, "capabilities", declared(self.name, self.capabilities))
         keep(self, "subordinates", adopt_all(self.name, self.subordinates))
         _check_inner_limits(self.subordinates)
-        tree.check(self, self.limits.depth)
+        walk.check(self, self.limits.depth)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Agent:
         """An agent never changes, so a copy of it is itself (models cannot be copied)."""
@@ -135,13 +135,13 @@ class Agent:
             StorageError: The database cannot be opened.
             InvalidDatabase: The checkpointer is neither a saver nor a path.
         """
-        from echelons.graphs.compiled import compile_tree
+        from echelons.graphs.compiled_tree import compile_tree
 
         return compile_tree(self, checkpointer, store)
 
     def draw(self) -> Drawing:
         """Return the tree as a picture: text, Mermaid, and what a notebook shows."""
-        from echelons.drawing import Drawing
+        from echelons.tree.drawing import Drawing
 
         return Drawing(self)
 

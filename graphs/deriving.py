@@ -8,8 +8,8 @@ from __future__ import annotations
 from langgraph.config import get_config
 
 from echelons.capabilities import Deriver, ModelDeriver, derive
-from echelons.checkpoints.derived import Derived
-from echelons.checkpoints.inherited import saver_of
+from echelons.checkpoints.coordination.capability_cache import Derived
+from echelons.checkpoints.inherited_config import saver_of
 from echelons.checkpoints.ledger import ledger_of
 
 

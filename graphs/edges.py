@@ -11,26 +11,26 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.graph import END
 from langgraph.types import Send
 
-from echelons.briefs import plain, ways_of
-from echelons.delegating import Delegating
-from echelons.delegation import MAX_HOPS
-from echelons.forwarding import Forward
-from echelons.history import Head
-from echelons.lineage import (
+from echelons.delegation.calls import requests_of
+from echelons.delegation.policy import Delegating
+from echelons.delegation.race import Entrant
+from echelons.delegation.relayed_request import Forward
+from echelons.delegation.request import MAX_HOPS
+from echelons.delegation.request_builder import plain, ways_of
+from echelons.guards.deadlines import due
+from echelons.identity.lineage import (
     THREADS_KEY,
     Identity,
     request_id,
     subordinate_thread_id,
 )
-from echelons.names import DELEGATING_TOOLS
-from echelons.nodes.calls import unanswered
-from echelons.nodes.desk import Desk
+from echelons.identity.thread_history import Head
+from echelons.nodes.base_node import Shell
+from echelons.nodes.delegating.queued_request import Order
+from echelons.nodes.delegating.request_queue import Desk
 from echelons.nodes.identity import identity_of
-from echelons.nodes.orders import Order
-from echelons.nodes.shell import Shell
-from echelons.parting import requests_of
-from echelons.racing import Entrant
-from echelons.timing import due
+from echelons.nodes.planning.tool_calls import unanswered
+from echelons.tree.names import DELEGATING_TOOLS
 
 
 class AfterReason(Shell):

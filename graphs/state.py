@@ -8,8 +8,8 @@ from typing import Annotated, Any, NotRequired
 # LangGraph's server needs typing_extensions' TypedDict on Python 3.11.
 from typing_extensions import TypedDict
 
-from echelons.checkpoints.messages import Entries, Messages
-from echelons.graphs.parts import Parts
+from echelons.checkpoints.delta_channels import Entries, Messages
+from echelons.graphs.parts_channel import Parts
 
 
 class Conversation(TypedDict):

@@ -19,15 +19,15 @@ from langgraph.prebuilt import ToolNode
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import Command
 
-from echelons.effects import Call, Journal, Nature, nature_of
-from echelons.gate import Halt, Pause, Step, gate_of
+from echelons.effects.journal import Call, Journal, Nature, nature_of
+from echelons.guards.gate import Halt, Pause, Step, gate_of
+from echelons.nodes.base_node import Shell
 from echelons.nodes.failures import describe
-from echelons.nodes.halting import not_run
-from echelons.nodes.late import Latecomer, runs_in_a_thread
-from echelons.nodes.mending import mended
-from echelons.nodes.once import Bar, Late, Once, Work
-from echelons.nodes.shell import Shell
-from echelons.nodes.tasks import call_of
+from echelons.nodes.messages import mended
+from echelons.nodes.planning.early_end import not_run
+from echelons.nodes.tool_execution.at_most_once import Bar, Late, Once, Work
+from echelons.nodes.tool_execution.detached_call import Latecomer, runs_in_a_thread
+from echelons.nodes.tool_execution.tasks import call_of
 
 PRIVATE = frozenset({"forward", "heads", "previous", "request", "response"})
 """Keys of a level's state that are no tool's to write."""

@@ -8,8 +8,8 @@ from typing import Any
 from langchain_core.runnables import RunnableConfig
 
 from echelons.errors import UnreadableRecord
-from echelons.nodes.orders import Order
-from echelons.nodes.shell import Shell
+from echelons.nodes.base_node import Shell
+from echelons.nodes.delegating.queued_request import Order
 from echelons.nodes.subordinate import Subordinate
 
 DISPATCH = "dispatch"

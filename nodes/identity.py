@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from echelons.lineage import Identity
+from echelons.identity.lineage import Identity
 
 
 def identity_of(config: Mapping[str, Any] | None) -> Identity:

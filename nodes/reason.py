@@ -21,11 +21,11 @@ from langchain_core.messages import (
 )
 from langchain_core.runnables import Runnable, RunnableConfig
 
-from echelons.delegating import Delegating
-from echelons.forwarding import Forward
-from echelons.gate import Halt, Step, gate_of
-from echelons.history import History, Past, way_of
-from echelons.lineage import (
+from echelons.delegation.calls import Delegation
+from echelons.delegation.policy import Delegating
+from echelons.delegation.relayed_request import Forward
+from echelons.guards.gate import Halt, Step, gate_of
+from echelons.identity.lineage import (
     PARTS_KEY,
     ROUTES_KEY,
     THREADS_KEY,
@@ -34,19 +34,27 @@ from echelons.lineage import (
     message_id,
     request_id,
 )
-from echelons.nodes.calls import Abilities, Sorted, close, number, sort
-from echelons.nodes.finding import Finder, Found, Plan, parts_of, planned, refusal, unnamed
-from echelons.nodes.forwarding import CALL_ID, call_of, passed_up
-from echelons.nodes.halting import cut_short, ended
+from echelons.identity.thread_history import History, Past, way_of
+from echelons.nodes.base_node import Decided, Shell
+from echelons.nodes.delegating.queued_request import Order, part_entry, tool_message
 from echelons.nodes.identity import identity_of
-from echelons.nodes.joining import answer_of, join_parts
-from echelons.nodes.mending import mended
-from echelons.nodes.noting import with_notes
-from echelons.nodes.orders import Order, part_entry, tool_message
-from echelons.nodes.repeating import answered
-from echelons.nodes.shell import Decided, Shell
-from echelons.nodes.threads import resolve
-from echelons.parting import Delegation
+from echelons.nodes.messages import mended
+from echelons.nodes.planning.delegation_plan import (
+    Finder,
+    Found,
+    Plan,
+    parts_of,
+    planned,
+    refusal,
+    unnamed,
+)
+from echelons.nodes.planning.duplicates import answered
+from echelons.nodes.planning.early_end import cut_short, ended
+from echelons.nodes.planning.join_results import answer_of, join_parts
+from echelons.nodes.planning.relay_messages import CALL_ID, call_of, passed_up
+from echelons.nodes.planning.request_notes import with_notes
+from echelons.nodes.planning.thread_choice import resolve
+from echelons.nodes.planning.tool_calls import Abilities, Sorted, close, number, sort
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,10 @@ from typing import Any
 from langchain_core.runnables import RunnableConfig
 from langgraph.types import Command
 
-from echelons.delegation import DelegationResponse, Status
-from echelons.nodes.desk import REFUSE, Desk
-from echelons.nodes.orders import Order
-from echelons.nodes.shell import Shell
+from echelons.delegation.request import DelegationResponse, Status
+from echelons.nodes.base_node import Shell
+from echelons.nodes.delegating.queued_request import Order
+from echelons.nodes.delegating.request_queue import REFUSE, Desk
 
 
 class Refuse(Shell):

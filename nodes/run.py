@@ -14,12 +14,12 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import run_in_executor
 
-from echelons.history import History, Past
-from echelons.lineage import message_id
-from echelons.nodes.calls import close
+from echelons.identity.lineage import message_id
+from echelons.identity.thread_history import History, Past
+from echelons.nodes.base_node import Shell
 from echelons.nodes.identity import identity_of
-from echelons.nodes.mending import mended
-from echelons.nodes.shell import Shell
+from echelons.nodes.messages import mended
+from echelons.nodes.planning.tool_calls import close
 from echelons.nodes.spending import RETURNED_KEY
 
 RUN = "run"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from langchain_core.messages import AIMessage, BaseMessage
 
-from echelons.delegation import Usage
-from echelons.gate import HALT_KEY
-from echelons.lineage import FORWARDED_KEY
+from echelons.delegation.request import Usage
+from echelons.guards.gate import HALT_KEY
+from echelons.identity.lineage import FORWARDED_KEY
 
 RETURNED_KEY = "returned"
 """Where a message says that it is what a function or a Runnable returned."""

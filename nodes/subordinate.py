@@ -14,29 +14,29 @@ from typing import Any, cast
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 
-from echelons.aggregation import told
-from echelons.circuit import End
-from echelons.delegation import (
+from echelons.delegation.aggregation import told
+from echelons.delegation.race import Entrant, raced, races_of
+from echelons.delegation.relayed_request import Forward
+from echelons.delegation.request import (
     DelegationRequest,
     DelegationResponse,
     Status,
     Usage,
 )
 from echelons.errors import DelegationError, MisplacedRequest
-from echelons.forwarding import Forward
-from echelons.gate import HALT_KEY, Halt, Pause, Step, gate_of
-from echelons.history import Head, head_of, way_of
-from echelons.lineage import Identity, message_id
-from echelons.names import DELEGATING_TOOLS, PATH_SEPARATOR
-from echelons.nodes.asking import Asked, Terms, aask, ask
-from echelons.nodes.call import Failure
-from echelons.nodes.desk import Desk, Onward, check
-from echelons.nodes.forwarding import PASSED_KEY, passed_of
+from echelons.guards.circuit_breaker import End
+from echelons.guards.gate import HALT_KEY, Halt, Pause, Step, gate_of
+from echelons.identity.lineage import Identity, message_id
+from echelons.identity.thread_history import Head, head_of, way_of
+from echelons.nodes.base_node import Shell
+from echelons.nodes.delegating.attempt import Asked, Terms, aask, ask
+from echelons.nodes.delegating.queued_request import Order
+from echelons.nodes.delegating.request_queue import Desk, Onward, check
+from echelons.nodes.delegating.run_level import Failure
 from echelons.nodes.identity import identity_of
-from echelons.nodes.orders import Order
-from echelons.nodes.shell import Shell
+from echelons.nodes.planning.relay_messages import PASSED_KEY, passed_of
 from echelons.nodes.spending import usage_of
-from echelons.racing import Entrant, raced, races_of
+from echelons.tree.names import DELEGATING_TOOLS, PATH_SEPARATOR
 
 EMPTY = "empty: it has answered nothing"
 _NOTHING: Mapping[str, Any] = {"status": Status.UNABLE, "reason": EMPTY}

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from echelons.capabilities.asking import ModelDeriver
 from echelons.capabilities.capability import Capability, Declared, declared
-from echelons.capabilities.deriving import DERIVED, Deriver, Learner, derive, texts_of
-from echelons.capabilities.keeping import Derivation, Kept
-from echelons.capabilities.mapping import CapabilityMap
+from echelons.capabilities.capability_map import CapabilityMap
+from echelons.capabilities.derivation_store import Derivation, Kept
+from echelons.capabilities.deriver import DERIVED, Deriver, Learner, derive, texts_of
+from echelons.capabilities.model_deriver import ModelDeriver
 
 __all__ = [
     "DERIVED",

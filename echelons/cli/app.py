@@ -11,16 +11,16 @@ from typing import Annotated
 import typer
 
 from echelons.cli import output
-from echelons.cli.breakers import breakers
-from echelons.cli.control import pause, stop
-from echelons.cli.draw import draw
-from echelons.cli.exits import MEANINGS
-from echelons.cli.inbox import answer, inbox
-from echelons.cli.route import capabilities, route
-from echelons.cli.run import resume, run
-from echelons.cli.threads import show, threads
-from echelons.cli.trace import trace
-from echelons.cli.upkeep import backup, doctor, prune
+from echelons.cli.commands.breakers import breakers
+from echelons.cli.commands.control import pause, stop
+from echelons.cli.commands.draw import draw
+from echelons.cli.commands.inbox import answer, inbox
+from echelons.cli.commands.route import capabilities, route
+from echelons.cli.commands.run import resume, run
+from echelons.cli.commands.threads import show, threads
+from echelons.cli.commands.trace import trace
+from echelons.cli.commands.upkeep import backup, doctor, prune
+from echelons.cli.exit_codes import MEANINGS
 
 
 def _examples(*lines: str) -> str:

@@ -18,7 +18,7 @@ from typing import Any, get_type_hints
 import typer
 
 from echelons.cli import output
-from echelons.cli.exits import ExitCode
+from echelons.cli.exit_codes import ExitCode
 from echelons.cli.options import Output
 from echelons.errors import EchelonsError, RunFailed, ThreadBusy
 

@@ -12,7 +12,7 @@ from echelons.errors import EchelonsError
 
 def complete_team(incomplete: str) -> list[str]:
     """Return the shipped teams that begin so."""
-    from echelons.cli.teams import shipped
+    from echelons.cli.team_loader import shipped
 
     return [name for name in shipped() if name.startswith(incomplete)]
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from echelons.checkpoints.default_path import default_database, make_folder
 from echelons.cli.output import remark
 from echelons.errors import (
     DatabaseFolderMissing,
@@ -16,12 +17,11 @@ from echelons.errors import (
     ThreadNotFound,
     ThreadNotNamed,
 )
-from echelons.lineage import root_thread_id
-from echelons.places import default_database, make_folder
+from echelons.identity.lineage import root_thread_id
 
 if TYPE_CHECKING:
-    from echelons.checkpoints.sqlite import SqliteCheckpointer
-    from echelons.checkpoints.threads import RootThread
+    from echelons.checkpoints.checkpointer import SqliteCheckpointer
+    from echelons.checkpoints.threads.store import RootThread
 
 MAIN = "main"
 """The thread that is meant where none is named and there are several."""
@@ -59,14 +59,14 @@ def reading(given: Path | None) -> SqliteCheckpointer:
         DatabaseMissing: It is not.
         StorageError: It cannot be opened, or is no database of threads.
     """
-    from echelons.checkpoints.opening import open_existing
+    from echelons.checkpoints.open import open_existing
 
     return open_existing(path(given))
 
 
 def roots(saver: SqliteCheckpointer) -> list[RootThread]:
     """Return the root threads, latest first."""
-    from echelons.checkpoints.threads import ThreadStore
+    from echelons.checkpoints.threads.store import ThreadStore
 
     return ThreadStore(saver).roots()
 

@@ -11,9 +11,9 @@ from typing import Annotated
 
 import typer
 
+from echelons.checkpoints.default_path import VARIABLE
 from echelons.cli.completion import complete_team, complete_thread
-from echelons.cli.words import named
-from echelons.places import VARIABLE
+from echelons.cli.display.text_format import named
 
 TeamArgument = Annotated[
     str,

@@ -11,8 +11,8 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TextIO
 
-from echelons.cli.exits import ExitCode
-from echelons.cli.words import clean
+from echelons.cli.display.text_format import clean
+from echelons.cli.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -106,7 +106,7 @@ def adapt_streams() -> None:
 def _plainly(error: UnicodeError) -> tuple[str, int]:
     if not isinstance(error, UnicodeEncodeError):
         raise error
-    from echelons.matching import fold
+    from echelons.text.stemming import fold
 
     text = error.object[error.start : error.end]
     plain = (fold(character.translate(_INSTEAD)) for character in text)

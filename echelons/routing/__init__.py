@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from echelons.routing.embedding import EmbeddingMatcher
-from echelons.routing.lexical import THRESHOLD, LexicalMatcher
+from echelons.routing.embedding_matcher import EmbeddingMatcher
+from echelons.routing.lexical_matcher import THRESHOLD, LexicalMatcher
 from echelons.routing.matcher import Match, Matcher, Prepared, Profile
-from echelons.routing.model import ModelMatcher
+from echelons.routing.model_matcher import ModelMatcher
 from echelons.routing.ranking import DEPTH_PENALTY
 from echelons.routing.route import Candidate, Route
 from echelons.routing.router import Router
-from echelons.routing.splitting import Part
+from echelons.routing.task_splitter import Part
 
 __all__ = [
     "DEPTH_PENALTY",

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from echelons.errors import MatcherFailed
 from echelons.routing.matcher import Match, Matcher
-from echelons.routing.places import Places
+from echelons.routing.profile_index import Places
 from echelons.routing.route import Candidate, Route
 
 DEPTH_PENALTY: Final = 0.1

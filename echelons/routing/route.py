@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from echelons.names import PATH_SEPARATOR
+from echelons.tree.names import PATH_SEPARATOR
 
 EXPLAINED = 10
 """Candidates that an explanation shows."""

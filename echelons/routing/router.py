@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING
 
 from echelons.capabilities import CapabilityMap
 from echelons.errors import InvalidTask, InvalidThreshold, MatcherFailed
-from echelons.failing import failure
-from echelons.routing.lexical import LexicalMatcher
+from echelons.routing.lexical_matcher import LexicalMatcher
 from echelons.routing.matcher import Matcher
-from echelons.routing.places import Places
+from echelons.routing.profile_index import Places
 from echelons.routing.ranking import Asked, Ranking
 from echelons.routing.route import Route
-from echelons.routing.splitting import Part, Splitting, plan
+from echelons.routing.task_splitter import Part, Splitting, plan
+from echelons.text.error_lines import failure
 
 if TYPE_CHECKING:
-    from echelons.routing.wording import Vocabulary
+    from echelons.routing.task_wording import Vocabulary
 
 LOG = logging.getLogger(__name__)
 
@@ -175,7 +175,7 @@ class Router:
 
     def _vocabulary(self, place: int, without: Collection[str] = ()) -> Vocabulary:
         # The planner's package loads LangChain, which routing by words does without.
-        from echelons.routing.wording import Vocabulary
+        from echelons.routing.task_wording import Vocabulary
 
         below = [self._tree.profiles[each] for each in self._tree.below(place)]
         if left := {each.name for each in below}.intersection(without):

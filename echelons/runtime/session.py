@@ -14,22 +14,22 @@ from typing import Any, Self
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
-from echelons import tree
 from echelons.agent import Agent
-from echelons.boundary import check_notes
-from echelons.checkpoints.answers import open_questions
-from echelons.checkpoints.controls import pause_plan, stop_plan
-from echelons.checkpoints.pending import Question
-from echelons.checkpoints.reading import OneCheckpoint, aread, read
-from echelons.checkpoints.sqlite import SqliteCheckpointer
-from echelons.checkpoints.threads import RootThread, ThreadStore
-from echelons.checkpoints.tracing import Trace
+from echelons.checkpoints.checkpointer import SqliteCheckpointer
+from echelons.checkpoints.queries import OneCheckpoint, aread, read
+from echelons.checkpoints.threads.answer_outbox import open_questions
+from echelons.checkpoints.threads.pending_work import Question
+from echelons.checkpoints.threads.stop_and_pause import pause_plan, stop_plan
+from echelons.checkpoints.threads.store import RootThread, ThreadStore
+from echelons.checkpoints.threads.trace import Trace
 from echelons.errors import EchelonsError, InvalidDatabase, ThreadNotFound
-from echelons.lineage import root_thread_id
-from echelons.runtime.engine import Engine
-from echelons.runtime.given import MISSING, answering, sending, thread_name
-from echelons.runtime.requests import Request, Resuming, Thread
-from echelons.runtime.run import AsyncRun, Run
+from echelons.identity.lineage import root_thread_id
+from echelons.runtime.request_input import MISSING, answering, sending, thread_name
+from echelons.runtime.session_requests import Request, Resuming, Thread
+from echelons.runtime.session_run import AsyncRun, Run
+from echelons.runtime.turn_engine import Engine
+from echelons.text.input_limits import check_notes
+from echelons.tree import walk
 
 
 class Session:
@@ -296,7 +296,7 @@ class Session:
 
     @property
     def _paths(self) -> frozenset[str]:
-        return frozenset(place.text for place in tree.walk(self.graph.agent))
+        return frozenset(place.text for place in walk.walk(self.graph.agent))
 
     @contextmanager
     def _by_name(self) -> Iterator[None]:

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from echelons.testing.calls import CallRecord
+    from echelons.testing.call_log import CallRecord
     from echelons.testing.clock import Clock, FakeClock, ManualClock, SystemClock
     from echelons.testing.openai_server import OpenAIServer
     from echelons.testing.scripted_model import ScriptedModel
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Call": "steps",
-    "CallRecord": "calls",
+    "CallRecord": "call_log",
     "Clock": "clock",
     "FakeClock": "clock",
     "ManualClock": "clock",

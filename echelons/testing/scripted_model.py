@@ -20,9 +20,9 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import PrivateAttr
 
 from echelons.errors import InvalidScript
-from echelons.testing.calls import CallLog, CallRecord
+from echelons.testing.call_log import CallLog, CallRecord
 from echelons.testing.clock import Clock, SystemClock
-from echelons.testing.messages import MODEL_NAME, as_chunks, as_message
+from echelons.testing.reply_messages import MODEL_NAME, as_chunks, as_message
 from echelons.testing.scripts import Outcome, Script, Scripts, as_outcome
 
 CALLER = "echelons_caller"

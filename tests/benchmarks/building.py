@@ -6,7 +6,7 @@ every level touched.
 
 from __future__ import annotations
 
-from echelons.graphs.compiled import AgentGraph
+from echelons.graphs.compiled_tree import AgentGraph
 from tests.benchmarks.handwritten import handwritten
 from tests.benchmarks.measure import Say, Scale, interleave
 from tests.benchmarks.report import Row, Target, versus

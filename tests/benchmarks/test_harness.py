@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from echelons.tree import walk
+from echelons.tree.walk import walk
 from tests.benchmarks import building, suite
 from tests.benchmarks.handwritten import handwritten
 from tests.benchmarks.measure import Cost, Scale, interleave, median, megabytes

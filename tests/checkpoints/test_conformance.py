@@ -10,7 +10,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.conformance import checkpointer_test, validate
 from langgraph.checkpoint.conformance.capabilities import Capability
 
-from echelons.checkpoints.sqlite import SqliteCheckpointer
+from echelons.checkpoints.checkpointer import SqliteCheckpointer
 
 Open = Callable[[], SqliteCheckpointer]
 

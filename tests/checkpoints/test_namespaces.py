@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from echelons.checkpoints.namespaces import below, depth_of, parts_of
-from echelons.names import PATTERN
+from echelons.tree.names import PATTERN
 
 steps = st.lists(st.tuples(st.from_regex(PATTERN, fullmatch=True), st.uuids().map(str)), max_size=6)
 

@@ -13,7 +13,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.types import Interrupt, Send
 
-from echelons.checkpoints.serde import Serializer
+from echelons.checkpoints.storage.serde import Serializer
 from echelons.errors import CheckpointTampered
 
 if TYPE_CHECKING:

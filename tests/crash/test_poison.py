@@ -15,7 +15,7 @@ from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.types import Send
 
 from echelons import SqliteCheckpointer
-from echelons.checkpoints.serde import Serializer
+from echelons.checkpoints.storage.serde import Serializer
 from echelons.errors import CheckpointTampered
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import typer.main
 import echelons
 import echelons.testing
 from echelons.cli.app import app
-from echelons.cli.exits import ExitCode
+from echelons.cli.exit_codes import ExitCode
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]

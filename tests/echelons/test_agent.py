@@ -22,8 +22,8 @@ from echelons.errors import (
     InvalidName,
     UnknownTool,
 )
-from echelons.names import RESERVED
 from echelons.testing import ScriptedModel, delegate
+from echelons.tree.names import RESERVED
 
 
 @tool

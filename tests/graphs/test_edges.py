@@ -10,14 +10,14 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolCa
 from langgraph.graph import END
 from langgraph.types import Send
 
-from echelons.checkpoints.history import SavedHistory
-from echelons.delegating import Delegating
+from echelons.checkpoints.threads.segments import SavedHistory
+from echelons.delegation.policy import Delegating
 from echelons.graphs.edges import AfterReason, Allowed, dispatch
-from echelons.history import Head
-from echelons.lineage import THREADS_KEY, Identity, request_id, subordinate_thread_id
-from echelons.nodes.desk import Desk
-from echelons.nodes.orders import Order
-from echelons.timing import DEADLINE_KEY
+from echelons.guards.deadlines import DEADLINE_KEY
+from echelons.identity.lineage import THREADS_KEY, Identity, request_id, subordinate_thread_id
+from echelons.identity.thread_history import Head
+from echelons.nodes.delegating.queued_request import Order
+from echelons.nodes.delegating.request_queue import Desk
 
 IDENTITY = Identity(agent="head", path=("head",), thread_id="root", tree="t")
 

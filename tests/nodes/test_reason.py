@@ -16,9 +16,9 @@ from langchain_core.messages import (
 )
 from langchain_core.runnables import RunnableLambda
 
-from echelons.history import Head, Past
-from echelons.lineage import OWN_KEYS, THREADS_KEY, Identity, subordinate_thread_id
-from echelons.nodes.calls import Abilities
+from echelons.identity.lineage import OWN_KEYS, THREADS_KEY, Identity, subordinate_thread_id
+from echelons.identity.thread_history import Head, Past
+from echelons.nodes.planning.tool_calls import Abilities
 from echelons.nodes.reason import Mind, Reason, conversation, settle, thought_of
 from echelons.testing import Call, Reply, ScriptedModel, delegate, report
 

@@ -9,7 +9,7 @@ from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.runnables import RunnableLambda
 
 from echelons import Agent, Session
-from echelons.delegation import DelegationResponse, Usage
+from echelons.delegation.request import DelegationResponse, Usage
 from echelons.testing import Call, Reply, ScriptedModel, delegate
 
 

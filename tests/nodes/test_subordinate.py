@@ -9,10 +9,10 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from langchain_core.tools import tool
 
 from echelons import Agent, DelegationRequest, DelegationResponse, Status, Usage
-from echelons.history import Head
-from echelons.lineage import Identity, request_id
-from echelons.nodes.call import Failure
-from echelons.nodes.orders import Order
+from echelons.identity.lineage import Identity, request_id
+from echelons.identity.thread_history import Head
+from echelons.nodes.delegating.queued_request import Order
+from echelons.nodes.delegating.run_level import Failure
 from echelons.nodes.subordinate import EMPTY, brief, respond, with_identity
 from echelons.testing import Call, Reply, ScriptedModel, delegate, report
 

@@ -18,15 +18,15 @@ import pytest
 from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
 
 from echelons import Agent, Session, SqliteCheckpointer
-from echelons.checkpoints.breakers import Breakers
-from echelons.circuit import Breaking, End
-from echelons.delegating import Delegating
-from echelons.delegation import DelegationResponse
-from echelons.nodes import asking, call
+from echelons.checkpoints.coordination.circuit_breakers import Breakers
+from echelons.delegation.policy import Delegating
+from echelons.delegation.request import DelegationResponse
+from echelons.guards.circuit_breaker import Breaking, End
+from echelons.guards.deadlines import timed
+from echelons.nodes.delegating import attempt, run_level
 from echelons.routing.matcher import Match, Profile
-from echelons.runtime.events import Kind, RunEvent
+from echelons.runtime.run_events import Kind, RunEvent
 from echelons.testing import Call, Reply, ScriptedModel, report
-from echelons.timing import timed
 from tests.scenarios.reference import Answer, Asking, Case, Deed, Post, Reference, ways
 
 PIECE = re.compile(r"<[^>]*>|timeout|not run|circuit_open|stopped|no_candidate|budget|quorum")
@@ -235,8 +235,8 @@ class Stage:
             return timed(config, agent, seconds, lambda: 31.0 if thread in self._late else 0.0)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(asking, "timed", own_time)
-            patch.setattr(call, "monotonic", lambda: 0.0)
+            patch.setattr(attempt, "timed", own_time)
+            patch.setattr(run_level, "monotonic", lambda: 0.0)
             yield
 
     def _waste_time(self, messages: Sequence[BaseMessage]) -> None:

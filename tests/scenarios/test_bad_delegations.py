@@ -15,10 +15,10 @@ from langchain_core.runnables import RunnableLambda
 from langgraph.types import interrupt
 
 from echelons import Agent, Session, SqliteCheckpointer
-from echelons.checkpoints.serde import Serializer
-from echelons.delegation import DelegationResponse
+from echelons.checkpoints.storage.serde import Serializer
+from echelons.delegation.request import DelegationResponse
 from echelons.errors import UnreadableRecord
-from echelons.nodes.tools import MOST_REQUESTS
+from echelons.nodes.planning.tool_schemas import MOST_REQUESTS
 from echelons.testing import Call, ScriptedModel, delegate, per_conversation
 
 if TYPE_CHECKING:

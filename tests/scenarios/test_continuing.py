@@ -11,7 +11,7 @@ from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig
 
 from echelons import Agent, Session, SqliteCheckpointer, ThreadStore
-from echelons.graphs.compiled import AgentGraph
+from echelons.graphs.compiled_tree import AgentGraph
 from echelons.testing import Call, ScriptedModel, delegate
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from langchain_core.messages import ToolMessage
 from langgraph.types import interrupt
 
 from echelons import Agent, Session, SqliteCheckpointer
-from echelons.checkpoints.races import TreeRaces
-from echelons.delegation import DelegationResponse
-from echelons.graphs import compiled
-from echelons.racing import Entrant
+from echelons.checkpoints.coordination.race_ledger import TreeRaces
+from echelons.delegation.race import Entrant
+from echelons.delegation.request import DelegationResponse
+from echelons.graphs import compiled_tree
 from echelons.testing import Call, ScriptedModel, delegate, delegate_many, report
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ def test_in_threads_who_has_lost_begins_nothing_more(saver: SqliteCheckpointer) 
     session = Session(head, saver)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compiled, "TreeRaces", Telling)
+        patch.setattr(compiled_tree, "TreeRaces", Telling)
         assert session.send("go").result().text == "done"
 
     _, answer = answer_of(session)

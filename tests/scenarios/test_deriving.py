@@ -10,9 +10,9 @@ from langchain_core.messages import BaseMessage, ToolMessage
 
 from echelons import Agent, Session, SqliteCheckpointer
 from echelons.capabilities import Capability, ModelDeriver
-from echelons.delegating import Delegating
-from echelons.members import Member
+from echelons.delegation.policy import Delegating
 from echelons.testing import Call, Reply, ScriptedModel
+from echelons.tree.members import Member
 
 if TYPE_CHECKING:
     from tests.scenarios.conftest import World

@@ -12,11 +12,11 @@ from langchain_core.messages import BaseMessage, ToolMessage
 from langgraph.types import interrupt
 
 from echelons import Agent, Session, SqliteCheckpointer
-from echelons.checkpoints.breakers import standings
-from echelons.circuit import Breaking, CircuitState
-from echelons.delegating import Delegating
-from echelons.delegation import DelegationResponse
+from echelons.checkpoints.coordination.circuit_breakers import standings
+from echelons.delegation.policy import Delegating
+from echelons.delegation.request import DelegationResponse
 from echelons.errors import InvalidField
+from echelons.guards.circuit_breaker import Breaking, CircuitState
 from echelons.testing import Call, ScriptedModel, delegate
 
 if TYPE_CHECKING:

@@ -55,8 +55,8 @@ def asking(limits: Limits | None = None) -> Agent:
 
 def pending(way: Way) -> list[Any]:
     """Return what is asked, as LangGraph itself tells."""
-    from echelons.checkpoints.pending import questions
-    from echelons.checkpoints.reading import aread, read
+    from echelons.checkpoints.queries import aread, read
+    from echelons.checkpoints.threads.pending_work import questions
 
     if isinstance(way, OnServer):
         return list(way.run(aread(way.saver, questions(THREAD))))

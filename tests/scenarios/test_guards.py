@@ -8,8 +8,8 @@ import pytest
 from langchain_core.messages import ToolMessage
 
 from echelons import Agent, Limits, Session, SqliteCheckpointer
-from echelons.delegating import Delegating
-from echelons.delegation import DelegationResponse
+from echelons.delegation.policy import Delegating
+from echelons.delegation.request import DelegationResponse
 from echelons.testing import Call, ScriptedModel, delegate, delegate_many
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from echelons import Agent, Session, SqliteCheckpointer
-from echelons.checkpoints.tracing import CUT
+from echelons.checkpoints.threads.trace import CUT
 from echelons.errors import QuestionClosed
 from echelons.testing import Call, ScriptedModel
 from tests.scenarios.drivers.races import ENDS, LOST, PLACES, STATUSES, Died, Race

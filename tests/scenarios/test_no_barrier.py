@@ -9,8 +9,8 @@ import pytest
 from langchain_core.messages import ToolMessage
 
 from echelons import Agent, Session, SqliteCheckpointer
-from echelons.delegation import DelegationResponse
-from echelons.runtime.events import Kind, RunEvent
+from echelons.delegation.request import DelegationResponse
+from echelons.runtime.run_events import Kind, RunEvent
 from echelons.testing import Call, ScriptedModel, delegate, delegate_many, report
 
 MEND = Call("call_subordinate", {"message": "Repair the bicycle"})

@@ -15,7 +15,7 @@ from langchain_core.messages import BaseMessage
 
 from echelons import Agent, Session, SqliteCheckpointer
 from echelons.errors import NotPaused, UnfinishedTurn
-from echelons.runtime.events import Kind
+from echelons.runtime.run_events import Kind
 from echelons.testing import ScriptedModel, delegate
 from tests.scenarios.drivers.camp import asked, first, team, told, waiting
 

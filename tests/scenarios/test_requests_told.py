@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from echelons import Agent, Session
-from echelons.checkpoints.sqlite import SqliteCheckpointer
-from echelons.checkpoints.tracing import Trace
-from echelons.delegating import Delegating
-from echelons.delegation import DelegationRequest
-from echelons.runtime.events import RunEvent
+from echelons.checkpoints.checkpointer import SqliteCheckpointer
+from echelons.checkpoints.threads.trace import Trace
+from echelons.delegation.policy import Delegating
+from echelons.delegation.request import DelegationRequest
+from echelons.runtime.run_events import RunEvent
 from echelons.testing import ScriptedModel, delegate, report
 
 DINNER, TOUR, WALK = "find a restaurant for dinner", "book a museum tour", "plan a walk"

@@ -9,7 +9,7 @@ from langchain_core.messages import ToolMessage
 from langgraph.types import interrupt
 
 from echelons import Agent, Session, SqliteCheckpointer
-from echelons.delegation import DelegationResponse
+from echelons.delegation.request import DelegationResponse
 from echelons.testing import Call, Reply, ScriptedModel, report
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ import pytest
 from langgraph_sdk.client import SyncLangGraphClient
 
 from echelons import Session
-from echelons.checkpoints.sqlite import SqliteCheckpointer
-from echelons.checkpoints.threads import ThreadStore
+from echelons.checkpoints.checkpointer import SqliteCheckpointer
+from echelons.checkpoints.threads.store import ThreadStore
 from echelons.teams.travel.team import team
 
 if TYPE_CHECKING:

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from echelons.models.planner.model import OfflinePlanner
+from echelons.models.planner.offline_planner import OfflinePlanner
 
 __all__ = ["OfflinePlanner"]

@@ -9,20 +9,20 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from echelons.matching import stem, words
+from echelons.language.lexicon import listed
+from echelons.language.requested_words import Mark, marks
+from echelons.language.tokens import Reading
 from echelons.models.planner import dates
-from echelons.models.planner.choices import choice, mentioned
-from echelons.models.planner.kinds import Kind, is_later, kind
-from echelons.models.planner.lexicon import listed
-from echelons.models.planner.names import addressee, named
+from echelons.models.planner.choice_values import choice, mentioned
+from echelons.models.planner.conversation_context import Said
 from echelons.models.planner.numbers import number
-from echelons.models.planner.places import Place, Role, enumerated, places
-from echelons.models.planner.reading import Reading
-from echelons.models.planner.said import Said
-from echelons.models.planner.schema import Parameter
+from echelons.models.planner.parameter_kinds import Kind, is_later, kind
+from echelons.models.planner.place_names import Place, Role, enumerated, places
+from echelons.models.planner.quoted_names import addressee, named
+from echelons.models.planner.search_terms import wish
+from echelons.models.planner.tool_parameters import Parameter
 from echelons.models.planner.toolbox import Tool
-from echelons.models.planner.wanted import wish
-from echelons.models.planner.wishes import Mark, marks
+from echelons.text.stemming import stem, words
 
 MOST_CALLS: Final = 5
 """Calls of one tool for places named in one breath."""

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from echelons.matching import stem, words
+from echelons.language.lexicon import listed
 from echelons.models.planner.dates import moments
-from echelons.models.planner.lexicon import listed
-from echelons.models.planner.schema import Parameter
+from echelons.models.planner.tool_parameters import Parameter
+from echelons.text.stemming import stem, words
 
 _SPELLED: Final = {
     **{

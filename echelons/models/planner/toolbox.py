@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
-from echelons.models.planner.schema import Parameter, parameters
-from echelons.models.planner.team import Team, team_of
+from echelons.language.team_index import Team, team_of
+from echelons.models.planner.tool_parameters import Parameter, parameters
 
 DELEGATE: Final = "call_subordinate"
 REPORT: Final = "report"

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from echelons.errors import FolderMissing, NotAFolder, NothingToRead
-from echelons.teams.research.decoding import NotText, decode
+from echelons.teams.research.file_decoding import NotText, decode
 
 ENORMOUS: Final = 2 * 1024 * 1024
 """Bytes; a larger file is no document for one reader and is skipped."""

@@ -13,11 +13,11 @@ from functools import lru_cache
 from statistics import fmean
 from typing import Final
 
-from echelons.models.planner.reading import Reading as Task
-from echelons.models.planner.split import Share
-from echelons.models.planner.team import Team
+from echelons.language.task_split import Share
+from echelons.language.team_index import Team
+from echelons.language.tokens import Reading as Task
+from echelons.teams.research.agent_names import name_of
 from echelons.teams.research.corpus import Folder
-from echelons.teams.research.naming import name_of
 from echelons.teams.research.question import Question, asked
 from echelons.teams.research.search import HEADING_BOOST, K1, B
 from echelons.teams.research.survey import Reading, Survey

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Final
 
-from echelons.matching import stems
 from echelons.teams.research.headings import Row
 from echelons.teams.research.outline import Block, Outline
 from echelons.teams.research.question import has_number
+from echelons.text.stemming import stems
 
 WINDOW_ROWS: Final = 24
 WINDOW_CHARACTERS: Final = 1500

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from echelons.matching import fold, stems
-from echelons.teams.research.words import LIGHT, Vocabulary
+from echelons.teams.research.word_weights import LIGHT, Vocabulary
+from echelons.text.stemming import fold, stems
 
 _HOW_MUCH: Final = re.compile(
     r"\bhow (?:long|many|much|often|far|big|large|high|deep|old|fast|soon|late)\b", re.IGNORECASE

@@ -12,7 +12,7 @@ from typing import Final
 
 from echelons.teams.research.corpus import Document, Folder, Skipped, arrange, collect
 from echelons.teams.research.outline import Outline, outline
-from echelons.teams.research.words import Profile, Vocabulary, profile, telling, vocabulary
+from echelons.teams.research.word_weights import Profile, Vocabulary, profile, telling, vocabulary
 
 LEVELS: Final = 24
 """Folders above each other; a tree of agents may have 32 levels, some of them above us."""

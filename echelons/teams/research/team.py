@@ -9,12 +9,12 @@ from pathlib import Path
 from echelons.agent import Agent
 from echelons.models.planner import OfflinePlanner
 from echelons.teams.research import prompts
+from echelons.teams.research.agent_names import ROOT, name_of
 from echelons.teams.research.corpus import Folder
 from echelons.teams.research.library import Library, ways
-from echelons.teams.research.naming import ROOT, name_of
 from echelons.teams.research.survey import Reading, Survey, survey
 from echelons.teams.research.tools import Desk, tools
-from echelons.teams.research.words import merged
+from echelons.teams.research.word_weights import merged
 
 
 def team(docs: Path | str | Survey) -> Agent:

@@ -16,7 +16,7 @@ from echelons.teams.research.passages import Index, index
 from echelons.teams.research.question import Question as Asked
 from echelons.teams.research.question import asked
 from echelons.teams.research.search import Found, find
-from echelons.teams.research.words import Vocabulary
+from echelons.teams.research.word_weights import Vocabulary
 
 LONGEST_QUOTE: Final = 80
 """Lines that ``quote`` returns at most."""

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
-from echelons.matching import stems
+from echelons.text.stemming import stems
 
 Kind = Literal[
     "dish", "drink", "restaurant", "cafe", "market", "shop",

@@ -6,7 +6,7 @@ its source. None knows prices, opening hours or whether anything is free.
 
 from __future__ import annotations
 
-from echelons.teams.travel.answers import Topic, answer
+from echelons.teams.travel.fact_answers import Topic, answer
 
 STAYS = Topic("places to stay", ("hotel", "district"), "stay hotel accommodation room night")
 FOOD = Topic(

@@ -12,8 +12,8 @@ from functools import lru_cache
 
 from langchain_core.tools import ToolException
 
-from echelons.matching import words
 from echelons.teams.travel.gazetteer import City, Place, gazetteer
+from echelons.text.stemming import words
 
 Names = dict[tuple[str, ...], Place]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from langchain_core.tools import ToolException
 
-from echelons.matching import words
+from echelons.text.stemming import words
 
 YES = frozenset({
     "yes", "y", "yeah", "yep", "yes please", "ok", "okay", "sure", "of course", "true", "done",

@@ -9,12 +9,12 @@ import json
 from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING
 
-from echelons.testing.openai_server.request import ChatRequest
+from echelons.testing.openai_server.chat_request import ChatRequest
 from echelons.testing.openai_server.wire import Json
 
 if TYPE_CHECKING:
     from echelons.testing.openai_server.answers import Hang
-    from echelons.testing.openai_server.server import OpenAIServer
+    from echelons.testing.openai_server.loopback_server import OpenAIServer
 
 
 class Exchange:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from echelons.testing.fragments import halves, words
-from echelons.testing.openai_server.request import ChatRequest
+from echelons.testing.openai_server.chat_request import ChatRequest
 from echelons.testing.steps import Call, Reply, call_id
 
 Json = dict[str, Any]

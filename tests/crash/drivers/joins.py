@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from echelons import Result, Session, SqliteCheckpointer
-from echelons.checkpoints.races import TreeRaces
-from echelons.graphs import compiled
-from echelons.racing import Entrant
+from echelons.checkpoints.coordination.race_ledger import TreeRaces
+from echelons.delegation.race import Entrant
+from echelons.graphs import compiled_tree
 from echelons.testing.crash import Count, Death, Watch, die, fork, watched
 from tests.crash.drivers.trials import WORLDS, Report, place_in, spread
 from tests.crash.drivers.trip import Place
@@ -118,7 +118,7 @@ def report(place: Place, name: Any, world: str, join: str, **deaths: Any) -> Rep
 
     def living() -> None:
         if winning:
-            setattr(compiled, "TreeRaces", Deadly)  # noqa: B010  it is no attribute to export
+            setattr(compiled_tree, "TreeRaces", Deadly)  # noqa: B010  it is no attribute to export
         with watched(watch):
             live(place, world, join, **deaths)
 

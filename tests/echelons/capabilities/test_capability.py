@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from echelons import Agent
 from echelons.capabilities import Capability, Declared, declared
 from echelons.errors import InvalidCapability, InvalidExamples
-from echelons.tree import capabilities_below, fingerprint
+from echelons.tree.walk import capabilities_below, fingerprint
 
 BOOKING = Capability(0.8, examples=["book a table for two"])
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
-from echelons.cli.exits import MEANINGS
+from echelons.cli.exit_codes import MEANINGS
 
 Call = Callable[..., Result]
 Process = Callable[..., subprocess.CompletedProcess[str]]

@@ -16,8 +16,8 @@ from typer.testing import Result
 from echelons import Agent, Session, SqliteCheckpointer
 from echelons import Result as SessionResult
 from echelons.checkpoints.ledger import key
-from echelons.cli.teams import TeamName
-from echelons.lineage import root_thread_id
+from echelons.cli.team_loader import TeamName
+from echelons.identity.lineage import root_thread_id
 from echelons.testing import Call as ToolCall
 from echelons.testing import ScriptedModel, delegate
 
@@ -188,7 +188,7 @@ def test_an_answer_of_the_wrong_kind_is_refused_with_the_reason_and_the_way_out(
 def test_an_answer_that_is_written_down_is_not_asked_for_again(
     echelons: Call, folder: Path, asked: str
 ) -> None:
-    from echelons.cli.teams import load
+    from echelons.cli.team_loader import load
 
     with Session(load(TeamName("trips:seated")), "trips.sqlite", thread="rome") as session:
         run = session.answer(asked, 3)

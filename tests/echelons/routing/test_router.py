@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from echelons import Agent
 from echelons.capabilities import CapabilityMap
 from echelons.errors import InvalidTask, InvalidThreshold, UnknownAgent
-from echelons.matching import stem
 from echelons.routing import DEPTH_PENALTY, Router
+from echelons.text.stemming import stem
 from tests.echelons.routing.trees import Fixed, travel
 
 

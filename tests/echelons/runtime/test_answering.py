@@ -10,9 +10,9 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import interrupt
 
 from echelons import Agent, Session, SqliteCheckpointer
-from echelons.checkpoints import answers
 from echelons.checkpoints.ledger import key, ledger_of
-from echelons.checkpoints.reading import read
+from echelons.checkpoints.queries import read
+from echelons.checkpoints.threads import answer_outbox
 from echelons.errors import (
     AnswerMissing,
     AnswerUnnamed,
@@ -101,7 +101,7 @@ def test_an_answer_waits_for_a_run_that_has_just_begun(
     session = Session(team(), saver)
     [question] = session.send("plan").result().questions
     begun = ledger_of(saver).lease(key(session.thread_id))
-    monkeypatch.setattr("echelons.runtime.engine.time.sleep", lambda _: begun.release())
+    monkeypatch.setattr("echelons.runtime.turn_engine.time.sleep", lambda _: begun.release())
 
     result = session.answer(question.id, "yes").result()
 
@@ -117,12 +117,12 @@ def test_an_answer_that_was_delivered_since_it_was_checked_is_not_written_over(
     session = Session(team(), saver)
     [question] = session.send("plan").result().questions
     given = {question.id: "late"}
-    before = read(saver, answers.versions(session.thread_id, given))
+    before = read(saver, answer_outbox.versions(session.thread_id, given))
     session.answer(question.id, "yes").result()
 
     with pytest.raises(QuestionClosed):
         ledger_of(saver).commit(
-            lambda open_: answers.write_down(open_, session.thread_id, given, before)
+            lambda open_: answer_outbox.write_down(open_, session.thread_id, given, before)
         )
 
 

@@ -8,8 +8,8 @@ import pytest
 from langgraph.types import interrupt
 
 from echelons import Agent, Session, SqliteCheckpointer
-from echelons.checkpoints.pending import is_finished
-from echelons.checkpoints.reading import OneCheckpoint, read
+from echelons.checkpoints.queries import OneCheckpoint, read
+from echelons.checkpoints.threads.pending_work import is_finished
 from echelons.errors import ThreadNotFound
 from echelons.testing import Call, ScriptedModel, delegate
 

@@ -21,9 +21,9 @@ from langchain_core.tools import BaseTool, tool
 from langgraph.types import interrupt
 
 from echelons import Agent, Question, Result, Session
-from echelons.lineage import REQUESTS_KEY
+from echelons.identity.lineage import REQUESTS_KEY
 from echelons.testing import Call, ScriptedModel, delegate
-from echelons.testing.messages import as_message
+from echelons.testing.reply_messages import as_message
 from echelons.testing.steps import as_reply
 
 SCRIPTS: Mapping[str, Sequence[Any]] = {

@@ -15,9 +15,9 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from langgraph.types import interrupt
 
 from echelons import Agent, AsyncRun, Result, Run, Session, SqliteCheckpointer
-from echelons.checkpoints.races import TreeRaces
-from echelons.graphs import compiled
-from echelons.racing import Entrant
+from echelons.checkpoints.coordination.race_ledger import TreeRaces
+from echelons.delegation.race import Entrant
+from echelons.graphs import compiled_tree
 from echelons.testing import Call, ScriptedModel, delegate, report
 
 ENDS = {"first": "b knows", "quorum": "1. c: c knows\n\n2. b: b knows"}
@@ -197,7 +197,7 @@ class Race:
                     await happening
                 return place
 
-        patch.setattr(compiled, "TreeRaces", Telling)
+        patch.setattr(compiled_tree, "TreeRaces", Telling)
 
     def _at(self, moment: str) -> Any:
         if moment != self.moment or self.happens is None:

@@ -18,8 +18,8 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.types import Command
 
 from echelons import Agent, Session, SqliteCheckpointer
-from echelons.checkpoints.serving import checkpointer
-from echelons.lineage import root_thread_id
+from echelons.checkpoints.langgraph_server import checkpointer
+from echelons.identity.lineage import root_thread_id
 
 THREAD = root_thread_id("trip")
 CONFIG: Any = {"configurable": {"thread_id": THREAD}}

@@ -12,7 +12,7 @@ from langchain_core.tools import BaseTool, tool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from echelons.models.planner import OfflinePlanner
-from echelons.roster import Entry, render
+from echelons.tree.roster import Entry, render
 
 Schema = dict[str, Any]
 

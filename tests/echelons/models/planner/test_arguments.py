@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
+from echelons.language.tokens import Reading
 from echelons.models.planner.arguments import fill
-from echelons.models.planner.brief import Brief
-from echelons.models.planner.reading import Reading
-from echelons.models.planner.said import Said
+from echelons.models.planner.conversation_context import Said
+from echelons.models.planner.task_brief import Brief
 from echelons.models.planner.toolbox import Tool
 
 

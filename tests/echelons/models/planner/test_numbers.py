@@ -3,7 +3,7 @@
 import pytest
 
 from echelons.models.planner.numbers import number
-from echelons.models.planner.schema import Parameter
+from echelons.models.planner.tool_parameters import Parameter
 
 
 @pytest.mark.parametrize(

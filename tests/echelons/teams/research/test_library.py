@@ -6,10 +6,10 @@ import pytest
 
 from echelons import Session
 from echelons.agent import Agent
+from echelons.language.task_split import split
+from echelons.language.team_index import team_of
+from echelons.language.tokens import Reading
 from echelons.models.planner import OfflinePlanner
-from echelons.models.planner.reading import Reading
-from echelons.models.planner.split import split
-from echelons.models.planner.team import team_of
 from echelons.teams.research import team
 from echelons.teams.research.library import MOST_AGENTS, MOST_DOCUMENTS, Library
 

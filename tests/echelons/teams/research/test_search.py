@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from echelons.matching import stems
 from echelons.teams.research import Survey
 from echelons.teams.research.outline import outline
 from echelons.teams.research.passages import Index, index
 from echelons.teams.research.question import Question, asked
 from echelons.teams.research.search import PASSAGES, Found, find
-from echelons.teams.research.words import profile, vocabulary
+from echelons.teams.research.word_weights import profile, vocabulary
+from echelons.text.stemming import stems
 
 
 def opened(survey: Survey, path: str) -> Index:

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from echelons.agent import Agent
 from echelons.errors import FolderMissing, NotAFolder, NothingToRead
-from echelons.members import Member
 from echelons.teams.research import survey, team
 from echelons.teams.research.prompts import WHOLE
-from echelons.tree import fingerprint, walk
+from echelons.tree.members import Member
+from echelons.tree.walk import fingerprint, walk
 
 
 def write(root: Path, files: dict[str, str]) -> None:
@@ -161,7 +161,7 @@ def test_a_team_is_the_same_in_every_process(corpus: Path) -> None:
     code = (
         "import sys, json\n"
         "from echelons.teams.research import team\n"
-        "from echelons.tree import fingerprint\n"
+        "from echelons.tree.walk import fingerprint\n"
         "root = team(sys.argv[1])\n"
         "print(fingerprint(root), json.dumps(dict(root.capabilities)))"
     )

@@ -12,7 +12,7 @@ from langchain_core.tools import BaseTool, ToolException
 from echelons.teams.research import Survey
 from echelons.teams.research.corpus import Document
 from echelons.teams.research.tools import LONGEST_QUOTE, Desk, opened, tools
-from echelons.teams.research.words import vocabulary
+from echelons.teams.research.word_weights import vocabulary
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.tools import ToolException
 
-from echelons.teams.travel.answers import MOST_LINES
+from echelons.teams.travel.fact_answers import MOST_LINES
 from echelons.teams.travel.gazetteer import gazetteer
 from echelons.teams.travel.lookups import find_events, find_food, find_places_to_stay, find_tours
 

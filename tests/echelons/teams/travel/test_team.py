@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from echelons.agent import Agent
-from echelons.matching import stem, words
 from echelons.teams.travel.team import team
+from echelons.text.stemming import stem, words
 
 
 def agents() -> dict[str, Agent]:

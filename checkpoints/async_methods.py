@@ -1,0 +1,78 @@
+"""The asynchronous methods of a saver: each is its synchronous twin, run as the saver waits."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import (
+    BaseCheckpointSaver,
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+    DeltaChannelHistory,
+)
+
+from echelons.checkpoints.coordination.turns import failing
+
+T = TypeVar("T")
+
+
+class Awaited(BaseCheckpointSaver[str]):
+    """A saver whose asynchronous methods do what its synchronous ones do."""
+
+    @abstractmethod
+    async def _run(self, work: Callable[[], T]) -> T:
+        """Do some work as the saver does all of it in an event loop."""
+
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """Do what ``get_tuple`` does in an event loop."""
+        return await self._run(lambda: self.get_tuple(config))
+
+    async def alist(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[CheckpointTuple]:
+        """Do what ``list`` does in an event loop."""
+        found = await self._run(
+            lambda: [*self.list(config, filter=filter, before=before, limit=limit)]
+        )
+        for each in found:
+            yield each
+
+    async def aput(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """Do what ``put`` does in an event loop."""
+        with failing(config["configurable"]):
+            return await self._run(lambda: self.put(config, checkpoint, metadata, new_versions))
+
+    async def aput_writes(
+        self,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str = "",
+    ) -> None:
+        """Do what ``put_writes`` does in an event loop."""
+        with failing(config["configurable"]):
+            await self._run(lambda: self.put_writes(config, writes, task_id, task_path))
+
+    async def aget_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """Do what ``get_delta_channel_history`` does in an event loop."""
+        return await self._run(
+            lambda: self.get_delta_channel_history(config=config, channels=channels)
+        )

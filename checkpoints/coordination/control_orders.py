@@ -1,0 +1,78 @@
+"""``Orders``: what people have told the agents of one turn, as the ledger keeps it.
+
+Every gate goes by them, ``controls`` gives them, and what a stored run waits for depends on
+them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from echelons.checkpoints.ledger import Ledger, Transaction, key
+from echelons.guards.gate import Halt, Pause
+from echelons.tree.names import PATH_SEPARATOR
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """What the agents of a turn have been told, each with all below it.
+
+    Attributes:
+        stopped: Paths of agents that are to end.
+        paused: Paths of agents that are to wait.
+    """
+
+    stopped: tuple[str, ...] = ()
+    paused: tuple[str, ...] = ()
+
+    def at(self, path: str) -> Halt | Pause | None:
+        """Return what holds for an agent; a stop comes before a pause."""
+        for stopped in self.stopped:
+            if is_under(path, stopped):
+                return Halt("stopped", f"{stopped} was told to stop")
+        for paused in self.paused:
+            if is_under(path, paused):
+                return Pause(paused)
+        return None
+
+    def lifted(self, path: str | None) -> Orders:
+        """Return the orders without the pauses of an agent and all below it, or of all."""
+        left = (each for each in self.paused if path is not None and not is_under(each, path))
+        return replace(self, paused=tuple(left))
+
+    @classmethod
+    def read(cls, open_: Transaction, name: str) -> Orders:
+        """Return the orders that stand under a key of the ledger."""
+        found = open_.get(name)
+        return cls._load(found.value) if found else cls()
+
+    @classmethod
+    def _load(cls, stored: Any) -> Orders:
+        return cls(tuple(stored["stopped"]), tuple(stored["paused"]))
+
+    @classmethod
+    def look(cls, ledger: Ledger, name: str) -> Orders:
+        """Return the same, read in passing."""
+        return ledger.look(lambda open_: cls.read(open_, name))
+
+    def store(self, open_: Transaction, name: str) -> None:
+        """Write the orders down."""
+        found = open_.get(name)
+        value = {"stopped": list(self.stopped), "paused": list(self.paused)}
+        open_.compare_and_set(name, found.version if found else None, value)
+
+
+def orders_key(thread_id: str, turn: str) -> str:
+    """Return the ledger's key of a turn's orders; they end with the turn."""
+    return key(thread_id, "orders", turn)
+
+
+def is_under(path: str, above: str) -> bool:
+    """Return whether a path is another, or leads to something below it.
+
+    Examples:
+        >>> is_under("head/north/camp", "head/north"), is_under("head/northern", "head/north")
+        (True, False)
+    """
+    return path == above or path.startswith(above + PATH_SEPARATOR)

@@ -1,0 +1,72 @@
+"""Which calls still stand in the journal because their results are in no checkpoint yet.
+
+A result is in the journal from the end of a call until LangGraph stores what its task wrote;
+then it would be in the file twice. A checkpointer of ours removes it in that very transaction.
+Any other saver tells nobody, so there only the latest results are kept, in memory.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.checkpoint.serde.types import ERROR, INTERRUPT
+
+from echelons.checkpoints.clock import now
+from echelons.checkpoints.ledger import Ledger
+from echelons.checkpoints.ledger.records import SIZE
+from echelons.checkpoints.ledger.sqlite_ledger import SqliteTransaction
+
+KEPT = 1024
+"""Results that a ledger in memory keeps, for tasks whose writes a foreign saver failed to store."""
+
+
+class Settled(NamedTuple):
+    """The entry of a call that is done."""
+
+    key: str
+    version: int
+
+
+class Unsettled:
+    """The calls of this process that are done, by task."""
+
+    def __init__(self) -> None:
+        self._done: dict[str, Settled] = {}
+
+    def add(self, task_id: str, key: str, version: int) -> None:
+        """Remember that a task's call is done."""
+        self._done[task_id] = Settled(key, version)
+
+    def settle(
+        self, cursor: sqlite3.Cursor, task_id: str, writes: Sequence[tuple[str, Any]]
+    ) -> None:
+        """Remove a call's entry, in the transaction that stores what its task wrote."""
+        if task_id not in self._done or any(channel in (ERROR, INTERRUPT) for channel, _ in writes):
+            return
+        done = self._done.pop(task_id)
+        SqliteTransaction(cursor, now, SIZE).delete(done.key, done.version)
+
+    def drop_oldest(self, ledger: Ledger) -> None:
+        """Remove the entries of calls that were done long ago."""
+        while len(self._done) > KEPT:
+            oldest = next(iter(self._done))
+            done = self._done.pop(oldest)
+            ledger.delete(done.key, done.version)
+
+
+_OF_OTHERS: WeakKeyDictionary[BaseCheckpointSaver[Any], Unsettled] = WeakKeyDictionary()
+
+
+def settles(saver: BaseCheckpointSaver[Any]) -> bool:
+    """Return whether a saver removes entries itself."""
+    return isinstance(getattr(saver, "unsettled", None), Unsettled)
+
+
+def unsettled_of(saver: BaseCheckpointSaver[Any]) -> Unsettled:
+    """Return the unsettled calls of a saver, the same object every time."""
+    own = getattr(saver, "unsettled", None)
+    return own if isinstance(own, Unsettled) else _OF_OTHERS.setdefault(saver, Unsettled())

@@ -1,0 +1,174 @@
+"""``TreeGate``: the gate of one run, over the ledger that goes with the run's saver.
+
+``graphs`` makes one for each run and puts it into the run's config. As long as nobody has
+written anything, passing it costs no read of the ledger.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from threading import Lock
+from time import monotonic
+from typing import Any, Self
+
+from langchain_core.messages import AIMessage
+
+from echelons.checkpoints.coordination.change_signals import signals_of
+from echelons.checkpoints.coordination.control_orders import Orders, orders_key
+from echelons.checkpoints.coordination.usage_meter import Meter
+from echelons.checkpoints.ledger import Fence, Ledger, Transaction, key
+from echelons.errors import LeaseLost, StorageError
+from echelons.guards.gate import Halt, Pause, Step
+from echelons.guards.limits import Limits
+from echelons.identity.lineage import Identity
+from echelons.tree.names import PATH_SEPARATOR
+
+LOG = logging.getLogger(__name__)
+
+
+class TreeGate:
+    """Lets the agents of one run pass, or says why not. Safe for any number of threads.
+
+    Args:
+        root: Whose run it is.
+        thread_id: LangGraph's id of the thread.
+        limits: The root's.
+        ledger: The ledger that goes with the run's saver.
+        fence: The lease under which it runs; without it nothing is counted any more.
+        clock: Tells the time, in seconds from any moment.
+    """
+
+    def __init__(
+        self,
+        root: Identity,
+        thread_id: str,
+        limits: Limits,
+        ledger: Ledger,
+        fence: Fence | None = None,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self._ledger = ledger
+        self._signals = signals_of(self._ledger)
+        self._root = PATH_SEPARATOR.join(root.path)
+        # A tree in a tree counts for itself.
+        self._meter = Meter(key(thread_id, "meter", root.turn, *root.path[1:]), limits, clock)
+        self._orders_key = orders_key(thread_id, root.turn)
+        self._orders = Orders()
+        self._fence = fence
+        self._seen: tuple[int, int] | None = None
+        self._over = False
+        self._lock = Lock()
+
+    def enter(self, step: Step, config: Mapping[str, Any]) -> Halt | Pause | None:
+        """Return what keeps a step from beginning; else count it, and return ``None``."""
+        path = _path(config)
+        with self._lock:
+            self._over = False
+            order = self._order(path)
+            if isinstance(order, Halt) or (order and step is Step.MODEL):
+                return order
+            while not (taken := self._meter.take(step)):
+                self._commit(lambda open_: self._meter.refill(open_, step))
+            return taken if isinstance(taken, Halt) else None
+
+    async def aenter(self, step: Step, config: Mapping[str, Any]) -> Halt | Pause | None:
+        """Do what ``enter`` does in an event loop."""
+        return await self._ledger.arun(lambda: self.enter(step, config))
+
+    def leave(self, reply: Any, config: Mapping[str, Any]) -> Halt | None:
+        """Count what a reply cost, and return why it must not be acted on, if so."""
+        path = _path(config)
+        with self._lock:
+            # Before anything is counted: if the ledger is busy, all of this is done again.
+            order = self._order(path)
+            self._meter.spend(_tokens(reply))
+            self._over = path == self._root and not getattr(reply, "tool_calls", None)
+            return order if isinstance(order, Halt) else None
+
+    async def aleave(self, reply: Any, config: Mapping[str, Any]) -> Halt | None:
+        """Do what ``leave`` does in an event loop."""
+        return await self._ledger.arun(lambda: self.leave(reply, config))
+
+    def listen(self, config: Mapping[str, Any], told: Callable[[Halt], None]) -> Callable[[], None]:
+        """Have somebody told, from any thread, when the agent is stopped while it runs."""
+        path = _path(config)
+
+        def signalled() -> None:
+            with self._lock:
+                order = self._order(path)
+            if isinstance(order, Halt):
+                told(order)
+
+        leave = self._signals.listen(signalled)
+        self._signals.look_out(self._ledger)
+        return leave
+
+    def close(self) -> None:
+        """Write down what the run has spent, and give back what it has not.
+
+        A turn that has come to its end needs neither.
+
+        Raises:
+            StorageError: The ledger could not be written. The counts are then too high by a
+                block.
+            LeaseLost: Somebody else runs the thread now.
+        """
+        with self._lock:
+            if not self._over and self._meter.owes:
+                self._commit(self._meter.give_back)
+
+    async def aclose(self) -> None:
+        """Do what ``close`` does in an event loop."""
+        # What it meets while the database is locked is tried again, and no reason to give up.
+        await self._ledger.arun(self.close)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        try:
+            self.close()
+        except (StorageError, LeaseLost) as lost:
+            _raise_unless(error, lost)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        try:
+            await self.aclose()
+        except (StorageError, LeaseLost) as lost:
+            _raise_unless(error, lost)
+
+    def _commit(self, work: Callable[[Transaction], Callable[[], None]]) -> None:
+        def fenced(open_: Transaction) -> Callable[[], None]:
+            if self._fence:
+                open_.require(self._fence)
+            return work(open_)
+
+        self._ledger.commit(fenced)()
+
+    def _order(self, path: str) -> Halt | Pause | None:
+        # In this order: what is written after the question is asked is asked about again.
+        seen = self._signals.generation, self._ledger.foreign_writes()
+        if seen != self._seen:
+            self._orders = Orders.look(self._ledger, self._orders_key)
+            self._seen = seen
+        return self._orders.at(path)
+
+
+def _raise_unless(error: BaseException | None, lost: Exception) -> None:
+    # What ends the run already, an interrupt or a cancellation among it, must not be replaced.
+    if error is None:
+        raise lost
+    LOG.warning("the limits of a run could not be written down", exc_info=lost)
+
+
+def _path(config: Mapping[str, Any]) -> str:
+    return str(config["metadata"].get("agent_path", ""))
+
+
+def _tokens(reply: Any) -> int:
+    usage = reply.usage_metadata if isinstance(reply, AIMessage) else None
+    return usage["input_tokens"] + usage["output_tokens"] if usage else 0

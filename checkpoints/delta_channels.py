@@ -1,0 +1,221 @@
+"""The ``messages`` channel: LangGraph's delta channel with a reducer of ours.
+
+A delta channel stores what was written, not the whole list, and replays the writes
+through the reducer when it reads. It is beta in LangGraph, so everything that knows it
+stands in this module. ``graphs`` declares the state with ``Messages``; ``history`` and
+``threads`` rebuild messages with ``rebuild``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
+from typing import Annotated, Any, TypeAlias, get_args, get_origin
+from uuid import uuid4
+
+from langchain_core.messages import (
+    AnyMessage,
+    BaseMessage,
+    BaseMessageChunk,
+    RemoveMessage,
+    convert_to_messages,
+    message_chunk_to_message,
+)
+from langgraph.channels import DeltaChannel
+from langgraph.graph.message import REMOVE_ALL_MESSAGES
+from langgraph.types import Overwrite
+
+from echelons.errors import CheckpointTampered, InvalidMessages
+from echelons.identity.lineage import message_id
+
+MESSAGES = "messages"
+"""The key of a state under which the conversation stands."""
+HEADS = "heads"
+"""The key of a state under which the ends of subordinate threads stand."""
+
+ROLES = frozenset(
+    {"human", "user", "ai", "assistant", "system", "developer", "function", "tool", "remove"}
+)
+"""What may stand first in a pair that is a message, as LangChain reads it."""
+
+SNAPSHOT_EVERY = 100
+"""Updates after which the whole list is stored once, to bound the replay."""
+
+
+def reduce_messages(held: Sequence[BaseMessage] | None, writes: Sequence[Any]) -> list[BaseMessage]:
+    """Fold writes into a list of messages.
+
+    Appends; a message with an id that is held already replaces it; ``RemoveMessage``
+    takes one out, ``REMOVE_ALL_MESSAGES`` all before it. A message without an id gets one
+    from its position and content, so that each replay gives the same id.
+
+    Folding twice gives what folding the concatenation gives, as a delta channel requires.
+
+    Args:
+        held: The messages so far.
+        writes: Messages, or lists of them, in any form that LangChain understands.
+
+    Raises:
+        NotImplementedError, ValueError: A write is nothing that LangChain takes for a message.
+    """
+    messages = list(held or ())
+    new = list(_coerce(writes))
+    if _only_adds(messages, new):
+        return messages + new
+    places: dict[str, int] | None = None
+    for given in new:
+        if places is None:
+            places = {each.id: place for place, each in enumerate(messages) if each.id}
+        message = given if given.id else _with_id(given, messages, places)
+        if isinstance(message, RemoveMessage):
+            messages = _removed(message.id, messages, places)
+            places = None
+        elif (place := places.get(message.id or "")) is not None:
+            messages[place] = message
+        else:
+            places[message.id or ""] = len(messages)
+            messages.append(message)
+    return messages
+
+
+def _only_adds(messages: Sequence[BaseMessage], new: Sequence[BaseMessage]) -> bool:
+    """Whether all of some messages are to be appended as they are, the ordinary case.
+
+    Cheaper than an index of what is held: one goes through it without a line of Python.
+    """
+    if any(not each.id or isinstance(each, RemoveMessage) for each in new):
+        return False
+    if len(new) == 1:
+        return new[0].id not in map(_ID, messages)
+    ids = set(map(_ID, new))
+    return len(ids) == len(new) and ids.isdisjoint(map(_ID, messages))
+
+
+_ID = attrgetter("id")
+
+
+class SpacedDelta(DeltaChannel[Any]):
+    """A delta channel whose wholes are stored further apart the longer they are.
+
+    The next whole waits for as many updates as the value has entries, so all wholes together
+    are at most about twice the last one; at a fixed distance they grow with the square.
+    """
+
+    __slots__ = ("_least",)
+
+    @property
+    def snapshot_frequency(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Updates after which the whole is stored."""
+        return max(self._least, len(self.value) if self.is_available() else 0)
+
+    @snapshot_frequency.setter
+    def snapshot_frequency(self, least: int) -> None:
+        self._least = least
+
+
+Messages: TypeAlias = Annotated[
+    list[AnyMessage], SpacedDelta(reduce_messages, list, snapshot_frequency=SNAPSHOT_EVERY)
+]
+"""The type of a ``messages`` key in a state."""
+
+
+def with_messages(values: Any) -> Any:
+    """Return what a caller writes into a state, with each message whole and under an id.
+
+    A run stores its input as it is given. Texts and pairs would have no id there, and what is
+    no message would be stored before anybody notices.
+
+    Raises:
+        InvalidMessages: What stands under ``messages`` is nothing that LangChain takes for some.
+    """
+    given = values.get(MESSAGES) if isinstance(values, Mapping) else None
+    if given is None or isinstance(given, Overwrite):
+        return values
+    try:
+        messages = list(_coerce([given]))
+    except (ValueError, TypeError, KeyError, NotImplementedError) as error:
+        raise InvalidMessages(given, _line(error)) from error
+    named = [each if each.id else each.model_copy(update={"id": str(uuid4())}) for each in messages]
+    return {**values, MESSAGES: named}
+
+
+def reduce_entries(
+    held: Mapping[str, Any] | None, writes: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Fold mappings of mappings together: later fields win, entries keep their first place."""
+    entries = dict(held or {})
+    for write in writes:
+        for key, fields in write.items():
+            entries[key] = {**entries.get(key, {}), **fields}
+    return entries
+
+
+Entries: TypeAlias = Annotated[
+    dict[str, Any], SpacedDelta(reduce_entries, dict, snapshot_frequency=SNAPSHOT_EVERY)
+]
+"""The type of a state key that collects entries, such as the heads of threads."""
+
+
+def rebuild(annotated: Any, stored: Any, writes: Sequence[tuple[str, str, Any]]) -> Any:
+    """Return the value that a stored one and the writes after it make.
+
+    Args:
+        annotated: The type of the state's key, ``Messages`` or ``Entries``.
+        stored: What the channel holds in a checkpoint: a snapshot, a plain value, or nothing.
+        writes: Pending writes ``(task id, channel, value)`` since then, oldest first.
+
+    Raises:
+        CheckpointTampered: They are nothing that the key takes.
+    """
+    kind, channel = get_args(annotated)
+    empty = get_origin(kind)()
+    try:
+        held: DeltaChannel[Any] = channel.from_checkpoint(empty if stored is None else stored)
+        held.replay_writes(writes)
+        return held.get()
+    except (AttributeError, KeyError, NotImplementedError, TypeError, ValueError) as error:
+        raise CheckpointTampered("the state of a thread", _line(error)) from error
+
+
+def _line(error: Exception) -> str:
+    # It quotes what was given, which may be long, or hold half a character.
+    first = str(error).partition("\n")[0][:200]
+    return first.encode("utf-8", "backslashreplace").decode()
+
+
+def _coerce(writes: Iterable[Any]) -> Iterable[BaseMessage]:
+    for write in writes:
+        for item in write if _is_many(write) else [write]:
+            message = item if isinstance(item, BaseMessage) else convert_to_messages([item])[0]
+            if isinstance(message, BaseMessageChunk):
+                message = message_chunk_to_message(message)
+            yield message
+
+
+def _is_many(write: Any) -> bool:
+    # ("user", "text") is one message; a list of such pairs is many. Stored tuples may
+    # come back as lists, so a role and a text count as one message in both forms.
+    if not isinstance(write, (list, tuple)):
+        return False
+    pair = len(write) == 2 and all(isinstance(part, str) for part in write)
+    return not (pair and write[0] in ROLES)
+
+
+def _with_id(
+    message: BaseMessage, messages: Sequence[BaseMessage], taken: Mapping[str, int]
+) -> BaseMessage:
+    last = messages[-1].id if messages else ""
+    count = len(messages)
+    while (free := message_id(f"{last}/{message.type}", f"{count}/{message.content!r}")) in taken:
+        count += 1
+    return message.model_copy(update={"id": free})
+
+
+def _removed(
+    wanted: str | None, messages: list[BaseMessage], places: Mapping[str, int]
+) -> list[BaseMessage]:
+    if wanted == REMOVE_ALL_MESSAGES:
+        return []
+    place = places.get(wanted or "")
+    # Removing what is not there is no error: a replay may meet a removal twice.
+    return messages if place is None else messages[:place] + messages[place + 1 :]

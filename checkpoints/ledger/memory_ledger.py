@@ -1,0 +1,124 @@
+"""``MemoryLedger``: a ledger for what has no database, and for tests. It dies with its process."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from echelons.checkpoints.clock import Clock, now
+from echelons.checkpoints.ledger.base_ledger import Ledger
+from echelons.checkpoints.ledger.locks import LocalLocks
+from echelons.checkpoints.ledger.records import SIZE
+from echelons.checkpoints.ledger.transaction import Holder, Transaction
+
+T = TypeVar("T")
+
+
+class MemoryLedger(Ledger):
+    """A ledger in memory, for any number of threads of one process.
+
+    Args:
+        clock: Tells the time of what is stored.
+        limit: The largest record or value, in bytes of JSON in UTF-8.
+    """
+
+    def __init__(self, *, clock: Clock = now, limit: int = SIZE) -> None:
+        super().__init__(LocalLocks())
+        self._stored = _Stored()
+        self._clock = clock
+        self._limit = limit
+        self._lock = threading.Lock()
+
+    def commit(self, work: Callable[[Transaction], T]) -> T:
+        """Do some work in one transaction, and return what it returns."""
+        with self._lock:
+            transaction = MemoryTransaction(self._stored, self._clock, self._limit)
+            try:
+                return work(transaction)
+            except BaseException:
+                transaction.undo()
+                raise
+
+    def look(self, work: Callable[[Transaction], T]) -> T:
+        """Do some reading, without keeping writers out."""
+        return self.commit(work)
+
+
+@dataclass
+class _Stored:
+    """All that a ledger holds, as JSON."""
+
+    streams: dict[str, list[tuple[int, str, str]]] = field(default_factory=dict)
+    values: dict[str, tuple[str, int]] = field(default_factory=dict)
+    holders: dict[str, Holder] = field(default_factory=dict)
+    floor: int = 0
+
+
+class MemoryTransaction(Transaction):
+    """A transaction that remembers how to undo what it did."""
+
+    def __init__(self, stored: _Stored, clock: Clock, limit: int) -> None:
+        super().__init__(clock, limit)
+        self._stored = stored
+        self._undoing: list[Callable[[], object]] = []
+
+    def undo(self) -> None:
+        """Take everything back, the latest first."""
+        while self._undoing:
+            self._undoing.pop()()
+
+    def _last(self, stream: str) -> int:
+        return len(self._stored.streams.get(stream, ()))
+
+    def _add(self, stream: str, sequence: int, at: str, text: str) -> None:
+        entries = self._stored.streams.setdefault(stream, [])
+        entries.append((sequence, at, text))
+        self._undoing.append(entries.pop)
+
+    def _entries(
+        self, stream: str, after: int, limit: int | None
+    ) -> Iterable[tuple[int, str, str]]:
+        after = max(after, 0)
+        until = None if limit is None else after + max(limit, 0)
+        return self._stored.streams.get(stream, [])[after:until]
+
+    def _value(self, key: str) -> tuple[str, int] | None:
+        return self._stored.values.get(key)
+
+    def _version(self, key: str) -> int | None:
+        found = self._stored.values.get(key)
+        return found[1] if found else None
+
+    def _set(self, key: str, version: int, at: str, text: str) -> None:
+        self._put_back(self._stored.values, key)
+        self._stored.values[key] = text, version
+
+    def _remove(self, key: str) -> None:
+        self._put_back(self._stored.values, key)
+        del self._stored.values[key]
+
+    def _floor(self) -> int:
+        return self._stored.floor
+
+    def _raise_floor(self, version: int) -> None:
+        # Never lowered again: a floor that is too high does no harm.
+        self._stored.floor = version
+
+    def _keys(self, prefix: str) -> Iterable[str]:
+        return sorted(key for key in self._stored.values if key.startswith(prefix))
+
+    def _holder(self, name: str) -> Holder | None:
+        return self._stored.holders.get(name)
+
+    def _hold(self, name: str, holder: Holder) -> None:
+        self._put_back(self._stored.holders, name)
+        self._stored.holders[name] = holder
+
+    def _put_back(self, where: dict[str, T], name: str) -> None:
+        if name in where:
+            before = where[name]
+            self._undoing.append(lambda: where.update({name: before}))
+        else:
+            self._undoing.append(lambda: where.pop(name, None))

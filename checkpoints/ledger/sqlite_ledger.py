@@ -1,0 +1,178 @@
+"""``SqliteLedger``: the ledger in the database of the checkpoints, on the same connection.
+
+A protected write of the checkpointer itself asks ``require_in`` within its own transaction.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from itertools import takewhile
+from typing import Protocol, TypeVar
+
+from echelons.checkpoints.clock import Clock, now
+from echelons.checkpoints.ledger.base_ledger import Ledger
+from echelons.checkpoints.ledger.file_locks import FileLocks
+from echelons.checkpoints.ledger.locks import LocalLocks, Locks
+from echelons.checkpoints.ledger.records import SIZE
+from echelons.checkpoints.ledger.transaction import Fence, Holder, Transaction
+
+T = TypeVar("T")
+LARGEST = 2**63 - 1
+"""The largest integer of SQLite."""
+
+
+class Database(Protocol):
+    """What a ledger needs of ``SqliteCheckpointer``: its connection, and its way to wait."""
+
+    def cursor(self, transaction: bool = True) -> AbstractContextManager[sqlite3.Cursor]:
+        """Hold the connection for one transaction, all of it or nothing."""
+        ...
+
+    def foreign_writes(self) -> int:
+        """Return a number that changes when another connection has written to the database."""
+        ...
+
+    async def _run(self, work: Callable[[], T]) -> T: ...
+
+
+class SqliteLedger(Ledger):
+    """A ledger in the database of a checkpointer, for any number of threads and processes.
+
+    A database without a file has leases for who uses this very object, for nobody else can
+    tell whether a holder lives; their epochs fence all the same.
+
+    Args:
+        database: The checkpointer. It stays open for as long as the ledger is used, and
+            decides how durable a commit is.
+        clock: Tells the time of what is stored.
+        limit: The largest record or value, in bytes of JSON in UTF-8.
+
+    Raises:
+        StorageError: The database cannot be read.
+    """
+
+    def __init__(self, database: Database, *, clock: Clock = now, limit: int = SIZE) -> None:
+        super().__init__(_locks_of(database))
+        self._database = database
+        self._clock = clock
+        self._limit = limit
+
+    def commit(self, work: Callable[[Transaction], T]) -> T:
+        """Do some work in one transaction, and return what it returns."""
+        with self._database.cursor() as cursor:
+            # At once, for what is read before the first write must not change until then.
+            cursor.execute("BEGIN IMMEDIATE")
+            return work(SqliteTransaction(cursor, self._clock, self._limit))
+
+    def look(self, work: Callable[[Transaction], T]) -> T:
+        """Do some reading, without keeping writers out."""
+        with self._database.cursor(transaction=False) as cursor:
+            return work(SqliteTransaction(cursor, self._clock, self._limit))
+
+    def foreign_writes(self) -> int:
+        """Return a number that changes when another connection has written to the database."""
+        return self._database.foreign_writes()
+
+    async def arun(self, work: Callable[[], T]) -> T:
+        """Do some work on the ledger in an event loop."""
+        return await self._database._run(work)
+
+
+def require_in(cursor: sqlite3.Cursor, fence: Fence) -> None:
+    """Refuse to go on with a transaction if somebody else has taken a lease.
+
+    Begins the transaction if that has not happened yet: what is written after this call and
+    committed with it is written under the lease, or not at all.
+
+    Raises:
+        InvalidLedgerName: The lease's name cannot be kept.
+        LeaseLost: Somebody has taken the lease.
+        sqlite3.Error: SQLite could not read.
+    """
+    if not cursor.connection.in_transaction:
+        cursor.execute("BEGIN IMMEDIATE")
+    SqliteTransaction(cursor, now, SIZE).require(fence)
+
+
+class SqliteTransaction(Transaction):
+    """A transaction on a cursor; who lends the cursor begins and commits it."""
+
+    def __init__(self, cursor: sqlite3.Cursor, clock: Clock, limit: int) -> None:
+        super().__init__(clock, limit)
+        self._cursor = cursor
+
+    def _last(self, stream: str) -> int:
+        query = "SELECT coalesce(max(sequence), 0) FROM ledger_entries WHERE stream = ?"
+        return int(self._cursor.execute(query, (stream,)).fetchone()[0])
+
+    def _add(self, stream: str, sequence: int, at: str, text: str) -> None:
+        self._cursor.execute(
+            "INSERT INTO ledger_entries (stream, sequence, at, record) VALUES (?, ?, ?, ?)",
+            (stream, sequence, at, text),
+        )
+
+    def _entries(
+        self, stream: str, after: int, limit: int | None
+    ) -> Iterable[tuple[int, str, str]]:
+        self._cursor.execute(
+            "SELECT sequence, at, record FROM ledger_entries WHERE stream = ? AND sequence > ?"
+            " ORDER BY sequence LIMIT ?",
+            (stream, _bounded(after), LARGEST if limit is None else _bounded(limit)),
+        )
+        return self._cursor.fetchall()
+
+    def _value(self, key: str) -> tuple[str, int] | None:
+        query = "SELECT value, version FROM ledger_values WHERE key = ?"
+        found: tuple[str, int] | None = self._cursor.execute(query, (key,)).fetchone()
+        return found
+
+    def _version(self, key: str) -> int | None:
+        query = "SELECT version FROM ledger_values WHERE key = ?"
+        found = self._cursor.execute(query, (key,)).fetchone()
+        return int(found[0]) if found else None
+
+    def _set(self, key: str, version: int, at: str, text: str) -> None:
+        # Not `OR REPLACE`: that would write another row, and its index.
+        self._cursor.execute(
+            "INSERT INTO ledger_values (key, version, at, value) VALUES (?1, ?2, ?3, ?4)"
+            " ON CONFLICT (key) DO UPDATE SET version = ?2, at = ?3, value = ?4",
+            (key, version, at, text),
+        )
+
+    def _remove(self, key: str) -> None:
+        self._cursor.execute("DELETE FROM ledger_values WHERE key = ?", (key,))
+
+    def _floor(self) -> int:
+        return int(self._cursor.execute("SELECT version FROM ledger_floor").fetchone()[0])
+
+    def _raise_floor(self, version: int) -> None:
+        self._cursor.execute("UPDATE ledger_floor SET version = ?", (version,))
+
+    def _keys(self, prefix: str) -> Iterable[str]:
+        self._cursor.execute("SELECT key FROM ledger_values WHERE key >= ? ORDER BY key", (prefix,))
+        # SQLite compares bytes of UTF-8, and they are in the order of the code points.
+        return takewhile(lambda key: key.startswith(prefix), (key for (key,) in self._cursor))
+
+    def _holder(self, name: str) -> Holder | None:
+        query = "SELECT epoch, pid, since FROM ledger_leases WHERE name = ?"
+        found = self._cursor.execute(query, (name,)).fetchone()
+        return Holder(*found) if found else None
+
+    def _hold(self, name: str, holder: Holder) -> None:
+        self._cursor.execute(
+            "INSERT OR REPLACE INTO ledger_leases (name, epoch, pid, since) VALUES (?, ?, ?, ?)",
+            (name, *holder),
+        )
+
+
+def _locks_of(database: Database) -> Locks:
+    with database.cursor(transaction=False) as cursor:
+        # Of SQLite itself: absolute, without symbolic links, and empty if there is no file.
+        files = {name: file for _, name, file in cursor.execute("PRAGMA database_list")}
+    return FileLocks(files["main"]) if files["main"] else LocalLocks()
+
+
+def _bounded(number: int) -> int:
+    return max(0, min(number, LARGEST))

@@ -1,0 +1,1 @@
+"""Upkeep of a database: delete, copy, prune, check, back up."""

@@ -1,0 +1,121 @@
+"""Care of a database while it is used: check it, and make a backup of it.
+
+Both read through a connection of their own, so conversations go on meanwhile. A database without
+a file has only the one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from pathlib import Path
+from uuid import uuid4
+
+from echelons.checkpoints.maintenance.integrity_check import Check, Report
+from echelons.checkpoints.maintenance.thread_admin import Maintained
+from echelons.checkpoints.storage.connection import MEMORY, named
+from echelons.errors import BackupExists
+
+
+class Cared(Maintained):
+    """A saver whose database can be checked and backed up."""
+
+    path: str
+
+    @abstractmethod
+    def _lent(self) -> AbstractContextManager[sqlite3.Connection]:
+        """Lend the saver's own connection to nobody else."""
+
+    def check(self) -> Report:
+        """Check the file, every row, every seal, and every link between threads.
+
+        Reads everything, so it takes as long as that; conversations go on meanwhile.
+
+        Returns:
+            What is wrong, if anything is.
+
+        Raises:
+            StorageError: SQLite could not read.
+        """
+        with self._reader() as connection:
+            return Check(connection, self.serde, self._seals).report()
+
+    async def acheck(self) -> Report:
+        """Do what ``check`` does beside an event loop.
+
+        Raises:
+            StorageError: SQLite could not read.
+        """
+        return await asyncio.to_thread(self.check)
+
+    def backup(self, path: str | Path) -> None:
+        """Copy the database as it is at one moment into a new file that only you can read.
+
+        Conversations go on meanwhile. The copy holds everything that was committed before,
+        and opens like the original.
+
+        Args:
+            path: The new file. While it is being written there is an empty one of that name.
+
+        Raises:
+            BackupExists: There is a file of that name; it is not touched.
+            StorageError: SQLite could not read or write; no file is left.
+        """
+        target = str(path)
+        with (
+            self._reader() as connection,
+            named(target),
+            _reserved(target) as part,
+            closing(sqlite3.connect(part)) as copy,
+        ):
+            connection.backup(copy)
+
+    async def abackup(self, path: str | Path) -> None:
+        """Do what ``backup`` does beside an event loop.
+
+        Raises:
+            BackupExists: There is a file of that name; it is not touched.
+            StorageError: SQLite could not read or write; no file is left.
+        """
+        await asyncio.to_thread(self.backup, path)
+
+    @contextmanager
+    def _reader(self) -> Iterator[sqlite3.Connection]:
+        with named(self.path):
+            if self.path == MEMORY:
+                with self._lent() as own:
+                    yield own
+                return
+            address = f"{Path(self.path).absolute().as_uri()}?mode=ro"
+            with closing(sqlite3.connect(address, uri=True)) as connection:
+                yield connection
+
+
+@contextmanager
+def _reserved(path: str) -> Iterator[str]:
+    """Yield a private file beside a path, and put it there in one step when it is whole."""
+    try:
+        _make(path)
+    except FileExistsError:
+        raise BackupExists(path) from None
+    part = f"{path}.{uuid4().hex}.part"
+    try:
+        _make(part)
+        yield part
+        Path(part).replace(path)
+    except BaseException:
+        for each in (part, path):
+            with suppress(OSError):
+                Path(each).unlink()
+        raise
+
+
+def _make(path: str) -> None:
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    except ValueError as error:  # a NUL, which ends a path
+        raise OSError(str(error)) from error

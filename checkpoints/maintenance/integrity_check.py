@@ -1,0 +1,201 @@
+"""The check of a whole database: is every row readable, in its place, and is nothing missing?
+
+``care`` calls it on a connection of its own, in one view of the database. Whatever is wrong
+becomes a fault and the check goes on, so that one report names all of them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from sqlite3 import Connection, DatabaseError
+from typing import Any
+
+from langgraph.checkpoint.serde.base import SerializerProtocol
+
+from echelons.checkpoints.storage.delta_history import made_before
+from echelons.checkpoints.storage.rows import CheckpointRow, WriteRow, write_of
+from echelons.checkpoints.storage.seals import CHECKPOINTS, WRITES, Seals
+from echelons.checkpoints.storage.verified_saver import GuardedSaver
+from echelons.checkpoints.threads.store import ThreadStore
+from echelons.errors import CheckpointTampered, EchelonsError, ThreadNotFound
+
+READABLE: tuple[tuple[str, str], ...] = (("ledger_entries", "record"), ("ledger_values", "value"))
+"""Tables and columns that hold JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Something that is wrong with a database.
+
+    Attributes:
+        where: What it is wrong with.
+        why: What is wrong.
+    """
+
+    where: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.why}"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a check has found.
+
+    Attributes:
+        rows: How many rows were read.
+        threads: How many roots' threads they are of.
+        faults: What is wrong; nothing if the database is sound.
+    """
+
+    rows: int
+    threads: int
+    faults: tuple[Fault, ...]
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.faults
+
+
+class Check:
+    """The check of one database.
+
+    Args:
+        connection: Reads it; nobody else uses the connection meanwhile.
+        serde: Reads values.
+        seals: Checks seals.
+    """
+
+    def __init__(self, connection: Connection, serde: SerializerProtocol, seals: Seals) -> None:
+        self._connection = connection
+        self._serde = serde
+        self._seals = seals
+        self._rows = 0
+        self._count = 0
+
+    def report(self) -> Report:
+        """Check everything."""
+        self._connection.execute("BEGIN")
+        try:
+            faults = tuple(dict.fromkeys(self._faults()))
+        finally:
+            self._connection.rollback()
+        return Report(self._rows, self._count, faults)
+
+    def _faults(self) -> Iterator[Fault]:
+        parts = (
+            self._damaged_pages(),
+            self._unreadable("checkpoints", CHECKPOINTS, CheckpointRow, self._read_whole),
+            self._unreadable("writes", WRITES, WriteRow, self._read_write),
+            self._orphans(),
+            self._no_json(),
+            self._broken_links(),
+        )
+        for part in parts:
+            try:
+                yield from part
+            except DatabaseError as error:
+                yield Fault("the file", str(error))
+
+    def _damaged_pages(self) -> Iterator[Fault]:
+        for (line,) in self._connection.execute("PRAGMA integrity_check"):
+            if line != "ok":
+                yield Fault("the file", str(line))
+
+    def _unreadable(
+        self, table: str, select: str, kind: Any, read: Callable[[Any], None]
+    ) -> Iterator[Fault]:
+        # Row by row: SQLite stops at the first that is no text where a text should be.
+        numbers = self._connection.execute(f"SELECT rowid FROM {table}")  # noqa: S608
+        for (number,) in numbers.fetchall():
+            self._rows += 1
+            try:
+                row = self._connection.execute(f"{select} WHERE rowid = ?", (number,))
+                *columns, seal = row.fetchone()
+                held = kind(*columns)
+                self._seals.check(held, seal)
+                read(held)
+            except DatabaseError as error:
+                yield Fault(f"row {number} of {table}", str(error))
+            except CheckpointTampered as error:
+                yield Fault(error.where, error.why)
+            except EchelonsError as error:
+                yield Fault(f"row {number} of {table}", str(error))
+
+    def _read_whole(self, row: CheckpointRow) -> None:
+        before = made_before(row, self._serde)
+        if before and row.parent_checkpoint_id and not self._is_there(row):
+            parts = ", ".join(sorted(before))
+            why = f"checkpoint {row.parent_checkpoint_id!r}, of which its {parts} is made, is gone"
+            raise CheckpointTampered(row.where, why)
+
+    def _is_there(self, row: CheckpointRow) -> bool:
+        above = (row.thread_id, row.checkpoint_ns, row.parent_checkpoint_id)
+        query = f"SELECT 1 FROM checkpoints WHERE {_PLACE}"  # noqa: S608
+        return self._connection.execute(query, above).fetchone() is not None
+
+    def _read_write(self, row: WriteRow) -> None:
+        write_of(row, self._serde)
+
+    def _orphans(self) -> Iterator[Fault]:
+        for thread_id, checkpoint_id in self._all(
+            "SELECT DISTINCT thread_id, checkpoint_id FROM writes WHERE NOT EXISTS (SELECT 1"
+            " FROM checkpoints WHERE checkpoints.thread_id = writes.thread_id"
+            " AND checkpoints.checkpoint_ns = writes.checkpoint_ns"
+            " AND checkpoints.checkpoint_id = writes.checkpoint_id)"
+        ):
+            where = f"writes at checkpoint {checkpoint_id!r} of thread {thread_id!r}"
+            yield Fault(where, "there is no such checkpoint")
+
+    def _no_json(self) -> Iterator[Fault]:
+        for table, column in READABLE:
+            for number, text in self._all(f"SELECT rowid, {column} FROM {table}"):  # noqa: S608
+                self._rows += 1
+                try:
+                    json.loads(text)
+                except (TypeError, ValueError, RecursionError) as error:
+                    yield Fault(f"row {number} of {table}", f"its {column} is no JSON ({error})")
+
+    def _broken_links(self) -> Iterator[Fault]:
+        reader = GuardedSaver(self._connection, self._serde, self._seals)
+        reader.is_setup = True
+        for thread_id in self._threads():
+            self._count += 1
+            try:
+                links = ThreadStore(reader).verify(thread_id)
+            except ThreadNotFound:
+                continue  # another graph's
+            except CheckpointTampered as error:
+                yield Fault(error.where, error.why)
+                continue
+            except (EchelonsError, DatabaseError) as error:
+                yield Fault(f"thread {thread_id!r}", str(error))
+                continue
+            for link in links:
+                if not link.holds:
+                    where = f"thread {link.superior_thread_id!r}"
+                    lost = f"{link.agent!r}, {link.sub_agent_thread_id!r}"
+                    yield Fault(where, f"it called a thread of {lost}, that is not its own")
+
+    def _threads(self) -> Iterator[str]:
+        for (thread_id,) in self._all("SELECT DISTINCT thread_id FROM checkpoints"):
+            yield str(thread_id)
+
+    def _all(self, query: str) -> list[tuple[Any, ...]]:
+        self._connection.text_factory = _text
+        try:
+            return self._connection.execute(query).fetchall()
+        finally:
+            self._connection.text_factory = str
+
+
+_PLACE = "thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"
+
+
+def _text(stored: bytes) -> str:
+    # A damaged id is shown as far as it can be read.
+    return stored.decode("utf-8", "backslashreplace")

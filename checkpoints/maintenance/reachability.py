@@ -1,0 +1,188 @@
+"""Which checkpoints of a thread have to stay, so that those which are kept can still be read.
+
+Plans, and no writing: ``maintenance`` runs them inside its transaction and deletes the rest.
+Two things lead from one checkpoint to others. A delta channel that is not stored whole is
+rebuilt from the checkpoints before; and a state points to the ends of other segments, with
+``previous`` and ``heads``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from itertools import chain
+from typing import Any, NamedTuple, cast
+
+from langgraph.checkpoint.base import CheckpointTuple
+from langgraph.checkpoint.serde.types import _DeltaSnapshot
+
+from echelons.checkpoints.delta_channels import HEADS, MESSAGES
+from echelons.checkpoints.maintenance.retention_policies import Strategy
+from echelons.checkpoints.namespaces import depth_of
+from echelons.checkpoints.queries import AllCheckpoints, Plan
+from echelons.checkpoints.threads.segments import CHANNELS, past_plan
+from echelons.identity.lineage import Identity
+
+POINTERS = frozenset({"previous", "head"})
+"""Keys of our states that point to the end of one segment."""
+
+EARLIER = "earlier_turns"
+"""Key of an input's metadata: how many turns before it have been pruned."""
+
+
+class Place(NamedTuple):
+    """Where in a thread a checkpoint is."""
+
+    checkpoint_ns: str
+    checkpoint_id: str
+
+
+class Kept(NamedTuple):
+    """What becomes of a thread's checkpoints.
+
+    Attributes:
+        gone: Those that nothing needs.
+        changed: Those to be stored again, with what they were rebuilt from inside.
+    """
+
+    gone: Collection[Place]
+    changed: Mapping[Place, CheckpointTuple]
+
+
+def chosen_only(thread_id: str, strategy: Strategy, at: datetime) -> Plan[Kept]:
+    """Keep what a strategy chooses, the latest of each namespace, and the ends they point to.
+
+    The delta channels of our own levels are made whole in what is kept and stands on nothing
+    that is, so that nothing before it is needed. Of a foreign graph's delta channel nobody here
+    knows the reducer: the checkpoints back to its last snapshot stay. The last input of each
+    root stays too, and the first one that does says how many turns there were before it: lists
+    of threads are made from inputs.
+    """
+    rows: list[CheckpointTuple] = yield AllCheckpoints(thread_id)
+    levels = levels_of(rows)
+    latest: dict[str, Place] = {}
+    for place in map(place_of, rows):
+        latest.setdefault(place.checkpoint_ns, place)
+    chosen = {*map(place_of, strategy.chosen(rows, at)), *latest.values()}
+    inputs = {place_of(row): row for row in _first_inputs(rows, levels, chosen)}
+    rows = [inputs.get(place_of(row), row) for row in rows]
+    kept = yield from _kept(rows, {*chosen, *inputs}, levels)
+    return kept._replace(changed={**inputs, **kept.changed})
+
+
+def without_runs(thread_id: str, runs: Collection[str]) -> Plan[Kept]:
+    """Keep what other runs made, and what of these runs that needs."""
+    rows: list[CheckpointTuple] = yield AllCheckpoints(thread_id)
+    others = [place_of(row) for row in rows if row.metadata.get("run_id") not in runs]
+    return (yield from _kept(rows, others, levels=()))
+
+
+def place_of(row: CheckpointTuple) -> Place:
+    """Return where a checkpoint is."""
+    given = row.config["configurable"]
+    return Place(given["checkpoint_ns"], given["checkpoint_id"])
+
+
+def levels_of(rows: Sequence[CheckpointTuple]) -> set[str]:
+    """Return the namespaces that are levels of ours; delegations and foreign graphs run below."""
+    owners: dict[str, str] = {}
+    shallowest: dict[str, int] = {}
+    for row in rows:
+        identity, namespace = Identity.read(row.metadata), place_of(row).checkpoint_ns
+        if identity is not None:
+            owner, depth = identity.thread_id, depth_of(namespace)
+            owners[namespace] = owner
+            shallowest[owner] = min(depth, shallowest.get(owner, depth))
+    return {name for name, owner in owners.items() if depth_of(name) == shallowest[owner]}
+
+
+def turns_in(inputs: Iterable[CheckpointTuple]) -> int:
+    """Return how many turns some inputs of one root stand for, pruned ones counted."""
+    noted = (cast("Mapping[str, Any]", row.metadata) for row in inputs)
+    return sum(1 + int(metadata.get(EARLIER, 0)) for metadata in noted)
+
+
+def _first_inputs(
+    rows: Sequence[CheckpointTuple], levels: Collection[str], chosen: Collection[Place]
+) -> Iterator[CheckpointTuple]:
+    """Yield the first input of each root that stays, with a note of the turns before it."""
+    inputs: dict[str, list[CheckpointTuple]] = {}
+    for row in rows:
+        identity, namespace = Identity.read(row.metadata), place_of(row).checkpoint_ns
+        root = identity is not None and not identity.superior_thread_id and namespace in levels
+        if root and row.metadata.get("source") == "input":
+            inputs.setdefault(namespace, []).append(row)
+    for turns in inputs.values():
+        staying = [row for row in turns if place_of(row) in chosen] or turns[:1]
+        gone = [row for row in turns if row not in staying]
+        first = staying[-1]
+        earlier: Any = {EARLIER: turns_in([first, *gone]) - 1}
+        yield first._replace(metadata={**first.metadata, **earlier})
+
+
+def _kept(
+    rows: Sequence[CheckpointTuple], wanted: Collection[Place], levels: Collection[str]
+) -> Plan[Kept]:
+    found = {place_of(row): row for row in rows}
+    changed: dict[Place, CheckpointTuple] = {}
+    kept: set[Place] = set()
+    waiting = list(wanted)
+    while waiting:
+        place = waiting.pop()
+        row = found.get(place)
+        if row is None or place in kept:
+            continue
+        kept.add(place)
+        stands = _above(row) in wanted
+        level = place.checkpoint_ns in levels
+        if level and not stands and set() < _lacking(row) <= CHANNELS.keys():
+            row = changed[place] = yield from _made_whole(row)
+        waiting += _needs(row)
+    return Kept(found.keys() - kept, changed)
+
+
+def _needs(row: CheckpointTuple) -> Iterator[Place]:
+    above = _above(row)
+    if above and _lacking(row):
+        yield above
+    writes = ((channel, value) for _, channel, value in row.pending_writes or ())
+    for channel, value in chain(row.checkpoint["channel_values"].items(), writes):
+        held = value.value if isinstance(value, _DeltaSnapshot) else value
+        if channel in POINTERS:
+            yield from _ends([held])
+        elif channel == HEADS and isinstance(held, Mapping):
+            yield from _ends(held.values())
+
+
+def _above(row: CheckpointTuple) -> Place | None:
+    if not row.parent_config:
+        return None
+    given = row.parent_config["configurable"]
+    return Place(given["checkpoint_ns"], given["checkpoint_id"])
+
+
+def _ends(heads: Iterable[Any]) -> Iterator[Place]:
+    for head in heads:
+        if isinstance(head, Mapping) and "checkpoint_id" in head:
+            yield Place(head["checkpoint_ns"], head["checkpoint_id"])
+
+
+def _lacking(row: CheckpointTuple) -> set[str]:
+    """Return the delta channels that a checkpoint is not rebuilt without those before it."""
+    checkpoint = row.checkpoint
+    # LangGraph keeps a counter for each channel that is not stored whole. One without a
+    # version was never written: it is empty, and needs nothing.
+    return {
+        channel
+        for channel in row.metadata.get("counters_since_delta_snapshot") or ()
+        if channel in checkpoint["channel_versions"] and channel not in checkpoint["channel_values"]
+    }
+
+
+def _made_whole(row: CheckpointTuple) -> Plan[CheckpointTuple]:
+    past = yield from past_plan(row)
+    held = {MESSAGES: list(past.messages), HEADS: dict(past.heads)}
+    whole = row.checkpoint.copy()
+    snapshots = {channel: _DeltaSnapshot(held[channel]) for channel in _lacking(row)}
+    whole["channel_values"] = {**whole["channel_values"], **snapshots}
+    return row._replace(checkpoint=whole)

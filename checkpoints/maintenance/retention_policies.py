@@ -1,0 +1,129 @@
+"""How far back a thread can be taken after pruning: by count, by age, by turns.
+
+Each strategy chooses checkpoints of one thread, given newest first; ``retention`` adds what
+these and open questions need. The latest of every segment always stays.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from langgraph.checkpoint.base import CheckpointTuple
+
+from echelons.checkpoints.threads.pending_work import is_at_work
+from echelons.errors import InvalidStrategy
+
+
+class Strategy(ABC):
+    """What is kept of a thread's past."""
+
+    @abstractmethod
+    def chosen(self, rows: Sequence[CheckpointTuple], at: datetime) -> Iterator[CheckpointTuple]:
+        """Yield the checkpoints that one can go back to.
+
+        Args:
+            rows: All of a thread, newest first.
+            at: The time now.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class KeepLatest(Strategy):
+    """Keeps the latest checkpoints of every agent's every segment.
+
+    Attributes:
+        count: How many of each.
+
+    Raises:
+        InvalidStrategy: It is less than 1.
+    """
+
+    count: int = 1
+
+    def __post_init__(self) -> None:
+        _refuse(self.count < 1, "KeepLatest", self.count, "1 or more")
+
+    def chosen(self, rows: Sequence[CheckpointTuple], at: datetime) -> Iterator[CheckpointTuple]:
+        """Yield the first of each namespace."""
+        seen: Counter[str] = Counter()
+        for row in rows:
+            namespace = _namespace(row)
+            seen[namespace] += 1
+            if seen[namespace] <= self.count:
+                yield row
+
+
+@dataclass(frozen=True, slots=True)
+class KeepYounger(Strategy):
+    """Keeps what was stored not longer ago than this.
+
+    Attributes:
+        age: How long ago.
+
+    Raises:
+        InvalidStrategy: It is negative.
+    """
+
+    age: timedelta
+
+    def __post_init__(self) -> None:
+        _refuse(self.age < timedelta(), "KeepYounger", self.age, "no negative time")
+
+    def chosen(self, rows: Sequence[CheckpointTuple], at: datetime) -> Iterator[CheckpointTuple]:
+        """Yield those whose time is known to be recent, or not known."""
+        return (row for row in rows if not self._is_older(row, at))
+
+    def _is_older(self, row: CheckpointTuple, at: datetime) -> bool:
+        try:
+            return at - datetime.fromisoformat(row.checkpoint["ts"]) > self.age
+        except (ValueError, TypeError):  # no time, or one without a zone
+            return False
+
+
+@dataclass(frozen=True, slots=True)
+class KeepTurns(Strategy):
+    """Keeps the last finished turns, all that was stored in them, and a turn that is not finished.
+
+    Attributes:
+        count: How many finished turns.
+
+    Raises:
+        InvalidStrategy: It is less than 0.
+    """
+
+    count: int
+
+    def __post_init__(self) -> None:
+        _refuse(self.count < 0, "KeepTurns", self.count, "0 or more")
+
+    def chosen(self, rows: Sequence[CheckpointTuple], at: datetime) -> Iterator[CheckpointTuple]:
+        """Yield all since the input with which the first of these turns began."""
+        own = [row for row in rows if not _namespace(row)]
+        begun: dict[str, str] = {}
+        for row in own:
+            if row.metadata.get("source") == "input":
+                # Ids grow with time. Outside of sessions a turn has no id but its input's.
+                begun[_turn(row)] = row.checkpoint["id"]
+        count = self.count + bool(own and is_at_work(own[0]))
+        if count >= len(begun):
+            yield from rows
+        elif count:
+            first = list(begun.values())[count - 1]
+            yield from (row for row in rows if row.checkpoint["id"] >= first)
+
+
+def _turn(row: CheckpointTuple) -> str:
+    return str(row.metadata.get("turn_id") or row.checkpoint["id"])
+
+
+def _namespace(row: CheckpointTuple) -> str:
+    return str(row.config["configurable"]["checkpoint_ns"])
+
+
+def _refuse(wrong: bool, name: str, given: object, limit: str) -> None:
+    if wrong:
+        raise InvalidStrategy(f"{name}({given})", limit)

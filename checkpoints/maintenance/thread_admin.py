@@ -1,0 +1,280 @@
+"""Deletes, copies and prunes threads: the part of ``SqliteCheckpointer`` that takes away.
+
+Each method is one transaction. LangGraph's server asks for all four, and so does its
+conformance suite.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from sqlite3 import Cursor
+from typing import NamedTuple, TypeVar
+
+from langgraph.checkpoint.base import CheckpointTuple
+
+from echelons.checkpoints.clock import Clock
+from echelons.checkpoints.ledger.thread_rows import (
+    copy_belongings,
+    delete_belongings,
+    has_belongings,
+)
+from echelons.checkpoints.maintenance.copy_thread import copy
+from echelons.checkpoints.maintenance.reachability import Place, chosen_only, without_runs
+from echelons.checkpoints.maintenance.retention_policies import KeepLatest, Strategy
+from echelons.checkpoints.queries import read
+from echelons.checkpoints.storage.cached_saver import RememberingSaver
+from echelons.checkpoints.storage.json_text import as_json
+from echelons.checkpoints.storage.rows import PUT_CHECKPOINT, CheckpointRow
+from echelons.checkpoints.storage.verified_saver import GuardedSaver
+from echelons.errors import ThreadTaken, UnknownStrategy
+
+T = TypeVar("T")
+STATES = ("checkpoints", "writes", "seals")
+TABLES = (*STATES, "events")
+KEEP_LATEST = "keep_latest"
+DELETE = ("delete", "delete_all")
+"""What LangGraph and its server call the strategy that leaves nothing."""
+
+
+class Removed(NamedTuple):
+    """How many rows were taken out of threads.
+
+    Attributes:
+        checkpoints: Checkpoints that can no longer be gone back to.
+        writes: What tasks wrote at them.
+        events: Events of theirs; none unless it was asked for.
+    """
+
+    checkpoints: int
+    writes: int
+    events: int
+
+
+class Maintained(RememberingSaver):
+    """A SQLite saver with events whose threads can be deleted, copied and pruned."""
+
+    _clock: Clock
+
+    @abstractmethod
+    async def _run(self, work: Callable[[], T]) -> T:
+        """Do some work as the saver does all of it in an event loop."""
+
+    def delete_thread(self, thread_id: str) -> None:
+        """Delete a root's thread: checkpoints, writes and events of its whole tree.
+
+        What the ledger knows of it goes too, but for the epochs of its lease.
+
+        Raises:
+            StorageError: SQLite could not write.
+        """
+        with self.cursor() as cursor:
+            _delete(cursor, str(thread_id))
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        """Do what ``delete_thread`` does in an event loop.
+
+        Raises:
+            StorageError: SQLite could not write.
+        """
+        await self._run(lambda: self.delete_thread(thread_id))
+
+    def delete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """Delete what some runs of a server stored, as its rollback does.
+
+        What later checkpoints are rebuilt from stays. So do writes that a run left on a
+        checkpoint of an earlier one: LangGraph does not replay them into another branch.
+
+        Args:
+            run_ids: The server's ids of the runs; unknown ones are passed over.
+
+        Raises:
+            StorageError: SQLite could not read or write.
+        """
+        runs = frozenset(map(str, run_ids))
+        with self._rewriting() as (cursor, reader):
+            for thread_id in _threads_of(cursor, runs):
+                kept = read(reader, without_runs(thread_id, runs))
+                for table in TABLES:
+                    _remove(cursor, table, thread_id, kept.gone)
+
+    async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """Do what ``delete_for_runs`` does in an event loop.
+
+        Raises:
+            StorageError: SQLite could not read or write.
+        """
+        await self._run(lambda: self.delete_for_runs(run_ids))
+
+    def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """Copy a root's thread under another id; its subordinates' threads keep theirs.
+
+        Look-ups take the root's id as well, so the two never mix. The copy has no name,
+        for nobody has called it anything yet. A source that never ran is copied as such. Of the
+        ledger, keys are copied, such as turns and effects; messages on their way are not.
+
+        Args:
+            source_thread_id: LangGraph's id of the thread to copy.
+            target_thread_id: An id that nothing is stored under.
+
+        Raises:
+            ThreadTaken: There is something under the target's id.
+            StorageError: SQLite could not read or write.
+        """
+        source, target = str(source_thread_id), str(target_thread_id)
+        with self._rewriting() as (cursor, _):
+            taken = "SELECT 1 FROM checkpoints WHERE thread_id = ?"
+            if cursor.execute(taken, (target,)).fetchone() or has_belongings(cursor, target):
+                raise ThreadTaken(target)
+            self._seals.check_thread(cursor, source)
+            copy(cursor, source, target)
+            copy_belongings(cursor, source, target)
+            self._seals.keep_thread(cursor, target)
+
+    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """Do what ``copy_thread`` does in an event loop.
+
+        Raises:
+            ThreadTaken: There is something under the target's id.
+            StorageError: SQLite could not read or write.
+        """
+        await self._run(lambda: self.copy_thread(source_thread_id, target_thread_id))
+
+    def prune(self, thread_ids: Sequence[str], *, strategy: str | Strategy = KEEP_LATEST) -> None:
+        """Take the past out of some roots' threads.
+
+        Conversations stay whole, open questions stay open, and the threads go on; only
+        going back to what was taken out is no longer possible. Events stay.
+
+        Args:
+            thread_ids: LangGraph's ids; unknown ones are passed over.
+            strategy: ``KeepLatest``, ``KeepYounger`` or ``KeepTurns``, see ``retain``.
+                ``"keep_latest"`` is ``KeepLatest()``; ``"delete"`` keeps nothing.
+
+        Raises:
+            UnknownStrategy: It is none of these.
+            StorageError: SQLite could not read or write.
+        """
+        if isinstance(strategy, Strategy) or strategy == KEEP_LATEST:
+            keep = strategy if isinstance(strategy, Strategy) else KeepLatest()
+            self.retain(thread_ids, keep)
+        elif strategy in DELETE:
+            with self._rewriting() as (cursor, _):
+                for thread_id in map(str, thread_ids):
+                    _delete(cursor, thread_id)
+        else:
+            raise UnknownStrategy(strategy, (KEEP_LATEST, *DELETE))
+
+    async def aprune(
+        self, thread_ids: Sequence[str], *, strategy: str | Strategy = KEEP_LATEST
+    ) -> None:
+        """Do what ``prune`` does in an event loop.
+
+        Raises:
+            UnknownStrategy: There is no such strategy.
+            StorageError: SQLite could not read or write.
+        """
+        await self._run(lambda: self.prune(thread_ids, strategy=strategy))
+
+    def retain(
+        self,
+        thread_ids: Sequence[str],
+        keep: Strategy,
+        *,
+        events: bool = True,
+        dry_run: bool = False,
+    ) -> Removed:
+        """Take out of some roots' threads what a strategy does not keep, all or nothing of it.
+
+        What it keeps can be gone back to. The latest of every agent's every segment always
+        stays, with the ends of other threads that are pointed to and what all these are rebuilt
+        from, so conversations stay whole, open questions stay open, and the threads go on.
+
+        Args:
+            thread_ids: LangGraph's ids; unknown ones are passed over.
+            keep: What is kept.
+            events: Whether the events of what is taken out stay.
+            dry_run: Whether to change nothing, and only count.
+
+        Returns:
+            How many rows were taken out, or would be.
+
+        Raises:
+            StorageError: SQLite could not read or write.
+        """
+        tables = STATES if events else TABLES
+        before: dict[str, int] = dict.fromkeys(TABLES, 0)
+        with self._rewriting() as (cursor, reader):
+            for thread_id in map(str, thread_ids):
+                kept = read(reader, chosen_only(thread_id, keep, self._clock()))
+                for table in tables:
+                    before[table] += _remove(cursor, table, thread_id, kept.gone)
+                self._store(cursor, thread_id, kept.changed)
+            if dry_run:
+                cursor.connection.rollback()
+        return Removed(before["checkpoints"], before["writes"], before["events"])
+
+    async def aretain(
+        self,
+        thread_ids: Sequence[str],
+        keep: Strategy,
+        *,
+        events: bool = True,
+        dry_run: bool = False,
+    ) -> Removed:
+        """Do what ``retain`` does in an event loop.
+
+        Raises:
+            StorageError: SQLite could not read or write.
+        """
+        return await self._run(
+            lambda: self.retain(thread_ids, keep, events=events, dry_run=dry_run)
+        )
+
+    @contextmanager
+    def _rewriting(self) -> Iterator[tuple[Cursor, GuardedSaver]]:
+        """Keep other writers out from the first read on, and lend a saver that reads inside."""
+        with self.cursor() as cursor:
+            cursor.execute("BEGIN IMMEDIATE")
+            reader = GuardedSaver(self.conn, self.serde, self._seals)
+            # Its own setup would commit the transaction.
+            reader.is_setup = True
+            yield cursor, reader
+
+    def _store(self, cursor: Cursor, thread_id: str, rows: Mapping[Place, CheckpointTuple]) -> None:
+        for place, row in rows.items():
+            above = (row.parent_config or {}).get("configurable", {}).get("checkpoint_id")
+            kind, blob = self.serde.dumps_typed(row.checkpoint)
+            stored = CheckpointRow(
+                thread_id, *place, above, kind, blob, as_json(row.metadata).encode()
+            )
+            cursor.execute(PUT_CHECKPOINT, stored)
+            self._seals.keep(cursor, [stored])
+
+
+def _delete(cursor: Cursor, thread_id: str) -> None:
+    for table in TABLES:
+        cursor.execute(f"DELETE FROM {table} WHERE thread_id = ?", (thread_id,))  # noqa: S608
+    delete_belongings(cursor, thread_id)
+
+
+def _remove(cursor: Cursor, table: str, thread_id: str, places: Iterable[Place]) -> int:
+    rows = [(thread_id, *place) for place in places]
+    cursor.executemany(
+        f"DELETE FROM {table} WHERE thread_id = ? AND checkpoint_ns = ?"  # noqa: S608
+        " AND checkpoint_id = ?",
+        rows,
+    )
+    return max(0, cursor.rowcount)
+
+
+def _threads_of(cursor: Cursor, runs: Iterable[str]) -> list[str]:
+    cursor.execute(
+        "SELECT DISTINCT thread_id FROM checkpoints"
+        " WHERE json_extract(CAST(metadata AS TEXT), '$.run_id')"
+        " IN (SELECT value FROM json_each(?))",
+        (json.dumps(sorted(runs)),),
+    )
+    return [thread_id for (thread_id,) in cursor.fetchall()]

@@ -1,0 +1,52 @@
+"""Turns what a user gives as a database into a saver."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from langgraph.checkpoint.base import BaseCheckpointSaver
+
+from echelons.checkpoints.checkpointer import SqliteCheckpointer
+from echelons.errors import DatabaseMissing, InvalidDatabase, StorageError
+
+
+def open_checkpointer(
+    given: BaseCheckpointSaver[Any] | str | Path | None,
+) -> BaseCheckpointSaver[Any] | None:
+    """Return the saver that was given, or one on the SQLite database at a path.
+
+    Raises:
+        StorageError: The database cannot be opened.
+        InvalidDatabase: It is neither.
+    """
+    if given is None or isinstance(given, BaseCheckpointSaver):
+        return given
+    if isinstance(given, (str, Path)):
+        return SqliteCheckpointer(given)
+    raise InvalidDatabase(given)
+
+
+def open_existing(path: str | Path) -> SqliteCheckpointer:
+    """Return a saver on a database that has threads already; it is never made or changed.
+
+    Raises:
+        DatabaseMissing: There is no file at the path.
+        StorageError: It cannot be opened, or is no database of threads.
+    """
+    file = Path(path)
+    try:
+        if not file.exists():
+            raise DatabaseMissing(str(path))
+        if file.is_dir():
+            raise StorageError(str(path), "it is a folder")
+        # Read-only, for opening a database of something else as ours would add our tables.
+        with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as found:
+            ours = found.execute("SELECT 1 FROM sqlite_master WHERE name = 'checkpoints'")
+            if ours.fetchone() is None:
+                raise StorageError(str(path), "it holds no threads")
+    except (sqlite3.Error, OSError) as error:
+        raise StorageError(str(path), str(error)) from error
+    return SqliteCheckpointer(path)

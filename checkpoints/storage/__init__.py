@@ -1,0 +1,1 @@
+"""Rows in SQLite: written, sealed, verified, cached and read back."""

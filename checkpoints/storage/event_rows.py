@@ -1,0 +1,113 @@
+"""What the record of a write holds besides LangGraph's rows: its place, metadata and events.
+
+``SqliteCheckpointer`` writes it in the transaction of the rows themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from sqlite3 import Cursor
+from typing import Any, NamedTuple
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import Checkpoint, CheckpointMetadata, get_checkpoint_metadata
+from langgraph.checkpoint.serde.types import INTERRUPT, _DeltaSnapshot
+
+from echelons.checkpoints.clock import Clock
+from echelons.checkpoints.delta_channels import MESSAGES
+from echelons.checkpoints.storage.json_text import as_json
+from echelons.checkpoints.thread_events import Event, events_of, question
+from echelons.guards.gate import is_pause
+from echelons.tree.names import PATH_SEPARATOR
+
+OWN_METADATA = CheckpointMetadata.__annotations__.keys() | {"thread_id", "graph_id", "assistant_id"}
+"""Keys of LangGraph's and its server's own, whatever a caller's ``configurable`` holds."""
+
+_KEEP_EVENT = (
+    "INSERT OR IGNORE INTO events (thread_id, agent_thread_id, agent_path, checkpoint_ns,"
+    " checkpoint_id, at, kind, key, data) SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9"
+    # A question comes up through every level; the first to write it is the one who asks.
+    " WHERE ?7 <> 'question' OR NOT EXISTS"
+    " (SELECT 1 FROM events WHERE thread_id = ?1 AND kind = 'question' AND key = ?8)"
+)
+
+
+class Where(NamedTuple):
+    """The place of a write: LangGraph's coordinates and ours."""
+
+    thread_id: str
+    checkpoint_ns: str
+    checkpoint_id: str
+    agent_thread_id: str
+    agent_path: str
+
+    @property
+    def agent(self) -> str:
+        """Whose thread it is."""
+        return self.agent_path.rpartition(PATH_SEPARATOR)[2]
+
+    @classmethod
+    def of(cls, config: RunnableConfig, checkpoint_id: str) -> Where:
+        """Return the place of a write under a run's config."""
+        given, metadata = config["configurable"], config.get("metadata") or {}
+        return cls(
+            str(given["thread_id"]),
+            str(given.get("checkpoint_ns", "")),
+            checkpoint_id,
+            str(metadata.get("agent_thread_id", "")),
+            str(metadata.get("agent_path", "")),
+        )
+
+
+def kept_metadata(config: RunnableConfig, metadata: CheckpointMetadata) -> CheckpointMetadata:
+    """Return what is kept of a run's metadata.
+
+    A caller's ``configurable`` stays out: it may hold keys and secrets. LangGraph's server
+    mixes it into the metadata, so it is taken out again, but for the ids that it looks for.
+    """
+    given = config["configurable"].keys() - OWN_METADATA
+    own: Any = {key: value for key, value in metadata.items() if key not in given}
+    return get_checkpoint_metadata({"metadata": config.get("metadata") or {}}, own)
+
+
+def input_events(
+    where: Where, checkpoint: Checkpoint, metadata: CheckpointMetadata
+) -> Iterator[Event]:
+    """Yield the events of an input that a checkpoint holds whole."""
+    # The first input of a delta channel is stored as a snapshot, without a write.
+    if metadata.get("source") in ("input", "update", "fork"):
+        held = checkpoint["channel_values"].get(MESSAGES)
+        messages = held.value if isinstance(held, _DeltaSnapshot) else ()
+        yield from events_of(messages, where.agent, where.agent_thread_id)
+
+
+def write_events(where: Where, writes: Sequence[tuple[str, Any]]) -> Iterator[Event]:
+    """Yield the events of what a task wrote."""
+    for channel, value in writes:
+        if channel == MESSAGES:
+            messages = value if isinstance(value, (list, tuple)) else [value]
+            yield from events_of(messages, where.agent, where.agent_thread_id)
+        elif channel == INTERRUPT:
+            yield from (question(each.id, each.value) for each in value if not is_pause(each.value))
+
+
+def keep_events(cursor: Cursor, where: Where, events: Iterable[Event], clock: Clock) -> None:
+    """Write the events of an agent's thread; outside of our trees there are none."""
+    if not where.agent_thread_id:
+        return
+    rows = [
+        (
+            where.thread_id,
+            where.agent_thread_id,
+            where.agent_path,
+            where.checkpoint_ns,
+            where.checkpoint_id,
+            clock().isoformat(),
+            str(event.kind),
+            event.key,
+            as_json(event.data),
+        )
+        for event in events
+    ]
+    if rows:
+        cursor.executemany(_KEEP_EVENT, rows)

@@ -1,0 +1,273 @@
+"""The seal: that a row was written with a key, and stands where it was written.
+
+HMAC-SHA256 over every column of a row, its table and its place included. Seals have a table of
+their own, for LangGraph's stay as they are. The saver keeps and checks them in the transaction
+of the rows themselves. A seal does not show that rows were deleted, or that the whole database
+is an old copy.
+"""
+
+from __future__ import annotations
+
+import hmac
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from sqlite3 import Connection, Cursor
+from struct import pack
+from typing import Any
+
+from echelons.checkpoints.storage.rows import WHOLE, CheckpointRow, Row, WriteRow
+from echelons.errors import CheckpointTampered, InvalidSealKey, SealKeyMissing, UnknownSealKey
+
+SHORTEST_KEY = 16
+"""Bytes that a key has at least; NIST SP 800-107 asks for 112 bits."""
+_KEY_ID, _MAC = 8, 32
+
+SEALS = """
+CREATE TABLE seals (
+    thread_id TEXT NOT NULL,
+    checkpoint_ns TEXT NOT NULL,
+    checkpoint_id TEXT NOT NULL,
+    task_id TEXT NOT NULL,
+    idx INTEGER NOT NULL,
+    seal BLOB NOT NULL,
+    PRIMARY KEY (thread_id, checkpoint_ns, checkpoint_id, task_id, idx)
+) WITHOUT ROWID;
+"""
+"""Step 3 of the database's schema: the place of a row, the id of the key, and the seal."""
+
+
+class Seals(ABC):
+    """What a saver does about seals."""
+
+    @abstractmethod
+    def keep(self, cursor: Cursor, rows: Iterable[Row], replace: bool = True) -> None:
+        """Seal rows that are written in this transaction.
+
+        Args:
+            cursor: Of the transaction.
+            rows: The rows.
+            replace: Whether they take the place of rows that are there already.
+
+        Raises:
+            SealKeyMissing: The database is sealed, and there is no key.
+        """
+
+    @abstractmethod
+    def check(self, row: Row, seal: object) -> None:
+        """Check a row that was read.
+
+        Raises:
+            CheckpointTampered: It is not what was sealed.
+        """
+
+    @abstractmethod
+    def check_thread(self, cursor: Cursor, thread_id: str) -> None:
+        """Check every row of a thread before it is copied.
+
+        Raises:
+            CheckpointTampered: One is not what was sealed.
+        """
+
+    @abstractmethod
+    def keep_thread(self, cursor: Cursor, thread_id: str) -> None:
+        """Seal every row of a thread that was copied."""
+
+    @abstractmethod
+    def renew(self, cursor: Cursor, adopt: bool) -> int:
+        """Check every row of the database, seal it with the first key, and count them.
+
+        Args:
+            cursor: Of the transaction.
+            adopt: Whether rows without a seal are taken as they are.
+
+        Raises:
+            CheckpointTampered: One is not what was sealed.
+            InvalidSealKey: There is no key.
+        """
+
+
+class NoSeals(Seals):
+    """Of a database without seals."""
+
+    def keep(self, cursor: Cursor, rows: Iterable[Row], replace: bool = True) -> None:
+        """Do nothing."""
+
+    def check(self, row: Row, seal: object) -> None:
+        """Do nothing."""
+
+    def check_thread(self, cursor: Cursor, thread_id: str) -> None:
+        """Do nothing."""
+
+    def keep_thread(self, cursor: Cursor, thread_id: str) -> None:
+        """Do nothing."""
+
+    def renew(self, cursor: Cursor, adopt: bool) -> int:
+        """Refuse.
+
+        Raises:
+            InvalidSealKey: Always.
+        """
+        raise InvalidSealKey("no key", SHORTEST_KEY)
+
+
+class KeyMissing(NoSeals):
+    """Of a sealed database that was opened without a key: it can be read, but not written."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def keep(self, cursor: Cursor, rows: Iterable[Row], replace: bool = True) -> None:
+        """Refuse to write.
+
+        Raises:
+            SealKeyMissing: Always.
+        """
+        raise SealKeyMissing(self._path)
+
+    def keep_thread(self, cursor: Cursor, thread_id: str) -> None:
+        """Refuse to write.
+
+        Raises:
+            SealKeyMissing: Always.
+        """
+        raise SealKeyMissing(self._path)
+
+
+class Keys(Seals):
+    """Of a database that is sealed: the first key signs, and each may have signed.
+
+    Raises:
+        InvalidSealKey: One is no bytes, or too short.
+    """
+
+    def __init__(self, keys: Sequence[bytes]) -> None:
+        for key in keys:
+            if not isinstance(key, bytes):
+                raise InvalidSealKey(f"a key of type {type(key).__name__}", SHORTEST_KEY)
+            if len(key) < SHORTEST_KEY:
+                raise InvalidSealKey(f"a key of {len(key)} bytes", SHORTEST_KEY)
+        if not keys:
+            raise InvalidSealKey("an empty list of keys", SHORTEST_KEY)
+        self._keys = {_id_of(key): key for key in keys}
+        self._first = _id_of(keys[0])
+
+    def keep(self, cursor: Cursor, rows: Iterable[Row], replace: bool = True) -> None:
+        """Seal rows with the first key."""
+        sealed = ((*row.place, self._sealed(self._first, row)) for row in rows)
+        cursor.executemany(_REPLACE if replace else _KEEP, sealed)
+
+    def check(self, row: Row, seal: object) -> None:
+        """Check a row.
+
+        Raises:
+            CheckpointTampered: It has no seal, or is not what was sealed.
+            UnknownSealKey: It was sealed with another key.
+        """
+        if seal is None:
+            raise CheckpointTampered(row.where, "it has no seal")
+        if not isinstance(seal, bytes) or len(seal) != _KEY_ID + _MAC:
+            raise CheckpointTampered(row.where, "its seal is damaged")
+        key = seal[:_KEY_ID]
+        if key not in self._keys:
+            raise UnknownSealKey(row.where, key.hex(), [each.hex() for each in self._keys])
+        if not hmac.compare_digest(seal, self._sealed(key, row)):
+            raise CheckpointTampered(row.where, "it or its place was changed after it was sealed")
+
+    def check_thread(self, cursor: Cursor, thread_id: str) -> None:
+        """Check every row of a thread.
+
+        Raises:
+            CheckpointTampered: One is not what was sealed.
+        """
+        for row, seal in _stored(cursor.connection, thread_id):
+            self.check(row, seal)
+
+    def keep_thread(self, cursor: Cursor, thread_id: str) -> None:
+        """Seal every row of a thread."""
+        self.keep(cursor, (row for row, _ in _stored(cursor.connection, thread_id)))
+
+    def renew(self, cursor: Cursor, adopt: bool) -> int:
+        """Check every row of the database, seal it with the first key, and count them.
+
+        Raises:
+            CheckpointTampered: One is not what was sealed.
+        """
+        every = cursor.execute(
+            "SELECT thread_id FROM checkpoints UNION SELECT thread_id FROM writes"
+        )
+        count = 0
+        for (thread_id,) in every.fetchall():
+            rows = list(_stored(cursor.connection, thread_id))
+            for row, seal in rows:
+                if seal is not None or not adopt:
+                    self.check(row, seal)
+            # Seals of rows that are gone go with the old ones.
+            cursor.execute("DELETE FROM seals WHERE thread_id = ?", (thread_id,))
+            self.keep(cursor, (row for row, _ in rows))
+            count += len(rows)
+        return count
+
+    def _sealed(self, key: bytes, row: Row) -> bytes:
+        return key + hmac.digest(self._keys[key], _bytes_of(row), "sha256")
+
+
+def seals_of(keys: bytes | Sequence[bytes] | None, connection: Connection, path: str) -> Seals:
+    """Return what to do about seals in a database.
+
+    Raises:
+        InvalidSealKey: A key is no bytes, or too short.
+    """
+    if keys is not None:
+        return Keys([keys] if isinstance(keys, (bytes, bytearray, str)) else list(keys))
+    sealed = connection.execute("SELECT 1 FROM seals LIMIT 1").fetchone()
+    return KeyMissing(path) if sealed else NoSeals()
+
+
+def _id_of(key: bytes) -> bytes:
+    return hmac.digest(key, b"echelons: id of a key", "sha256")[:_KEY_ID]
+
+
+def _bytes_of(row: Row) -> bytes:
+    """Return a row as bytes that no other row has: each value with its type and length."""
+    parts = [type(row).__name__.encode()]
+    for value in row:
+        tag, data = _tagged(value)
+        parts += [tag, pack(">Q", len(data)), data]
+    return b"".join(parts)
+
+
+def _tagged(value: Any) -> tuple[bytes, bytes]:
+    if isinstance(value, bytes):
+        return b"b", value
+    if isinstance(value, str):
+        return b"s", value.encode()
+    return (b"n", b"") if value is None else (b"i", str(value).encode())
+
+
+def _stored(connection: Connection, thread_id: str) -> Iterator[tuple[Row, object]]:
+    kinds: tuple[tuple[Any, str], ...] = ((CheckpointRow, CHECKPOINTS), (WriteRow, WRITES))
+    for kind, select in kinds:
+        # All at once, for the seals change while the rows are gone through.
+        found = connection.execute(f"{select} WHERE thread_id = ?", (thread_id,)).fetchall()
+        for *columns, seal in found:
+            yield kind(*columns), seal
+
+
+def _selected(table: str, columns: Sequence[str], task: str, idx: str) -> str:
+    # Made of the names below, never of anything given.
+    return (
+        f"SELECT {', '.join(columns)}, (SELECT seal FROM seals"  # noqa: S608
+        f" WHERE seals.thread_id = {table}.thread_id"
+        f" AND seals.checkpoint_ns = {table}.checkpoint_ns"
+        f" AND seals.checkpoint_id = {table}.checkpoint_id"
+        f" AND seals.task_id = {task} AND seals.idx = {idx}) FROM {table}"
+    )
+
+
+CHECKPOINTS = _selected("checkpoints", CheckpointRow._fields, "''", str(WHOLE))
+"""Selects rows of ``checkpoints``, each with its seal."""
+WRITES = _selected("writes", WriteRow._fields, "writes.task_id", "writes.idx")
+"""Selects rows of ``writes``, each with its seal."""
+_PLACE = "seals (thread_id, checkpoint_ns, checkpoint_id, task_id, idx, seal)"
+_REPLACE = f"INSERT OR REPLACE INTO {_PLACE} VALUES (?, ?, ?, ?, ?, ?)"  # noqa: S608
+_KEEP = f"INSERT OR IGNORE INTO {_PLACE} VALUES (?, ?, ?, ?, ?, ?)"  # noqa: S608

@@ -1,0 +1,254 @@
+"""What may be stored and read back: an allowlist, and no byte that runs code.
+
+LangGraph's own serializer imports what a row names, or hands out the raw parts of what it
+does not know; its default depends on an environment variable. Ours reads the same bytes with
+a table of its own: anything that is not in it, or not whole, is an error. What could not be
+read back is not written. The savers of ``rows`` and ``sqlite`` use it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from typing import Any
+
+import ormsgpack
+from langgraph.checkpoint.serde.base import SerializerProtocol
+from langgraph.checkpoint.serde.types import _DeltaSnapshot
+from pydantic import BaseModel
+
+from echelons.checkpoints.storage.type_codecs import (
+    BY_KEY,
+    BY_TYPE,
+    SINGLE,
+    SNAPSHOT,
+    Form,
+    Key,
+    by_key,
+    dataclass_form,
+    form_of,
+    model_form,
+    named_tuple_form,
+)
+from echelons.errors import CheckpointTampered, InvalidAllowedType, NotStorable
+
+DEEPEST = 64
+"""Values with a form inside each other; more would exhaust Python's stack."""
+
+_WRITING = (
+    ormsgpack.OPT_NON_STR_KEYS
+    | ormsgpack.OPT_PASSTHROUGH_DATACLASS
+    | ormsgpack.OPT_PASSTHROUGH_DATETIME
+    | ormsgpack.OPT_PASSTHROUGH_ENUM
+    | ormsgpack.OPT_PASSTHROUGH_UUID
+    | ormsgpack.OPT_REPLACE_SURROGATES
+)
+_MARK = os.urandom(16)
+_END = b"\xc4\x10" + _MARK
+"""Put behind what is read, for msgpack passes over bytes that are too many."""
+
+
+class Serializer(SerializerProtocol):
+    """Writes and reads values as LangGraph's serializer does, but only those that it knows.
+
+    Args:
+        types: A user's own types: pydantic models, dataclasses, named tuples, enumerations.
+
+    Raises:
+        InvalidAllowedType: One is none of these, or has the module and name of another.
+    """
+
+    def __init__(self, types: Iterable[type[Any]] = ()) -> None:
+        self._by_type = {**BY_TYPE, **{kind: _given(kind) for kind in types}}
+        self._by_key: Mapping[Key, Form] = {**by_key(self._by_type.values()), **BY_KEY}
+        for kind, form in self._by_type.items():
+            if self._by_key[form.key] != form:
+                raise InvalidAllowedType(_name(kind), "another type has the same module and name")
+
+    def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
+        """Return the type tag and the bytes of a value.
+
+        Raises:
+            NotStorable: It could not be read back.
+        """
+        if obj is None:
+            return "null", b""
+        if isinstance(obj, (bytes, bytearray)):
+            return type(obj).__name__, bytes(obj)
+        return "msgpack", _Writer(self._by_type, self._by_key).pack(obj)
+
+    def loads_typed(self, data: tuple[str, bytes]) -> Any:
+        """Return the value of a type tag and bytes.
+
+        Raises:
+            CheckpointTampered: They are damaged, or hold what is not allowed.
+        """
+        tag, stored = data
+        if not isinstance(stored, (bytes, bytearray)):
+            raise _damaged(f"it holds {type(stored).__name__} in place of bytes")
+        if tag == "msgpack":
+            return _Reader(self._by_key).unpack(bytes(stored))
+        if tag == "bytes":
+            return bytes(stored)
+        if tag == "bytearray":
+            return bytearray(stored)
+        if tag == "null" and not stored:
+            return None
+        raise _damaged(f"it says that it is of type {tag!r}, which is never stored")
+
+
+class _Writer:
+    """Writes one value. The library hides what goes wrong in it, hence ``_wrong``."""
+
+    __slots__ = ("_by_key", "_by_type", "_depth", "_wrong")
+
+    def __init__(self, by_type: Mapping[type[Any], Form], by_key: Mapping[Key, Form]) -> None:
+        self._by_type = by_type
+        self._by_key = by_key
+        self._depth = 0
+        self._wrong: NotStorable | None = None
+
+    def pack(self, value: Any) -> bytes:
+        try:
+            return ormsgpack.packb(value, default=self._extension, option=_WRITING)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise self._wrong or NotStorable(_name(type(value)), str(error)) from None
+
+    def _extension(self, value: Any) -> Any:
+        try:
+            kind = type(value)
+            form = self._by_type.get(kind)
+            if form is not None:
+                parts = (form.module, form.name, form.parts(value), *form.method)
+                packed = self._nested(parts)
+                if form.given:
+                    self._try(form, value, packed)
+                return ormsgpack.Ext(form.code, packed)
+            if kind is _DeltaSnapshot:
+                return ormsgpack.Ext(SNAPSHOT, self._nested(value.value))
+            return _text_of(value)
+        except NotStorable as error:
+            self._wrong = error
+            raise
+
+    def _nested(self, parts: Any) -> bytes:
+        self._depth += 1
+        if self._depth >= DEEPEST:
+            raise NotStorable(_name(type(parts)), f"values stand more than {DEEPEST} deep in it")
+        packed = self.pack(parts)
+        self._depth -= 1
+        return packed
+
+    def _try(self, form: Form, value: Any, packed: bytes) -> None:
+        """Make a value of a user's type again: what it loses, it loses now and not later."""
+        try:
+            again = _Reader(self._by_key).extension(form.code, packed)
+            before, after = form.parts(value), form.parts(again)
+            same = before == after or self.pack(before) == self.pack(after)
+        except Exception as error:
+            why = error.why if isinstance(error, CheckpointTampered) else _line(error)
+            raise NotStorable(_name(type(value)), f"it cannot be made again: {why}") from error
+        if not same:
+            raise NotStorable(_name(type(value)), "made again, it is not the same")
+
+
+class _Reader:
+    """Reads one value."""
+
+    __slots__ = ("_by_key", "_depth", "_wrong")
+
+    def __init__(self, by_key: Mapping[Key, Form]) -> None:
+        self._by_key = by_key
+        self._depth = 0
+        self._wrong: CheckpointTampered | None = None
+
+    def unpack(self, stored: bytes) -> Any:
+        try:
+            # As the first of two, so that the end of the bytes is seen.
+            value, end = ormsgpack.unpackb(
+                b"\x92" + stored + _END, ext_hook=self._hook, option=ormsgpack.OPT_NON_STR_KEYS
+            )
+        except (ValueError, TypeError, RecursionError, MemoryError) as error:
+            raise self._wrong or _damaged(f"its bytes are damaged ({error})") from None
+        if end != _MARK:
+            raise _damaged("there are bytes behind its end")
+        return value
+
+    def _hook(self, code: int, stored: bytes) -> Any:
+        try:
+            return self.extension(code, stored)
+        except CheckpointTampered as error:
+            self._wrong = error
+            raise
+
+    def extension(self, code: int, stored: bytes) -> Any:
+        """Return what an extension holds."""
+        self._depth += 1
+        if self._depth > DEEPEST:
+            raise _damaged(f"values stand more than {DEEPEST} deep in it")
+        parts = self.unpack(stored)
+        self._depth -= 1
+        if code == SNAPSHOT:
+            return _DeltaSnapshot(parts)
+        form = self._form(code, parts)
+        try:
+            return form.make(parts[2])
+        except Exception as error:  # noqa: BLE001  whatever a damaged part makes a constructor do
+            raise _damaged(f"its {form.name} cannot be made again ({_line(error)})") from None
+
+    def _form(self, code: int, parts: Any) -> Form:
+        if not isinstance(parts, list) or not 3 <= len(parts) <= 4:
+            raise _damaged(f"it holds a value of an unknown form, number {code}")
+        module, name, _, *method = parts
+        form = self._by_key.get((code, module, name)) if type(module) is type(name) is str else None
+        if form is None or method != form.method:
+            raise _damaged(
+                f"it holds a {module}.{name} (form {code}), which may not be loaded; if the type "
+                "is yours, name it in SqliteCheckpointer(..., allowed_types=[...])"
+            )
+        return form
+
+
+def _text_of(value: Any) -> str:
+    # LangGraph writes down the error of a task that failed, for people to read.
+    if isinstance(value, BaseException):
+        return repr(value)
+    kind = type(value)
+    raise NotStorable(
+        _name(kind),
+        "it could not be read back. Name a pydantic model, dataclass, named tuple or enumeration "
+        f"of yours in SqliteCheckpointer(..., allowed_types=[{kind.__name__}]), or keep plain "
+        "values in the state",
+    )
+
+
+def _given(kind: Any) -> Form:
+    if not isinstance(kind, type):
+        raise InvalidAllowedType(repr(kind), "it is no type")
+    if kind in BY_TYPE:
+        return BY_TYPE[kind]
+    if issubclass(kind, BaseModel):
+        form = model_form(kind)
+    elif issubclass(kind, Enum):
+        form = form_of(SINGLE, kind, lambda value: value.value, kind)
+    elif dataclasses.is_dataclass(kind):
+        form = dataclass_form(kind)
+    elif issubclass(kind, tuple) and hasattr(kind, "_asdict"):
+        form = named_tuple_form(kind)
+    else:
+        raise InvalidAllowedType(_name(kind), "it is none of these")
+    return form._replace(given=True)
+
+
+def _damaged(why: str) -> CheckpointTampered:
+    return CheckpointTampered("a stored value", why)
+
+
+def _line(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error).splitlines()[0][:200] if str(error) else ''}"
+
+
+def _name(kind: type[Any]) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"

@@ -1,0 +1,112 @@
+"""Events: a conversation as a list of plain JSON facts.
+
+One event per message, tool call, delegation and question. Pure: the SQLite checkpointer
+writes what these functions return in the transaction of the messages themselves, once and
+for good; ``ThreadStore`` makes events of the messages as they are now, on any saver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+
+from echelons.delegation.calls import requests_of
+from echelons.delegation.request import DelegationRequest
+from echelons.delegation.request_builder import all_sent
+from echelons.identity.lineage import THREADS_KEY
+from echelons.text.sanitize import mend
+
+
+class EventKind(StrEnum):
+    """What an event tells."""
+
+    MESSAGE = "message"
+    TOOL_CALL = "tool_call"
+    DELEGATION = "delegation"
+    QUESTION = "question"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One fact of a thread.
+
+    Attributes:
+        kind: What it tells.
+        key: Id of the message, call or question; unique for its kind in a thread.
+        data: The fact as JSON. A message has ``role`` and ``content``; a call ``intent``,
+            ``arguments``, ``call_id`` and, for a delegation, ``sub_agent_thread_id`` and the
+            ``request`` as it was sent, without its task; a question ``value``. A call that makes
+            several requests is a call, and each of them a delegation.
+    """
+
+    kind: EventKind
+    key: str
+    data: Mapping[str, Any]
+
+
+def events_of(messages: Iterable[Any], agent: str, thread_id: str) -> Iterator[Event]:
+    """Yield the events of some messages, in order; what is no message is passed over.
+
+    Args:
+        messages: The messages.
+        agent: Whose conversation they are of.
+        thread_id: Its thread.
+
+    Raises:
+        UnreadableRecord: What a message keeps of its requests is damaged.
+    """
+    for message in messages:
+        if isinstance(message, BaseMessage):
+            yield _event(EventKind.MESSAGE, message.id or "", _said(message))
+            if isinstance(message, AIMessage):
+                yield from _calls(message, agent, thread_id)
+
+
+def question(interrupt_id: str, value: Any) -> Event:
+    """Return the event of a question to a human."""
+    return _event(EventKind.QUESTION, interrupt_id, {"value": value})
+
+
+def _said(message: BaseMessage) -> dict[str, Any]:
+    said: dict[str, Any] = {"role": message.type, "content": message.content}
+    if isinstance(message, AIMessage) and message.usage_metadata:
+        said["usage"] = dict(message.usage_metadata)
+    if isinstance(message, ToolMessage):
+        said |= {"tool_call_id": message.tool_call_id, "status": message.status}
+        if message.artifact is not None:
+            said["artifact"] = message.artifact
+    return said
+
+
+def _calls(message: AIMessage, agent: str, thread_id: str) -> Iterator[Event]:
+    threads: Mapping[str, str] = message.response_metadata.get(THREADS_KEY) or {}
+    begun = {
+        call_id: {"sub_agent_thread_id": threads[call_id], "request": _request(request)}
+        for call_id, request in all_sent(message, agent, thread_id).items()
+    }
+    for call in message.tool_calls:
+        call_id = call["id"] or ""
+        kind = EventKind.DELEGATION if call_id in begun else EventKind.TOOL_CALL
+        told = {"intent": call["name"], "arguments": call["args"], "call_id": call_id}
+        yield _event(kind, f"{message.id}/{call_id}", {**told, **begun.get(call_id, {})})
+    for part, parted in requests_of(message, message.tool_calls):
+        if parted:
+            intent = f"{parted.join.name} of {len(parted.parts)}"
+            told = {"intent": intent, "arguments": part.arguments, "call_id": parted.call_id}
+            key = f"{message.id}/{part.call_id}"
+            yield _event(EventKind.DELEGATION, key, {**told, **begun.get(part.call_id, {})})
+
+
+def _request(request: DelegationRequest) -> dict[str, Any]:
+    """Return what a delegation tells of its request besides the task."""
+    left_out = ("model", "version", "task")
+    return {key: each for key, each in request.stored().items() if key not in left_out}
+
+
+def _event(kind: EventKind, key: str, data: Mapping[str, Any]) -> Event:
+    # What a caller writes into a state himself went through no node that mends it.
+    return Event(kind, mend(key), mend(data))

@@ -1,0 +1,1 @@
+"""Threads read back: conversations, traces, pending work, answers."""

@@ -1,0 +1,121 @@
+"""What came of calls that their agent did not wait for, shown where they were made.
+
+An agent that is late, stopped or cancelled leaves calls open. What had begun may have come to
+an end since, or nobody knows: the effect journal says which. ``history`` and ``threads`` put it
+behind the segment, so that neither people nor the agent itself are told that it was not run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langgraph.checkpoint.base import CheckpointTuple
+from langgraph.types import Command
+
+from echelons.checkpoints.coordination.journal_entries import load
+from echelons.checkpoints.ledger import Transaction, Value, key, ledger_of
+from echelons.checkpoints.queries import Plan, Saver
+from echelons.effects.journal import Entry, State
+from echelons.identity.lineage import Identity, message_id
+
+LATE_KEY = "echelons_late"
+"""Where the ``additional_kwargs`` of an answer say that its agent has not seen it in time."""
+UNKNOWN = "cut short, and what came of it is not known"
+
+
+def late_answers(
+    saved: CheckpointTuple, messages: Sequence[BaseMessage], *, ended: bool
+) -> Plan[tuple[ToolMessage, ...]]:
+    """Return what came of the open calls of a segment after it, as far as they had begun.
+
+    Args:
+        saved: The segment's latest checkpoint.
+        messages: The segment's messages.
+        ended: Whether nothing of it runs any more; then what has begun and has no end is told,
+            too.
+    """
+    calls, identity = open_calls(messages), Identity.read(saved.metadata)
+    if not calls or identity is None or not identity.request_id:
+        return ()
+    thread_id = str(saved.config["configurable"]["thread_id"])
+    found: Mapping[str, Entry] = yield InJournal(thread_id, identity.request_id, tuple(calls))
+    return tuple(
+        _answer(identity, calls[call_id], call_id, entry)
+        for call_id, entry in found.items()
+        if ended or entry.state is State.DONE
+    )
+
+
+def open_calls(messages: Sequence[BaseMessage]) -> dict[str, str]:
+    """Return the tools of the calls that a conversation ends with unanswered, by the calls' ids."""
+    answered: set[str] = set()
+    for message in reversed(messages):
+        if isinstance(message, AIMessage):
+            calls = ((call["id"] or "", call["name"]) for call in message.tool_calls)
+            return {call_id: name for call_id, name in calls if call_id not in answered}
+        if not isinstance(message, ToolMessage):
+            break
+        answered.add(message.tool_call_id)
+    return {}
+
+
+@dataclass(frozen=True, slots=True)
+class InJournal:
+    """Asks for what the effect journal says of some calls of a segment, by the calls' ids."""
+
+    thread_id: str
+    request_id: str
+    call_ids: tuple[str, ...]
+
+    def get(self, saver: Saver) -> Mapping[str, Entry]:
+        """Read in this thread."""
+        return {
+            str(found.value["call_id"]): load(saver.serde, name, found)
+            for name, found in ledger_of(saver).look(self._entries)
+            if self._asks_for(found.value)
+        }
+
+    async def aget(self, saver: Saver) -> Mapping[str, Entry]:
+        """Read in an event loop."""
+        found: Mapping[str, Entry] = await ledger_of(saver).arun(lambda: self.get(saver))
+        return found
+
+    def _entries(self, open_: Transaction) -> list[tuple[str, Value]]:
+        names = open_.keys(key(self.thread_id, "effect", ""))
+        return [(name, value) for name in names if (value := open_.get(name))]
+
+    def _asks_for(self, value: Any) -> bool:
+        if not isinstance(value, Mapping) or value.get("request") != self.request_id:
+            return False
+        return value.get("call_id") in self.call_ids
+
+
+def _answer(identity: Identity, tool: str, call_id: str, entry: Entry) -> ToolMessage:
+    said = next(_answers(entry.result, call_id), None)
+    text = f"it did happen, but its result is lost: {entry.lost}" if entry.lost else UNKNOWN
+    return ToolMessage(
+        said.content if said else text,
+        id=message_id(identity.thread_id, f"late/{identity.request_id}/{call_id}"),
+        tool_call_id=call_id,
+        name=tool,
+        status=said.status if said else "error",
+        artifact=said.artifact if said else None,
+        additional_kwargs={LATE_KEY: True},
+    )
+
+
+def _answers(result: Any, call_id: str) -> Iterator[ToolMessage]:
+    """Yield the answers to a call in what its node would have returned."""
+    if isinstance(result, ToolMessage):
+        if result.tool_call_id == call_id:
+            yield result
+    elif isinstance(result, Command):
+        yield from _answers(result.update, call_id)
+    elif isinstance(result, Mapping):
+        yield from _answers(result.get("messages"), call_id)
+    elif isinstance(result, Iterable) and not isinstance(result, (str, BaseMessage)):
+        for each in result:
+            yield from _answers(each, call_id)

@@ -1,0 +1,303 @@
+"""What a stored run still waits for, found by walking down its open tasks.
+
+Works on any saver and needs no graph, so it finds agents that the tree does not have any
+more, and agents that LangGraph's own inspection cannot see. The inbox reads ``questions``,
+the check before a resume reads ``unfinished``. Both are plans.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from langgraph.checkpoint.base import CheckpointTuple
+from langgraph.checkpoint.serde.types import ERROR, INTERRUPT, RESUME, SCHEDULED
+from langgraph.constants import START
+from langgraph.types import Interrupt
+
+from echelons.checkpoints.coordination.control_orders import Orders, orders_key
+from echelons.checkpoints.coordination.race_ledger import lost_plan
+from echelons.checkpoints.namespaces import SEPARATOR, below, depth_of, parts_of
+from echelons.checkpoints.queries import AllCheckpoints, InLedger, OneCheckpoint, Plan
+from echelons.delegation.race import Entrant
+from echelons.guards.gate import Halt, is_pause
+from echelons.identity.lineage import Identity
+from echelons.tree.names import PATH_SEPARATOR
+
+OPEN = frozenset({ERROR, INTERRUPT, RESUME, SCHEDULED})
+"""Writes with which a task is not done."""
+SENDS = "__pregel_tasks"
+"""The channel in which LangGraph stores sends."""
+NULL_TASK_ID = "00000000-0000-0000-0000-000000000000"
+"""The task under which LangGraph writes what comes from outside."""
+BRANCH = "branch:to:"
+"""How the channels begin that trigger a node; they hold a value until it has run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Something that an agent waits for a human to say.
+
+    Attributes:
+        id: Id of the interrupt; the answer names it.
+        value: What is asked.
+        path: Names from the root to the asking agent.
+        thread_id: The asking agent's thread.
+        asked_at: Time of the checkpoint at which it waits, ISO 8601, UTC.
+        schema: JSON Schema of the answer; ``None`` if any value will do.
+    """
+
+    id: str
+    value: Any
+    path: tuple[str, ...]
+    thread_id: str
+    asked_at: str
+    schema: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OpenAgent:
+    """An agent of a stored run that has work left.
+
+    Attributes:
+        path: Names from the root.
+        nodes: Nodes of its level, or of its delegation graph, that have not done their work.
+        subordinates: Names of those to whom it has given work that is not answered.
+    """
+
+    path: tuple[str, ...]
+    nodes: tuple[str, ...]
+    subordinates: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """What keeps a stored run from its end.
+
+    Attributes:
+        questions: What it asks, in the order of the tree.
+        moves: Whether it has work left that waits for no answer; what is paused has.
+        withdrawn: Ids of questions that agents have asked who were stopped.
+    """
+
+    questions: tuple[Question, ...] = ()
+    moves: bool = False
+    withdrawn: frozenset[str] = frozenset()
+
+
+def questions(thread_id: str) -> Plan[list[Question]]:
+    """Return the pending questions of a root's thread, in the order of the tree."""
+    return list((yield from waiting(thread_id)).questions)
+
+
+def waiting(thread_id: str) -> Plan[Waiting]:
+    """Return what a root's thread waits for."""
+    root = yield OneCheckpoint(thread_id)
+    return (yield from waiting_at(root, thread_id)) if root else Waiting()
+
+
+def waiting_at(root: CheckpointTuple, thread_id: str) -> Plan[Waiting]:
+    """Return what a root's thread waits for at a checkpoint of the root."""
+    return (yield from _unstopped((yield from _waiting(root, thread_id)), root, thread_id))
+
+
+def _waiting(level: CheckpointTuple, thread_id: str) -> Plan[Waiting]:
+    tasks = _Tasks.of(level)
+    found: list[Question] = []
+    moves = tasks.untouched
+    for task_id, interrupts in tasks.interrupted.items():
+        # An interrupt comes up through every level, and stays written there while the one who
+        # asked goes on: only the innermost task knows whether it is answered.
+        inner = yield from _run_by(task_id, level, tasks.nodes, thread_id)
+        if inner and (yield from _has_lost(inner, thread_id)):
+            # Whoever asks there learns of it when the run goes on.
+            moves = True
+            continue
+        below = (yield from _waiting(inner, thread_id)) if inner else Waiting()
+        own = [each for each in interrupts if tasks.asks(task_id, each.id, bool(inner))]
+        asked = [each for each in own if not is_pause(each.value)]
+        found += [*below.questions, *(_question(level, each) for each in asked)]
+        moves = moves or below.moves or len(asked) < len(own) or not (below.questions or own)
+    return Waiting(tuple(found), moves)
+
+
+def _unstopped(found: Waiting, root: CheckpointTuple, thread_id: str) -> Plan[Waiting]:
+    """Return what is waited for without the questions of agents that were stopped."""
+    identity = Identity.read(root.metadata)
+    if identity is None or not found.questions:
+        return found
+    name = orders_key(thread_id, identity.turn)
+    orders: Orders = yield InLedger(lambda ledger: Orders.look(ledger, name))
+    left = tuple(
+        each
+        for each in found.questions
+        if not isinstance(orders.at(PATH_SEPARATOR.join(each.path)), Halt)
+    )
+    withdrawn = frozenset(each.id for each in found.questions if each not in left)
+    return Waiting(left, found.moves or bool(withdrawn), withdrawn)
+
+
+def _has_lost(saved: CheckpointTuple, thread_id: str) -> Plan[bool]:
+    """Return whether a delegation races with others that have been enough without it."""
+    queue, identity = saved.checkpoint["channel_values"].get("queue"), Identity.read(saved.metadata)
+    if not queue or identity is None or not isinstance(queue[0], Mapping):
+        return False
+    if "part" not in queue[0]:
+        return False
+    return (yield from lost_plan(thread_id, identity.turn, Entrant.load(queue[0]["part"])))
+
+
+def _run_by(
+    task_id: str, level: CheckpointTuple, nodes: Collection[str], thread_id: str
+) -> Plan[CheckpointTuple | None]:
+    """Return the latest checkpoint of the graph that a task runs, if it runs one."""
+    for node in nodes:
+        inner = yield OneCheckpoint(thread_id, below(_namespace(level), node, task_id))
+        if inner is not None:
+            return inner  # type: ignore[no-any-return]  # a plan is sent what it asked for
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Tasks:
+    """The open tasks of a checkpoint's next step."""
+
+    namespace: str
+    nodes: tuple[str, ...]
+    interrupted: Mapping[str, Collection[Interrupt]]
+    answers: Mapping[str, int]
+    untouched: bool
+
+    @classmethod
+    def of(cls, saved: CheckpointTuple) -> _Tasks:
+        values = saved.checkpoint["channel_values"]
+        nodes = [send.node for send in values.get(SENDS) or ()]
+        nodes += [key.removeprefix(BRANCH) for key in values if key.startswith(BRANCH)]
+        writes = [write for write in saved.pending_writes or () if write[0] != NULL_TASK_ID]
+        ended = {task for task, channel, _ in writes if channel not in OPEN}
+        interrupted = {
+            task: value
+            for task, channel, value in writes
+            if channel == INTERRUPT and task not in ended
+        }
+        answers = {task: len(value) for task, channel, value in writes if channel == RESUME}
+        untouched = len(nodes) + (START in values) > len(ended) + len(interrupted)
+        unique = tuple(dict.fromkeys(nodes))
+        return cls(_namespace(saved), unique, interrupted, answers, untouched)
+
+    def asks(self, task_id: str, question: str, runs_a_graph: bool) -> bool:
+        """Whether a task itself waits for the answer to a question that it has written."""
+        answered = self.answers.get(task_id, 0)
+        if runs_a_graph:
+            return question in self._ids(task_id, answered)
+        return all(question not in self._ids(task_id, each) for each in range(answered))
+
+    def _ids(self, task_id: str, answered: int) -> set[str]:
+        # LangGraph makes the id of a question of the task and the answers that it has already.
+        tasks = [below(self.namespace, node, task_id) for node in self.nodes]
+        suffix = f"{SEPARATOR}{answered}" if answered else ""
+        return {Interrupt.from_ns(None, task + suffix).id for task in tasks}
+
+
+def _question(level: CheckpointTuple, interrupt: Interrupt) -> Question:
+    identity, schema = Identity.read(level.metadata), interrupt.response_schema
+    return Question(
+        id=interrupt.id,
+        value=interrupt.value,
+        path=identity.path if identity else (),
+        thread_id=identity.thread_id if identity else "",
+        asked_at=level.checkpoint["ts"],
+        schema=schema if isinstance(schema, Mapping) else None,
+    )
+
+
+def is_finished(root: OneCheckpoint) -> Plan[bool]:
+    """Return whether a root has no work left; one that never ran has none."""
+    saved = yield root
+    return saved is None or not is_at_work(saved)
+
+
+def is_at_work(saved: CheckpointTuple) -> bool:
+    """Return whether a graph has work left after a checkpoint."""
+    values = saved.checkpoint["channel_values"]
+    triggered = any(channel == START or channel.startswith(BRANCH) for channel in values)
+    return triggered or bool(values.get(SENDS))
+
+
+def unfinished(root: OneCheckpoint) -> Plan[list[OpenAgent]]:
+    """Return the agents under a root that have work left, superiors first.
+
+    Reads every checkpoint of the thread; asked only when the tree has changed.
+
+    Args:
+        root: The root's place; its namespace is empty unless it is embedded.
+    """
+    listed: list[CheckpointTuple] = yield AllCheckpoints(root.thread_id)
+    latest: dict[str, CheckpointTuple] = {}
+    for saved in listed:
+        latest.setdefault(_namespace(saved), saved)
+    open_ones = [
+        saved
+        for name, saved in latest.items()
+        if name.startswith(root.checkpoint_ns) and _is_open(name, latest)
+    ]
+    open_ones.sort(key=lambda saved: depth_of(_namespace(saved)))
+    answered = frozenset(request for saved in latest.values() for request in _answered(saved))
+    return [agent for saved in open_ones if (agent := open_agent(saved, answered)) is not None]
+
+
+def open_agent(saved: CheckpointTuple, answered: Collection[str]) -> OpenAgent | None:
+    """Return what one checkpoint has left to do, or ``None`` if it is none of ours.
+
+    Args:
+        saved: The checkpoint.
+        answered: Ids of calls that have their answers, so that their sends are done.
+    """
+    identity = Identity.read(saved.metadata)
+    if identity is None:
+        return None
+    values = saved.checkpoint["channel_values"]
+    sends = values.get(SENDS) or ()
+    triggered = [key.removeprefix(BRANCH) for key in values if key.startswith(BRANCH)]
+    # A delegation that has not begun names its subordinates in its superior's send only; the
+    # sends of those that have ended are there too, until all of the step have.
+    given = [values, *(send.arg for send in sends if isinstance(send.arg, Mapping))]
+    requests = [order["request"] for each in given for order in each.get("queue") or ()]
+    return OpenAgent(
+        identity.path,
+        tuple(dict.fromkeys([*(send.node for send in sends), *triggered])),
+        tuple(dict.fromkeys(each["current"] for each in requests if each["id"] not in answered)),
+    )
+
+
+def _answered(saved: CheckpointTuple) -> Iterator[str]:
+    """Yield the ids of the requests that a delegation has worked off."""
+    values = saved.checkpoint["channel_values"]
+    if "queue" in values:
+        yield from (message.artifact["request_id"] for message in values.get("messages") or ())
+        yield from values.get("parts") or ()
+
+
+def _is_open(namespace: str, latest: Mapping[str, CheckpointTuple]) -> bool:
+    """Whether every task on the way down to a namespace is of the current step and undone."""
+    parts = parts_of(namespace)
+    for place, part in enumerate(parts):
+        above = latest.get(SEPARATOR.join(parts[:place]))
+        here = latest.get(SEPARATOR.join(parts[: place + 1]))
+        if above is None or here is None:
+            return False
+        started_from = (here.metadata.get("parents") or {}).get(_namespace(above))
+        if started_from != above.checkpoint["id"]:
+            return False
+        task_id = part.rpartition(":")[2]
+        if any(
+            task == task_id and channel not in OPEN
+            for task, channel, _ in above.pending_writes or ()
+        ):
+            return False
+    return True
+
+
+def _namespace(saved: CheckpointTuple) -> str:
+    return str(saved.config["configurable"]["checkpoint_ns"])

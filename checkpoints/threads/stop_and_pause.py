@@ -1,0 +1,128 @@
+"""Stop and pause: plans that give the agents of a thread's current turn orders, or lift them.
+
+Sessions follow them, and so can whoever has a saver and a thread's id, in any process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import replace
+
+from langgraph.checkpoint.base import CheckpointTuple
+
+from echelons.checkpoints.coordination.change_signals import signals_of
+from echelons.checkpoints.coordination.control_orders import Orders, is_under, orders_key
+from echelons.checkpoints.ledger import Ledger, Transaction
+from echelons.checkpoints.queries import AllCheckpoints, InLedger, OneCheckpoint, Plan
+from echelons.checkpoints.threads.pending_work import is_at_work
+from echelons.errors import NothingRunning, NotPaused, ThreadNotFound, UnknownPath
+from echelons.identity.lineage import Identity
+from echelons.tree.names import PATH_SEPARATOR
+
+
+def stop_plan(thread_id: str, path: str | None, known: Collection[str] = ()) -> Plan[str]:
+    """Tell an agent and all below it to end, in the current turn, and return its path.
+
+    Args:
+        thread_id: The root's thread.
+        path: The agent; ``None`` for the root, whose end is the turn's.
+        known: Paths of the tree. Any agent that has begun in this turn may be named, too.
+
+    Raises:
+        ThreadNotFound: The thread has never run.
+        NothingRunning: Its last turn is at its end.
+        UnknownPath: There is no such agent.
+    """
+
+    def told(orders: Orders, path: str) -> Orders:
+        return replace(orders, stopped=tuple(dict.fromkeys((*orders.stopped, path))))
+
+    return (yield from _tell(thread_id, path, known, told))
+
+
+def pause_plan(thread_id: str, path: str | None, known: Collection[str] = ()) -> Plan[str]:
+    """Tell an agent and all below it to wait before their next model call; return its path.
+
+    Args:
+        thread_id: The root's thread.
+        path: The agent; ``None`` for the root, and so for the whole tree.
+        known: Paths of the tree. Any agent that has begun in this turn may be named, too.
+
+    Raises:
+        ThreadNotFound: The thread has never run.
+        NothingRunning: Its last turn is at its end.
+        UnknownPath: There is no such agent.
+    """
+
+    def told(orders: Orders, path: str) -> Orders:
+        return replace(orders, paused=tuple(dict.fromkeys((*orders.paused, path))))
+
+    return (yield from _tell(thread_id, path, known, told))
+
+
+def lift(open_: Transaction, thread_id: str, turn: str, path: str | None = None) -> None:
+    """Take back the pauses of a turn: of an agent and all below it, or all of them."""
+    name = orders_key(thread_id, turn)
+    orders = Orders.read(open_, name)
+    if orders.paused:
+        orders.lifted(path).store(open_, name)
+
+
+def check_paused(thread_id: str, path: str) -> Plan[None]:
+    """Check that there is a pause to take back.
+
+    Raises:
+        NotPaused: Neither the agent nor any below it is paused.
+    """
+    paused = (yield from orders_plan(thread_id)).paused
+    if not any(is_under(each, path) for each in paused):
+        raise NotPaused(path, paused)
+
+
+def orders_plan(thread_id: str) -> Plan[Orders]:
+    """Return what the agents of a thread's current turn have been told."""
+    saved: CheckpointTuple | None = yield OneCheckpoint(thread_id)
+    identity = Identity.read(saved.metadata) if saved else None
+    if identity is None:
+        return Orders()
+    name = orders_key(thread_id, identity.turn)
+    found: Orders = yield InLedger(lambda ledger: Orders.look(ledger, name))
+    return found
+
+
+def _tell(
+    thread_id: str,
+    path: str | None,
+    known: Collection[str],
+    told: Callable[[Orders, str], Orders],
+) -> Plan[str]:
+    saved: CheckpointTuple | None = yield OneCheckpoint(thread_id)
+    identity = Identity.read(saved.metadata) if saved else None
+    if saved is None or identity is None:
+        raise ThreadNotFound(thread_id)
+    if not is_at_work(saved):
+        raise NothingRunning(identity.thread_name or thread_id)
+    wanted = PATH_SEPARATOR.join(identity.path) if path is None else path
+    if path is not None and path not in known:
+        rows: list[CheckpointTuple] = yield AllCheckpoints(thread_id, {"turn_id": identity.turn})
+        begun = {str(row.metadata.get("agent_path", "")) for row in rows}
+        if path not in begun:
+            raise UnknownPath(path, sorted(begun.union(known)))
+    name = orders_key(thread_id, identity.turn)
+    yield InLedger(_changing(name, lambda orders: told(orders, wanted)))
+    return wanted
+
+
+def _changing(name: str, change: Callable[[Orders], Orders]) -> Callable[[Ledger], None]:
+    def change_in(ledger: Ledger) -> None:
+        def work(open_: Transaction) -> bool:
+            before = Orders.read(open_, name)
+            after = change(before)
+            if after != before:
+                after.store(open_, name)
+            return after != before
+
+        if ledger.commit(work):
+            signals_of(ledger).give()
+
+    return change_in

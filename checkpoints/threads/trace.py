@@ -1,0 +1,330 @@
+"""The trace: a root's threads as a tree, each call with what came of it.
+
+Pure. ``ThreadStore`` reads the threads and hands them over; the command line and notebooks
+print what comes out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from itertools import takewhile
+from textwrap import shorten
+from typing import TYPE_CHECKING, Any
+
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+
+from echelons.delegation.calls import requests_of
+from echelons.delegation.candidates import Ways
+from echelons.delegation.request import DelegationRequest, DelegationResponse, Status
+from echelons.delegation.request_builder import sent, ways_of
+from echelons.errors import UnreadableRecord
+from echelons.identity.lineage import THREADS_KEY
+from echelons.tree.names import BUILT_IN_TOOLS
+
+if TYPE_CHECKING:
+    from echelons.checkpoints.threads.store import Thread
+
+
+CUT = "cut short: its superior has ended"
+"""Why a request came to nothing that nobody answered, and nobody will."""
+
+
+class LinkState(StrEnum):
+    """Whether a call's thread is what the call says.
+
+    ``OK``: it is there and knows its superior. ``NOT_STARTED``: written down, not run yet.
+    ``REFUSED``: answered without a run. ``BROKEN``: anything else.
+    """
+
+    OK = "ok"
+    NOT_STARTED = "not_started"
+    REFUSED = "refused"
+    BROKEN = "broken"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One call of a subordinate, and what came of it.
+
+    Attributes:
+        call_id: The call.
+        sent: The request as it was sent this time; by when somebody had to answer who was asked
+            after others is not kept.
+        response: What came of it, without the result where others were asked, too: that stays in
+            the thread; ``None`` while it is open, or where it cannot be read.
+        status: How it ended; ``None`` while it is open.
+        reason: Why it is not fulfilled; empty if it is.
+    """
+
+    call_id: str
+    sent: DelegationRequest
+    response: DelegationResponse | None
+    status: Status | None
+    reason: str
+
+    @property
+    def task(self) -> str:
+        """What was asked."""
+        return self.sent.task
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """A thread and everything below it.
+
+    Attributes:
+        thread_id: The thread; without rows if ``state`` is not ``OK``.
+        agent: Whose it is.
+        superior_thread_id: Thread that called it; empty for a root.
+        state: Whether the link to it holds.
+        requests: The calls that it worked on, in order; empty for a root.
+        tools: Its own tool calls, by name, in order.
+        subordinates: The threads that its calls started, in order.
+    """
+
+    thread_id: str
+    agent: str
+    superior_thread_id: str
+    state: LinkState
+    requests: tuple[Request, ...]
+    tools: tuple[str, ...]
+    subordinates: tuple[Trace, ...]
+
+    @property
+    def status(self) -> str:
+        """How the latest request ended, ``open`` while it has not, ``root`` at the top."""
+        if not self.superior_thread_id:
+            return "root"
+        last = self.requests[-1].status if self.requests else None
+        return str(last) if last else "open"
+
+    def walk(self) -> Iterator[Trace]:
+        """Yield this thread and all below it, superiors first."""
+        yield self
+        for subordinate in self.subordinates:
+            yield from subordinate.walk()
+
+    @property
+    def text(self) -> str:
+        """The trace as lines of text, each with its thread's id."""
+        return "\n".join(_lines(self, "", ""))
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A call and the thread that it names.
+
+    Attributes:
+        superior_thread_id: Thread of the call.
+        sub_agent_thread_id: Thread that the call names.
+        agent: Whom it called.
+        state: Whether it holds.
+    """
+
+    superior_thread_id: str
+    sub_agent_thread_id: str
+    agent: str
+    state: LinkState
+
+    @property
+    def holds(self) -> bool:
+        """Whether nothing is wrong with it."""
+        return self.state is not LinkState.BROKEN
+
+
+def trace_of(thread_id: str, threads: Mapping[str, Thread], ended: bool = False) -> Trace:
+    """Return the trace under a thread.
+
+    Args:
+        thread_id: The thread to begin with.
+        threads: All threads that were stored, by id.
+        ended: Whether its agent has ended, and with it all that it has asked for.
+    """
+    thread = threads[thread_id]
+    return Trace(
+        thread_id=thread_id,
+        agent=thread.agent,
+        superior_thread_id=thread.superior_thread_id,
+        state=LinkState.OK,
+        requests=(),
+        tools=tuple(_tools(thread.messages)),
+        subordinates=tuple(_below(thread, threads, ended)),
+    )
+
+
+def links_of(trace: Trace) -> list[Link]:
+    """Return every link of a trace, superiors first."""
+    return [
+        Link(each.superior_thread_id, each.thread_id, each.agent, each.state)
+        for each in trace.walk()
+        if each.superior_thread_id
+    ]
+
+
+def _below(thread: Thread, threads: Mapping[str, Thread], ended: bool) -> Iterator[Trace]:
+    called: dict[str, list[Request]] = {}
+    agents: dict[str, str] = {}
+    for sub_thread_id, request in _requests(thread, ended):
+        called.setdefault(sub_thread_id, []).append(request)
+        agents.setdefault(sub_thread_id, request.sent.current)
+    for sub_thread_id, requests in called.items():
+        stored = threads.get(sub_thread_id)
+        if stored and _is_of_an_earlier_run(stored, thread, threads):
+            continue
+        state = _state(stored, thread.id, requests)
+        # A broken link is not followed: it may lead back up.
+        over = requests[-1].status is not None
+        whole = trace_of(sub_thread_id, threads, over) if stored and state is LinkState.OK else None
+        yield Trace(
+            thread_id=sub_thread_id,
+            agent=whole.agent if whole else agents[sub_thread_id],
+            superior_thread_id=thread.id,
+            state=state,
+            requests=tuple(requests),
+            tools=whole.tools if whole else (),
+            subordinates=whole.subordinates if whole else (),
+        )
+
+
+def _is_of_an_earlier_run(stored: Thread, root: Thread, threads: Mapping[str, Thread]) -> bool:
+    """Whether a host handed a root the messages of another run of it, calls and all.
+
+    Embedded in a graph that shares its ``messages``, a root is shown everything that was said
+    before; those calls are links of the run that made them.
+    """
+    caller = threads.get(stored.superior_thread_id)
+    return (
+        caller is not None
+        and caller.id != root.id
+        and caller.path == root.path
+        and not caller.superior_thread_id
+        and not root.superior_thread_id
+    )
+
+
+def _state(stored: Thread | None, superior: str, requests: Sequence[Request]) -> LinkState:
+    if stored is not None:
+        return LinkState.OK if stored.superior_thread_id == superior else LinkState.BROKEN
+    if all(request.status is None or request.reason == CUT for request in requests):
+        return LinkState.NOT_STARTED
+    refused = all(request.status in (None, Status.UNABLE) for request in requests)
+    return LinkState.REFUSED if refused else LinkState.BROKEN
+
+
+def _requests(thread: Thread, ended: bool) -> Iterator[tuple[str, Request]]:
+    messages = thread.messages
+    last_task = max(
+        (n for n, each in enumerate(messages) if isinstance(each, HumanMessage)), default=-1
+    )
+    for place, message in enumerate(messages):
+        threads = _threads(message)
+        if not threads or not isinstance(message, AIMessage):
+            continue
+        answers = _answers(messages[after] for after in range(place + 1, len(messages)))
+        for asked, parted in requests_of(message, message.tool_calls):
+            if asked.call_id in threads:
+                answer = _response(answers.get(parted.call_id if parted else asked.call_id))
+                response = _part(answer, parted.parts.index(asked)) if parted else answer
+                first = sent(asked, parted, message, thread.agent, thread.id)
+                ways = ways_of(message, asked.call_id)
+                tries = _tries(asked.call_id, first, ways, threads[asked.call_id], response)
+                for thread_id, request in tries:
+                    # Whoever was stopped leaves its calls unanswered; nobody works on them.
+                    cut = request.status is None and (ended or place < last_task)
+                    given = replace(request, status=Status.UNABLE, reason=CUT) if cut else request
+                    yield thread_id, given
+
+
+def _tries(
+    call_id: str,
+    first: DelegationRequest,
+    ways: Ways,
+    thread_id: str,
+    response: DelegationResponse | str | None,
+) -> Iterator[tuple[str, Request]]:
+    """Yield the thread and the outcome of every attempt at a request."""
+    if not isinstance(response, DelegationResponse):
+        status = None if response is None else Status.UNABLE
+        yield thread_id, Request(call_id, first, None, status, response or "")
+        return
+    tried = [each for each in response.subordinate_responses if _is_attempt(each, response)]
+    for attempt, each in enumerate(tried, start=1):
+        request = first if attempt == 1 else _again(first, attempt, each, ways)
+        yield each.thread_id, Request(call_id, request, each, each.status, each.reason)
+    if not tried:
+        yield thread_id, Request(call_id, first, response, response.status, response.reason)
+
+
+def _again(
+    first: DelegationRequest, attempt: int, response: DelegationResponse, ways: Ways
+) -> DelegationRequest:
+    """Return a request as it was sent to somebody who was asked after others."""
+    way = ways.ahead[attempt - 1] if len(ways.ahead) >= attempt else response.path[1:2]
+    current, *route = way or (response.agent,)
+    return first.model_copy(
+        update={
+            "current": current,
+            "path": (*first.path[:-1], current),
+            "attempts": attempt,
+            "route": tuple(route),
+            "budget": {},
+            "deadline": None,
+        }
+    )
+
+
+def _is_attempt(each: DelegationResponse, whole: DelegationResponse) -> bool:
+    return bool(each.thread_id) and each.request_id == whole.request_id
+
+
+def _part(response: DelegationResponse | str | None, place: int) -> DelegationResponse | str | None:
+    """Return what came of a part of a call; the same as of the whole, if that is not known."""
+    if isinstance(response, DelegationResponse) and place < len(response.subordinate_responses):
+        return response.subordinate_responses[place]
+    return response
+
+
+def _answers(following: Iterable[BaseMessage]) -> dict[str, ToolMessage]:
+    # Some models use a call id again in their next message: its answers are not these.
+    own = takewhile(lambda message: not isinstance(message, AIMessage), following)
+    return {message.tool_call_id: message for message in own if isinstance(message, ToolMessage)}
+
+
+def _tools(messages: Sequence[BaseMessage]) -> Iterator[str]:
+    for message in messages:
+        threads = _threads(message)
+        for call in message.tool_calls if isinstance(message, AIMessage) else ():
+            if call["id"] not in threads and call["name"] not in BUILT_IN_TOOLS:
+                yield call["name"]
+
+
+def _threads(message: BaseMessage) -> Mapping[str, str]:
+    found: Any = message.response_metadata.get(THREADS_KEY) if message.response_metadata else None
+    return found if isinstance(found, Mapping) else {}
+
+
+def _response(answer: ToolMessage | None) -> DelegationResponse | str | None:
+    """Return what came of a call; why it cannot be read, or ``None`` while it is open."""
+    if answer is None:
+        return None
+    try:
+        return DelegationResponse.load(answer.artifact)
+    except UnreadableRecord as error:
+        return str(error)
+
+
+def _lines(trace: Trace, first: str, rest: str) -> Iterator[str]:
+    status = trace.status if trace.state is LinkState.OK else str(trace.state)
+    tools = f"  [{', '.join(trace.tools)}]" if trace.tools else ""
+    why = shorten(trace.requests[-1].reason, 100, placeholder="…") if trace.requests else ""
+    reason = f"  {why}" if why else ""
+    yield f"{first}{trace.agent}  {status}  {trace.thread_id}{tools}{reason}"
+    last = len(trace.subordinates) - 1
+    for place, each in enumerate(trace.subordinates):
+        turn, below = ("└── ", "    ") if place == last else ("├── ", "│   ")
+        yield from _lines(each, rest + turn, rest + below)

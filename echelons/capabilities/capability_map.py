@@ -1,0 +1,176 @@
+"""``CapabilityMap``: who in a tree can do what, as an immutable tree of its own.
+
+``routing`` reads it, and ``echelons capabilities`` prints it. Discovery is recursive: the map of
+an agent is made of its own capabilities and its subordinates' maps. An agent that is added makes
+new maps only on its way to the root; all others are shared with the map before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from echelons.capabilities.capability import Declared
+from echelons.capabilities.deriver import Deriver, Learner, capabilities_of, derive, texts_of
+from echelons.errors import DuplicateName, UnknownAgent
+from echelons.text.stemming import words
+from echelons.tree.members import Member
+from echelons.tree.names import PATH_SEPARATOR
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class CapabilityMap:
+    """What an agent and everything below it can do.
+
+    Attributes:
+        agent: The agent's name.
+        capabilities: Its own, as confidences by name; ``capabilities.full`` has the examples.
+        derived: Whether they were derived, because it declares none.
+        texts: What is written about it: descriptions, and the prompt if all is derived.
+        subordinates: The maps of its subordinates, in their order.
+        total_depth: Levels below it; 0 for a leaf.
+
+    Examples:
+        >>> from echelons import Agent
+        >>> eat = Agent("restaurants", capabilities={"dining": 0.9, "food": 0.8})
+        >>> print(CapabilityMap.discover(Agent("head", subordinates=[eat])))
+        head: head (0.8, derived)
+        └── restaurants: dining (0.9), food (0.8)
+    """
+
+    agent: str
+    capabilities: Declared
+    derived: bool = False
+    texts: tuple[str, ...] = ()
+    subordinates: tuple[CapabilityMap, ...] = ()
+    total_depth: int = 0
+
+    @property
+    def passes_on(self) -> bool:
+        """Whether it is only known by name, and has subordinates who do what the name says."""
+        return (
+            self.derived and bool(self.subordinates) and [*self.capabilities] == [_said(self.agent)]
+        )
+
+    @classmethod
+    def discover(cls, member: Member, deriver: Deriver = derive) -> CapabilityMap:
+        """Return the map of the tree under ``member``.
+
+        Args:
+            member: The first agent.
+            deriver: Says what agents can do that declare nothing.
+
+        Raises:
+            InvalidCapability: What the deriver says is none.
+        """
+        if isinstance(deriver, Learner):
+            deriver.learn(member)
+        return cls._discovered(member, deriver)
+
+    @classmethod
+    async def adiscover(cls, member: Member, deriver: Deriver = derive) -> CapabilityMap:
+        """Do what ``discover`` does, without blocking the event loop while a model is asked."""
+        if isinstance(deriver, Learner):
+            await deriver.alearn(member)
+        return cls._discovered(member, deriver)
+
+    def add(
+        self, superior: Sequence[str] | str, member: Member, deriver: Deriver = derive
+    ) -> CapabilityMap:
+        """Return the map with ``member`` added as the last subordinate of ``superior``.
+
+        Only the maps on the path are made anew. That the name is free is checked on this path
+        and among the new siblings; ``Agent`` checks whole trees.
+
+        Args:
+            superior: The path from this map's agent: ``"head/experiences"``, or the names.
+            member: Who is new, with all below it.
+            deriver: As for ``discover``.
+
+        Raises:
+            UnknownAgent: Nobody is at that path.
+            DuplicateName: The name stands on the path or among the siblings already.
+        """
+        path = superior.split(PATH_SEPARATOR) if isinstance(superior, str) else list(superior)
+        if not path or path[0] != self.agent:
+            raise UnknownAgent(PATH_SEPARATOR.join(path), [self.agent])
+        return self._added(path[1:], CapabilityMap.discover(member, deriver), self.agent)
+
+    def walk(self, above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], CapabilityMap]]:
+        """Yield every map below with its path, superiors first, subordinates in order."""
+        stack: list[tuple[tuple[str, ...], CapabilityMap]] = [((*above, self.agent), self)]
+        while stack:
+            path, each = stack.pop()
+            yield path, each
+            stack.extend(((*path, sub.agent), sub) for sub in reversed(each.subordinates))
+
+    def json(self) -> dict[str, Any]:
+        """Return the map for programs, subordinates in it."""
+        return {
+            "agent": self.agent,
+            "derived": self.derived,
+            "total_depth": self.total_depth,
+            "capabilities": {
+                name: {"confidence": each.confidence, "examples": list(each.examples)}
+                for name, each in self.capabilities.full.items()
+            },
+            "subordinates": [each.json() for each in self.subordinates],
+        }
+
+    def __str__(self) -> str:
+        return "\n".join([self._line(), *self._branches("")])
+
+    def __repr__(self) -> str:
+        return f"<CapabilityMap of {self.agent}, {self.total_depth} levels below>"
+
+    @classmethod
+    def _discovered(cls, member: Member, deriver: Deriver) -> CapabilityMap:
+        own, derived = capabilities_of(member, deriver)
+        below = tuple(cls._discovered(each, deriver) for each in member.subordinates)
+        return cls(member.name, own, derived, texts_of(member))._with(below)
+
+    def _with(self, subordinates: tuple[CapabilityMap, ...]) -> CapabilityMap:
+        depth = max((each.total_depth + 1 for each in subordinates), default=0)
+        return replace(self, subordinates=subordinates, total_depth=depth)
+
+    def _added(self, path: Sequence[str], new: CapabilityMap, here: str) -> CapabilityMap:
+        names = [each.agent for each in self.subordinates]
+        if new.agent == self.agent or (not path and new.agent in names):
+            raise DuplicateName(new.agent, (here, f"{here}{PATH_SEPARATOR}{new.agent}"))
+        if not path:
+            return self._with((*self.subordinates, new))
+        if path[0] not in names:
+            raise UnknownAgent(f"{here}{PATH_SEPARATOR}{path[0]}", names)
+        place = names.index(path[0])
+        child = self.subordinates[place]._added(path[1:], new, f"{here}{PATH_SEPARATOR}{path[0]}")
+        return self._with((*self.subordinates[:place], child, *self.subordinates[place + 1 :]))
+
+    def _branches(self, indent: str) -> Iterator[str]:
+        last = len(self.subordinates) - 1
+        for place, each in enumerate(self.subordinates):
+            turn, below = ("└── ", "    ") if place == last else ("├── ", "│   ")
+            yield indent + turn + each._line()
+            yield from each._branches(indent + below)
+
+    def _line(self) -> str:
+        how = ", derived" if self.derived else ""
+        listed = (
+            f"{_printable(name)} ({each.confidence:g}{how}{_examples(len(each.examples))})"
+            for name, each in self.capabilities.full.items()
+        )
+        return f"{self.agent}: {', '.join(listed)}" if self.capabilities else self.agent
+
+
+def _said(name: str) -> str:
+    return " ".join(words(name))
+
+
+def _examples(number: int) -> str:
+    if not number:
+        return ""
+    return f", {number} example{'s' if number > 1 else ''}"
+
+
+def _printable(text: str) -> str:
+    return " ".join("".join(char if char.isprintable() else " " for char in text).split())

@@ -1,0 +1,44 @@
+"""``echelons breakers``: who is not asked for a while, because it failed too often."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from echelons.cli import database, output
+from echelons.cli.command import command
+from echelons.cli.display.text_format import duration, encoded
+from echelons.cli.exit_codes import ExitCode
+from echelons.cli.options import Database, Output
+
+CloseOption = Annotated[
+    str | None,
+    typer.Option(
+        "--close",
+        metavar="AGENT",
+        help="Close the circuit of this agent, so that it is asked again at once.",
+        callback=encoded,
+    ),
+]
+
+
+@command
+def breakers(close: CloseOption = None, *, place: Database, how: Output) -> ExitCode:
+    """List the circuits of agents that have failed, and whether they are asked."""
+    from echelons.checkpoints.coordination.circuit_breakers import close_circuits, standings
+
+    with database.reading(place.db) as saver:
+        if close is not None:
+            close_circuits(saver.ledger, close)
+        found = standings(saver.ledger)
+    for each in found:
+        if how.json:
+            output.tell_json({**each._asdict(), "state": str(each.state)})
+        else:
+            wait = f", tried again in {duration(each.wait)}" if each.wait else ""
+            times = f"{each.failures} failure{'' if each.failures == 1 else 's'}"
+            output.tell(f"{each.tree}/{each.agent}: {each.state}, {times} in a row{wait}")
+    if not found and not how.json:
+        output.remark("every circuit is closed")
+    return ExitCode.FINISHED

@@ -1,0 +1,140 @@
+"""``echelons inbox`` and ``echelons answer``: what is asked, and what is said to it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from echelons.cli import database, output, unfinished_threads
+from echelons.cli.command import command
+from echelons.cli.display.question_text import meant, question_json, questions_text
+from echelons.cli.display.text_format import encoded, text_or_stdin
+from echelons.cli.exit_codes import ExitCode
+from echelons.cli.options import Output, Place, Remaking, RunOutput
+from echelons.cli.stored_team import remade
+from echelons.cli.team_loader import load
+from echelons.errors import WrongAnswer
+
+if TYPE_CHECKING:
+    from echelons.checkpoints.threads.pending_work import Question
+    from echelons.runtime.session import Session
+    from echelons.runtime.session_run import AsyncRun
+
+QuestionArgument = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="QUESTION_ID",
+        help="The question, by its id or the beginning of it; left out if only one is pending.",
+        callback=encoded,
+        show_default=False,
+    ),
+]
+ValueArgument = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="VALUE",
+        help="The answer; [b]-[/b] reads it from the standard input.",
+        callback=encoded,
+        show_default=False,
+    ),
+]
+JsonValueOption = Annotated[
+    bool, typer.Option("--json-value", help="The answer is JSON, not text.")
+]
+ResultOption = Annotated[
+    str | None,
+    typer.Option(
+        "--result",
+        metavar="TEXT",
+        help="What a call came to that [b]happened[/b] though it was cut short.",
+        callback=encoded,
+        show_default=False,
+    ),
+]
+
+
+@command
+def inbox(place: Place, how: Output) -> ExitCode:
+    """List the questions that wait for an answer, of all threads or of one."""
+    with database.reading(place.db) as saver:
+        found = [
+            each for each in unfinished_threads.standings(saver, place.thread) if each.questions
+        ]
+    for each in found:
+        thread = database.label(each.root)
+        if how.json:
+            for question in each.questions:
+                output.tell_json(question_json(question, thread))
+        else:
+            output.tell(f"thread {thread}\n{questions_text(each.questions, place.db)}\n")
+    if not found and not how.json:
+        output.remark("nothing waits for an answer")
+    return ExitCode.FINISHED
+
+
+@command
+def answer(  # noqa: PLR0913  each option stands for itself
+    first: QuestionArgument = None,
+    second: ValueArgument = None,
+    json_value: JsonValueOption = False,
+    *,
+    result: ResultOption = None,
+    place: Place,
+    remaking: Remaking,
+    how: RunOutput,
+) -> ExitCode:
+    """Answer a question, and go on with the turn that asked it."""
+    where = str(database.path(place.db))
+    with database.reading(place.db) as saver:
+        found = unfinished_threads.standings(saver, place.thread)
+    asked = [question for each in found for question in each.questions]
+    question, words = meant(asked, first, second, where)
+    value = _value(text_or_stdin(words), json_value)
+    if result is not None:
+        value = _outcome(next(each for each in asked if each.id == question), value, result)
+    root = next(
+        each.root for each in found if question in [pending.id for pending in each.questions]
+    )
+    name = remade(root, remaking)
+    agent = load(name)
+
+    from echelons.cli.turn_runner import Turn, carry_out
+
+    turn = Turn(
+        agent=agent,
+        team=name,
+        thread=database.label(root),
+        database=database.path(place.db),
+        given=place.db,
+        begin=lambda session: _answered(session, question, value, json_value),
+    )
+    return carry_out(turn, how)
+
+
+async def _answered(session: Session, question: str, value: Any, as_json: bool) -> AsyncRun:
+    try:
+        return await session.aanswer(question, value)
+    except WrongAnswer as error:
+        if as_json or not isinstance(value, str):
+            raise
+        hint = "if it is meant as JSON, add --json-value"
+        raise WrongAnswer(error.id, error.value, f"{error.why} ({hint})") from error
+
+
+def _outcome(question: Question, outcome: Any, result: str) -> Any:
+    from echelons.effects.unknown_outcome import is_unknown
+
+    if not is_unknown(question.value):
+        raise typer.BadParameter("--result is for a call that was cut short; this asks something")
+    return {"outcome": outcome, "result": result}
+
+
+def _value(words: str, as_json: bool) -> Any:
+    if not as_json:
+        return words
+    try:
+        return json.loads(words)
+    except ValueError as error:
+        raise typer.BadParameter(f"the answer is no JSON: {error}") from error

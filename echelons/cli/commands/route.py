@@ -1,0 +1,102 @@
+"""``echelons capabilities`` and ``echelons route``: who of a team can do what, and who gets a task.
+
+Both look at a team only; nothing runs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from echelons.cli import output
+from echelons.cli.command import command
+from echelons.cli.display.text_format import encoded, named, text_or_stdin
+from echelons.cli.exit_codes import ExitCode
+from echelons.cli.options import Knowing, Output, TeamArgument
+from echelons.cli.team_loader import TeamName, load
+
+if TYPE_CHECKING:
+    from echelons.capabilities import CapabilityMap
+
+TaskArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="TASK",
+        help='What is asked for; "-" reads it from the standard input.',
+        callback=encoded,
+        show_default=False,
+    ),
+]
+ReceiverOption = Annotated[
+    str | None,
+    typer.Option(
+        "--at",
+        metavar="AGENT",
+        help="The agent that has the request, by name or path; the team's head if left out.",
+        callback=named,
+        show_default=False,
+    ),
+]
+ThresholdOption = Annotated[
+    float | None,
+    typer.Option(
+        "--threshold",
+        metavar="MATCH",
+        help="The match that an agent needs, from 0 to 1.",
+        show_default=False,
+    ),
+]
+
+
+@command
+def capabilities(team: TeamArgument, *, making: Knowing, how: Output) -> ExitCode:
+    """Print what every agent of a team can do."""
+    known = _known(team, making)
+    if how.json:
+        output.tell_json(known.json())
+    else:
+        output.tell(str(known))
+    return ExitCode.FINISHED
+
+
+@command
+def route(
+    team: TeamArgument,
+    task: TaskArgument,
+    at: ReceiverOption = None,
+    threshold: ThresholdOption = None,
+    *,
+    making: Knowing,
+    how: Output,
+) -> ExitCode:
+    """Print who of a team fits a task, and why.
+
+    If nobody does, the exit code is 8.
+    """
+    from echelons.routing import Router
+
+    router = Router(_known(team, making), threshold=threshold)
+    found = router.route(text_or_stdin(task), at or ())
+    parts = router.split(found.task, found.receiver)
+    # Somebody may fit a part of what nobody fits as a whole.
+    code = ExitCode.FINISHED if found.candidates or parts else ExitCode.NOBODY
+    if how.json:
+        split = [{"task": part.task, "agent": part.candidate.agent} for part in parts]
+        output.tell_json({**found.json(), "parts": split})
+        return code
+    output.tell(found.explain())
+    if len(parts) > 1:
+        meant = ", ".join(f"{part.candidate.agent} ({part.task})" for part in parts)
+        output.tell(f"split into {len(parts)} requests: {meant}")
+    return code
+
+
+def _known(team: str, making: Knowing) -> CapabilityMap:
+    from echelons.capabilities import CapabilityMap, ModelDeriver, derive
+    from echelons.models.resolution import OFFLINE_NAMES
+
+    root = load(TeamName(team, making.docs, making.model))
+    # Nobody thinks here, so a model can be meant for one thing only; the planner cannot do it.
+    asked = making.model if making.model not in OFFLINE_NAMES else None
+    return CapabilityMap.discover(root, ModelDeriver(asked) if asked else derive)

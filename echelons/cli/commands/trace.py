@@ -1,0 +1,87 @@
+"""``echelons trace``: all threads of a root as a tree, and whether every link holds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from echelons.cli import database, output
+from echelons.cli.command import command
+from echelons.cli.exit_codes import ExitCode
+from echelons.cli.options import Output, Place
+
+if TYPE_CHECKING:
+    from echelons.checkpoints.threads.trace import Link, Trace
+
+VerifyOption = Annotated[
+    bool,
+    typer.Option("--verify", help="Check every link between a call and the thread it began."),
+]
+
+
+@command
+def trace(verify: VerifyOption = False, *, place: Place, how: Output) -> ExitCode:
+    """Print who called whom: every agent's thread, how it ended, and its tools.
+
+    Without [b]--thread[/b] it is the latest thread.
+    """
+    from echelons.checkpoints.threads.store import ThreadStore
+    from echelons.checkpoints.threads.trace import links_of
+
+    with database.reading(place.db) as saver:
+        root = database.root_shown(saver, place.thread, quietly=how.json)
+        found = ThreadStore(saver).trace(root.id)
+    links = links_of(found) if verify else []
+    if how.json:
+        checked = {"links": [_link_json(link) for link in links]} if verify else {}
+        output.tell_json({**trace_json(found), **checked})
+    else:
+        output.tell(found.text)
+        if verify:
+            output.tell(f"\n{links_text(links)}")
+    return ExitCode.FINISHED if all(link.holds for link in links) else ExitCode.BROKEN
+
+
+def trace_json(trace: Trace) -> dict[str, Any]:
+    """Return a trace for programs, subordinates in it."""
+    return {
+        "thread_id": trace.thread_id,
+        "agent": trace.agent,
+        "status": trace.status,
+        "link": str(trace.state),
+        "requests": [
+            {
+                "call_id": request.call_id,
+                "status": str(request.status) if request.status else "open",
+                "reason": request.reason,
+                "hops": request.sent.hops,
+                "response": request.response and request.response.model_dump(mode="json"),
+                **request.sent.model_dump(mode="json"),
+            }
+            for request in trace.requests
+        ],
+        "tools": list(trace.tools),
+        "subordinates": [trace_json(each) for each in trace.subordinates],
+    }
+
+
+def links_text(links: list[Link]) -> str:
+    """Return the links for people, a line for each, then what they come to."""
+    lines = [
+        f"{link.state:<11}  {link.superior_thread_id} -> {link.sub_agent_thread_id}  {link.agent}"
+        for link in links
+    ]
+    broken = sum(not link.holds for link in links)
+    total = f"{len(links)} link{'' if len(links) == 1 else 's'}"
+    return "\n".join([*lines, f"{total}, {broken} broken" if broken else f"{total}, all hold"])
+
+
+def _link_json(link: Link) -> dict[str, Any]:
+    return {
+        "superior_thread_id": link.superior_thread_id,
+        "sub_agent_thread_id": link.sub_agent_thread_id,
+        "agent": link.agent,
+        "state": str(link.state),
+        "holds": link.holds,
+    }

@@ -1,0 +1,150 @@
+"""``echelons prune``, ``doctor`` and ``backup``: upkeep of a database, also while it is used."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from echelons.cli import database, output
+from echelons.cli.command import command
+from echelons.cli.exit_codes import ExitCode
+from echelons.cli.options import Database, Output, Place
+
+if TYPE_CHECKING:
+    from echelons.checkpoints.maintenance.retention_policies import Strategy
+    from echelons.checkpoints.maintenance.thread_admin import Removed
+    from echelons.checkpoints.threads.store import RootThread
+
+UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+
+def age(text: str) -> timedelta:
+    """Return the time that a number and a unit mean.
+
+    >>> age("36h"), age("2w")
+    (datetime.timedelta(days=1, seconds=43200), datetime.timedelta(days=14))
+    """
+    found = re.fullmatch(r"(\d{1,6})([smhdw])", text)
+    if found is None:
+        raise typer.BadParameter(f"{text!r} is no age; give one such as 90m, 36h, 30d or 2w")
+    return timedelta(**{UNITS[found[2]]: int(found[1])})
+
+
+LatestOption = Annotated[
+    int | None,
+    typer.Option(
+        "--latest", metavar="N", min=1, help="Keep the latest N checkpoints of every agent."
+    ),
+]
+TurnsOption = Annotated[
+    int | None,
+    typer.Option("--turns", metavar="N", min=0, help="Keep the last N finished turns."),
+]
+YoungerOption = Annotated[
+    timedelta | None,
+    typer.Option(
+        "--younger",
+        metavar="AGE",
+        parser=age,
+        help="Keep what is younger, such as [b]36h[/b], [b]30d[/b] or [b]2w[/b].",
+    ),
+]
+EveryOption = Annotated[bool, typer.Option("--all", "-a", help="Prune every thread.")]
+EventsOption = Annotated[bool, typer.Option("--events", help="Take out their events, too.")]
+DryOption = Annotated[bool, typer.Option("--dry-run", help="Only say what would be taken out.")]
+FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="The new file.")]
+
+
+@command
+def prune(  # noqa: PLR0913  each is an option of its own
+    latest: LatestOption = None,
+    turns: TurnsOption = None,
+    younger: YoungerOption = None,
+    every: EveryOption = False,
+    events: EventsOption = False,
+    dry: DryOption = False,
+    *,
+    place: Place,
+    how: Output,
+) -> ExitCode:
+    """Take the past out of a thread: its conversation stays whole, and it can be gone on with.
+
+    Only going back to what was taken out is no longer possible. Without --latest, --turns or
+    --younger, the latest checkpoint of every agent is kept.
+    """
+    keep = _strategy(latest, turns, younger)
+    if every and place.thread is not None:
+        raise typer.BadParameter("give --thread or --all, not both")
+    with database.reading(place.db) as saver:
+        meant = database.roots(saver) if every else [database.root_meant(saver, place.thread)]
+        for root in meant:
+            removed = saver.retain([root.id], keep, events=not events, dry_run=dry)
+            _tell(root, removed, dry, how)
+    return ExitCode.FINISHED
+
+
+def _strategy(latest: int | None, turns: int | None, younger: timedelta | None) -> Strategy:
+    from echelons.checkpoints.maintenance.retention_policies import (
+        KeepLatest,
+        KeepTurns,
+        KeepYounger,
+    )
+
+    given = [each for each in (latest, turns, younger) if each is not None]
+    if len(given) > 1:
+        raise typer.BadParameter("give one of --latest, --turns and --younger")
+    if turns is not None:
+        return KeepTurns(turns)
+    return KeepYounger(younger) if younger is not None else KeepLatest(latest or 1)
+
+
+def _tell(root: RootThread, removed: Removed, dry: bool, how: Output) -> None:
+    name = database.label(root)
+    if how.json:
+        output.tell_json(
+            {"thread": name, "thread_id": root.id, **removed._asdict(), "dry_run": dry}
+        )
+        return
+    what = ", ".join(f"{count} {table}" for table, count in removed._asdict().items())
+    output.tell(f"{name}: {what} {'would be taken out' if dry else 'taken out'}")
+
+
+@command
+def doctor(*, place: Database, how: Output) -> ExitCode:
+    """Check the database: the file, every row, and every link between threads."""
+    with database.reading(place.db) as saver:
+        report = saver.check()
+    if how.json:
+        output.tell_json(
+            {
+                "sound": report.is_sound,
+                "rows": report.rows,
+                "threads": report.threads,
+                "faults": [{"where": each.where, "why": each.why} for each in report.faults],
+            }
+        )
+    else:
+        for fault in report.faults:
+            output.tell(str(fault))
+        found = "sound" if report.is_sound else f"{len(report.faults)} faults"
+        output.tell(f"{found}: {report.rows} rows of {report.threads} threads")
+    return ExitCode.FINISHED if report.is_sound else ExitCode.BROKEN
+
+
+@command
+def backup(file: FileArgument, *, place: Database, how: Output) -> ExitCode:
+    """Copy the database, as it is at this moment, into a new file that only you can read."""
+    target = file.expanduser()
+    with database.reading(place.db) as saver:
+        saver.backup(target)
+        source = saver.path
+    size = target.stat().st_size
+    if how.json:
+        output.tell_json({"database": source, "backup": str(target), "bytes": size})
+    else:
+        output.tell(f"{source} is backed up in {target}, {size / 1e6:.1f} MB")
+    return ExitCode.FINISHED

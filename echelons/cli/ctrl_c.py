@@ -1,0 +1,40 @@
+"""Ctrl-C while a tree runs: the first lets its step end, the second ends the process.
+
+All that was stored by then stays stored, so neither loses anything that was done.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from echelons.cli.exit_codes import ExitCode
+
+
+@contextmanager
+def interruptible(pause: Callable[[], None], abandon: Callable[[], None]) -> Iterator[None]:
+    """Answer Ctrl-C for as long as the context lasts.
+
+    Args:
+        pause: What the first one does; called in a signal handler.
+        abandon: What the second one does right before it ends the process.
+    """
+    pressed = False
+
+    def answer(signum: int, frame: FrameType | None) -> None:
+        nonlocal pressed
+        if pressed:
+            abandon()
+            # Not an exception: a thread that hangs in a model's call would hold it up.
+            os._exit(ExitCode.INTERRUPTED)
+        pressed = True
+        pause()
+
+    before = signal.signal(signal.SIGINT, answer)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,59 @@
+"""A conversation as text: its events, one paragraph for each message. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from echelons.cli.display.text_format import call
+
+if TYPE_CHECKING:
+    from echelons.checkpoints.thread_events import Event
+
+
+def conversation(agent: str, events: Sequence[Event]) -> str:
+    """Return what was said on a thread.
+
+    Args:
+        agent: Whose thread it is.
+        events: The thread's events, oldest first.
+    """
+    said: list[str] = []
+    for event in events:
+        if event.kind == "message":
+            said.append(_message(agent, event.data))
+        elif said:  # a call stands below the message that makes it
+            said[-1] = f"{said[-1]}\n  {_call(event.data)}"
+    return "\n\n".join(said)
+
+
+def _message(agent: str, data: Mapping[str, Any]) -> str:
+    who = {"human": "task", "ai": agent, "tool": "result"}.get(data["role"], data["role"])
+    if data.get("status") == "error":
+        who = f"{who} (error)"
+    words = "\n".join(_blocks(data["content"]))
+    return f"{who}:\n  " + words.replace("\n", "\n  ") if words else f"{who}:"
+
+
+def _blocks(content: Any) -> Iterator[str]:
+    """Yield the words of a message; of what is no text, its kind."""
+    if isinstance(content, str):
+        if content:
+            yield content
+        return
+    for block in content:
+        if isinstance(block, str):
+            yield block
+        elif isinstance(block, Mapping):
+            yield str(block.get("text") or f"[{block.get('type', 'data')}]")
+
+
+def _call(data: Mapping[str, Any]) -> str:
+    arguments, thread = data["arguments"], data.get("sub_agent_thread_id")
+    if thread is None:
+        return f"calls {call(data['intent'], arguments)}"
+    words = str(arguments.get("message", "")).replace("\n", "\n    ")
+    # Where nobody was named, the request says who was found.
+    sent = data.get("request") or {}
+    whom = sent.get("current") or arguments.get("subordinate") or "whoever can"
+    return f"asks {whom}, on thread {thread}:\n    {words}"

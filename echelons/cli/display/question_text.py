@@ -1,0 +1,93 @@
+"""Questions as people and programs read them, and which one an answer means. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from echelons.cli.display.text_format import asked, call, clean, command_line
+from echelons.errors import NothingAsked, QuestionNotNamed, UnknownQuestion
+from echelons.tree.names import PATH_SEPARATOR
+
+if TYPE_CHECKING:
+    from echelons.checkpoints.threads.pending_work import Question
+
+SHORTEST = 4
+"""Characters with which the beginning of an id may stand for it."""
+
+
+def questions_text(questions: Sequence[Question], given: Path | None) -> str:
+    """Return questions for people, each with the command that answers it.
+
+    Args:
+        questions: What is asked.
+        given: The database as the command line named it.
+    """
+    return "\n\n".join(_question_text(each, given) for each in questions)
+
+
+def _question_text(question: Question, given: Path | None) -> str:
+    from echelons.effects.unknown_outcome import is_unknown
+
+    words = asked(question.value).replace("\n", "\n  ")
+    text = f"{PATH_SEPARATOR.join(question.path)} asks:\n  {words}\n"
+    if is_unknown(question.value):
+        made = call(str(question.value["tool"]), question.value["arguments"])
+        ways = (("happened", "--result", "TEXT"), ("not_happened",), ("run_again",))
+        answers = [command_line("answer", question.id, *way, db=given) for way in ways]
+        return f"{text}  {clean(made)}\nAnswer it with one of:\n  " + "\n  ".join(answers)
+    return f"{text}Answer it with: {command_line('answer', question.id, 'VALUE', db=given)}"
+
+
+def question_json(question: Question, thread: str) -> dict[str, Any]:
+    """Return a question for programs."""
+    return {
+        "id": question.id,
+        "value": question.value,
+        "path": PATH_SEPARATOR.join(question.path),
+        "agent_thread_id": question.thread_id,
+        "asked_at": question.asked_at,
+        "schema": question.schema,
+        "thread": thread,
+    }
+
+
+def meant(
+    questions: Sequence[Question], first: str | None, second: str | None, database: str
+) -> tuple[str, str]:
+    """Return the id of the question that an answer means, and the answer.
+
+    Args:
+        questions: What is asked.
+        first: The id or its beginning, if there are two words; else the answer.
+        second: The answer, if there are two words.
+        database: Where they are stored.
+
+    Raises:
+        BadParameter: There is no answer.
+        NothingAsked: There is no question.
+        QuestionNotNamed: There are several, and none is named.
+        UnknownQuestion: None of them is the one that is named.
+    """
+    pending = [question.id for question in questions]
+    if first is None or (second is None and first in pending):
+        raise typer.BadParameter("give the answer: echelons answer QUESTION_ID VALUE")
+    if second is not None:
+        return _identified(pending, first), second
+    if not pending:
+        raise NothingAsked(database)
+    if len(pending) > 1:
+        raise QuestionNotNamed(pending)
+    return pending[0], first
+
+
+def _identified(pending: Sequence[str], named: str) -> str:
+    if named in pending:
+        return named
+    begun = [each for each in pending if len(named) >= SHORTEST and each.startswith(named)]
+    if len(begun) != 1:
+        raise UnknownQuestion(named, pending)
+    return begun[0]

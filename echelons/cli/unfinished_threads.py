@@ -1,0 +1,86 @@
+"""Which threads of a database have work left, for the commands that go on with them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from echelons.cli.database import label, root_named, roots
+from echelons.errors import NothingUnfinished, ThreadNotNamed
+
+if TYPE_CHECKING:
+    from echelons.checkpoints.checkpointer import SqliteCheckpointer
+    from echelons.checkpoints.threads.pending_work import Question
+    from echelons.checkpoints.threads.store import RootThread
+
+
+class State(StrEnum):
+    """Whether a root thread has work left."""
+
+    FINISHED = "finished"
+    ASKING = "asking"
+    UNFINISHED = "unfinished"
+
+
+AT_WORK = (State.ASKING, State.UNFINISHED)
+"""The states of a turn that is on its way, so that its agents can be given orders."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A root thread and what it waits for.
+
+    Attributes:
+        root: The thread.
+        state: Whether it has work left; one that runs now is unfinished, too.
+        questions: What it asks.
+    """
+
+    root: RootThread
+    state: State
+    questions: tuple[Question, ...]
+
+
+def standing(saver: SqliteCheckpointer, root: RootThread) -> Standing:
+    """Return where a root thread stands."""
+    from echelons.checkpoints.queries import OneCheckpoint, read
+    from echelons.checkpoints.threads.answer_outbox import open_questions
+    from echelons.checkpoints.threads.pending_work import is_finished
+
+    asked = tuple(read(saver, open_questions(root.id)))
+    if asked:
+        return Standing(root, State.ASKING, asked)
+    finished = read(saver, is_finished(OneCheckpoint(root.id)))
+    return Standing(root, State.FINISHED if finished else State.UNFINISHED, ())
+
+
+def standings(saver: SqliteCheckpointer, thread: str | None) -> list[Standing]:
+    """Return where the named root thread stands, or all of them, latest first.
+
+    Raises:
+        ThreadNotFound: There is none of that name.
+    """
+    chosen = roots(saver) if thread is None else [root_named(saver, thread)]
+    return [standing(saver, root) for root in chosen]
+
+
+def root_with_work(
+    saver: SqliteCheckpointer, thread: str | None, states: Collection[State]
+) -> RootThread:
+    """Return the root thread that is named, else the only one that is in one of the states.
+
+    Raises:
+        ThreadNotFound: There is none of that name.
+        NothingUnfinished: None is named, and none is in such a state.
+        ThreadNotNamed: None is named, and several are.
+    """
+    if thread is not None:
+        return root_named(saver, thread)
+    left = [each.root for each in standings(saver, None) if each.state in states]
+    if not left:
+        raise NothingUnfinished(saver.path)
+    if len(left) > 1:
+        raise ThreadNotNamed([label(root) for root in left])
+    return left[0]

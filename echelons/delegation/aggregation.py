@@ -1,0 +1,214 @@
+"""Aggregation: many responses become one. Pure; the delegation graph calls it.
+
+Phase 4 of the recursive delegation, with its edge cases: conflicting answers, partial answers,
+questions, and nobody able.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from echelons.delegation.request import DelegationRequest, DelegationResponse, Status, Usage
+from echelons.tree.names import PATH_SEPARATOR
+
+PATH_COST = 0.05
+"""What each agent on the path takes from a response's confidence, where several conflict."""
+LIMIT = "limit:"
+"""How the reason of a response begins whose agent had to stop for a limit of the whole tree."""
+EXHAUSTED = ("budget:", LIMIT)
+"""How it begins where an agent had to stop before its end."""
+
+
+def preference(response: DelegationResponse) -> float:
+    """Return how much a response counts against others: confidence less the cost of its path.
+
+    Source: ``resolve_conflicts`` of the recursive delegation,
+    ``confidence - 0.05 * len(path)``.
+
+    Examples:
+        >>> near = DelegationResponse(
+        ...     request_id="r", agent="a", status="fulfilled", confidence=0.8, path=("h", "a")
+        ... )
+        >>> round(preference(near), 2)
+        0.7
+    """
+    # 0.85 - 0.05 * 3 and 0.8 - 0.05 * 2 are equal, but not as floating-point numbers.
+    return round(response.confidence - PATH_COST * len(response.path), 12)
+
+
+def best(responses: Iterable[DelegationResponse]) -> DelegationResponse:
+    """Return the preferred response; of equal ones the one whose path comes first.
+
+    Raises:
+        ValueError: There is none.
+    """
+    return min(responses, key=lambda each: (-preference(each), each.path, each.agent))
+
+
+def settle(
+    request: DelegationRequest,
+    responses: Sequence[DelegationResponse],
+    required: Collection[str] = (),
+    abilities: Mapping[str, Collection[str]] | None = None,
+) -> DelegationResponse:
+    """Return what a task that names nobody comes to: the only response as it is, unless a part.
+
+    Of a part of an answer nobody knows what to make but who has asked, see ``aggregate``.
+    """
+    if len(responses) == 1 and (
+        responses[0].status is not Status.PARTIAL or _is_exhausted(responses[0])
+    ):
+        return responses[0]
+    return aggregate(request, responses, required, abilities)
+
+
+def aggregate(
+    request: DelegationRequest,
+    responses: Sequence[DelegationResponse],
+    required: Collection[str] = (),
+    abilities: Mapping[str, Collection[str]] | None = None,
+) -> DelegationResponse:
+    """Return the one response that a request's responses come to.
+
+    - Some are fulfilled and none partial: the best of them.
+    - Some are fulfilled and some partial: all of these together, fulfilled.
+    - Some are partial: if one stopped for want of budget, all of them together, partial: more
+      input would not help it. If there are two or more with a result, and their agents'
+      capabilities cover what is required, all of them together, fulfilled. Else ``needs_input``,
+      with the partial results.
+    - Some ask: ``needs_input``, with the questions.
+    - All are unable: one ``unable`` that tells why for every branch.
+
+    Args:
+        request: What was asked for.
+        responses: What came of it, at least one, in the order of the attempts.
+        required: Capabilities that the task needs; empty if nobody knows.
+        abilities: The capabilities of each agent that answered, by its name.
+    """
+    by_status = {status: [each for each in responses if each.status is status] for status in Status}
+    fulfilled, partial = by_status[Status.FULFILLED], by_status[Status.PARTIAL]
+    asking = by_status[Status.NEEDS_INPUT]
+    if fulfilled and not partial:
+        answer = best(fulfilled)
+    elif fulfilled:
+        answer = _together(request, [*fulfilled, *partial], fulfilled)
+    elif partial and not asking and any(_is_exhausted(each) for each in partial):
+        answer = _together(request, partial, partial, Status.PARTIAL)
+    elif partial and not asking and _cover(partial, required, abilities or {}):
+        answer = _together(request, partial, partial)
+    elif partial or asking:
+        answer = _asked(request, [*partial, *asking])
+    else:
+        answer = _unable(request, responses)
+    return answer.model_copy(
+        update={
+            "usage": sum((each.usage for each in responses), Usage()),
+            # Who passes on the only response as it is has asked nobody else.
+            "subordinate_responses": answer.subordinate_responses
+            if len(responses) == 1 and answer is responses[0]
+            else told(responses),
+        }
+    )
+
+
+def _cover(
+    partial: Sequence[DelegationResponse],
+    required: Collection[str],
+    abilities: Mapping[str, Collection[str]],
+) -> bool:
+    # Who has nothing to show has done nothing of what it can.
+    shown = [each for each in partial if each.result or each.partial_results]
+    able = {name for each in shown for name in abilities.get(each.agent, ())}
+    # Of one alone it is known that it has not done all that it can.
+    return len(shown) > 1 and bool(required) and able.issuperset(required)
+
+
+def _is_exhausted(response: DelegationResponse) -> bool:
+    return response.reason.startswith(EXHAUSTED)
+
+
+def _together(
+    request: DelegationRequest,
+    parts: Sequence[DelegationResponse],
+    sure: Sequence[DelegationResponse],
+    status: Status = Status.FULFILLED,
+) -> DelegationResponse:
+    """Return several responses as one; the superior's model makes prose of it."""
+    ordered = sorted(parts, key=lambda each: (-preference(each), each.path, each.agent))
+    reasons = (each.reason for each in ordered if _is_exhausted(each))
+    return _of(
+        request,
+        status,
+        "\n\n".join(f"{name_of(each)}: {each.result}" for each in ordered if each.result),
+        confidence=min(each.confidence for each in sure),
+        path=best(sure).path,
+        reason=next(reasons, "") if status is Status.PARTIAL else "",
+        partial_results=_partial_results(ordered),
+    )
+
+
+def _asked(
+    request: DelegationRequest, responses: Sequence[DelegationResponse]
+) -> DelegationResponse:
+    asking = [each for each in responses if each.status is Status.NEEDS_INPUT]
+    questions = [f"{name_of(each)}: {each.result or each.reason}" for each in asking]
+    missing = [
+        f"{name_of(each)} did a part only: {each.reason or 'it does not say what is missing'}"
+        for each in responses
+        if each.status is Status.PARTIAL
+    ]
+    # The superior's model sees the result alone: what is done already belongs to it.
+    done = [
+        f"{name_of(each)}: {each.result}"
+        for each in responses
+        if each.status is Status.PARTIAL and each.result
+    ]
+    asked = "\n".join([*questions, *missing])
+    return _of(
+        request,
+        Status.NEEDS_INPUT,
+        asking[0].result if len(responses) == 1 and asking else "\n\n".join([asked, *done]),
+        confidence=max(each.confidence for each in responses),
+        path=best(responses).path,
+        reason=f"more information is needed from you: {'; '.join([*questions, *missing])}",
+        partial_results=_partial_results(responses),
+    )
+
+
+def _unable(
+    request: DelegationRequest, responses: Sequence[DelegationResponse]
+) -> DelegationResponse:
+    if len(responses) == 1:
+        return responses[0]
+    reasons = "; ".join(
+        f"{name_of(each)}: {each.reason or 'it gives no reason'}" for each in responses
+    )
+    return _of(
+        request,
+        Status.UNABLE,
+        reason=f"nobody can: {reasons}" if responses else "nobody can: there is no candidate",
+        failed=any(each.failed for each in responses),
+    )
+
+
+def _of(
+    request: DelegationRequest, status: Status, result: str = "", **more: object
+) -> DelegationResponse:
+    base = DelegationResponse(
+        request_id=request.id, agent=request.current, status=status, result=result
+    )
+    return DelegationResponse.model_validate({**base.model_dump(), "path": request.path, **more})
+
+
+def _partial_results(responses: Iterable[DelegationResponse]) -> tuple[str, ...]:
+    return tuple(each.result for each in responses if each.status is Status.PARTIAL and each.result)
+
+
+def told(responses: Sequence[DelegationResponse]) -> tuple[DelegationResponse, ...]:
+    """Return what is kept of the responses below; results stay in the threads of their agents."""
+    return tuple(each.model_copy(update={"result": ""}) for each in responses)
+
+
+def name_of(response: DelegationResponse) -> str:
+    """Return what who answers is called by who has asked: the way to it."""
+    return PATH_SEPARATOR.join(response.path[1:]) or response.agent

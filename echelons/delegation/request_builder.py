@@ -1,0 +1,115 @@
+"""What a call asks for, as the request that is sent.
+
+Whoever sends a request and whoever reads of it later build it here. Most of it is plain from the
+superior's message; what is not, such as the time that it has, is noted in that message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from echelons.delegation.calls import Delegation, Parted, requests_of
+from echelons.delegation.candidates import NOBODY, Ways
+from echelons.delegation.request import DelegationRequest
+from echelons.errors import UnreadableRecord
+from echelons.identity.lineage import REQUESTS_KEY, ROUTES_KEY, THREADS_KEY, request_id
+
+if TYPE_CHECKING:
+    from langchain_core.messages import AIMessage
+
+
+def plain(
+    asked: Delegation,
+    parted: Parted | None,
+    message: AIMessage,
+    agent: str,
+    thread_id: str,
+    **more: Any,
+) -> DelegationRequest:
+    """Return the request of a call as far as it is plain from the message.
+
+    Args:
+        asked: The request that the call makes.
+        parted: The call that it is a part of.
+        message: The message that holds the call.
+        agent: Whose message it is.
+        thread_id: That agent's thread.
+        **more: Fields of the request that are known otherwise.
+
+    Raises:
+        UnreadableRecord: What the message keeps of the call is damaged.
+    """
+    ways = ways_of(message, asked.call_id).ahead
+    first, *route = ways[0] if ways else (asked.subordinate,)
+    current = more.pop("current", None) or first
+    return DelegationRequest(
+        id=request_id(thread_id, message.id or "", asked.call_id),
+        origin=agent,
+        current=current,
+        task=asked.message,
+        context=_context(asked, parted, message),
+        path=(agent, current),
+        route=tuple(route),
+        **more,
+    )
+
+
+def ways_of(message: AIMessage, call_id: str) -> Ways:
+    """Return who may take the request of a call that names nobody; nobody if it names somebody.
+
+    Raises:
+        UnreadableRecord: What the message keeps of it is damaged.
+    """
+    routes: Mapping[str, Any] = message.response_metadata.get(ROUTES_KEY) or {}
+    return Ways.load(routes[call_id]) if call_id in routes else NOBODY
+
+
+def noted(sent: Mapping[str, Any], known: DelegationRequest) -> dict[str, Any]:
+    """Return what of a stored request is not plain from the message that makes it."""
+    fields = known.stored()
+    return {key: value for key, value in sent.items() if fields.get(key) != value}
+
+
+def sent(
+    asked: Delegation, parted: Parted | None, message: AIMessage, agent: str, thread_id: str
+) -> DelegationRequest:
+    """Return the request of a call as it was sent to the first who was asked.
+
+    Raises:
+        UnreadableRecord: What the message keeps of the call is damaged.
+    """
+    known = plain(asked, parted, message, agent, thread_id)
+    notes: Any = message.response_metadata.get(REQUESTS_KEY) or {}
+    try:
+        note = dict(notes.get(asked.call_id, {}))
+    except (AttributeError, TypeError, ValueError) as error:
+        raise UnreadableRecord("DelegationRequest", f"{type(error).__name__}: {error}") from error
+    return DelegationRequest.load({**known.stored(), **note}) if note else known
+
+
+def all_sent(message: AIMessage, agent: str, thread_id: str) -> dict[str, DelegationRequest]:
+    """Return the requests that were sent for a message, by call id; refused ones are not.
+
+    Raises:
+        UnreadableRecord: What the message keeps of its calls is damaged.
+    """
+    threads: Mapping[str, str] = message.response_metadata.get(THREADS_KEY) or {}
+    if not threads:
+        return {}
+    return {
+        asked.call_id: sent(asked, parted, message, agent, thread_id)
+        for asked, parted in requests_of(message, message.tool_calls)
+        if asked.call_id in threads
+    }
+
+
+def _context(asked: Delegation, parted: Parted | None, message: AIMessage) -> dict[str, Any]:
+    """Return what a part knows of the whole; nothing if it is the whole."""
+    if parted is None:
+        return {}
+    calls = (call for call in message.tool_calls if call["id"] == parted.call_id)
+    whole = next((call["args"].get("message") for call in calls), None)
+    if not isinstance(whole, str) or whole == asked.message:
+        return {}
+    return {"part of": whole}

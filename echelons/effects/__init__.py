@@ -1,0 +1,1 @@
+"""What tools do in the world: the journal of it, and the question what became of a call."""

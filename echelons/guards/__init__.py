@@ -1,0 +1,1 @@
+"""What stands between an agent and its next step: gates, limits, deadlines, circuit breakers."""

@@ -1,0 +1,1 @@
+"""Whose conversation it is: thread ids, lineage, and the past of a thread."""

@@ -1,0 +1,1 @@
+"""A task as text: its tokens, clauses, requested words, and which subordinates it is for."""

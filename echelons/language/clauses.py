@@ -1,0 +1,65 @@
+"""Where one statement of a sentence ends and the next begins.
+
+``wishes`` asks: a "no" or an "already" holds for its own clause only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from echelons.language.lexicon import (
+    AFTER_SUBJECT,
+    AUXILIARIES,
+    FILLERS,
+    REQUESTS,
+    SUBJECTS,
+    TURNS,
+)
+from echelons.language.tokens import Token
+
+_STOPS: Final = ",;!?\n()…\N{EN DASH}\N{EM DASH}"
+
+
+def ends_before(token: Token) -> bool:
+    """Whether punctuation ends a clause between ``token`` and the word before it."""
+    gap = token.gap
+    if not gap or gap == " ":
+        return False
+    if gap in (",", "."):  # inside a number
+        return False
+    return any(stop in gap for stop in _STOPS) or ". " in gap or " - " in gap
+
+
+def clauses(tokens: Sequence[Token]) -> list[range]:
+    """Cut ``tokens`` into clauses, given as ranges of indices that cover all of them.
+
+    >>> from echelons.language.tokens import Reading
+    >>> said = Reading("We have rooms and flights, so find a museum and book a tour").tokens
+    >>> [" ".join(said[i].word for i in clause) for clause in clauses(said)]
+    ['we have rooms and flights', 'so find a museum', 'and book a tour']
+    """
+    starts = [i for i in range(len(tokens)) if i == 0 or _begins(tokens, i)]
+    ends = [*starts[1:], len(tokens)]
+    return [range(start, end) for start, end in zip(starts, ends, strict=False)]
+
+
+def _begins(tokens: Sequence[Token], i: int) -> bool:
+    if ends_before(tokens[i]):
+        return True
+    word = tokens[i].word
+    following = _following(tokens, i)
+    if word in ("and", "or"):
+        return following in REQUESTS or following in SUBJECTS or following in AUXILIARIES
+    if word in ("just", "only"):
+        return tokens[i - 1].word not in AFTER_SUBJECT
+    if word in REQUESTS:  # a sentence that forgot its comma: "... find us a museum"
+        return following in ("me", "us")
+    return word in TURNS
+
+
+def _following(tokens: Sequence[Token], i: int) -> str:
+    for token in tokens[i + 1 : i + 4]:
+        if token.word not in FILLERS:
+            return token.word
+    return ""

@@ -1,0 +1,51 @@
+"""Values out of a closed list: which of a parameter's choices a text mentions.
+
+``arguments`` asks here for parameters with an ``enum``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from echelons.language.requested_words import Mark, marks
+from echelons.language.tokens import Reading
+from echelons.models.planner.numbers import number
+from echelons.models.planner.tool_parameters import Parameter
+from echelons.text.stemming import stem, words
+
+
+def choice(parameter: Parameter, reading: Reading) -> Any:
+    """The choice that ``reading`` mentions, or the only one that a needed parameter has."""
+    found = mentioned(parameter, reading)
+    if found:
+        return found[0]
+    return parameter.choices[0] if parameter.required and len(parameter.choices) == 1 else None
+
+
+def mentioned(parameter: Parameter, reading: Reading) -> list[Any]:
+    """The choices that a text mentions and does not refuse, longer ones first."""
+    marked = zip(reading.tokens, marks(reading), strict=True)
+    wished = [token.stem for token, mark in marked if mark > Mark.REFUSED]
+    found: list[tuple[int, int, Any]] = []
+    for one in parameter.choices:
+        if isinstance(one, bool) or one is None:
+            continue
+        if isinstance(one, int | float):
+            same = number(replace(parameter, choices=()), reading.excerpt) == one
+            at, length = (0 if same else -1), 1
+        else:
+            sought = [stem(word) for word in words(str(one))]
+            at, length = _position(sought, wished), len(sought)
+        if at >= 0:
+            found.append((-length, at, one))
+    return [one for _, _, one in sorted(found, key=lambda each: each[:2])]
+
+
+def _position(sought: Sequence[str], said: Sequence[str]) -> int:
+    size = len(sought)
+    if not size:
+        return -1
+    starts = range(len(said) - size + 1)
+    return next((i for i in starts if said[i : i + size] == list(sought)), -1)

@@ -1,0 +1,107 @@
+"""The offline planner as a LangChain chat model: the outside of ``plan``.
+
+Agents without a model of their own get one, through ``echelons.models.resolve``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from typing import Any
+
+from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
+from langchain_core.language_models import BaseChatModel, LanguageModelInput
+from langchain_core.language_models.base import LangSmithParams
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.runnables import Runnable
+from langchain_core.utils.function_calling import convert_to_openai_tool
+from pydantic import Field
+
+from echelons.language.task_split import split
+from echelons.models.planner.reply_message import PROVIDER, answer, pieces
+from echelons.models.planner.reply_plan import NAME, Sharing
+
+
+class OfflinePlanner(BaseChatModel):
+    """A chat model that plans by rules, offline and always alike.
+
+    It splits the last human message among the subordinates whose capabilities it names,
+    calls the agent's own tools with arguments taken from it, and composes what comes back.
+    It does not think: what no rule matches, it says that it cannot do. The same messages
+    and tools give the same answer, call ids included; it keeps nothing between calls, needs
+    no key and no network, and replies carry ``model_name: "offline planner"``.
+
+    Examples:
+        >>> planner = OfflinePlanner().bind_tools([
+        ...     {"name": "find_food", "description": "Places to eat",
+        ...      "parameters": {"type": "object", "required": ["place"],
+        ...                     "properties": {"place": {"type": "string"}}}},
+        ... ])
+        >>> planner.invoke("Where can we eat in Rome?").tool_calls[0]["args"]
+        {'place': 'Rome'}
+    """
+
+    sharing: Sharing = Field(default=split, exclude=True, repr=False)
+    """Says who of a team is asked; by the capabilities that they declare, if left out."""
+
+    def bind_tools(
+        self, tools: Sequence[Any], *, tool_choice: Any = None, **kwargs: Any
+    ) -> Runnable[LanguageModelInput, AIMessage]:
+        """The planner with tools; a ``tool_choice`` is accepted and does not sway its rules.
+
+        Args:
+            tools: Tools in any form that LangChain can convert to OpenAI's.
+            tool_choice: Passed along, for whoever looks at the binding.
+            **kwargs: Further options, passed along.
+        """
+        if tool_choice is not None:
+            kwargs["tool_choice"] = tool_choice
+        return self.bind(tools=[convert_to_openai_tool(tool) for tool in tools], **kwargs)
+
+    @property
+    def _llm_type(self) -> str:
+        return "echelons-offline-planner"
+
+    def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
+        return LangSmithParams(ls_provider=PROVIDER, ls_model_name=NAME, ls_model_type="chat")
+
+    def _generate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        return ChatResult(generations=[ChatGeneration(message=self._answer(messages, kwargs))])
+
+    async def _agenerate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        return ChatResult(generations=[ChatGeneration(message=self._answer(messages, kwargs))])
+
+    def _stream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> Iterator[ChatGenerationChunk]:
+        for piece in pieces(self._answer(messages, kwargs)):
+            yield ChatGenerationChunk(message=piece)
+
+    async def _astream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        for piece in pieces(self._answer(messages, kwargs)):
+            yield ChatGenerationChunk(message=piece)
+
+    def _answer(self, messages: Sequence[BaseMessage], options: Mapping[str, Any]) -> AIMessage:
+        return answer(messages, options.get("tools") or (), self.sharing)

@@ -1,0 +1,117 @@
+"""The turn: what the human said last, and what has come of it so far.
+
+Read from the messages at every call, for the planner remembers nothing. What tools answer
+is kept as data for ``compose``; no rule ever reads a wish out of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from pydantic import BaseModel
+
+from echelons.language.tokens import Reading
+from echelons.models.planner.conversation_context import Said
+from echelons.models.planner.task_brief import Brief
+from echelons.models.planner.toolbox import DELEGATE
+
+NO_ANSWER = "no answer"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came of one call.
+
+    Attributes:
+        source: Who gave it: the subordinate's name, or the tool's.
+        asked: What it was asked, to tell which answers are to the same question.
+        text: The answer, untouched.
+        status: "fulfilled", "partial", "unable" or "needs_input".
+        confidence: How sure the source is, 0 to 1; None if it does not say.
+        reason: Why it is not fulfilled.
+        delegated: Whether a subordinate gave it.
+    """
+
+    source: str
+    asked: str
+    text: str
+    status: str = "fulfilled"
+    confidence: float | None = None
+    reason: str = ""
+    delegated: bool = False
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One turn of a conversation.
+
+    Attributes:
+        said: The task, in its conversation.
+        called: Names of the tools that were called in this turn.
+        answers: What the calls gave, in the order in which they were made.
+    """
+
+    said: Said
+    called: tuple[str, ...] = ()
+    answers: tuple[Answer, ...] = ()
+
+    @classmethod
+    def read(cls, messages: Sequence[BaseMessage]) -> Turn:
+        """Find the last turn of ``messages``; without a human message it has no task."""
+        humans = [i for i, message in enumerate(messages) if isinstance(message, HumanMessage)]
+        if not humans:
+            return cls(Said(Brief("")))
+        brief, *before = (Brief.read(str(messages[i].text)) for i in reversed(humans))
+        thread = [text for one in before for text in (one.task, one.earlier)]
+        said = Said(brief, tuple(Reading(text) for text in thread if text.strip()))
+        since = messages[humans[-1] + 1 :]
+        calls = [call for m in since if isinstance(m, AIMessage) for call in m.tool_calls]
+        given = {m.tool_call_id: m for m in since if isinstance(m, ToolMessage)}
+        answers = tuple(_answer(call, given.get(call["id"] or "")) for call in calls)
+        return cls(said, tuple(call["name"] for call in calls), answers)
+
+
+def _answer(call: Mapping[str, Any], message: ToolMessage | None) -> Answer:
+    delegated = call["name"] == DELEGATE
+    arguments = call["args"]
+    facts = _facts(message)
+    named = arguments.get("subordinate") or facts.get("agent")
+    source = str(named) if delegated and named else str(call["name"])
+    asked = str(arguments.get("message", "")) if delegated else ""
+    if message is None:
+        return Answer(source, asked, "", "unable", reason=NO_ANSWER, delegated=delegated)
+    text = str(message.text)
+    result = facts.get("result")
+    if delegated and isinstance(result, str) and result:
+        text = result
+    status = str(facts.get("status") or "")
+    if message.status == "error":
+        status = "unable"
+    reason = str(facts.get("reason") or "")
+    if status == "unable" and not reason:
+        reason = text
+    return Answer(
+        source=source,
+        asked=asked,
+        text=text,
+        status=status if status in ("partial", "unable", "needs_input") else "fulfilled",
+        confidence=_confidence(facts.get("confidence")),
+        reason=reason,
+        delegated=delegated,
+    )
+
+
+def _facts(message: ToolMessage | None) -> Mapping[str, Any]:
+    artifact = message.artifact if message is not None else None
+    if isinstance(artifact, BaseModel):
+        artifact = artifact.model_dump()
+    return artifact if isinstance(artifact, Mapping) else {}
+
+
+def _confidence(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if 0 <= value <= 1 else None

@@ -1,0 +1,110 @@
+"""Names that a text gives to a thing: addresses, houses, quoted titles, examples.
+
+``arguments`` asks here for text parameters that are no place, no date and no question.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from echelons.language.requested_words import marks
+from echelons.language.tokens import Reading
+from echelons.models.planner.parameter_kinds import Kind
+from echelons.models.planner.place_names import Place, Role
+from echelons.models.planner.tool_parameters import Parameter
+from echelons.text.stemming import STOPWORDS, stem, words
+
+_ROLES: Final = {
+    Kind.VENUE: (Role.VENUE,),
+    Kind.PERSON: (Role.MENTION, Role.NEAR, Role.VENUE),
+}
+"""Where names of houses and people stand: "at Roscioli", "does Bob", "of Bob"."""
+
+_EMAIL: Final = re.compile(r"[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,5}")
+_LINK: Final = re.compile(r"https?://[^\s<>\"']{1,2000}")
+_QUOTED: Final = re.compile(
+    r'"([^"\n]{1,200})"|\N{LEFT DOUBLE QUOTATION MARK}'
+    r"([^\n\N{RIGHT DOUBLE QUOTATION MARK}]{1,200})\N{RIGHT DOUBLE QUOTATION MARK}"
+)
+_EXAMPLES: Final = re.compile(
+    r"(?:such as|e\.g\.|for example|for instance|like)\s([^.;)\n]{1,200})"
+)
+
+
+def named(parameter: Parameter, kind: Kind, reading: Reading, known: Sequence[Place]) -> str | None:
+    """The name that ``reading`` gives for ``parameter``, or None if it gives none.
+
+    Args:
+        parameter: What asks.
+        kind: What it asks for.
+        reading: A text of the human's.
+        known: The names in that text that are no words of the trade.
+    """
+    text = reading.excerpt
+    if kind is Kind.ADDRESS:
+        return _address(parameter, text)
+    if stated := _stated(parameter, text):
+        return stated
+    if name := _name(parameter, kind, reading, known):
+        return name
+    if parameter.required and (quoted := _QUOTED.search(text)):
+        return quoted[1] or quoted[2]
+    return next(iter(examples(parameter, reading)), None)
+
+
+def addressee(text: str) -> str | None:
+    """The first e-mail address in ``text``."""
+    found = _EMAIL.search(text)
+    return found[0] if found else None
+
+
+def _address(parameter: Parameter, text: str) -> str | None:
+    link = _LINK.search(text)
+    by_link = link[0] if link else None
+    return by_link if parameter.format in ("uri", "url") else addressee(text) or by_link
+
+
+def _stated(parameter: Parameter, text: str) -> str | None:
+    """What the text says by the parameter's name: "dish: carbonara"."""
+    name = r"[\s_-]".join(map(re.escape, parameter.name_words))
+    if not name:
+        return None
+    found = re.search(rf"(?<!\w){name}\s?[:=]\s?([^,;\n]{{1,200}})", text, re.IGNORECASE)
+    return found[1].strip() or None if found else None
+
+
+def _name(parameter: Parameter, kind: Kind, reading: Reading, known: Sequence[Place]) -> str | None:
+    """A name beside the parameter's, "Hotel Artemide", or where a name of its kind stands."""
+    for place in known:
+        if _stands_beside(place, parameter, reading) or _holds(place, parameter, reading):
+            return place.name
+    roles = _ROLES.get(kind, ())
+    fitting = (place for role in roles for place in known if place.role is role and place.certain)
+    return next((place.name for place in fitting), None)
+
+
+def _stands_beside(place: Place, parameter: Parameter, reading: Reading) -> bool:
+    tokens = reading.tokens
+    beside = [*tokens[max(0, place.start - 1) : place.start], *tokens[place.end : place.end + 1]]
+    gaps = [*tokens[place.start : place.start + 1], *tokens[place.end : place.end + 1]]
+    return place.certain and any(
+        token.stem in parameter.stems and gap.gap == " "
+        for token, gap in zip(beside, gaps[-len(beside) :], strict=False)
+    )
+
+
+def _holds(place: Place, parameter: Parameter, reading: Reading) -> bool:
+    inside = reading.tokens[place.start : place.end]
+    return len(inside) > 1 and any(token.stem in parameter.stems for token in inside)
+
+
+def examples(parameter: Parameter, reading: Reading) -> tuple[str, ...]:
+    """The words of ``reading`` that the parameter's description gives as examples."""
+    found = _EXAMPLES.search(parameter.description)
+    if not found:
+        return ()
+    given = {stem(word) for word in words(found[1]) if word not in STOPWORDS}
+    said = zip(reading.tokens, marks(reading), strict=True)
+    return tuple(dict.fromkeys(token.raw for token, mark in said if mark and token.stem in given))

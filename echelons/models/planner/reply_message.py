@@ -1,0 +1,101 @@
+"""A reply as LangChain's message: ids of its calls, its usage, its pieces in a stream.
+
+``model`` calls it. All of it is worked out from the conversation, so that the same messages
+and tools give the same message.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, ToolCall
+from langchain_core.messages.ai import UsageMetadata
+from langchain_core.messages.tool import tool_call_chunk
+
+from echelons.language.task_split import split
+from echelons.models.planner.planner_turn import Turn
+from echelons.models.planner.reply_plan import NAME, Reply, Sharing, reply
+from echelons.models.planner.toolbox import Toolbox
+
+PROVIDER: Final = "echelons"
+
+CHARACTERS_PER_TOKEN: Final = 4
+"""Usage is estimated: four characters of text or of JSON count as one token, rounded up for
+each message, each call and the list of tools. A rule of thumb for English; no tokenizer is
+asked, for no language model reads the text."""
+
+_WORD_BEGINS: Final = re.compile(r"(?<=\s)(?=\S)")
+
+
+def answer(
+    messages: Sequence[BaseMessage], tools: Sequence[Any], sharing: Sharing = split
+) -> AIMessage:
+    """What the planner says after ``messages``, with ``tools`` in OpenAI's form."""
+    said = reply(Turn.read(messages), Toolbox.read(tools), sharing)
+    written = [_written(message) for message in messages]
+    calls = _tool_calls(said, "\n".join(written))
+    read = sum(map(_tokens, written)) + (_tokens(_json(tools)) if tools else 0)
+    wrote = _tokens(said.text) + sum(_tokens(_json(call["args"])) for call in calls)
+    return AIMessage(
+        content=said.text,
+        tool_calls=calls,
+        usage_metadata=UsageMetadata(
+            input_tokens=read, output_tokens=wrote, total_tokens=read + wrote
+        ),
+        response_metadata={
+            "model_name": NAME,
+            "model_provider": PROVIDER,
+            "finish_reason": "tool_calls" if calls else "stop",
+        },
+    )
+
+
+def pieces(message: AIMessage) -> Iterator[AIMessageChunk]:
+    """``message`` word by word, then call by call; the sum of all is the message again."""
+    for word in _WORD_BEGINS.split(str(message.content)) if message.content else ():
+        yield AIMessageChunk(content=word)
+    for index, call in enumerate(message.tool_calls):
+        arguments = _json(call["args"])
+        yield AIMessageChunk(
+            content="",
+            tool_call_chunks=[
+                tool_call_chunk(name=call["name"], args=arguments, id=call["id"], index=index)
+            ],
+        )
+    yield AIMessageChunk(
+        content="",
+        usage_metadata=message.usage_metadata,
+        response_metadata=message.response_metadata,
+        chunk_position="last",
+    )
+
+
+def _tool_calls(said: Reply, conversation: str) -> list[ToolCall]:
+    """The calls with ids made of the conversation and their place in the message."""
+    seed = hashlib.sha256(conversation.encode("utf-8", "surrogatepass"))
+    made: list[ToolCall] = []
+    for index, call in enumerate(said.calls):
+        one = seed.copy()
+        one.update(f"\n{index} {call.name} {_json(call.args)}".encode("utf-8", "surrogatepass"))
+        id_ = f"call_{one.hexdigest()[:24]}"
+        made.append(ToolCall(name=call.name, args=dict(call.args), id=id_, type="tool_call"))
+    return made
+
+
+def _written(message: BaseMessage) -> str:
+    """The substance of a message: who, what, and which calls; never its random id."""
+    calls: Iterable[ToolCall] = message.tool_calls if isinstance(message, AIMessage) else ()
+    made = "".join(f"\n{call['name']} {_json(call['args'])}" for call in calls)
+    return f"{message.type}: {message.text}{made}"
+
+
+def _tokens(text: str) -> int:
+    return -(-len(text) // CHARACTERS_PER_TOKEN)
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, default=str)

@@ -1,0 +1,200 @@
+"""``EmbeddingMatcher``: compares meanings, by the vectors of any LangChain ``Embeddings``.
+
+For trees whose people ask in other words than the agents are described in. It adds to what
+``LexicalMatcher`` finds, for names and numbers have no meaning that a vector could hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from echelons.errors import MatcherFailed
+from echelons.routing.centroid_updates import Sharpening
+from echelons.routing.hubness_correction import beside_team, held_back
+from echelons.routing.lexical_matcher import LexicalMatcher, PreparedWords
+from echelons.routing.matcher import Match, Profile, excerpt, saturated
+from echelons.routing.vectors import Vector, added, centre, dot, is_vector, unit, usual_likeness
+from echelons.tree.names import PATH_SEPARATOR
+
+if TYPE_CHECKING:
+    from langchain_core.embeddings import Embeddings
+
+ALIKE: Final = 5.0
+"""Evidence of a text that means the same."""
+
+SAID_IN_NAMES: Final = 0.35
+"""What words count beside it for an agent without examples: names mean little but their words."""
+
+UNLIKE: Final = 0.25
+"""The likeness to an agent's examples from which on something speaks for it."""
+
+UNLIKE_NAMES: Final = 0.0
+"""The same for an agent without examples: no task is much like a name."""
+
+ASKED: Final = ("{} please", "can you tell me {}?", "{} for me")
+"""How names are asked for: a task is more like a question or a wish than like a name alone."""
+
+
+class EmbeddingMatcher:
+    """Compares the meaning of a task with that of each agent's example tasks, or of its names.
+
+    An agent is the middle of its examples' vectors, moved away from the examples of those who are
+    most like it (see ``sharpening``); without examples, that of its names as one asks for them,
+    seen beside those of the others (see ``naming``).
+    How alike vectors are depends on the model, so a likeness is measured from how alike this
+    tree's agents are among themselves. The vectors of a tree are asked for at its first task and
+    kept, by text, as long as the matcher.
+
+    Args:
+        embeddings: Any LangChain ``Embeddings``.
+        words: Compares words beside meanings; ``None`` for meanings alone.
+    """
+
+    threshold: float = 0.6
+
+    def __init__(
+        self,
+        embeddings: Embeddings,
+        words: LexicalMatcher | None = LexicalMatcher(),  # noqa: B008
+    ) -> None:
+        self._embeddings = embeddings
+        self._words = words
+        self._kept: dict[str, Vector] = {}
+
+    def prepare(self, profiles: Sequence[Profile]) -> PreparedMeanings:
+        """Read the profiles; their vectors are asked for at the first task."""
+        words = self._words.prepare(profiles) if self._words else None
+        return PreparedMeanings(profiles, self._embeddings, self._kept, words)
+
+
+class PreparedMeanings:
+    """What a tree's profiles mean, ready to be compared with tasks.
+
+    Args:
+        profiles: The profiles.
+        embeddings: Makes vectors.
+        kept: The vectors made so far, by text.
+        words: The profiles' words, if they count.
+    """
+
+    def __init__(
+        self,
+        profiles: Sequence[Profile],
+        embeddings: Embeddings,
+        kept: dict[str, Vector],
+        words: PreparedWords | None,
+    ) -> None:
+        self._profiles = profiles
+        self._embeddings = embeddings
+        self._kept = kept
+        self._words = words
+        self._texts = [_texts(profile) for profile in profiles]
+        self._centres: list[Vector] = []
+        self._usual = 0.0
+        self._held_back: Mapping[int, float] = {}
+        self._said = [1.0 if each.examples else SAID_IN_NAMES for each in profiles]
+        self._unlike = [UNLIKE if each else UNLIKE_NAMES for each in _shown(profiles)]
+
+    def match(self, task: str) -> Mapping[int, Match]:
+        """Return the matches above 0, by the places of the profiles.
+
+        Raises:
+            MatcherFailed: What the embeddings returned are no vectors.
+        """
+        if not self._centres:
+            missing = self._missing()
+            self._learn(missing, self._embeddings.embed_documents(missing) if missing else [])
+        return self._matches(task, self._embeddings.embed_query(excerpt(task)))
+
+    async def amatch(self, task: str) -> Mapping[int, Match]:
+        """Return the same, without blocking the event loop."""
+        if not self._centres:
+            missing = self._missing()
+            made = await self._embeddings.aembed_documents(missing) if missing else []
+            self._learn(missing, made)
+        return self._matches(task, await self._embeddings.aembed_query(excerpt(task)))
+
+    def reasons(self, task: str, place: int) -> Sequence[str]:
+        """Return what it was compared with, and what speaks for it by its words."""
+        number = len(self._profiles[place].examples)
+        meant = (
+            f"the meaning of {number} example{'s' if number > 1 else ''}"
+            if number
+            else (f"the meaning of {self._texts[place][0]!r}")
+        )
+        return [meant, *(self._words.reasons(task, place) if self._words else ())]
+
+    def _missing(self) -> list[str]:
+        every = dict.fromkeys(text for texts in self._texts for text in texts)
+        return [text for text in every if text not in self._kept]
+
+    def _learn(self, texts: Sequence[str], vectors: Any) -> None:
+        if not isinstance(vectors, Sequence) or len(vectors) != len(texts):
+            raise MatcherFailed("EmbeddingMatcher", f"{len(texts)} texts gave no list of as many")
+        size = next((len(vector) for vector in self._kept.values()), None)
+        made: list[Vector] = []
+        for vector in vectors:
+            made.append(self._checked(vector, size))
+            size = len(made[0])
+        # All or none is kept: a service that fails half-way is asked again.
+        self._kept.update(zip(texts, made, strict=True))
+        vectors_of = [[self._kept[text] for text in texts] for texts in self._texts]
+        named = [place for place, each in enumerate(self._profiles) if not each.examples]
+        paths = [each.path for each in self._profiles]
+        middles = beside_team([centre(each) for each in vectors_of], paths, named)
+        self._usual = usual_likeness(middles)
+        self._held_back = held_back(middles, named)
+        examples = {
+            place: vectors_of[place] for place, each in enumerate(self._profiles) if each.examples
+        }
+        moved = Sharpening(examples, {place: middles[place] for place in examples}).moved()
+        self._centres = [
+            added(middle, moved[place]) if place in moved else middle
+            for place, middle in enumerate(middles)
+        ]
+
+    def _checked(self, vector: Any, size: int | None) -> Vector:
+        if not is_vector(vector, size):
+            raise MatcherFailed("EmbeddingMatcher", "a text gave no vector of finite numbers")
+        return unit(vector)
+
+    def _matches(self, task: str, vector: Any) -> Mapping[int, Match]:
+        meant = self._checked(vector, len(self._centres[0]) if self._centres else None)
+        said = self._words.evidence(task) if self._words else {}
+        room = max(1 - self._usual, 1e-9)
+        found: dict[int, Match] = {}
+        for place, middle in enumerate(self._centres):
+            much, confidence = said.get(place, (0.0, 0.0))
+            usual = self._usual + self._held_back.get(place, 0.0)
+            alike = (dot(meant, middle) - usual) / room
+            value = saturated(ALIKE * (alike - self._unlike[place]) + self._said[place] * much)
+            if value > 0:
+                sure = confidence if much > 0 else self._profiles[place].confidence
+                found[place] = Match(value, sure)
+        return found
+
+
+def _texts(profile: Profile) -> Sequence[str]:
+    """Return the texts whose middle an agent is."""
+    if profile.examples:
+        return tuple(text for text, _ in profile.examples)
+    can = ", ".join(profile.capabilities) or profile.name
+    own = ": ".join([can, *profile.texts[:1]])
+    above = PATH_SEPARATOR.join(profile.path[1:-1]).replace("_", " ")
+    return (f"{own} ({above})" if above else own, *(way.format(can) for way in ASKED))
+
+
+def _shown(profiles: Sequence[Profile]) -> list[bool]:
+    """Return for each agent whether examples show what it can do: its own, or its subordinates'.
+
+    What the name of a superior says that declares nothing is done below it. So it must be as
+    like a task as the examples are that stand there.
+    """
+    above = {
+        each.path[:depth]
+        for each in profiles
+        if each.examples
+        for depth in range(1, len(each.path))
+    }
+    return [bool(each.examples) or (each.derived and each.path in above) for each in profiles]

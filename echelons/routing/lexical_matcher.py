@@ -1,0 +1,117 @@
+"""``LexicalMatcher``: compares words. The default: no model, no network, always alike.
+
+``Router`` uses it unless it is given another matcher; ``EmbeddingMatcher`` adds to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from echelons.routing.example_index import Shown
+from echelons.routing.matcher import Match, Profile, excerpt, saturated
+from echelons.routing.name_index import Names
+from echelons.routing.text_features import Words, is_small, read
+
+NAMED: Final = 1.0
+"""Evidence of a phrase of one word that only one agent has."""
+
+TELLING: Final = 4.0
+"""Words of one agent's examples alone that make an evidence of 1."""
+
+EXAMPLES_TELL: Final = 0.2
+"""How much less its names count for each example of an agent, up to ten: examples tell more."""
+
+
+THRESHOLD: Final = 0.25
+"""The match below which nobody counts as able: to ask in vain costs less than to refuse."""
+
+
+class LexicalMatcher:
+    """Compares the words of a task with capabilities, descriptions and example tasks.
+
+    Names are compared by stems, weighted by how few agents have them; words that are written
+    apart, abbreviated or derived from each other are found too (see ``named``). Example tasks
+    are compared as a whole (see ``shown``). Both evidences add up, and ``saturated`` makes a
+    match of their sum.
+
+    Examples:
+        >>> from echelons import Agent
+        >>> from echelons.capabilities import CapabilityMap
+        >>> from echelons.routing import Router
+        >>> eat = Agent("restaurants", "Finds places to eat")
+        >>> fly = Agent("flights", "Finds flights and airports")
+        >>> router = Router(CapabilityMap.discover(Agent("head", subordinates=[eat, fly])))
+        >>> router.route("Where can we eat?").best.agent
+        'restaurants'
+    """
+
+    threshold: float = THRESHOLD
+
+    def prepare(self, profiles: Sequence[Profile]) -> PreparedWords:
+        """Index the words of all profiles."""
+        return PreparedWords(profiles)
+
+
+class PreparedWords:
+    """The words of a tree's profiles, ready to be compared with tasks."""
+
+    def __init__(self, profiles: Sequence[Profile]) -> None:
+        self._names = Names(profiles)
+        self._shown = Shown(profiles)
+        self._scales = [
+            NAMED / (1 + EXAMPLES_TELL * min(self._shown.numbers.get(place, 0), 10))
+            for place in range(len(profiles))
+        ]
+
+    def match(self, task: str) -> Mapping[int, Match]:
+        """Return the matches above 0, by the places of the profiles."""
+        return {
+            place: Match(saturated(evidence), confidence)
+            for place, (evidence, confidence) in self.evidence(task).items()
+        }
+
+    async def amatch(self, task: str) -> Mapping[int, Match]:
+        """Return the same; nothing is waited for."""
+        return self.match(task)
+
+    def evidence(self, task: str) -> Mapping[int, tuple[float, float]]:
+        """Return evidence and confidence by place, of those for whom anything speaks."""
+        words = read(excerpt(task))
+        named: dict[int, float] = {}
+        sure: dict[int, float] = {}
+        for _, certain, entries in self._names.entries(words):
+            for place, weight, confidence in entries:
+                counted = certain * weight * self._scales[place]
+                named[place] = named.get(place, 0.0) + counted
+                sure[place] = sure.get(place, 0.0) + counted * confidence
+        found = {place: (much, sure[place] / much) for place, much in named.items()}
+        for place, telling in self._shown.evidence(words).items():
+            much, confidence = found.get(place, (0.0, 0.0))
+            shown = telling / TELLING
+            if shown > much:
+                confidence = self._shown.confidence(words, place)
+            found[place] = (much + shown, confidence)
+        return found
+
+    def reasons(self, task: str, place: int) -> Sequence[str]:
+        """Return the words that the agent's names share with a task, and its nearest example."""
+        words = read(excerpt(task))
+        lines = []
+        if said := self._said(words, place):
+            lines.append("words: " + ", ".join(said))
+        if self._shown.numbers.get(place):
+            text = self._shown.nearest(words, place)
+            shown = self._shown.evidence(words).get(place, 0.0)
+            lines.append(f"like the example: {text!r} ({shown:.1f} telling words)")
+        return lines
+
+    def _said(self, words: Words, place: int) -> Sequence[str]:
+        """Return the words said that stand in a profile's names, what tells most first."""
+        found: dict[str, float] = {}
+        for said, certain, entries in self._names.entries(words):
+            for entry in entries:
+                if entry.place == place:
+                    found[said] = max(found.get(said, 0.0), certain * entry.weight)
+        telling = {said: much for said, much in found.items() if not is_small(said)} or found
+        return sorted(telling, key=lambda said: (-telling[said], said))

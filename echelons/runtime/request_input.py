@@ -1,0 +1,65 @@
+"""What a user gives a session, checked at the door: thread names, tasks, answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from langchain_core.messages import HumanMessage
+
+from echelons.errors import AnswerMissing, AnswerUnnamed, InvalidId, InvalidTask, InvalidThread
+from echelons.runtime.session_requests import Answering, Sending
+from echelons.text.input_limits import LONGEST_ID, check_id, check_value, is_label, shortened
+
+MISSING: Any = object()
+"""Stands for an answer that was not given; ``None`` is one."""
+
+
+def thread_name(name: str) -> str:
+    """Return what people call a thread.
+
+    Raises:
+        InvalidThread: It is empty, too long, no text, or cannot be printed.
+    """
+    if not is_label(name):
+        raise InvalidThread(name)
+    return name
+
+
+def sending(task: str, turn_id: str | None) -> Sending:
+    """Return the request that gives a task.
+
+    Raises:
+        InvalidTask: It is empty.
+        InvalidId: ``turn_id`` has other characters than letters, digits and ``._:-``.
+    """
+    if not isinstance(task, str) or not task.strip():
+        raise InvalidTask(task)
+    given = {"messages": [HumanMessage(check_value(task, "the task"))]}
+    return Sending(task, given, None if turn_id is None else check_id(turn_id, "turn_id"))
+
+
+def answering(question: str | Mapping[str, Any], value: Any) -> Answering:
+    """Return the request that answers one question, or several by their ids.
+
+    Raises:
+        InvalidId: A question's id is no text.
+        AnswerUnnamed: A value is given beside several answers.
+        AnswerMissing: No value is given.
+    """
+    if not isinstance(question, (str, Mapping)):
+        raise InvalidId("id of a question", shortened(question), LONGEST_ID)
+    given = question if isinstance(question, Mapping) else {question: value}
+    for key in given:
+        if not isinstance(key, str):
+            raise InvalidId("id of a question", shortened(key), LONGEST_ID)
+    if isinstance(question, Mapping) and value is not MISSING:
+        raise AnswerUnnamed(value, list(given))
+    if not given:
+        raise AnswerMissing
+    for key, each in given.items():
+        if each is MISSING:
+            raise AnswerMissing(key)
+    return Answering(
+        {key: check_value(each, f"the answer to {key!r}") for key, each in given.items()}
+    )

@@ -1,0 +1,281 @@
+"""The events of a run, translated from LangGraph's stream.
+
+The command line and notebooks show these. ``Translator`` is pure but for what it remembers
+of the tasks it has seen start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+
+from echelons.delegation.calls import parted_of
+from echelons.delegation.request import DelegationResponse, Usage
+from echelons.delegation.request_builder import all_sent
+from echelons.guards.gate import is_pause
+from echelons.nodes.delegating.queued_request import Order
+from echelons.nodes.spending import usage_of
+from echelons.tree.names import CALL_SUBORDINATE, PATH_SEPARATOR
+
+STREAM_MODES = ("tasks", "messages")
+"""What LangGraph is asked to stream: starts and ends of tasks, and pieces of replies."""
+
+
+class Kind(StrEnum):
+    """What an event tells."""
+
+    TASK = "task"
+    TOKEN = "token"  # noqa: S105  a piece of a reply, no secret
+    MESSAGE = "message"
+    TOOL_CALL = "tool_call"
+    TOOL_RESULT = "tool_result"
+    DELEGATION = "delegation"
+    RESPONSE = "response"
+    QUESTION = "question"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class RunEvent:
+    """One thing that an agent did.
+
+    Attributes:
+        path: Where the agent stands, as text: ``head/experiences/restaurants``.
+        kind: What it did.
+        content: The words of it: a task, a piece or the whole of a reply, a tool's name and
+            result, a question, an error.
+        reasoning: What the model thought, where it shows that.
+        usage: What the reply cost; zero for other kinds.
+        thread_id: The agent's thread.
+        data: The rest as plain values: a call's arguments, the model that a reply says it is
+            from. A delegation and the responses to it have one ``id``, and the ``request`` as it
+            was sent to who is asked; a response has the ``status``, who answers as ``agent``, the
+            ``attempt``, and whether it is ``final`` or the next is asked.
+    """
+
+    path: str
+    kind: Kind
+    content: str = ""
+    reasoning: str = ""
+    usage: Usage = field(default_factory=Usage)
+    thread_id: str = ""
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the event as plain JSON values."""
+        return {
+            "path": self.path,
+            "kind": str(self.kind),
+            "content": self.content,
+            "reasoning": self.reasoning,
+            "usage": self.usage.model_dump(),
+            "thread_id": self.thread_id,
+            "data": dict(self.data),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class _Who:
+    path: str
+    thread_id: str
+    node: str
+    order: Mapping[str, Any] | None = None  # as it is stored; most tasks end without a need of it
+
+
+class Translator:
+    """Turns the parts of one LangGraph stream into events."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[str, _Who] = {}
+        self._begun: set[str] = set()
+        self._asked: set[str] = set()
+
+    def events(self, part: tuple[tuple[str, ...], str, Any]) -> Iterator[RunEvent]:
+        """Yield what a part of the stream tells."""
+        _, mode, payload = part
+        if mode == "messages":
+            yield from _tokens(*payload)
+        elif "input" in payload:
+            yield from self._started(payload)
+        else:
+            yield from self._ended(payload)
+
+    def _started(self, payload: Mapping[str, Any]) -> Iterator[RunEvent]:
+        metadata = payload.get("metadata") or {}
+        who = _Who(
+            str(metadata.get("agent_path", "")),
+            str(metadata.get("agent_thread_id", "")),
+            payload["name"],
+            _order(payload["input"]),
+        )
+        self._tasks[payload["id"]] = who
+        segment = f"{who.thread_id}/{metadata.get('request_id', '')}"
+        # A segment begins with its first node; a delegation graph below it is no beginning.
+        if who.node in ("reason", "run") and segment not in self._begun:
+            self._begun.add(segment)
+            yield RunEvent(who.path, Kind.TASK, _task(payload["input"]), thread_id=who.thread_id)
+
+    def _ended(self, payload: Mapping[str, Any]) -> Iterator[RunEvent]:
+        who = self._tasks.pop(payload["id"], None)
+        if who is None:
+            return
+        for each in payload["interrupts"]:
+            # It comes up through every level; the first to say it is the one who asks.
+            if each["id"] not in self._asked and not is_pause(each["value"]):
+                self._asked.add(each["id"])
+                yield RunEvent(
+                    who.path,
+                    Kind.QUESTION,
+                    str(each["value"]),
+                    thread_id=who.thread_id,
+                    data={"id": each["id"], "value": each["value"]},
+                )
+        if payload["error"]:
+            yield RunEvent(who.path, Kind.ERROR, str(payload["error"]), thread_id=who.thread_id)
+        # A delegation's answers are told by the subordinate's node, and again by `delegate`.
+        if who.node != "delegate":
+            for message in _messages(payload["result"]):
+                yield from _told(who, message)
+            if who.order:
+                yield from _came_of(who, Order.load(who.order), payload["result"])
+
+
+def _tokens(chunk: BaseMessage, metadata: Mapping[str, Any]) -> Iterator[RunEvent]:
+    if not isinstance(chunk, AIMessage) or not (chunk.text or _reasoning(chunk)):
+        return
+    # LangGraph sends whole messages too, which MESSAGE events tell.
+    if type(chunk) is AIMessage:
+        return
+    yield RunEvent(
+        str(metadata.get("agent_path", "")),
+        Kind.TOKEN,
+        str(chunk.text),
+        _reasoning(chunk),
+        thread_id=str(metadata.get("agent_thread_id", "")),
+    )
+
+
+def _told(who: _Who, message: BaseMessage) -> Iterator[RunEvent]:
+    if isinstance(message, AIMessage):
+        yield RunEvent(
+            who.path,
+            Kind.MESSAGE,
+            str(message.text),
+            _reasoning(message),
+            usage_of(message),
+            who.thread_id,
+            {"model": str(message.response_metadata.get("model_name", ""))},
+        )
+        yield from _calls(who, message)
+    # What `reason` answers itself, and what it puts together, is nobody's response.
+    elif isinstance(message, ToolMessage) and who.order is None:
+        yield _result(who, message)
+
+
+def _calls(who: _Who, message: AIMessage) -> Iterator[RunEvent]:
+    agent = who.path.rpartition(PATH_SEPARATOR)[2]
+    begun = all_sent(message, agent, who.thread_id)
+    for call in message.tool_calls:
+        asked = [(call["id"] or "", call["args"])]
+        kind = Kind.DELEGATION if call["name"] == CALL_SUBORDINATE else Kind.TOOL_CALL
+        if parted := parted_of(message, call["id"] or ""):
+            asked = [(part.call_id, part.arguments) for part in parted.parts if part.subordinate]
+            kind = Kind.DELEGATION
+        for each, arguments in asked:
+            data = {"id": each, "arguments": arguments}
+            if each in begun:
+                data["request"] = begun[each].stored()
+            yield RunEvent(who.path, kind, call["name"], thread_id=who.thread_id, data=data)
+
+
+def _result(who: _Who, message: ToolMessage) -> RunEvent:
+    data = {"id": message.tool_call_id, "status": message.status, "name": message.name}
+    return RunEvent(
+        who.path, Kind.TOOL_RESULT, str(message.text), thread_id=who.thread_id, data=data
+    )
+
+
+def _came_of(who: _Who, order: Order, result: Any) -> Iterator[RunEvent]:
+    """Yield the response of a subordinate, whether others are asked after it or not."""
+    if not isinstance(result, dict):
+        return
+    following = _order(result)
+    next_ = Order.load(following) if following else None
+    if next_ and next_.request.id == order.request.id:
+        yield _response(who, order, next_.tried[-1], next_.tried, final=False)
+        return
+    artifacts = [each.artifact for each in _messages(result) if isinstance(each, ToolMessage)]
+    entries = (result.get("parts") or {}).values()
+    for stored in (*artifacts, *(each["response"] for each in entries)):
+        whole = DelegationResponse.load(stored)
+        others = (each for each in whole.subordinate_responses if each.agent != whole.agent)
+        own = (each for each in others if each.thread_id == order.thread_id)
+        yield _response(who, order, next(own, whole), [whole], final=True)
+
+
+def _response(
+    who: _Who,
+    order: Order,
+    response: DelegationResponse,
+    cost: Iterable[DelegationResponse],
+    *,
+    final: bool,
+) -> RunEvent:
+    """Return the event of a response.
+
+    Args:
+        who: Whose request it was.
+        order: The request.
+        response: What the subordinate said.
+        cost: The responses that tell what the request has cost so far.
+        final: Whether nobody else is asked.
+    """
+    data: dict[str, Any] = {
+        "id": order.call_id,
+        "agent": response.agent,
+        "status": str(response.status),
+        "reason": response.reason,
+        "confidence": response.confidence,
+        "attempt": order.request.attempts,
+        "final": final,
+        "request": order.request.stored(),
+    }
+    return RunEvent(
+        f"{who.path}/{order.request.current}",
+        Kind.RESPONSE,
+        response.result,
+        usage=sum((each.usage for each in cost), Usage()),
+        thread_id=order.thread_id,
+        data=data,
+    )
+
+
+def _order(state: Any) -> Mapping[str, Any] | None:
+    """Return the request that a task of a delegation works off, as it is stored."""
+    queue = state.get("queue") if isinstance(state, dict) else None
+    return queue[0] if queue else None
+
+
+def _messages(result: Any) -> Iterator[BaseMessage]:
+    held = result.get("messages") if isinstance(result, dict) else None
+    if isinstance(held, dict):  # several writes of one task: {"$writes": [...]}
+        held = [each for write in held.get("$writes", ()) for each in write]
+    yield from (each for each in held or () if isinstance(each, BaseMessage))
+
+
+def _task(state: Any) -> str:
+    # A segment that goes on has more than its task in its state.
+    messages = state.get("messages") if isinstance(state, dict) else None
+    tasks = (each for each in reversed(messages or ()) if isinstance(each, HumanMessage))
+    return next((str(task.text) for task in tasks), "")
+
+
+def _reasoning(message: AIMessage) -> str:
+    if isinstance(message.content, str) and not message.additional_kwargs:
+        return ""
+    blocks = message.content_blocks
+    return "".join(str(b.get("reasoning", "")) for b in blocks if b["type"] == "reasoning")

@@ -1,0 +1,248 @@
+"""What a session is asked for, and what it decides: to go on, to answer from memory, or no.
+
+``send``, ``answer`` and ``resume`` are a request each. Its ``decide`` is a plan that reads
+where the thread stands; the session follows it once when it is asked, so that a caller is
+refused at once, and again under the thread's lease, where nothing moves any more.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+from langgraph.types import Command
+
+from echelons.checkpoints.coordination import turns
+from echelons.checkpoints.ledger import Transaction, key
+from echelons.checkpoints.queries import InLedger, Plan
+from echelons.checkpoints.threads import answer_outbox
+from echelons.checkpoints.threads.stop_and_pause import check_paused, lift, orders_plan
+from echelons.checkpoints.threads.thread_status import Standing, last_words, standing_of, words_of
+from echelons.errors import (
+    InterventionPending,
+    NothingToResume,
+    ThreadBusy,
+    ThreadNotFound,
+    TurnReused,
+    UnfinishedTurn,
+)
+from echelons.runtime.run_end import Ending, is_open
+
+
+class Thread(NamedTuple):
+    """A root's thread: what people call it, and its id."""
+
+    name: str
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Go:
+    """Run the tree.
+
+    Attributes:
+        given: Its input, as LangGraph takes it.
+        turn: The turn that this is, or goes on with.
+        task: Digest of the task that begins it, if it may be submitted again.
+        before: Where the thread stood before it.
+    """
+
+    given: Any
+    turn: str
+    task: str = ""
+    before: Standing = field(default_factory=Standing)
+
+
+Decision = Go | Ending
+Keeping = Callable[[Transaction], None]
+"""Writes something down, in the transaction that it is given."""
+
+
+class Request(ABC):
+    """Something that a session is asked for."""
+
+    @abstractmethod
+    def decide(self, thread: Thread) -> Plan[Decision]:
+        """Decide what to do where the thread stands now; nothing is changed."""
+
+    def keep(self, thread: Thread, go: Go) -> Plan[Keeping]:
+        """Return what writes down what must not be lost once the tree runs."""
+        yield from ()
+        return _nothing
+
+    def look(self, thread: Thread) -> Plan[None]:
+        """Refuse what cannot be done, before anything is begun."""
+        holder = yield InLedger(lambda ledger: ledger.holder(key(thread.id)))
+        if holder is not None:
+            raise ThreadBusy(thread.name, holder.pid, holder.since)
+        yield from self.decide(thread)
+
+    def meet(self, thread: Thread, busy: ThreadBusy) -> Plan[Ending | None]:
+        """Meet a run that is under way on the thread.
+
+        Returns:
+            What the request comes to, or ``None`` to wait: that run is about to end, or has
+            only just begun.
+
+        Raises:
+            ThreadBusy: Both cannot be.
+        """
+        yield from ()
+        raise ThreadBusy(thread.name, busy.pid, busy.since) from busy
+
+
+@dataclass(frozen=True, slots=True)
+class Sending(Request):
+    """A task for the root.
+
+    Attributes:
+        task: The task.
+        given: The same as LangGraph takes it.
+        turn: What its caller calls the turn; ``None`` if it will not be submitted again.
+    """
+
+    task: str
+    given: Mapping[str, Any]
+    turn: str | None
+
+    def decide(self, thread: Thread) -> Plan[Decision]:
+        """Begin a turn, go on with it, or give its answer again."""
+        standing = yield from standing_of(thread.id)
+        if self.turn is None:
+            return (yield from _begun(thread, Go(self.given, str(uuid4()), before=standing)))
+        own = turns.digest(self.task)
+        known = yield from _known(thread, self.turn)
+        if known is None:
+            return (yield from _begun(thread, Go(self.given, self.turn, own, standing)))
+        if known.task != own:
+            raise TurnReused(self.turn, thread.name)
+        return (yield from self._again(thread, standing, known))
+
+    def keep(self, thread: Thread, go: Go) -> Plan[Keeping]:
+        """Keep the end of the turn before, if its process died before it could."""
+        before = go.before.turn
+        known = (yield from _known(thread, before)) if before else None
+        if known is None or known.text is not None:
+            return _nothing
+        text = yield from last_words(go.before)
+        return lambda open_: turns.finish(open_, thread.id, before, text)
+
+    def _again(self, thread: Thread, standing: Standing, known: turns.Known) -> Plan[Decision]:
+        if standing.turn == self.turn and not standing.finished:
+            return (yield from _gone_on(thread, standing)) or Ending(
+                questions=standing.questions, replayed=True
+            )
+        text = known.text
+        if text is None:
+            # Its process died at its end, before it could write that down, or at its beginning.
+            turn = self.turn or ""
+            text = yield from words_of(thread.id, turn)
+            if text is None and known.announced:
+                return (yield from _begun(thread, Go(self.given, turn, known.task, standing)))
+        return Ending(text or "", finished=True, replayed=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Answering(Request):
+    """Answers to questions.
+
+    Attributes:
+        answers: By question.
+    """
+
+    answers: Mapping[str, Any]
+
+    def decide(self, thread: Thread) -> Plan[Decision]:
+        """Check the answers, and go on with them."""
+        yield from answer_outbox.check(thread.name, thread.id, self.answers)
+        standing = yield from standing_of(thread.id)
+        given = yield from answer_outbox.given_to(thread.id, standing)
+        return Go(Command(resume={**given, **self.answers}), standing.turn or str(uuid4()))
+
+    def keep(self, thread: Thread, go: Go) -> Plan[Keeping]:
+        """Keep the answers."""
+        yield from ()
+        return lambda open_: answer_outbox.write_down(open_, thread.id, self.answers)
+
+    def look(self, thread: Thread) -> Plan[None]:
+        """Refuse answers that do not fit, whoever is at work on the thread."""
+        yield from answer_outbox.check(thread.name, thread.id, self.answers)
+
+    def meet(self, thread: Thread, busy: ThreadBusy) -> Plan[Ending | None]:
+        """Leave the answers to the run that holds the thread, unless it begins or ends."""
+        before = yield from answer_outbox.versions(thread.id, self.answers)
+        yield from answer_outbox.check(thread.name, thread.id, self.answers)
+
+        def leave(open_: Transaction) -> bool:
+            if not is_open(open_, thread.id):
+                return False
+            answer_outbox.write_down(open_, thread.id, self.answers, before)
+            return True
+
+        left = yield InLedger(lambda ledger: ledger.commit(leave))
+        return Ending(queued=True) if left else None
+
+
+@dataclass(frozen=True, slots=True)
+class Resuming(Request):
+    """To go on with a turn that was cut short, or paused.
+
+    Attributes:
+        path: The agent whose pause is to end, with those below it; ``None`` for all.
+    """
+
+    path: str | None = None
+
+    def decide(self, thread: Thread) -> Plan[Decision]:
+        """Go on, with the answers that were written down and not delivered."""
+        standing = yield from standing_of(thread.id)
+        if standing.saved is None:
+            raise ThreadNotFound(thread.name)
+        if self.path is not None:
+            yield from check_paused(thread.id, self.path)
+        if standing.finished:
+            raise NothingToResume(thread.name)
+        going = yield from _gone_on(thread, standing)
+        if going is None and (yield from orders_plan(thread.id)).paused:
+            # Nothing moves, but the pauses end: who asks asks again.
+            return Go(None, standing.turn)
+        if going is None:
+            raise InterventionPending(thread.name, standing.pending)
+        return going
+
+    def keep(self, thread: Thread, go: Go) -> Plan[Keeping]:
+        """Lift the pauses."""
+        yield from ()
+        return lambda open_: lift(open_, thread.id, go.turn, self.path)
+
+
+def _known(thread: Thread, turn: str) -> Plan[turns.Known | None]:
+    found: turns.Known | None = yield InLedger(
+        lambda ledger: ledger.look(lambda open_: turns.known(open_, thread.id, turn))
+    )
+    return found
+
+
+def _nothing(open_: Transaction) -> None:
+    """Write nothing down."""
+
+
+def _begun(thread: Thread, go: Go) -> Plan[Go]:
+    given = yield from answer_outbox.given_to(thread.id, go.before)
+    still_open = [each for each in go.before.pending if each not in given]
+    if still_open:
+        raise InterventionPending(thread.name, still_open)
+    if not go.before.finished:
+        raise UnfinishedTurn(thread.name)
+    return go
+
+
+def _gone_on(thread: Thread, standing: Standing) -> Plan[Go | None]:
+    """Return how a turn goes on, ``None`` if only new answers can move it."""
+    given = yield from answer_outbox.given_to(thread.id, standing)
+    if standing.questions and not (given or standing.waiting.moves):
+        return None
+    return Go(Command(resume=given) if given else None, standing.turn or str(uuid4()))

@@ -1,0 +1,157 @@
+"""``Run`` and ``AsyncRun``: one turn on its way, as a stream of events with a result.
+
+``Session`` makes them. Nothing happens until they are iterated or asked for the result.
+Leaving one early stops the tree at the end of its current step; all that was done is
+stored, and ``Session.resume`` goes on from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from typing import Self
+
+from echelons.checkpoints.threads.pending_work import Question
+from echelons.delegation.request import Usage
+from echelons.runtime.run_end import Ending
+from echelons.runtime.run_events import RunEvent
+from echelons.runtime.run_record import Tally
+from echelons.runtime.session_requests import Request
+from echelons.runtime.turn_engine import Engine
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a turn came to.
+
+    Attributes:
+        text: The root's answer; empty while questions are open or the run was stopped.
+        questions: What must be answered before it goes on.
+        finished: Whether the turn is at its end.
+        usage: What the run cost, all agents together.
+        replayed: Whether nothing was run: the turn was submitted before, and this is what it
+            came to.
+        queued: Whether answers were left to a run that is under way on the thread, and
+            delivers them.
+    """
+
+    text: str
+    questions: tuple[Question, ...]
+    finished: bool
+    usage: Usage
+    replayed: bool = False
+    queued: bool = False
+
+    @classmethod
+    def of(cls, ending: Ending, usage: Usage) -> Result:
+        """Return the result that a run's end makes."""
+        return cls(
+            ending.text,
+            ending.questions,
+            ending.finished,
+            usage,
+            ending.replayed,
+            ending.queued,
+        )
+
+    def __str__(self) -> str:
+        """The answer, or what must be answered first."""
+        asked = (f"{'/'.join(each.path)} asks: {each.value}" for each in self.questions)
+        return self.text or "\n".join(asked)
+
+
+class Run:
+    """A turn, driven by whoever iterates it.
+
+    It holds the thread from its first event to its last; leave it with ``close`` or ``with``.
+
+    Args:
+        engine: Runs the thread.
+        request: What it is asked for.
+    """
+
+    def __init__(self, engine: Engine, request: Request) -> None:
+        self._engine = engine
+        self._tally = Tally()
+        # Not a method of this object: dropped in the middle, the run must let the thread go at
+        # once, and not when somebody collects a cycle.
+        self._events = engine.drive(request, self._tally)
+
+    def __iter__(self) -> Iterator[RunEvent]:
+        return self._events
+
+    def result(self) -> Result:
+        """Drive the turn to its end and return what it came to."""
+        for _ in self._events:
+            pass
+        return Result.of(self._tally.ending or self._engine.ending(), self._tally.usage)
+
+    def pause(self) -> None:
+        """Ask the tree to stop at the end of its current step; signal handlers may call it."""
+        self._tally.control.request_drain("paused")
+
+    def close(self) -> None:
+        """Stop at the end of the current step, with everything done so far stored.
+
+        A run that nobody has begun stores nothing.
+        """
+        self._tally.control.request_drain("closed")
+        if self._tally.begun:
+            for _ in self._events:
+                pass
+        else:
+            self._events.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+class AsyncRun:
+    """A turn in an event loop, driven by whoever iterates it.
+
+    It holds the thread from its first event to its last; leave it with ``close`` or
+    ``async with``.
+
+    Args:
+        engine: Runs the thread.
+        request: What it is asked for.
+    """
+
+    def __init__(self, engine: Engine, request: Request) -> None:
+        self._engine = engine
+        self._tally = Tally()
+        self._events = engine.adrive(request, self._tally)
+
+    def __aiter__(self) -> AsyncIterator[RunEvent]:
+        return self._events
+
+    async def result(self) -> Result:
+        """Drive the turn to its end and return what it came to."""
+        async for _ in self._events:
+            pass
+        return Result.of(self._tally.ending or await self._engine.aending(), self._tally.usage)
+
+    def pause(self) -> None:
+        """Ask the tree to stop at the end of its current step; signal handlers may call it."""
+        self._tally.control.request_drain("paused")
+
+    async def close(self) -> None:
+        """Stop at the end of the current step, with everything done so far stored.
+
+        A run that nobody has begun stores nothing.
+        """
+        self._tally.control.request_drain("closed")
+        if self._tally.begun:
+            async for _ in self._events:
+                pass
+        else:
+            await self._events.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()

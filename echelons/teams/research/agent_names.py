@@ -1,0 +1,56 @@
+"""Names of agents, made of the paths of their folders and documents. ``team`` calls this.
+
+A stored run is resumed by the names of its agents, so a name depends on nothing but its own
+path: not on what else lies in the folder, and not on the process.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import Final
+
+from echelons.text.stemming import fold
+from echelons.tree.names import PATTERN, RESERVED
+
+ROOT: Final = "research"
+"""The first agent of a team."""
+LONGEST: Final = 64
+
+_SUFFIXES: Final = ("md", "markdown", "mdx", "rst", "txt", "text")
+_SUFFIX: Final = re.compile(rf"_({'|'.join(_SUFFIXES)})$")
+_LETTERLESS: Final = "n_"
+_HASHED: Final = re.compile(r"-[0-9a-f]{8}$")
+
+
+def name_of(path: str) -> str:
+    """Return the name of the agent for ``path``; different paths have different names.
+
+    Slashes become ``__``, and what a name must not hold becomes ``_``. Where this loses
+    something (the path cannot be read back from the name), eight hexadecimal digits of the
+    path's SHA-256 follow.
+
+    Args:
+        path: Of a document or folder, its parts joined with ``/``.
+
+    Examples:
+        >>> name_of("guides/circuit-breakers.md")
+        'guides__circuit-breakers_md'
+        >>> name_of("guides/Überblick (neu).md")
+        'guides__Uberblick_neu_md-3ea20613'
+    """
+    parts = (re.sub(r"[^A-Za-z0-9-]+", "_", fold(part)).strip("_-") for part in path.split("/"))
+    plain = "__".join(part for part in parts if part) or "document"
+    name = plain if plain[0].isalpha() else _LETTERLESS + plain
+    taken = name == ROOT or name in RESERVED or _HASHED.search(name)
+    if _path_of(name) == path and not taken and PATTERN.fullmatch(name):
+        return name
+    digest = hashlib.sha256(path.encode()).hexdigest()[:8]
+    return f"{name[: LONGEST - 9]}-{digest}"
+
+
+def _path_of(name: str) -> str:
+    """Read a path back from its name; every name has one path that it stands for."""
+    lettered = name.removeprefix(_LETTERLESS)
+    plain = name if lettered[:1].isalpha() else lettered
+    return _SUFFIX.sub(r".\1", plain).replace("__", "/")

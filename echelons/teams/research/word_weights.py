@@ -1,0 +1,166 @@
+"""Which words tell what a document is about, and how much each of them tells.
+
+``survey`` counts with it, ``team`` turns its answers into capabilities, ``search`` weighs
+a question's words with the same ``Vocabulary``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Final
+
+from echelons.text.stemming import STOPWORDS, counted, stem, stems, words
+
+OF_A_DOCUMENT: Final = 40
+"""Telling words kept of one document."""
+OF_A_FOLDER: Final = 60
+"""Telling words kept of a folder."""
+
+LIGHT: Final = frozenset(
+    stems(
+        "tell explain describe show find give list say said mean know answer question look "
+        "document documents documentation text according summarise summarize summary information "
+        "let lets make made get got take took become became use used come came go goes"
+    )
+)
+"""Stems of asking, and of verbs that say nothing without their object."""
+
+_SHORTEST, _LONGEST_MIXED, _LONGEST = 2, 8, 30
+_ADDRESSES: Final = frozenset({"http", "https", "www", "com", "org", "html"})
+_TITLE: Final = (0.4, 0.6)
+_HEADING: Final = (0.3, 0.5)
+_BODY: Final = (0.1, 0.5)
+"""Confidence of a word that tells nothing, and what is added for one that tells all."""
+
+
+@dataclass(frozen=True)
+class Profile:
+    """The words of one document.
+
+    Attributes:
+        counts: How often each stem stands in it.
+        spelled: The commonest word of each stem.
+        title: Stems of its title and path.
+        headings: Stems of its headings.
+    """
+
+    counts: Mapping[str, int]
+    spelled: Mapping[str, str]
+    title: frozenset[str]
+    headings: frozenset[str]
+
+    @cached_property
+    def length(self) -> int:
+        """How many words stand in it."""
+        return sum(self.counts.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """In how many documents of a folder each stem stands.
+
+    Attributes:
+        documents: How many documents there are.
+        frequency: For each stem, how many of them have it.
+    """
+
+    documents: int
+    frequency: Mapping[str, int]
+
+    def idf(self, stem: str) -> float:
+        """Return the inverse document frequency, greater than 0.
+
+        The Robertson/Spärck Jones weight with 1 added inside the logarithm, so that it
+        stays positive. A stem that stands nowhere weighs as much as one that stands once:
+        a misspelt or needless word of a question must not outweigh all others.
+        """
+        return _idf(self.documents, max(self.frequency.get(stem, 0), 1))
+
+    def rarity(self, stem: str) -> float:
+        """Return ``idf`` as a share, 1 for a stem of one document only."""
+        return self.idf(stem) / self.idf("")
+
+
+@lru_cache(maxsize=1 << 12)
+def _idf(documents: int, having: int) -> float:
+    return math.log(1 + (documents - having + 0.5) / (having + 0.5))
+
+
+def profile(title: str, headings: Iterable[str], text: str) -> Profile:
+    """Count the words of a document."""
+    written = counted(text)
+    counts: Counter[str] = Counter()
+    spelled: dict[str, str] = {}
+    for word, count in written.items():
+        if word not in STOPWORDS:
+            found = stem(word)
+            counts[found] += count
+            # The commonest spelling of a stem is the one to show, of equals the first by alphabet.
+            other = spelled.setdefault(found, word)
+            if other != word and (-count, word) < (-written[other], other):
+                spelled[found] = word
+    named = frozenset(_stems(title, spelled))
+    return Profile(counts, spelled, named, frozenset(_stems("\n".join(headings), spelled)))
+
+
+def vocabulary(profiles: Iterable[Profile]) -> Vocabulary:
+    """Count in how many of the documents each stem stands."""
+    listed = list(profiles)
+    frequency: Counter[str] = Counter()
+    for each in listed:
+        frequency.update(each.counts.keys() | each.title)
+    return Vocabulary(len(listed), frequency)
+
+
+def telling(document: Profile, known: Vocabulary) -> dict[str, float]:
+    """Return the words that tell most about a document, each with a confidence in [0, 1].
+
+    TF-IDF with a logarithmic count; words of the title count most, then those of headings.
+    The best come first; equal ones by alphabet.
+    """
+    most = 1 + math.log(max(document.counts.values(), default=1))
+    told: dict[str, float] = {}
+    for found in document.counts.keys() | document.title:
+        if found in LIGHT or not _is_word(document.spelled[found]):
+            continue
+        rarity = known.rarity(found)
+        value = rarity * (1 + math.log(document.counts.get(found, 0) or 1)) / most
+        if found in document.title:
+            told[document.spelled[found]] = _TITLE[0] + _TITLE[1] * rarity
+        else:
+            least, more = _HEADING if found in document.headings else _BODY
+            told[document.spelled[found]] = least + more * value
+    return _best(told, OF_A_DOCUMENT)
+
+
+def merged(below: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    """Return the words that tell most about a folder, from those of what is in it."""
+    told: dict[str, float] = {}
+    for each in below:
+        for word, confidence in each.items():
+            told[word] = max(confidence, told.get(word, 0.0))
+    return _best(told, OF_A_FOLDER)
+
+
+def _best(told: Mapping[str, float], limit: int) -> dict[str, float]:
+    ranked = sorted(told.items(), key=lambda item: (-round(item[1], 3), item[0]))
+    return {word: round(confidence, 3) for word, confidence in ranked[:limit]}
+
+
+def _stems(text: str, spelled: dict[str, str]) -> Iterable[str]:
+    for word in words(text):
+        if word not in STOPWORDS:
+            spelled.setdefault(stem(word), word)
+            yield stem(word)
+
+
+@lru_cache(maxsize=1 << 18)
+def _is_word(word: str) -> bool:
+    letters = sum(char.isalpha() for char in word)
+    # Longer mixtures of letters and digits are keys and digests.
+    plain = letters == len(word) if len(word) > _LONGEST_MIXED else 2 * letters >= len(word)
+    return plain and _SHORTEST <= len(word) <= _LONGEST and word not in _ADDRESSES

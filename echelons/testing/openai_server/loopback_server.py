@@ -1,0 +1,202 @@
+"""The server: a listening socket, a thread per connection, and a script.
+
+``OpenAIServer`` is what tests use; it ends with every thread and socket it opened.
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from socketserver import TCPServer, ThreadingMixIn
+from types import TracebackType
+from typing import Any
+
+from echelons.errors import InvalidScript, ScriptExhausted
+from echelons.testing.openai_server.answers import Hang, Response, as_response
+from echelons.testing.openai_server.chat_request import ChatRequest
+from echelons.testing.openai_server.http_connection import Connection
+
+LOOPBACK = "127.0.0.1"
+POLL_SECONDS = 0.02
+"""How often the accepting thread looks whether it shall end; ``close`` waits that long."""
+
+ServerScript = Sequence[object] | Callable[[ChatRequest], object]
+
+
+class OpenAIServer:
+    """An OpenAI-compatible server on a free port of loopback, while its block runs.
+
+    It answers ``POST /v1/chat/completions``, streamed or not, and ``GET /v1/models``, and
+    refuses conversations that a provider would refuse (an unanswered tool call).
+
+    Args:
+        script: The steps, one per request in the order in which they come: a text,
+            ``Reply``, ``Call`` or calls, ``HttpError``, ``Hang`` or ``Drop``. Or a function
+            from the request to a step, for clients that ask side by side.
+        models: The names that it lists.
+        keep_alive: Whether connections stay open between requests, as a provider's do.
+            Otherwise each response closes its own, and no client keeps an idle socket.
+
+    Attributes:
+        errors: What went wrong in the script, such as ``ScriptExhausted``; the client
+            sees a status 400, which it does not try again.
+
+    Raises:
+        InvalidScript: A step is of no known kind.
+
+    Examples:
+        >>> with OpenAIServer(["Hello."]) as server:
+        ...     server.url.startswith("http://127.0.0.1:")
+        True
+    """
+
+    def __init__(
+        self,
+        script: ServerScript,
+        models: Sequence[str] = ("test-model",),
+        *,
+        keep_alive: bool = False,
+    ) -> None:
+        if isinstance(script, str) or not (callable(script) or isinstance(script, Sequence)):
+            raise InvalidScript(f"the script {script!r}", "a list of steps or a function")
+        self.models = tuple(models)
+        self.keep_alive = keep_alive
+        self.errors: list[Exception] = []
+        self.closing = threading.Event()
+        self._script = script if callable(script) else [as_response(step) for step in script]
+        self._requests: list[ChatRequest] = []
+        self._hanging: set[Hang] = set()
+        self._lock = threading.Lock()
+        self._listener: _Listener | None = None
+
+    def __enter__(self) -> OpenAIServer:
+        self._listener = _Listener(self)
+        self._listener.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def url(self) -> str:
+        """The address for ``OPENAI_BASE_URL``.
+
+        Raises:
+            RuntimeError: The server has not been started.
+        """
+        if self._listener is None:
+            raise RuntimeError("an OpenAIServer has an address only inside its with block")
+        return f"http://{LOOPBACK}:{self._listener.server_address[1]}/v1"
+
+    @property
+    def requests(self) -> list[ChatRequest]:
+        """All requests for completions so far, in the order in which they came."""
+        with self._lock:
+            return list(self._requests)
+
+    @property
+    def connections(self) -> int:
+        """How many connections clients have opened so far."""
+        return 0 if self._listener is None else self._listener.accepted
+
+    def close(self) -> None:
+        """End everything: hanging requests, open connections, threads, the socket."""
+        with self._lock:
+            self.closing.set()
+            hanging = list(self._hanging)
+        for hang in hanging:
+            hang.release()
+        if self._listener is not None:
+            self._listener.stop()
+
+    def admit(self, headers: Mapping[str, str], body: Mapping[str, Any]) -> ChatRequest:
+        """Write down a request; the connection calls this."""
+        with self._lock:
+            request = ChatRequest(len(self._requests), dict(headers), body)
+            self._requests.append(request)
+        return request
+
+    def next(self, request: ChatRequest) -> Response:
+        """The script's step for a request; the connection calls this.
+
+        Raises:
+            ScriptExhausted: There were more requests than steps.
+            InvalidScript: The script's function returned no step.
+        """
+        if callable(self._script):
+            return as_response(self._script(request))
+        if request.number >= len(self._script):
+            raise ScriptExhausted(None, request.number, len(self._script))
+        return self._script[request.number]
+
+    def hold(self, hang: Hang) -> bool:
+        """Wait until the hang is released; False if the server closes first."""
+        with self._lock:
+            if self.closing.is_set():
+                return False
+            self._hanging.add(hang)
+        hang.reached.set()
+        hang.released.wait()
+        with self._lock:
+            self._hanging.discard(hang)
+        return not self.closing.is_set()
+
+
+class _Listener(ThreadingMixIn, TCPServer):
+    """Accepts connections, remembers the open ones, and joins their threads at the end."""
+
+    allow_reuse_address = True
+    daemon_threads = False
+    request_queue_size = 128  # many agents ask at once
+
+    def __init__(self, owner: OpenAIServer) -> None:
+        self.owner = owner
+        self.accepted = 0
+        self._open: set[socket.socket] = set()
+        self._lock = threading.Lock()
+        super().__init__((LOOPBACK, 0), Connection)
+        self._thread = threading.Thread(target=self.serve_forever, args=(POLL_SECONDS,))
+
+    def start(self) -> None:
+        """Accept connections from now on."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Accept no more, end the open connections, and wait for all threads."""
+        if self._thread.is_alive():
+            self.shutdown()
+            self._thread.join()
+        self._disconnect()
+        self.server_close()
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        with self._lock:
+            self.accepted += 1
+            self._open.add(request)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        with self._lock:
+            self._open.discard(request)
+        super().shutdown_request(request)
+
+    def _disconnect(self) -> None:
+        """Wake every thread that still reads from a client or writes to one."""
+        with self._lock:
+            for connection in self._open:
+                with suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        error = sys.exception()
+        # A client that hangs up is no fault of ours; the standard server prints it.
+        if isinstance(error, Exception) and not isinstance(error, ConnectionError):
+            self.owner.errors.append(error)

@@ -1,0 +1,1 @@
+"""Text: cleaned, measured, taken apart into words, and errors as one line of it."""

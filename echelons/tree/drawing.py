@@ -1,0 +1,90 @@
+"""A tree as a picture: plain text for terminals, Mermaid for notebooks and GitHub.
+
+``Agent.draw`` returns a ``Drawing``. LangGraph's own ``draw_mermaid(xray=True)`` refuses
+two nested nodes of one name, and every level has a ``delegate``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from echelons.tree.members import Member
+from echelons.tree.walk import walk
+
+LONGEST = 80
+"""Characters of a description that a Mermaid label shows."""
+
+# All ASCII punctuation but ' ( ) , - and .
+_MARKUP = re.compile(r"[!-&*+/:-@\[-`{-~]")
+# What Mermaid reads even in entities: the line break \n, formulas in $$, icons as fa:fa-car.
+_SEQUENCE = re.compile(r"[\\$](?=.)|fa\w?:(?=fa)")
+_WORD_JOINER = "\u2060"  # shows as nothing, and breaks a sequence up
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Drawing:
+    """The picture of a tree; a notebook shows it as Mermaid, ``print`` as text.
+
+    Examples:
+        >>> from echelons import Agent
+        >>> eat = Agent("restaurants", "Finds places to eat")
+        >>> print(Agent("head", "Plans trips", subordinates=[eat]).draw())
+        head: Plans trips
+        └── restaurants: Finds places to eat
+    """
+
+    root: Member
+
+    @property
+    def text(self) -> str:
+        """The tree as lines of text."""
+        return "\n".join([_label(self.root), *_branches(self.root, "")])
+
+    @property
+    def mermaid(self) -> str:
+        """The tree as a Mermaid flowchart."""
+        names = {place.path: f"agent{number}" for number, place in enumerate(walk(self.root))}
+        lines = ["flowchart TD"]
+        for place in walk(self.root):
+            lines.append(f'    {names[place.path]}["{_escaped(place.member)}"]')
+            if len(place.path) > 1:
+                lines.append(f"    {names[place.path[:-1]]} --> {names[place.path]}")
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        # What a notebook without Mermaid and a plain prompt show.
+        return self.text
+
+    def _repr_markdown_(self) -> str:
+        return f"```mermaid\n{self.mermaid}\n```"
+
+
+def _branches(member: Member, indent: str) -> Iterator[str]:
+    last = len(member.subordinates) - 1
+    for place, subordinate in enumerate(member.subordinates):
+        turn, below = ("└── ", "    ") if place == last else ("├── ", "│   ")
+        yield indent + turn + _label(subordinate)
+        yield from _branches(subordinate, indent + below)
+
+
+def _label(member: Member) -> str:
+    summary = _summary(member)
+    return f"{member.name}: {summary}" if summary else member.name
+
+
+def _escaped(member: Member) -> str:
+    # Mermaid finds directives and styles in labels too; as numbered entities, characters mean
+    # nothing but themselves.
+    summary = _summary(member)
+    short = summary if len(summary) <= LONGEST else summary[: LONGEST - 1] + "…"
+    apart = _SEQUENCE.sub(rf"\g<0>{_WORD_JOINER}", short)
+    text = _MARKUP.sub(lambda found: f"#{ord(found[0])};", apart)
+    return f"<b>{member.name}</b><br/>{text}" if text else f"<b>{member.name}</b>"
+
+
+def _summary(member: Member) -> str:
+    """Return the description on one line, without characters that steer a terminal."""
+    printable = (each if each.isprintable() else " " for each in member.description)
+    return " ".join("".join(printable).split())

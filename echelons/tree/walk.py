@@ -1,0 +1,98 @@
+"""Questions that are asked of a whole tree: who is in it, where, and is it sound.
+
+Pure functions over members. ``Agent`` checks with them at construction; ``graphs``,
+``runtime`` and the drawing walk with them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from echelons.errors import CyclicTree, DuplicateName, TreeTooDeep
+from echelons.tree.members import Member
+from echelons.tree.names import PATH_SEPARATOR
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A member and where it stands.
+
+    Attributes:
+        member: The agent, graph, Runnable or function.
+        path: Names from the root down to the member itself.
+    """
+
+    member: Member
+    path: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        """The path as people write it: ``head/experiences/restaurants``."""
+        return PATH_SEPARATOR.join(self.path)
+
+
+def walk(root: Member) -> Iterator[Place]:
+    """Yield every member with its path, superiors first, subordinates in order.
+
+    Raises:
+        CyclicTree: A member stands below itself.
+    """
+    stack: list[tuple[Place, frozenset[int]]] = [(Place(root, (root.name,)), frozenset({id(root)}))]
+    while stack:
+        place, above = stack.pop()
+        yield place
+        for subordinate in reversed(place.member.subordinates):
+            path = (*place.path, subordinate.name)
+            if id(subordinate) in above:
+                raise CyclicTree(path)
+            stack.append((Place(subordinate, path), above | {id(subordinate)}))
+
+
+def check(root: Member, depth: int) -> None:
+    """Check that the tree under ``root`` is one.
+
+    Args:
+        root: The first agent.
+        depth: Levels allowed.
+
+    Raises:
+        CyclicTree: An agent stands below itself.
+        DuplicateName: Two agents have the same name.
+        TreeTooDeep: There are more levels than ``depth``.
+    """
+    places: dict[str, Place] = {}
+    deepest = 0
+    for place in walk(root):
+        other = places.setdefault(place.member.name, place)
+        if other is not place:
+            raise DuplicateName(place.member.name, (other.text, place.text))
+        deepest = max(deepest, len(place.path))
+    if deepest > depth:
+        raise TreeTooDeep(deepest, depth)
+
+
+def fingerprint(root: Member) -> str:
+    """Return a short digest of the tree's names and shape.
+
+    Equal trees have equal fingerprints in every process. A differing one only says that
+    somebody should compare. Of each member counts what decides which nodes it has: its place,
+    its kind, and whether it has tools. Prompts, models and the tools themselves are left out,
+    since a change of these never makes a stored run impossible to go on with.
+    """
+    members = sorted(
+        (place.text, type(place.member).__name__, bool(getattr(place.member, "tools", ())))
+        for place in walk(root)
+    )
+    return hashlib.sha256(json.dumps(members).encode()).hexdigest()[:16]
+
+
+def capabilities_below(member: Member) -> dict[str, float]:
+    """Return what a member and everything below it declare, each with its best confidence."""
+    best: dict[str, float] = {}
+    for place in walk(member):
+        for capability, confidence in place.member.capabilities.items():
+            best[capability] = max(confidence, best.get(capability, 0.0))
+    return best

@@ -1,0 +1,1 @@
+"""What surrounds a run of a tree: its input, its services, its resume."""

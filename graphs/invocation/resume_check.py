@@ -1,0 +1,122 @@
+"""Before a stored run goes on: does the tree still have whom it waits in?
+
+LangGraph itself ends such a run silently, with empty answers. A differing fingerprint only
+triggers the comparison; a changed prompt or a new document passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.types import Command
+
+from echelons.agent import Agent
+from echelons.checkpoints.inherited_config import is_resuming, saver_of
+from echelons.checkpoints.queries import OneCheckpoint, Plan, Saver, aread, read
+from echelons.checkpoints.threads.pending_work import OpenAgent, open_agent, unfinished
+from echelons.errors import MissingAgents
+from echelons.graphs.delegation_graph import nodes_of
+from echelons.identity.lineage import Identity
+from echelons.nodes.delegating.request_queue import REFUSE
+from echelons.nodes.run import RUN
+from echelons.tree import walk
+from echelons.tree.members import Member
+from echelons.tree.names import PATH_SEPARATOR
+
+
+def check_resume(agent: Agent, own: Any, given: Any, config: Mapping[str, Any]) -> Identity | None:
+    """Check that a tree can go on with a thread.
+
+    Args:
+        agent: The tree's root.
+        own: The saver that the tree was compiled with.
+        given: The run's input; only a resume is checked.
+        config: The run's whole config, with what is around the call.
+
+    Returns:
+        Whose run it goes on with; ``None`` if it begins anew, or nothing is stored.
+
+    Raises:
+        MissingAgents: It waits in agents or nodes that the tree does not have.
+    """
+    resumed = _resumed(own, given, config)
+    return read(resumed[0], _check(agent, resumed[1])) if resumed else None
+
+
+async def acheck_resume(
+    agent: Agent, own: Any, given: Any, config: Mapping[str, Any]
+) -> Identity | None:
+    """Do what ``check_resume`` does in an event loop.
+
+    Raises:
+        MissingAgents: It waits in agents or nodes that the tree does not have.
+    """
+    resumed = _resumed(own, given, config)
+    return await aread(resumed[0], _check(agent, resumed[1])) if resumed else None
+
+
+def _resumed(own: Any, given: Any, config: Mapping[str, Any]) -> tuple[Saver, OneCheckpoint] | None:
+    """Return the saver and the root's place, if the run goes on with a stored one."""
+    configurable = config.get("configurable") or {}
+    resumes = given is None or isinstance(given, Command) or is_resuming(configurable)
+    saver = saver_of(configurable) or (own if isinstance(own, BaseCheckpointSaver) else None)
+    if not resumes or saver is None or configurable.get("thread_id") is None:
+        return None
+    namespace = str(configurable.get("checkpoint_ns") or "")
+    checkpoint_id = configurable.get("checkpoint_id") or None
+    return saver, OneCheckpoint(str(configurable["thread_id"]), namespace, checkpoint_id)
+
+
+def _check(agent: Agent, root: OneCheckpoint) -> Plan[Identity | None]:
+    head = yield root
+    identity = Identity.read(head.metadata) if head else None
+    if identity is None or identity.tree == walk.fingerprint(agent):
+        return identity
+    latest = yield replace(root, checkpoint_id=None)
+    if latest.checkpoint["id"] == head.checkpoint["id"]:
+        waiting = yield from unfinished(root)
+    else:
+        # A fork of the past begins with what was sent there, whatever has happened since.
+        waiting = [opened for opened in (open_agent(head, ()),) if opened]
+    lost = missing(agent, waiting, identity.path[:-1])
+    if lost:
+        raise MissingAgents(root.thread_id, lost)
+    return identity
+
+
+def missing(root: Agent, waiting: Iterable[OpenAgent], above: tuple[str, ...] = ()) -> list[str]:
+    """Return the paths of agents and nodes that are waited in and not in the tree.
+
+    Args:
+        root: The tree's root.
+        waiting: The agents that have work left.
+        above: Path of the agent that the tree is embedded under; empty for none.
+    """
+    members = {(*above, *place.path): place.member for place in walk.walk(root)}
+    lost: dict[str, None] = {}
+    for each in waiting:
+        member = members.get(each.path)
+        if member is None:
+            lost[PATH_SEPARATOR.join(each.path)] = None
+            continue
+        nodes, below = _nodes(member), {each.name for each in member.subordinates}
+        gone = [name for name in each.nodes if name not in nodes]
+        gone += [name for name in each.subordinates if name not in below]
+        lost |= {PATH_SEPARATOR.join((*each.path, name)): None for name in gone}
+    return list(lost)
+
+
+def _nodes(member: Member) -> set[str]:
+    """Return the nodes of a member's level and of its delegation graph."""
+    if not isinstance(member, Agent):
+        return {RUN}
+    own = {"reason"}
+    if member.tools:
+        own.add("act")
+    if member.subordinates:
+        taking = nodes_of([each.name for each in member.subordinates]).values()
+        own |= {"delegate", REFUSE, *taking}
+    return own

@@ -1,0 +1,1 @@
+"""Adaptations of LangGraph's engine."""

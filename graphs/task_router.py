@@ -1,0 +1,82 @@
+"""``TreeRouter``: the router of a tree, made when the first task names nobody.
+
+Most trees are run without ever routing; to read what everybody can do takes longer than to
+compile them.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from threading import Lock
+
+from echelons.agent import Agent
+from echelons.capabilities import CapabilityMap, Deriver, Learner
+from echelons.delegation.candidates import Ways
+from echelons.delegation.policy import Delegating
+from echelons.graphs.deriving import deriver_of
+from echelons.nodes.planning.delegation_plan import Found
+from echelons.routing import Part, Route, Router
+
+
+class TreeRouter:
+    """Finds who in a tree takes a task.
+
+    Args:
+        root: The tree.
+        rules: The root's.
+    """
+
+    def __init__(self, root: Agent, rules: Delegating) -> None:
+        self._root = root
+        self._rules = rules
+        self._lock = Lock()
+
+    def find(self, task: str, receiver: str, *, parts: int) -> tuple[Found, ...]:
+        """Return who was found below a receiver: for the task, or for each part of it."""
+        router, without = self._made(), {receiver}
+        found = router.split(task, receiver, without=without) if parts > 1 else ()
+        if not 1 < len(found) <= parts:
+            return (_found(router, router.route(task, receiver, without=without)),)
+        return tuple(_found(router, each.route, each) for each in found)
+
+    async def afind(self, task: str, receiver: str, *, parts: int) -> tuple[Found, ...]:
+        """Do the same in an event loop."""
+        await self._learn()
+        router, without = self._made(), {receiver}
+        found = await router.asplit(task, receiver, without=without) if parts > 1 else ()
+        if not 1 < len(found) <= parts:
+            return (_found(router, await router.aroute(task, receiver, without=without)),)
+        return tuple(_found(router, each.route, each) for each in found)
+
+    def _made(self) -> Router:
+        with self._lock:
+            return self._router
+
+    @cached_property
+    def _router(self) -> Router:
+        known = CapabilityMap.discover(self._root, self._deriver)
+        return Router(known, self._rules.matcher, self._rules.threshold)
+
+    @cached_property
+    def _deriver(self) -> Deriver:
+        return deriver_of(self._root.name, self._rules.deriver)
+
+    async def _learn(self) -> None:
+        # What a model says is waited for here, so that nothing is when the router is made.
+        if "_router" not in self.__dict__ and isinstance(self._deriver, Learner):
+            await self._deriver.alearn(self._root)
+
+
+def _found(router: Router, route: Route, part: Part | None = None) -> Found:
+    """Return a ranking as ways; of a part, who is meant comes first."""
+    ranked = list(route.candidates)
+    if part:
+        ranked.sort(key=lambda each: each.agent != part.candidate.agent)
+    task, above = part.task if part else route.task, len(route.receiver)
+    needs = router.needs(task, route.receiver)
+    able = {
+        each.agent: tuple(name for name in needs if name in router.able(each.agent))
+        for each in ranked
+        if needs
+    }
+    return Found(task, route, Ways(tuple(each.path[above:] for each in ranked), needs, able))

@@ -1,0 +1,61 @@
+"""``Cutting``: breaks off what runs in an event loop when its agent is stopped.
+
+``acall`` runs a subordinate inside of one. It cancels the task that it stands in, as
+``asyncio.timeout`` does, and takes the cancellation back at its own end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from types import TracebackType
+from typing import Self
+
+from langchain_core.runnables import RunnableConfig
+
+from echelons.guards.gate import Halt, gate_of
+
+
+class Cutting:
+    """A block that ends early when the agent of a config is stopped.
+
+    Attributes:
+        reason: Why it ended early; empty if it did not.
+    """
+
+    def __init__(self, config: RunnableConfig) -> None:
+        self.reason = ""
+        self._config = config
+        self._inside = False
+
+    def __enter__(self) -> Self:
+        task = asyncio.current_task()
+        if task is None:
+            raise RuntimeError("a subordinate is run outside of a task")
+        self._loop, self._task, self._before = task.get_loop(), task, task.cancelling()
+        self._inside = True
+        self._leave = gate_of(self._config).listen(self._config, self._told)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool:
+        self._inside = False
+        self._leave()
+        if not self.reason:
+            return False
+        # Somebody else may have cancelled the task, too: that must go on.
+        only_ours = self._task.uncancel() <= self._before
+        return only_ours and kind is asyncio.CancelledError
+
+    def _told(self, halt: Halt) -> None:
+        with suppress(RuntimeError):  # the loop is closed, and nothing runs any more
+            self._loop.call_soon_threadsafe(self._cut, halt)
+
+    def _cut(self, halt: Halt) -> None:
+        if self._inside and not self.reason:
+            self.reason = halt.reason
+            self._task.cancel()

@@ -1,0 +1,126 @@
+"""The one place that calls a subordinate, and decides which errors stay its own.
+
+``call`` and ``acall`` differ in nothing but the waiting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any
+
+from langchain_core.runnables import Runnable, RunnableConfig
+from langgraph.errors import (
+    EmptyChannelError,
+    EmptyInputError,
+    GraphBubbleUp,
+    InvalidUpdateError,
+    ParentCommand,
+    is_invalid_resume,
+)
+
+from echelons.errors import (
+    CheckpointTampered,
+    LeaseLost,
+    LedgerError,
+    MissingAgents,
+    NotStorable,
+    ScriptError,
+    SealKeyMissing,
+    StorageError,
+    UnreadableRecord,
+)
+from echelons.guards.circuit_breaker import End
+from echelons.guards.deadlines import Timed, deadline_of
+from echelons.guards.gate import gate_of
+from echelons.nodes.delegating.cancel_on_stop import Cutting
+from echelons.nodes.failures import describe
+
+LOG = logging.getLogger(__name__)
+
+OURS = (
+    StorageError,
+    NotStorable,
+    CheckpointTampered,
+    SealKeyMissing,
+    UnreadableRecord,
+    LeaseLost,
+    LedgerError,
+    MissingAgents,
+    ScriptError,
+    InvalidUpdateError,
+    EmptyChannelError,
+    EmptyInputError,
+)
+"""Errors of the machinery: hiding them behind an ``unable`` would hide a bug or a full disk."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A subordinate that did not come to an end of its own.
+
+    Attributes:
+        reason: One line for its superior.
+        end: What it says of the subordinate, to its circuit.
+    """
+
+    reason: str
+    end: End = End.FAILED
+
+
+def call(level: Runnable[Any, Any], brief: Any, config: RunnableConfig) -> Any | Failure:
+    """Run a subordinate's level and return its output or why there is none.
+
+    Raises:
+        GraphBubbleUp: It was interrupted; the pause belongs to the whole tree.
+    """
+    try:
+        return level.invoke(brief, config)
+    except Exception as error:  # noqa: BLE001  sorted below: interrupts and our own errors go on
+        return _sorted_out(error)
+
+
+async def acall(level: Runnable[Any, Any], brief: Any, config: RunnableConfig) -> Any | Failure:
+    """Do what ``call`` does in an event loop, where what runs can be broken off.
+
+    It is, when the subordinate is stopped, and at its deadline.
+
+    Raises:
+        GraphBubbleUp: It was interrupted; the pause belongs to the whole tree.
+    """
+    # Who passes a request on has the same deadline as who answers it: that one is late, and
+    # must not be taken for the level between, whose circuit would shut out all below it.
+    timer = asyncio.timeout(None if "forward" in brief else _left(config))
+    with Cutting(config) as cutting:
+        try:
+            async with timer:
+                return await level.ainvoke(brief, config)
+        except Exception as error:  # noqa: BLE001  sorted below: interrupts and our own errors go on
+            if isinstance(error, TimeoutError) and timer.expired():
+                return Failure(_late(config))
+            return _sorted_out(error)
+    return Failure(cutting.reason, End.NOTHING)
+
+
+def _left(config: RunnableConfig) -> float | None:
+    deadline = deadline_of(config)
+    return None if deadline is None else max(0.0, deadline - monotonic())
+
+
+def _late(config: RunnableConfig) -> str:
+    gate = gate_of(config)
+    return gate.late.reason if isinstance(gate, Timed) else "timeout: its superior has no time left"
+
+
+def _sorted_out(error: Exception) -> Failure:
+    # A Command(graph=PARENT) of a tool would steer the superior's delegation graph.
+    if isinstance(error, ParentCommand):
+        return Failure("a tool tried to steer the superior with Command(graph=PARENT)")
+    # A wrong answer to a question is asked for again; nobody is unable for it.
+    if isinstance(error, (GraphBubbleUp, *OURS)) or is_invalid_resume(error):
+        raise error
+    # The superior is told in one line; whoever runs the tree may want the whole.
+    LOG.warning("a subordinate failed", exc_info=error)
+    return Failure(describe(error))

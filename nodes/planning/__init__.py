@@ -1,0 +1,1 @@
+"""What `reason` makes of a reply: calls, requests, threads, answers."""

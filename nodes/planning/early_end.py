@@ -1,0 +1,93 @@
+"""How an agent ends before its work is done: every call answered, and a last word that says so.
+
+``reason`` calls this when the gate halts it, and ``act`` when it halts a call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langgraph.types import interrupt
+
+from echelons.guards.gate import HALT_KEY, Halt, Pause
+from echelons.identity.lineage import Identity, message_id
+from echelons.nodes.planning.tool_calls import unanswered
+
+
+def ended(
+    verdict: Halt | Pause, messages: Sequence[BaseMessage], identity: Identity
+) -> dict[str, Any]:
+    """Return the update with which a segment ends that may not go on.
+
+    Args:
+        verdict: What the gate says.
+        messages: The segment's messages.
+        identity: Whose segment it is.
+
+    Raises:
+        GraphInterrupt: It is paused. Nothing ends, and the node begins anew once it is lifted.
+    """
+    while isinstance(verdict, Pause):
+        interrupt(verdict.marker)
+    _, calls = unanswered(messages)
+    return _end(verdict, messages, [not_run(call, verdict) for call in calls], identity)
+
+
+def cut_short(
+    halt: Halt, messages: Sequence[BaseMessage], reply: AIMessage, identity: Identity
+) -> dict[str, Any]:
+    """Return the update that keeps a reply which came too late, and does nothing it asks for.
+
+    Args:
+        halt: Why it came too late.
+        messages: The segment's messages before it.
+        reply: The reply, its calls numbered.
+        identity: Who replied.
+    """
+    calls = (*reply.tool_calls, *reply.invalid_tool_calls)
+    new = [reply, *(not_run(call, halt) for call in calls)]
+    return _end(halt, [*messages, reply], new, identity)
+
+
+def not_run(call: Mapping[str, Any], halt: Halt, begun: bool = False) -> ToolMessage:
+    """Return the answer to a call that does not run, or whose end nobody waits for any more."""
+    what = "cut short, and what came of it is not known" if begun else "not run"
+    return ToolMessage(
+        f"{what}: {halt.reason}",
+        tool_call_id=call["id"] or "",
+        name=call["name"] or "unknown",
+        status="error",
+    )
+
+
+def _end(
+    halt: Halt,
+    messages: Sequence[BaseMessage],
+    new: Sequence[BaseMessage],
+    identity: Identity,
+) -> dict[str, Any]:
+    last = AIMessage(
+        f"Not finished ({halt.reason}).",
+        id=message_id(identity.thread_id, f"{HALT_KEY}/{identity.request_id}/{len(messages)}"),
+        name=identity.agent,
+        response_metadata={HALT_KEY: {"kind": halt.kind, "reason": halt.reason}},
+    )
+    update: dict[str, Any] = {"messages": [*new, last]}
+    # A root reports to nobody, and what it once reported would end its later turns, too.
+    if identity.request_id:
+        result = _so_far(messages) if halt.status == "partial" else ""
+        update["response"] = {
+            "status": halt.status,
+            "result": result,
+            "reason": halt.reason,
+            HALT_KEY: halt.kind,
+        }
+    return update
+
+
+def _so_far(messages: Sequence[BaseMessage]) -> str:
+    """Return what an agent has said last of its work."""
+    said = (str(each.text) for each in reversed(messages) if isinstance(each, AIMessage))
+    return next((text for text in said if text), "")

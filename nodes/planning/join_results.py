@@ -1,0 +1,113 @@
+"""Puts the answer of a call together that has made several requests, when all have ended. Pure.
+
+``reason`` calls it before it thinks, so that no superstep is spent on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from langchain_core.messages import AIMessage, ToolMessage
+
+from echelons.delegation.aggregation import settle
+from echelons.delegation.calls import Parted, parted_of
+from echelons.delegation.join_policies import joined
+from echelons.delegation.request import DelegationRequest, DelegationResponse
+from echelons.delegation.request_builder import ways_of
+from echelons.identity.lineage import Identity, request_id
+from echelons.nodes.base_node import Decided
+from echelons.nodes.delegating.queued_request import Order, tool_message
+from echelons.nodes.planning.tool_calls import unanswered
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """A level's state in which every call is answered whose requests have all ended.
+
+    Attributes:
+        state: The state.
+        answers: The new answers in it.
+        over: The parts of which they are made, by request; nobody needs them any more.
+    """
+
+    state: Mapping[str, Any]
+    answers: Sequence[ToolMessage] = ()
+    over: Mapping[str, None] = field(default_factory=dict)
+
+    def within(self, update: dict[str, Any]) -> dict[str, Any]:
+        """Return an update of that state as one of the state before."""
+        if not self.answers:
+            return update
+        whole = {
+            **update,
+            "messages": [*self.answers, *update.get("messages", ())],
+            "parts": {**self.over, **update.get("parts", {})},
+        }
+        return Decided(whole, update.goes) if isinstance(update, Decided) else whole
+
+
+def join_parts(state: Mapping[str, Any], identity: Identity) -> Joined:
+    """Answer the calls of a level whose requests have all ended."""
+    parts: Mapping[str, Any] = state.get("parts") or {}
+    if not parts:
+        return Joined(state)
+    message, calls = unanswered(state["messages"])
+    if message is None:
+        return Joined(state)
+    answers = [
+        answer
+        for call in calls
+        if (parted := parted_of(message, call["id"] or ""))
+        and (answer := answer_of(parted, message, parts, identity))
+    ]
+    whole = {**state, "messages": [*state["messages"], *answers], "parts": {}}
+    return Joined(whole, answers, dict.fromkeys(parts))
+
+
+def answer_of(
+    parted: Parted, message: AIMessage, parts: Mapping[str, Any], identity: Identity
+) -> ToolMessage | None:
+    """Return the answer to a call that makes several requests, ``None`` if one is still open.
+
+    Raises:
+        UnreadableRecord: A response is damaged.
+    """
+    thread, head = identity.thread_id, message.id or ""
+    ended = [parts.get(request_id(thread, head, each.call_id)) for each in parted.parts]
+    if not all(ended):
+        return None
+    responses = [DelegationResponse.load(each["response"]) for each in ended if each]
+    places = [each["place"] or len(ended) + 1 for each in ended if each]
+    request = DelegationRequest(
+        id=request_id(thread, head, parted.call_id),
+        origin=identity.agent,
+        current=identity.agent,
+        task="",
+        path=(identity.agent,),
+    )
+    answers: list[tuple[int, int, DelegationResponse]] = []
+    for group in parted.tasks:
+        own = [n for n, each in enumerate(parted.parts) if each.group == group]
+        ways = ways_of(message, parted.parts[own[0]].call_id)
+        # Who was named has said what there is to say.
+        answer = responses[own[0]]
+        if ways:
+            # Some were asked one after the other for want of room: they count as all others do.
+            every = [each for n in own for each in _attempts(ended[n], responses[n])]
+            answer = settle(request, every, ways.needs, ways.able)
+        answers.append((min(places[n] for n in own), group, answer))
+    # Who won comes first; where nobody races, they stay in the order of the requests.
+    in_order = [answer for *_, answer in sorted(answers, key=lambda each: each[:2])]
+    tool = next(call["name"] for call in message.tool_calls if call["id"] == parted.call_id)
+    order = Order(request, parted.call_id, thread, continues=False)
+    return tool_message(order, joined(request, parted.join, in_order, responses), tool)
+
+
+def _attempts(
+    entry: Mapping[str, Any] | None, response: DelegationResponse
+) -> list[DelegationResponse]:
+    return [DelegationResponse.load(each) for each in (entry or {}).get("attempts", ())] or [
+        response
+    ]

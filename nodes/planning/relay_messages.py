@@ -1,0 +1,82 @@
+"""How a level passes a request on: by messages of its own, and without a model.
+
+Its thread then reads like any other: a task, a call, the answer to it, and the last word. Pure;
+``reason`` calls it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+
+from echelons.delegation.calls import requests_of
+from echelons.delegation.relayed_request import Forward
+from echelons.delegation.request import DelegationResponse
+from echelons.delegation.request_builder import noted, plain
+from echelons.identity.lineage import FORWARDED_KEY, REQUESTS_KEY, Identity, message_id
+from echelons.tree.names import CALL_SUBORDINATE
+
+CALL_ID = "forward"
+PASSED_KEY = "passed"
+"""Where a level's response holds the one that it passes up."""
+
+
+def is_forwarded(message: BaseMessage) -> bool:
+    """Return whether a level wrote a message to pass a request on."""
+    return bool(message.response_metadata and message.response_metadata.get(FORWARDED_KEY))
+
+
+def call_of(forward: Forward, identity: Identity) -> AIMessage:
+    """Return the message with which a level calls the next agent on the way."""
+    args = {
+        "message": forward.request.task,
+        "subordinate": forward.following,
+        "reset": forward.reset,
+    }
+    message = AIMessage(
+        "",
+        id=message_id(identity.thread_id, f"forward/{identity.request_id}"),
+        name=identity.agent,
+        tool_calls=[{"name": CALL_SUBORDINATE, "args": args, "id": CALL_ID, "type": "tool_call"}],
+    )
+    [(asked, _)] = requests_of(message, message.tool_calls)
+    known = plain(asked, None, message, identity.agent, identity.thread_id)
+    note = noted(forward.passed_on(known.id).stored(), known)
+    told = {FORWARDED_KEY: True, REQUESTS_KEY: {CALL_ID: note}}
+    return message.model_copy(update={"response_metadata": told})
+
+
+def passed_up(messages: Sequence[BaseMessage], identity: Identity) -> dict[str, Any] | None:
+    """Return the update with which a level ends that has passed a request on.
+
+    Args:
+        messages: The segment's messages.
+        identity: Whose segment it is.
+
+    Returns:
+        The update; ``None`` if the call has not been made.
+    """
+    if not any(is_forwarded(each) for each in messages if isinstance(each, AIMessage)):
+        return None
+    answer = next(each for each in reversed(messages) if isinstance(each, ToolMessage))
+    response = DelegationResponse.load(answer.artifact)
+    last = AIMessage(
+        response.result or response.reason,
+        id=message_id(identity.thread_id, f"forwarded/{identity.request_id}"),
+        name=identity.agent,
+        response_metadata={FORWARDED_KEY: True},
+    )
+    said = {"status": str(response.status), PASSED_KEY: response.stored()}
+    return {"messages": [last], "response": said}
+
+
+def passed_of(said: Mapping[str, Any]) -> DelegationResponse | None:
+    """Return the response that a level has passed up, ``None`` if it speaks for itself.
+
+    Raises:
+        UnreadableRecord: It is damaged.
+    """
+    passed = said.get(PASSED_KEY)
+    return DelegationResponse.load(passed) if passed is not None else None

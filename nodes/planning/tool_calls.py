@@ -1,0 +1,251 @@
+"""The calls in a model's message: numbered, sorted by who does them, answered at once if wrong.
+
+Pure. ``reason`` calls ``sort`` on each reply; what comes out is the whole of what the
+level does next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from sys import maxsize
+from typing import Any, TypeVar
+
+from langchain_core.messages import AIMessage, BaseMessage, ToolCall, ToolMessage
+from pydantic import BaseModel, ValidationError
+
+from echelons.delegation.calls import Delegation, Parted, part_id
+from echelons.delegation.join_policies import join_of
+from echelons.errors import DelegationError, InvalidJoin, TooWide
+from echelons.nodes.planning.tool_schemas import CallSubordinate, DelegateMany, Report
+from echelons.tree.names import CALL_SUBORDINATE, DELEGATE_MANY, REPORT
+
+M = TypeVar("M", bound=BaseModel)
+
+
+@dataclass(frozen=True, slots=True)
+class Sorted:
+    """What a reply asks for.
+
+    Attributes:
+        requests: What is asked of subordinates, in order: calls that make one request, and
+            calls that make several.
+        answers: Tool messages for calls that are answered already: reports and mistakes.
+        report: The report, if there is a valid one.
+        refused: Calls that nobody is given, each with the reason.
+        room: How much more may be made side by side with what is asked for.
+    """
+
+    requests: tuple[Delegation | Parted, ...] = ()
+    answers: tuple[ToolMessage, ...] = ()
+    report: Report | None = None
+    refused: tuple[tuple[Delegation, DelegationError], ...] = ()
+    room: int = maxsize
+
+
+@dataclass(frozen=True, slots=True)
+class Abilities:
+    """What an agent may call.
+
+    Attributes:
+        tools: Names of its own tools.
+        subordinates: Names of its direct subordinates.
+        reports: Whether it has a superior agent to report to.
+        width: Calls that it may make side by side in one message; ``None`` for any number.
+        leads_on: Whether others stand below its only subordinate, and may be meant.
+    """
+
+    tools: Collection[str] = ()
+    subordinates: Sequence[str] = ()
+    reports: bool = False
+    width: int | None = None
+    leads_on: bool = False
+
+    @property
+    def only(self) -> str:
+        """Its only subordinate; empty if it has none, or several."""
+        return self.subordinates[0] if len(self.subordinates) == 1 else ""
+
+    @property
+    def callable(self) -> tuple[str, ...]:
+        """Names of all tools that the model was shown."""
+        delegating = [CALL_SUBORDINATE, DELEGATE_MANY][: min(len(self.subordinates), 2)]
+        built_in = [*delegating, *[REPORT] * self.reports]
+        return (*self.tools, *built_in)
+
+
+def number(message: AIMessage) -> AIMessage:
+    """Return the message with ids on all calls, none of them twice.
+
+    Some models leave ids out or repeat them; every answer needs one of its own.
+    """
+    every = (*message.tool_calls, *message.invalid_tool_calls)
+    given = {call["id"] for call in every}
+    used: set[str] = set()
+
+    def unique(call: Mapping[str, Any]) -> dict[str, Any]:
+        own = call.get("id") or ""
+        stem, first = (own, 2) if own else ("call", 1)
+        # An id made here must not be one that another call has brought.
+        made = (each for n in count(first) if (each := f"{stem}-{n}") not in used | given)
+        fresh = own if own and own not in used else next(made)
+        used.add(fresh)
+        return {**call, "id": fresh}
+
+    calls = [unique(call) for call in message.tool_calls]
+    broken = [unique(call) for call in message.invalid_tool_calls]
+    if used == given:
+        return message
+    return message.model_copy(update={"tool_calls": calls, "invalid_tool_calls": broken})
+
+
+def sort(message: AIMessage, abilities: Abilities) -> Sorted:
+    """Sort the calls of a numbered message."""
+    out = _Sorting(abilities, maxsize if abilities.width is None else abilities.width)
+    for call in message.tool_calls:
+        out.take(call)
+    for broken in message.invalid_tool_calls:
+        why = broken.get("error") or "the arguments are no valid JSON object"
+        out.refuse(broken.get("id") or "", broken.get("name") or "unknown", why)
+    return Sorted(tuple(out.requests), tuple(out.answers), out.report, tuple(out.refused), out.room)
+
+
+def unanswered(messages: Sequence[BaseMessage]) -> tuple[AIMessage | None, list[ToolCall]]:
+    """Return the last model message and those of its calls that have no answer yet."""
+    answered: set[str] = set()
+    for message in reversed(messages):
+        if isinstance(message, ToolMessage):
+            answered.add(message.tool_call_id)
+        elif isinstance(message, AIMessage):
+            return message, [call for call in message.tool_calls if call["id"] not in answered]
+    return None, []
+
+
+def close(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
+    """Return a conversation in which every call is answered.
+
+    A segment that was cut short may end with open calls; providers refuse such a history,
+    so each gets the answer that it was not run.
+    """
+    closed: list[BaseMessage] = []
+    pending: dict[str, ToolCall] = {}
+
+    def flush() -> None:
+        closed.extend(
+            ToolMessage("not run", tool_call_id=call_id, name=call["name"], status="error")
+            for call_id, call in pending.items()
+        )
+        pending.clear()
+
+    for message in messages:
+        if isinstance(message, ToolMessage):
+            pending.pop(message.tool_call_id, None)
+        elif pending:
+            flush()
+        closed.append(message)
+        if isinstance(message, AIMessage) and message.tool_calls:
+            pending.update({call["id"] or "": call for call in message.tool_calls})
+    flush()
+    return closed
+
+
+@dataclass
+class _Sorting:
+    abilities: Abilities
+    room: int
+    requests: list[Delegation | Parted] = field(default_factory=list)
+    answers: list[ToolMessage] = field(default_factory=list)
+    report: Report | None = None
+    refused: list[tuple[Delegation, DelegationError]] = field(default_factory=list)
+
+    def take(self, call: ToolCall) -> None:
+        name, call_id = call["name"], call["id"] or ""
+        if name == CALL_SUBORDINATE and self.abilities.subordinates:
+            self._delegate(call_id, call["args"])
+        elif name == DELEGATE_MANY and len(self.abilities.subordinates) > 1:
+            self._delegate_many(call_id, call["args"])
+        elif name == REPORT and self.abilities.reports:
+            self._report(call_id, call["args"])
+        elif name in self.abilities.tools:
+            if too_wide := self._too_wide(1):
+                self.refuse(call_id, name, too_wide.reason)
+        else:
+            known = ", ".join(self.abilities.callable) or "none"
+            self.refuse(call_id, name, f"there is no such tool; the tools are: {known}")
+
+    def refuse(self, call_id: str, name: str, why: str) -> None:
+        self.answers.append(
+            ToolMessage(f"Error: {why}", tool_call_id=call_id, name=name, status="error")
+        )
+
+    def _too_wide(self, wanted: int) -> TooWide | None:
+        """Take room for so much more side by side; return what is wrong if there is not as much."""
+        if wanted > self.room:
+            width = self.abilities.width or 0
+            return TooWide(wanted, width - self.room, width)
+        self.room -= wanted
+        return None
+
+    def _delegate(self, call_id: str, args: Mapping[str, Any]) -> None:
+        wanted = _validated(CallSubordinate, args)
+        if isinstance(wanted, str) or self._misnamed(wanted):
+            why = wanted if isinstance(wanted, str) else self._misnamed(wanted)
+            self.refuse(call_id, CALL_SUBORDINATE, why)
+            return
+        request = self._request(call_id, wanted)
+        if too_wide := self._too_wide(1):
+            self.refused.append((request, too_wide))
+        else:
+            self.requests.append(request)
+
+    def _delegate_many(self, call_id: str, args: Mapping[str, Any]) -> None:
+        wanted = _validated(DelegateMany, args)
+        if isinstance(wanted, str):
+            self.refuse(call_id, DELEGATE_MANY, wanted)
+            return
+        try:
+            join = join_of(wanted.join, wanted.n, len(wanted.requests))
+        except InvalidJoin as error:
+            self.refuse(call_id, DELEGATE_MANY, str(error))
+            return
+        if wrong := next(filter(None, map(self._misnamed, wanted.requests)), ""):
+            self.refuse(call_id, DELEGATE_MANY, wrong)
+        elif too_wide := self._too_wide(len(wanted.requests)):
+            self.refused.append((Delegation(call_id, "", "", reset=False), too_wide))
+        else:
+            requests = enumerate(wanted.requests, start=1)
+            parts = (self._request(part_id(call_id, n), each, n) for n, each in requests)
+            self.requests.append(Parted(call_id, join, tuple(parts)))
+
+    def _misnamed(self, wanted: CallSubordinate) -> str:
+        """Return what is wrong with whom a request names; empty if nothing is."""
+        name, choices = wanted.subordinate, self.abilities.subordinates
+        if not name or name in choices:
+            return ""
+        return f"no subordinate is called {name!r}; name one of: {', '.join(choices)}"
+
+    def _request(self, call_id: str, wanted: CallSubordinate, group: int = 1) -> Delegation:
+        # Where nobody else can be meant, nobody has to be found.
+        name = wanted.subordinate or ("" if self.abilities.leads_on else self.abilities.only)
+        return Delegation(call_id, name, wanted.message, wanted.reset, group)
+
+    def _report(self, call_id: str, args: Mapping[str, Any]) -> None:
+        report = _validated(Report, args)
+        if isinstance(report, str):
+            self.refuse(call_id, REPORT, report)
+        elif self.report is not None:
+            self.refuse(call_id, REPORT, "reported already in this message")
+        else:
+            self.report = report
+            self.answers.append(ToolMessage("reported", tool_call_id=call_id, name=REPORT))
+
+
+def _validated(model: type[M], args: Mapping[str, Any]) -> M | str:
+    try:
+        return model.model_validate(args)
+    except ValidationError as error:
+        return "; ".join(
+            f"{'.'.join(str(part) for part in each['loc'])}: {each['msg']}"
+            for each in error.errors(include_url=False, include_context=False)
+        )

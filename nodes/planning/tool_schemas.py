@@ -1,0 +1,144 @@
+"""The tools that every level may have: ``call_subordinate``, ``delegate_many`` and ``report``.
+
+Their arguments are pydantic models; ``bind`` makes the schemas that a model is shown.
+``reason`` handles the calls itself, so none has a body.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from echelons.delegation.join_policies import JOINS
+from echelons.delegation.request import Status
+from echelons.tree.members import Member
+from echelons.tree.names import CALL_SUBORDINATE, DELEGATE_MANY, REPORT
+from echelons.tree.roster import Entry, render
+from echelons.tree.walk import capabilities_below
+
+MOST_REQUESTS = 256
+"""Requests that one call may make; a slip of a model must not begin ten thousand agents."""
+
+
+class CallSubordinate(BaseModel):
+    """Arguments of ``call_subordinate``."""
+
+    message: str = Field(min_length=1)
+    subordinate: str | None = None
+    reset: bool = False
+
+
+class DelegateMany(BaseModel):
+    """Arguments of ``delegate_many``."""
+
+    requests: list[CallSubordinate] = Field(min_length=1, max_length=MOST_REQUESTS)
+    join: Any = "all"
+    n: Any = None
+
+
+class Report(BaseModel):
+    """Arguments of ``report``."""
+
+    status: Status
+    result: str = ""
+    confidence: float | None = Field(default=None, ge=0.0, le=1.0)
+    reason: str = ""
+
+
+def call_subordinate_schema(subordinates: Sequence[Member]) -> dict[str, Any]:
+    """Return the schema of ``call_subordinate`` for these subordinates.
+
+    Each is listed with its description and the declared capabilities of everything below
+    it, so a superior knows what a branch can do without knowing who is in it.
+    """
+    roster = render(
+        Entry(each.name, each.description, capabilities_below(each)) for each in subordinates
+    )
+    return _function(
+        CALL_SUBORDINATE,
+        "Give a task to a subordinate and get its answer. Call it several times in one "
+        f"message to have tasks done side by side.\n\nYour subordinates:\n{roster}",
+        _request(subordinates),
+        ["message"],
+    )
+
+
+def delegate_many_schema(subordinates: Sequence[Member]) -> dict[str, Any]:
+    """Return the schema of ``delegate_many`` for these subordinates."""
+    request = {"type": "object", "properties": _request(subordinates), "required": ["message"]}
+    return _function(
+        DELEGATE_MANY,
+        "Give several tasks to subordinates at the same time and get one answer: when you need "
+        "the fastest, the best or some of several answers. Who they are says "
+        f"{CALL_SUBORDINATE}.",
+        {
+            "requests": {
+                "type": "array",
+                "items": request,
+                "minItems": 1,
+                "maxItems": MOST_REQUESTS,
+            },
+            "join": {
+                "type": "string",
+                "enum": list(JOINS),
+                "default": "all",
+                "description": "all: every answer; first: the first that is fulfilled, the others "
+                "are stopped then; quorum: the first n; best: the best of all.",
+            },
+            "n": {"type": "integer", "minimum": 1, "description": "For quorum: how many."},
+        },
+        ["requests"],
+    )
+
+
+def _request(subordinates: Sequence[Member]) -> dict[str, Any]:
+    return {
+        "message": {"type": "string", "description": "The task, complete in itself."},
+        "subordinate": {
+            "type": "string",
+            "enum": [each.name for each in subordinates],
+            "description": "Whom to give it to. Left out, it goes to whoever fits best, "
+            "also further down, and to the next best if that one cannot.",
+        },
+        "reset": {
+            "type": "boolean",
+            "default": False,
+            "description": "true: start anew; false: go on with the subordinate's "
+            "latest conversation, which it remembers.",
+        },
+    }
+
+
+def report_schema() -> dict[str, Any]:
+    """Return the schema of ``report``."""
+    return _function(
+        REPORT,
+        "End your turn with anything else than a plain answer. A plain answer counts as fulfilled.",
+        {
+            "status": {
+                "type": "string",
+                "enum": [str(status) for status in Status],
+                "description": "fulfilled: done; partial: done in part; unable: you cannot "
+                "do it; needs_input: you need to know more first.",
+            },
+            "result": {"type": "string", "description": "The answer, or your question."},
+            "confidence": {"type": "number", "minimum": 0, "maximum": 1},
+            "reason": {"type": "string", "description": "Why, unless it is fulfilled."},
+        },
+        ["status"],
+    )
+
+
+def _function(
+    name: str, description: str, properties: dict[str, Any], required: list[str]
+) -> dict[str, Any]:
+    return {
+        "type": "function",
+        "function": {
+            "name": name,
+            "description": description,
+            "parameters": {"type": "object", "properties": properties, "required": required},
+        },
+    }

@@ -1,0 +1,66 @@
+"""``Latecomer``: a tool without an async form, whose thread nobody can cancel.
+
+When the task that waits for it is cancelled, the thread goes on, and what it does in the world
+it does. So the thread itself sees to it that what came of the call is not lost. ``act`` uses it.
+"""
+
+from __future__ import annotations
+
+from threading import Lock
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import run_in_executor
+from langchain_core.tools import BaseTool
+
+from echelons.nodes.tool_execution.at_most_once import Late
+
+
+def runs_in_a_thread(tool: BaseTool) -> bool:
+    """Return whether a tool is run in a thread when it is called in an event loop."""
+    own: Any = tool
+    if hasattr(own, "coroutine"):
+        return own.coroutine is None
+    return type(tool)._arun is BaseTool._arun
+
+
+class Latecomer:
+    """One call of such a tool.
+
+    Args:
+        late: Is told what came of the call if that is known only after ``leave``.
+    """
+
+    def __init__(self, late: Late) -> None:
+        self._late = late
+        self._lock = Lock()
+        self._came: list[Any] = []
+        self._left = False
+
+    def leave(self) -> None:
+        """Stop waiting for it."""
+        with self._lock:
+            self._left = True
+            came = list(self._came)
+        for each in came:
+            self._late(each)
+
+    async def ainvoke(self, tool: BaseTool, input: Any, config: RunnableConfig | None) -> Any:
+        """Run the tool in a thread, as LangChain would."""
+        return await run_in_executor(config, self._run, tool, input, config)
+
+    def _run(self, tool: BaseTool, input: Any, config: RunnableConfig | None) -> Any:
+        try:
+            result = tool.invoke(input, config)
+        except Exception as error:
+            self._come(error)
+            raise
+        self._come(result)
+        return result
+
+    def _come(self, result: Any) -> None:
+        with self._lock:
+            self._came.append(result)
+            left = self._left
+        if left:
+            self._late(result)

@@ -1,0 +1,216 @@
+"""The journal keeps what it must, as long as it must, and lets nobody else write in between."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from langchain_core.messages import ToolMessage
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command
+
+from echelons import Agent, SqliteCheckpointer
+from echelons.checkpoints.coordination import journal_cleanup
+from echelons.checkpoints.coordination.effect_journal import SavedJournal, key_of
+from echelons.checkpoints.coordination.turns import TURN_KEY, Turn
+from echelons.checkpoints.inherited_config import CHECKPOINTER_KEY
+from echelons.checkpoints.ledger import key, ledger_of
+from echelons.effects.journal import Call, Entry, Nature, State
+from echelons.errors import CallContested, CheckpointTampered, LeaseLost, LedgerDamaged
+from echelons.testing import Call as Made
+from echelons.testing import ScriptedModel
+
+Saver = BaseCheckpointSaver[Any]
+JOURNAL = SavedJournal()
+
+
+@pytest.fixture(params=["ours", "in memory"])
+def saver(request: pytest.FixtureRequest) -> Iterator[Saver]:
+    """A saver whose journal is in its file, and one whose journal is in memory."""
+    if request.param == "ours":
+        with SqliteCheckpointer(":memory:") as ours:
+            yield ours
+    else:
+        yield InMemorySaver()
+
+
+def call(call_id: str = "1", task: str = "task") -> Call:
+    return Call("t", task, call_id, "book", "head/scout", {"city": "Rome"}, Nature.ONCE)
+
+
+def config(saver: Saver, **more: Any) -> dict[str, Any]:
+    return {"configurable": {CHECKPOINTER_KEY: saver, **more}}
+
+
+def begun(saver: Saver, of: Call | None = None) -> Entry:
+    return JOURNAL.begin(of or call(), config(saver)).entry
+
+
+def test_a_call_is_begun_once(saver: Saver) -> None:
+    first = JOURNAL.begin(call(), config(saver))
+    second = JOURNAL.begin(call(), config(saver))
+    other = JOURNAL.begin(call("2"), config(saver))
+
+    assert (first.fresh, second.fresh, other.fresh) == (True, False, True)
+    assert first.entry == second.entry
+    assert first.entry.state is State.STARTED
+
+
+async def test_an_event_loop_keeps_the_same_journal(saver: Saver) -> None:
+    fresh = await JOURNAL.abegin(call(), config(saver))
+    waits = replace(fresh.entry, state=State.SUSPENDED, waits_for=("q",), heard=2)
+    noted = await JOURNAL.anote(call(), waits, config(saver))
+    assert JOURNAL.begin(call(), config(saver)).entry == noted
+
+    await JOURNAL.aend(call(), noted, {"messages": []}, config(saver))
+
+    found = (await JOURNAL.abegin(call(), config(saver))).entry
+    assert (found.state, found.result) == (State.DONE, {"messages": []})
+
+
+def test_everything_that_is_noted_is_read_back(saver: Saver) -> None:
+    waits = Entry(
+        State.SUSPENDED,
+        "2026-01-01T00:00:00+00:00",
+        begun(saver).version,
+        answers=("yes", {"outcome": "run_again"}, None),
+        ours=(1,),
+        asked=3,
+        waits_for=("a", "b"),
+        heard=3,
+    )
+
+    noted = JOURNAL.note(call(), waits, config(saver))
+
+    assert begun(saver) == noted
+    assert replace(noted, version=waits.version) == waits
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        {"messages": [ToolMessage("booked", tool_call_id="1", artifact={"room": 7})]},
+        [Command(update={"messages": [ToolMessage("x", tool_call_id="1")]}, goto=["reason"])],
+        [{"messages": []}, Command(graph="__parent__")],
+    ],
+    ids=["messages", "command", "both"],
+)
+def test_a_result_is_read_back_as_it_was_returned(saver: Saver, result: Any) -> None:
+    JOURNAL.end(call(), begun(saver), result, config(saver))
+
+    assert begun(saver).result == result
+
+
+def test_a_result_that_is_too_large_is_left_out_with_the_reason(saver: Saver) -> None:
+    JOURNAL.end(call(), begun(saver), {"text": "x" * 9_000_000}, config(saver))
+
+    found = begun(saver)
+
+    assert (found.state, found.result) == (State.DONE, None)
+    assert "the limit is 8388608" in found.lost
+
+
+def test_who_was_overtaken_may_not_go_on(saver: Saver) -> None:
+    mine = begun(saver)
+    JOURNAL.note(call(), replace(mine, at=""), config(saver))
+
+    with pytest.raises(CallContested) as refused:
+        JOURNAL.note(call(), mine, config(saver))
+    JOURNAL.end(call(), mine, {"messages": []}, config(saver))
+
+    assert (refused.value.tool, refused.value.call_id) == ("book", "1")
+    assert begun(saver).state is State.STARTED
+
+
+def test_what_a_call_came_to_is_kept_while_a_human_is_asked_about_it(saver: Saver) -> None:
+    mine = begun(saver)
+    JOURNAL.note(call(), replace(mine, asked=0), config(saver))
+
+    JOURNAL.end(call(), mine, {"messages": ["late"]}, config(saver))
+    JOURNAL.end(call(), mine, {"messages": ["another"]}, config(saver))
+
+    found = begun(saver)
+    assert (found.state, found.result) == (State.DONE, {"messages": ["late"]})
+
+
+def test_a_run_that_has_lost_its_thread_begins_nothing_but_may_say_what_happened(
+    saver: Saver,
+) -> None:
+    ledger = ledger_of(saver)
+    with ledger.lease(key("t")) as lease:
+        around = config(saver, **{TURN_KEY: Turn("t", "1", lease.fence)})
+        mine = JOURNAL.begin(call(), around).entry
+        taken = ledger.take_over(key("t"))
+
+        with pytest.raises(LeaseLost):
+            JOURNAL.begin(call("2"), around)
+        with pytest.raises(LeaseLost):
+            JOURNAL.note(call(), mine, around)
+        JOURNAL.end(call(), mine, {"messages": []}, around)
+        taken.release()
+
+    assert begun(saver).state is State.DONE
+    assert ledger.get(key_of(call("2"))) is None
+
+
+@pytest.mark.parametrize(
+    "stored", [None, 7, [], {}, {"state": "done"}, {"state": "unheard of", "at": ""}], ids=repr
+)
+def test_an_entry_that_is_none_is_named(saver: Saver, stored: Any) -> None:
+    ledger_of(saver).compare_and_set(key_of(call()), None, stored)
+
+    with pytest.raises(LedgerDamaged):
+        begun(saver)
+
+
+def test_an_entry_runs_no_code_that_somebody_wrote_into_it() -> None:
+    with SqliteCheckpointer(":memory:") as saver:
+        JOURNAL.end(call(), begun(saver), "x", config(saver))
+        found = saver.ledger.get(key_of(call()))
+        assert found is not None
+        evil = {**found.value, "result": ["pickle", "gASVCgAAAAAAAACMAm9zlIwGc3lzdGVtlJOULg=="]}
+        saver.ledger.compare_and_set(key_of(call()), found.version, evil)
+
+        with pytest.raises(CheckpointTampered):
+            begun(saver)
+
+
+def test_no_journal_is_kept_without_a_saver_or_of_a_run_that_stores_only_its_end() -> None:
+    assert not JOURNAL.keeps({"configurable": {}})
+    assert not JOURNAL.keeps(config(InMemorySaver(), __pregel_durability="exit"))
+    assert JOURNAL.keeps(config(InMemorySaver(), __pregel_durability="sync"))
+
+
+def test_entries_do_not_pile_up_in_a_file() -> None:
+    calls = [[Made("look", {}, f"{turn}-{each}") for each in range(3)] for turn in range(20)]
+    steps = [step for turn in calls for step in (turn, "over")]
+
+    def look() -> str:
+        """Look."""
+        return "x" * 1000
+
+    with SqliteCheckpointer(":memory:") as saver:
+        graph = Agent("head", model=ScriptedModel(steps), tools=[look]).compile(saver)
+        for _ in calls:
+            graph.invoke({"messages": [("user", "go")]}, {"configurable": {"thread_id": "t"}})
+
+        [left] = saver.conn.execute("SELECT count(*) FROM ledger_values WHERE key LIKE '%effect%'")
+        [floor] = saver.conn.execute("SELECT version FROM ledger_floor")
+
+    assert left == (0,)
+    assert floor > (0,)
+
+
+def test_a_foreign_saver_keeps_only_the_latest_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal_cleanup, "KEPT", 4)
+    saver = InMemorySaver()
+
+    for number in range(10):
+        of = call(task=f"task-{number}")
+        JOURNAL.end(of, begun(saver, of), {"messages": []}, config(saver))
+
+    assert len(ledger_of(saver).keys(key("t", "effect"))) == 4
+    assert begun(saver, call(task="task-9")).state is State.DONE

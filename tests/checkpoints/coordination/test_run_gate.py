@@ -1,0 +1,202 @@
+"""The gate of a run: cheap while nobody says anything, and never deaf."""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage
+
+from echelons import Limits, SqliteCheckpointer
+from echelons.checkpoints.coordination.change_signals import signals_of
+from echelons.checkpoints.coordination.control_orders import Orders, orders_key
+from echelons.checkpoints.coordination.run_gate import TreeGate
+from echelons.checkpoints.ledger import Fence, Ledger, MemoryLedger, ledger_of
+from echelons.errors import LeaseLost, StorageError
+from echelons.guards.gate import Halt, Pause, Step
+from echelons.identity.lineage import Identity
+
+ROOT = Identity(agent="head", path=("head",), thread_id="t", tree="x", turn="1")
+
+
+def config(path: str) -> Mapping[str, Any]:
+    return {"metadata": {"agent_path": path}}
+
+
+def gate(saver: SqliteCheckpointer | None, **limits: Any) -> TreeGate:
+    return TreeGate(ROOT, "t", Limits(**limits), ledger_of(saver) if saver else MemoryLedger())
+
+
+def order(ledger: Ledger, orders: Orders) -> None:
+    ledger.commit(lambda open_: orders.store(open_, orders_key("t", "1")))
+
+
+def test_passing_reads_nothing_while_nobody_has_written(tmp_path: Path) -> None:
+    with SqliteCheckpointer(tmp_path / "t.sqlite") as saver:
+        passed = gate(saver)
+        passed.enter(Step.MODEL, config("head"))
+        said: list[str] = []
+        saver.conn.set_trace_callback(said.append)
+
+        passed.leave(AIMessage("", tool_calls=[]), config("head/north"))
+        passed.enter(Step.TOOL, config("head"))
+
+    assert said == ["PRAGMA data_version"] * 2
+
+
+def test_what_another_connection_writes_is_noticed_at_the_next_step(tmp_path: Path) -> None:
+    with (
+        SqliteCheckpointer(tmp_path / "t.sqlite") as saver,
+        SqliteCheckpointer(tmp_path / "t.sqlite") as other,
+    ):
+        passing = gate(saver)
+        assert passing.enter(Step.MODEL, config("head/north")) is None
+
+        order(other.ledger, Orders(stopped=("head/north",)))
+
+        assert isinstance(passing.leave(AIMessage("late"), config("head/north")), Halt)
+        assert isinstance(passing.enter(Step.TOOL, config("head/north")), Halt)
+        assert passing.enter(Step.TOOL, config("head")) is None
+
+
+def test_what_this_process_writes_is_noticed_after_a_signal() -> None:
+    with SqliteCheckpointer(":memory:") as saver:
+        passing = gate(saver)
+        passing.enter(Step.MODEL, config("head"))
+
+        order(saver.ledger, Orders(paused=("head",)))
+        signals_of(saver.ledger).give()
+
+        assert passing.enter(Step.MODEL, config("head")) == Pause("head")
+
+
+def test_a_pause_holds_up_models_only() -> None:
+    with SqliteCheckpointer(":memory:") as saver:
+        order(saver.ledger, Orders(paused=("head",)))
+
+        assert gate(saver).enter(Step.TOOL, config("head")) is None
+        assert gate(saver).enter(Step.SUBORDINATE, config("head/north")) is None
+        assert gate(saver).leave(AIMessage("said"), config("head")) is None
+
+
+def test_fifty_threads_at_once_take_no_step_too_many() -> None:
+    patience = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with SqliteCheckpointer(":memory:") as saver, ThreadPoolExecutor(50) as pool:
+            passing = gate(saver, steps=1000)
+            asked = [pool.submit(passing.enter, Step.TOOL, config("head")) for _ in range(1500)]
+            taken = [each.result() for each in asked]
+    finally:
+        sys.setswitchinterval(patience)
+
+    assert taken.count(None) == 1000
+
+
+def test_two_threads_never_take_each_others_last_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    with SqliteCheckpointer(":memory:") as saver, ThreadPoolExecutor(1) as pool:
+        passing = gate(saver, steps=1)
+        commit = saver.ledger.commit
+        others: list[Future[Any]] = []
+
+        def commit_and_be_overtaken(work: Any) -> Any:
+            found = commit(work)
+            if not others:
+                others.append(pool.submit(passing.enter, Step.TOOL, config("head")))
+                wait(others, timeout=0.2)  # the other thread waits for the gate meanwhile
+            return found
+
+        monkeypatch.setattr(saver.ledger, "commit", commit_and_be_overtaken)
+        taken = [passing.enter(Step.TOOL, config("head")), others[0].result()]
+
+    assert taken == [None, Halt("limit", "1 of 1 steps")]
+
+
+def test_without_a_saver_it_counts_in_memory() -> None:
+    passing = gate(None, steps=2)
+
+    taken = [passing.enter(Step.TOOL, config("head")) for _ in range(3)]
+
+    assert taken == [None, None, Halt("limit", "2 of 2 steps")]
+
+
+def test_a_turn_at_its_end_writes_nothing_more() -> None:
+    with SqliteCheckpointer(":memory:") as saver:
+        ending, asking = gate(saver), gate(saver)
+        for each in (ending, asking):
+            each.enter(Step.MODEL, config("head"))
+        before = saver.conn.total_changes
+
+        ending.leave(AIMessage("the end"), config("head"))
+        ending.close()
+        assert saver.conn.total_changes == before
+        asking.leave(AIMessage("the end of a subordinate"), config("head/north"))
+        asking.close()
+        assert saver.conn.total_changes > before
+
+
+def test_a_run_that_has_lost_its_thread_counts_nothing_more() -> None:
+    with SqliteCheckpointer(":memory:") as saver:
+        lost = TreeGate(ROOT, "t", Limits(), ledger_of(saver), Fence("thread/t", 7))
+        with pytest.raises(LeaseLost):
+            lost.enter(Step.MODEL, config("head"))
+        lost.close()
+
+
+@pytest.mark.parametrize("ended_by", [None, KeyboardInterrupt, GeneratorExit])
+async def test_a_write_that_fails_at_the_end_is_named_and_replaces_nothing_that_ends_the_run(
+    ended_by: type[BaseException] | None, tmp_path: Path
+) -> None:
+    expected = ended_by or StorageError
+    with SqliteCheckpointer(tmp_path / "t.sqlite", busy_timeout=0.01) as saver:
+        for world in ("sync", "async"):
+            closing = gate(saver)
+            closing.enter(Step.MODEL, config("head"))
+            other = sqlite3.connect(tmp_path / "t.sqlite")
+            other.execute("BEGIN IMMEDIATE")
+            with pytest.raises(expected):
+                if world == "sync":
+                    with closing:
+                        end(ended_by)
+                else:
+                    async with closing:
+                        end(ended_by)
+            other.close()
+
+
+def end(by: type[BaseException] | None) -> None:
+    if by is not None:
+        raise by
+
+
+def test_a_tree_in_a_tree_has_counts_of_its_own() -> None:
+    inner = Identity(agent="in", path=("head", "in"), thread_id="i", tree="x", turn="1")
+    with SqliteCheckpointer(":memory:") as saver:
+        gate(saver, steps=1).enter(Step.TOOL, config("head"))
+
+        passing = TreeGate(inner, "t", Limits(steps=1), ledger_of(saver))
+
+        assert passing.enter(Step.TOOL, config("head/in")) is None
+        assert isinstance(passing.enter(Step.TOOL, config("head/in")), Halt)
+
+
+async def test_a_listener_hears_of_its_own_stop_and_of_no_other() -> None:
+    with SqliteCheckpointer(":memory:") as saver:
+        heard: list[Halt] = []
+        leave = gate(saver).listen(config("head/north/camp"), heard.append)
+
+        order(saver.ledger, Orders(stopped=("head/south",), paused=("head",)))
+        signals_of(saver.ledger).give()
+        assert heard == []
+        order(saver.ledger, Orders(stopped=("head/north",)))
+        signals_of(saver.ledger).give()
+        assert heard == [Halt("stopped", "head/north was told to stop")]
+
+        leave()
+        signals_of(saver.ledger).give()
+        assert len(heard) == 1

@@ -1,0 +1,89 @@
+"""A process whose clock is behind goes on after what is stored."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+from langgraph.checkpoint.base import id as langgraph_id
+from langgraph.checkpoint.base.id import uuid6
+
+from echelons import Agent, Session, SqliteCheckpointer
+from echelons.checkpoints.storage.monotonic_ids import follow
+from echelons.testing import ScriptedModel
+
+DAY = 86400 * 10**9
+
+
+@pytest.fixture(autouse=True)
+def another_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let this process have made no id yet, and forget those that it makes."""
+    monkeypatch.setattr(langgraph_id, "_last_v6_timestamp", None)
+    yield
+
+
+def behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Begin anew, with a clock that is a day behind."""
+    told = time.time_ns
+    monkeypatch.setattr(langgraph_id, "_last_v6_timestamp", None)
+    monkeypatch.setattr(time, "time_ns", lambda: told() - DAY)
+
+
+def test_an_id_that_follows_another_is_greater_whatever_the_clock_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stored = str(uuid6())
+    behind(monkeypatch)
+    assert str(uuid6()) < stored
+
+    follow(stored)
+
+    later = [str(uuid6()) for _ in range(5)]
+    assert sorted([stored, *later]) == [stored, *later]
+
+
+@pytest.mark.parametrize(
+    "stored",
+    ["1", "", "x" * 36, "8b21577c-681e-471f-b70a-4f7302b9fc8c", f"{'f' * 12}-6{'f' * 3}-8000"],
+)
+def test_what_says_nothing_of_the_time_moves_no_id(stored: str) -> None:
+    follow(stored)
+
+    assert langgraph_id._last_v6_timestamp is None
+
+
+def test_an_id_that_leaves_no_room_for_later_ones_is_not_followed() -> None:
+    follow("ffffffff-ffff-6fff-8000-000000000000")
+
+    assert langgraph_id._last_v6_timestamp is None
+
+
+def test_a_turn_under_a_clock_that_was_set_back_is_found_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    agent = Agent("head", model=ScriptedModel(lambda messages: f"{len(messages)} messages"))
+    with SqliteCheckpointer(":memory:") as saver:
+        session = Session(agent, saver)
+        session.send("go").result()
+        behind(monkeypatch)
+
+        assert session.send("go on").result().text == "3 messages"
+        assert session.send("and on").result().text == "5 messages"
+
+
+def test_a_branch_from_the_past_under_a_clock_that_was_set_back_is_the_latest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    agent = Agent("head", model=ScriptedModel(lambda messages: f"{len(messages)} messages"))
+    with SqliteCheckpointer(":memory:") as saver:
+        session = Session(agent, saver)
+        session.send("go").result()
+        past = session.graph.get_state(session.config).config
+        session.send("go on").result()
+        behind(monkeypatch)
+
+        session.graph.invoke({"messages": [("user", "another way")]}, past)
+
+        said = session.graph.get_state(session.config).values["messages"]
+        assert [str(each.text) for each in said][2:] == ["another way", "3 messages"]

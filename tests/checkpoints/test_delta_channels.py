@@ -1,0 +1,327 @@
+"""The ``messages`` channel folds whatever it is given, and folds it alike at every replay."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from time import process_time
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    BaseMessage,
+    HumanMessage,
+    RemoveMessage,
+    SystemMessage,
+    ToolMessage,
+)
+from langgraph.checkpoint.serde.types import _DeltaSnapshot
+from langgraph.graph.message import REMOVE_ALL_MESSAGES
+from langgraph.types import Overwrite
+
+from echelons import Agent
+from echelons.checkpoints.delta_channels import (
+    Entries,
+    Messages,
+    rebuild,
+    reduce_entries,
+    reduce_messages,
+    with_messages,
+)
+from echelons.checkpoints.storage.serde import Serializer
+from echelons.errors import InvalidMessages
+from echelons.testing import ScriptedModel
+
+ids = st.none() | st.sampled_from(["", "a", "b", "c", "d"])
+texts = st.sampled_from(["", "one", "two", "é\0"])
+messages = st.one_of(
+    st.builds(HumanMessage, texts, id=ids),
+    st.builds(AIMessage, texts, id=ids),
+    st.builds(lambda text, id_: AIMessageChunk(content=text, id=id_), texts, ids),
+    st.builds(lambda text, id_: ToolMessage(text, tool_call_id="1", id=id_), texts, ids),
+    st.builds(lambda id_: RemoveMessage(id=id_), st.sampled_from(["a", "b", "z"])),
+    st.just(RemoveMessage(id=REMOVE_ALL_MESSAGES)),
+    st.tuples(st.sampled_from(["user", "ai", "system"]), texts),
+    st.builds(lambda text: {"role": "user", "content": text}, texts),
+    texts,
+)
+writes = st.lists(messages | st.lists(messages, max_size=3), max_size=6)
+
+
+def said(folded: Sequence[BaseMessage]) -> list[tuple[str, str]]:
+    return [(each.type, str(each.text)) for each in folded]
+
+
+def fold(*given: Any, held: Sequence[BaseMessage] = ()) -> list[BaseMessage]:
+    return reduce_messages(held, given)
+
+
+def stored(value: Any) -> Any:
+    """Return a value as it comes back from the database."""
+    serde = Serializer()
+    return serde.loads_typed(serde.dumps_typed(value))
+
+
+# Laws of a delta channel
+
+
+@given(writes, writes)
+def test_folding_twice_is_folding_the_whole_at_once(first: list[Any], then: list[Any]) -> None:
+    once = reduce_messages([], [*first, *then])
+
+    assert reduce_messages(reduce_messages([], first), then) == once
+
+
+@given(writes)
+def test_each_replay_gives_the_same_ids(given_: list[Any]) -> None:
+    assert [each.id for each in fold(*given_)] == [each.id for each in fold(*given_)]
+
+
+@given(writes)
+def test_every_message_has_an_id_and_no_two_have_the_same(given_: list[Any]) -> None:
+    found = [each.id for each in fold(*given_)]
+
+    assert all(found)
+    assert len(set(found)) == len(found)
+
+
+@given(writes)
+def test_what_was_stored_and_read_back_folds_to_the_same(given_: list[Any]) -> None:
+    assert reduce_messages([], stored(given_)) == reduce_messages([], given_)
+
+
+@given(writes)
+def test_what_is_held_and_what_is_written_are_left_as_they_were(given_: list[Any]) -> None:
+    held = fold("before", HumanMessage("a", id="a"))
+    kept, written = list(held), [repr(each) for each in given_]
+
+    reduce_messages(held, given_)
+
+    assert held == kept
+    assert [repr(each) for each in given_] == written
+
+
+# What is taken for a message
+
+
+@pytest.mark.parametrize(
+    ("write", "folded"),
+    [
+        ("hello", [("human", "hello")]),
+        (["hello", "there"], [("human", "hello"), ("human", "there")]),
+        (("user", "hello"), [("human", "hello")]),
+        (["user", "hello"], [("human", "hello")]),
+        ([("user", "hello"), ("ai", "hi")], [("human", "hello"), ("ai", "hi")]),
+        ([["user", "hello"], ["assistant", "hi"]], [("human", "hello"), ("ai", "hi")]),
+        (("system", "be brief"), [("system", "be brief")]),
+        ({"role": "user", "content": "hello"}, [("human", "hello")]),
+        ([{"type": "ai", "content": "hi"}], [("ai", "hi")]),
+        (AIMessageChunk(content="hi"), [("ai", "hi")]),
+        ([], []),
+    ],
+)
+def test_any_form_that_langchain_understands_is_a_message(
+    write: Any, folded: list[tuple[str, str]]
+) -> None:
+    assert said(fold(write)) == folded
+
+
+def test_a_chunk_is_kept_as_a_whole_message() -> None:
+    [message] = fold(AIMessageChunk(content="hi", id="a"))
+
+    assert type(message) is AIMessage
+
+
+@pytest.mark.parametrize("write", [5, None, object(), [5], {"content": "no role"}, b"bytes"])
+def test_what_is_no_message_is_refused(write: Any) -> None:
+    with pytest.raises((NotImplementedError, ValueError)):
+        fold(write)
+
+
+# Replacing and removing
+
+
+def test_a_message_with_an_id_that_is_held_takes_its_place() -> None:
+    held = fold(HumanMessage("one", id="a"), AIMessage("two", id="b"))
+
+    folded = fold(HumanMessage("other", id="a"), held=held)
+
+    assert said(folded) == [("human", "other"), ("ai", "two")]
+
+
+def test_two_messages_of_one_id_in_one_write_are_one() -> None:
+    assert said(fold([HumanMessage("one", id="a"), HumanMessage("two", id="a")])) == [
+        ("human", "two")
+    ]
+
+
+def test_messages_without_an_id_never_take_each_others_place() -> None:
+    assert said(fold("same", "same", ["same"])) == [("human", "same")] * 3
+
+
+def test_a_message_is_removed_by_its_id() -> None:
+    held = fold(*(HumanMessage(each, id=each) for each in "abc"))
+
+    assert said(fold(RemoveMessage(id="b"), held=held)) == [("human", "a"), ("human", "c")]
+
+
+def test_what_is_not_there_may_be_removed() -> None:
+    held = fold(HumanMessage("one", id="a"))
+    twice = [RemoveMessage(id="z"), RemoveMessage(id="a"), RemoveMessage(id="a")]
+
+    assert fold(*twice, held=held) == []
+
+
+def test_everything_before_can_be_removed_at_once() -> None:
+    folded = fold("one", "two", RemoveMessage(id=REMOVE_ALL_MESSAGES), "three")
+
+    assert said(folded) == [("human", "three")]
+
+
+def test_a_removed_message_may_come_back_at_the_end() -> None:
+    held = fold(*(HumanMessage(each, id=each) for each in "ab"))
+
+    folded = fold(RemoveMessage(id="a"), HumanMessage("again", id="a"), held=held)
+
+    assert said(folded) == [("human", "b"), ("human", "again")]
+
+
+def test_a_message_after_a_removal_takes_the_place_that_its_id_has_then() -> None:
+    held = fold(*(HumanMessage(each, id=each) for each in "abc"))
+
+    folded = fold([RemoveMessage(id="a"), HumanMessage("new", id="c")], held=held)
+
+    assert said(folded) == [("human", "b"), ("human", "new")]
+
+
+# Cost
+
+
+def cost(held: int, appended: int) -> float:
+    """Return the CPU seconds of so many appends to so many messages."""
+    folded: list[BaseMessage] = [HumanMessage("x", id=f"h{n}") for n in range(held)]
+    new = [[HumanMessage("y", id=f"n{n}")] for n in range(appended)]
+    began = process_time()
+    for write in new:
+        folded = reduce_messages(folded, [write])
+    return process_time() - began
+
+
+def test_an_append_costs_no_more_than_the_length_of_the_list() -> None:
+    # Ten times the length may cost ten times as much; a hundred times would be quadratic.
+    short, long = cost(1_000, 200), cost(10_000, 200)
+
+    assert long < 30 * short
+
+
+def test_a_batch_of_appends_costs_far_less_than_one_by_one() -> None:
+    held = fold([HumanMessage("x", id=f"h{n}") for n in range(10_000)])
+    batch = [HumanMessage("y", id=f"n{n}") for n in range(1_000)]
+    began = process_time()
+    reduce_messages(held, batch)
+    whole = process_time() - began
+
+    assert whole < cost(10_000, 100)
+
+
+# Rebuilding
+
+
+def test_a_value_is_rebuilt_from_nothing_a_snapshot_or_a_plain_list() -> None:
+    then = [("task", "messages", [HumanMessage("two", id="b")])]
+    one = HumanMessage("one", id="a")
+
+    assert said(rebuild(Messages, None, then)) == [("human", "two")]
+    for held in (_DeltaSnapshot([one]), [one]):
+        assert said(rebuild(Messages, held, then)) == [("human", "one"), ("human", "two")]
+    assert rebuild(Messages, None, []) == []
+
+
+def test_a_value_that_was_overwritten_is_rebuilt_from_there() -> None:
+    then = [("1", "messages", ["lost"]), ("2", "messages", Overwrite([HumanMessage("kept")]))]
+
+    assert said(rebuild(Messages, None, then)) == [("human", "kept")]
+
+
+# Entries
+
+fields = st.dictionaries(st.sampled_from("xyz"), st.integers(0, 9), max_size=2)
+entries = st.lists(st.dictionaries(st.sampled_from("abc"), fields, max_size=2), max_size=4)
+
+
+@given(entries, entries)
+def test_folding_entries_twice_is_folding_them_at_once(first: list[Any], then: list[Any]) -> None:
+    once = reduce_entries({}, [*first, *then])
+    twice = reduce_entries(reduce_entries({}, first), then)
+
+    assert list(twice.items()) == list(once.items())
+
+
+def test_later_fields_win_and_entries_keep_their_first_place() -> None:
+    held = {"a": {"x": 1, "y": 2}, "b": {"x": 3}}
+
+    folded = reduce_entries(held, [{"c": {"x": 4}, "a": {"y": 5}}])
+
+    assert list(folded.items()) == [("a", {"x": 1, "y": 5}), ("b", {"x": 3}), ("c", {"x": 4})]
+    assert held == {"a": {"x": 1, "y": 2}, "b": {"x": 3}}
+
+
+def test_entries_are_rebuilt_like_messages() -> None:
+    then = [("task", "heads", {"a": {"y": 2}})]
+
+    assert rebuild(Entries, {"a": {"x": 1}}, then) == {"a": {"x": 1, "y": 2}}
+
+
+# What a caller gives
+
+
+@pytest.mark.parametrize(
+    "given_", ["hi", ("user", "hi"), [("user", "hi")], {"role": "user", "content": "hi"}]
+)
+def test_what_a_caller_gives_is_whole_before_it_is_stored(given_: Any) -> None:
+    [message] = with_messages({"messages": given_, "other": 1})["messages"]
+
+    assert isinstance(message, HumanMessage)
+    assert message.id
+
+
+def test_an_id_that_a_caller_gives_is_kept() -> None:
+    assert with_messages({"messages": HumanMessage("hi", id="a")})["messages"][0].id == "a"
+
+
+@pytest.mark.parametrize("given_", [None, {}, {"other": 1}, 5, "text", {"messages": Overwrite([])}])
+def test_what_holds_no_messages_is_left_alone(given_: Any) -> None:
+    assert with_messages(given_) is given_
+
+
+@pytest.mark.parametrize("given_", [5, [5], object(), [("user",)], {"content": "no role"}])
+async def test_a_run_whose_messages_are_none_is_refused_and_stores_nothing(given_: Any) -> None:
+    graph = Agent("head", model=ScriptedModel(["done"])).compile(":memory:")
+    config: Any = {"configurable": {"thread_id": "t"}}
+
+    with pytest.raises(InvalidMessages) as refused:
+        graph.invoke({"messages": given_}, config)
+    with pytest.raises(InvalidMessages):
+        await graph.ainvoke({"messages": given_}, config)
+    with pytest.raises(InvalidMessages):
+        graph.update_state(config, {"messages": given_}, as_node="reason")
+
+    assert refused.value.given is given_
+    assert repr(given_) in str(refused.value)
+    assert "Nothing was stored" in str(refused.value)
+    assert graph.get_state(config).values == {}
+    assert graph.invoke({"messages": "hi"}, config)["messages"][-1].text == "done"
+
+
+def test_a_system_message_of_a_history_is_a_message_like_any_other() -> None:
+    model = ScriptedModel(["done"])
+    graph = Agent("head", model=model).compile(":memory:")
+    config: Any = {"configurable": {"thread_id": "t"}}
+
+    graph.update_state(config, {"messages": [SystemMessage("be brief")]}, as_node="__start__")
+    graph.invoke({"messages": "hi"}, config)
+
+    assert [each.type for each in model.calls[0].messages] == ["system", "human"]

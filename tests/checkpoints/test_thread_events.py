@@ -1,0 +1,232 @@
+"""A conversation is a list of plain facts, the same in SQL and in Python."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.tools import tool
+from langgraph.types import Command, interrupt
+
+from echelons import Agent, SqliteCheckpointer, ThreadStore
+from echelons.checkpoints.thread_events import EventKind, events_of, question
+from echelons.identity.lineage import THREADS_KEY, request_id
+from echelons.testing import Call, Reply, ScriptedModel, delegate
+
+WANTED = {"message": "y", "subordinate": "eat"}
+CONFIG: Any = {"configurable": {"thread_id": "t"}}
+
+
+@tool
+def ask(question: str) -> str:
+    """Ask a human."""
+    return f"they said {interrupt(question)}"
+
+
+def team() -> Agent:
+    """Return a tree in which everything happens that an event tells."""
+    model = ScriptedModel(
+        {
+            "head": [delegate("eat", "dinner"), "planned"],
+            "eat": [Reply(calls=[Call("ask", {"question": "Sure?"})], usage=(3, 4)), "pizza"],
+        }
+    )
+    return Agent("head", model=model, subordinates=[Agent("eat", tools=[ask])])
+
+
+@pytest.fixture
+def saver() -> Any:
+    with SqliteCheckpointer(":memory:") as opened:
+        yield opened
+
+
+def rows(saver: SqliteCheckpointer, columns: str) -> list[tuple[Any, ...]]:
+    return saver.conn.execute(f"SELECT {columns} FROM events ORDER BY id").fetchall()
+
+
+def call(name: str, call_id: str, **args: Any) -> Any:
+    return {"name": name, "args": args, "id": call_id, "type": "tool_call"}
+
+
+# Of messages
+
+
+@pytest.mark.parametrize(
+    ("message", "data"),
+    [
+        (HumanMessage("hi", id="m"), {"role": "human", "content": "hi"}),
+        (SystemMessage("be brief", id="m"), {"role": "system", "content": "be brief"}),
+        (AIMessage("done", id="m"), {"role": "ai", "content": "done"}),
+        (
+            ToolMessage("found", tool_call_id="1", id="m", artifact={"x": 1}, status="error"),
+            {
+                "role": "tool",
+                "content": "found",
+                "tool_call_id": "1",
+                "status": "error",
+                "artifact": {"x": 1},
+            },
+        ),
+    ],
+)
+def test_a_message_is_told_by_its_role_and_content(message: Any, data: dict[str, Any]) -> None:
+    [event] = events_of([message], "head", "root")
+
+    assert (event.kind, event.key, event.data) == (EventKind.MESSAGE, "m", data)
+
+
+def test_a_reply_tells_what_it_cost() -> None:
+    usage: Any = {"input_tokens": 3, "output_tokens": 4, "total_tokens": 7}
+
+    [event] = events_of([AIMessage("done", id="m", usage_metadata=usage)], "head", "root")
+
+    assert event.data["usage"] == usage
+
+
+def test_calls_follow_the_message_that_makes_them() -> None:
+    calls = [call("search", "1", q="x"), call("call_subordinate", "2", **WANTED)]
+    metadata = {THREADS_KEY: {"2": "thread"}}
+
+    message = AIMessage("", id="m", tool_calls=calls, response_metadata=metadata)
+    events = list(events_of([message], "head", "root"))
+
+    assert [(each.kind, each.key) for each in events] == [
+        (EventKind.MESSAGE, "m"),
+        (EventKind.TOOL_CALL, "m/1"),
+        (EventKind.DELEGATION, "m/2"),
+    ]
+    assert events[1].data == {"intent": "search", "arguments": {"q": "x"}, "call_id": "1"}
+    assert events[2].data == {
+        "intent": "call_subordinate",
+        "arguments": WANTED,
+        "call_id": "2",
+        "sub_agent_thread_id": "thread",
+        "request": {
+            "id": request_id("root", "m", "2"),
+            "origin": "head",
+            "current": "eat",
+            "path": ["head", "eat"],
+        },
+    }
+
+
+def test_what_is_no_message_is_passed_over() -> None:
+    assert list(events_of([5, None, "text", {"role": "user"}], "head", "root")) == []
+
+
+def test_a_question_is_known_by_its_interrupt() -> None:
+    event = question("i", {"ask": "Sure?"})
+
+    assert (event.kind, event.key, event.data) == (
+        *(EventKind.QUESTION, "i"),
+        {"value": {"ask": "Sure?"}},
+    )
+
+
+# In the database
+
+
+def test_all_that_happened_is_written_down_in_order(saver: SqliteCheckpointer) -> None:
+    graph = team().compile(saver)
+    graph.invoke({"messages": [("user", "plan")]}, CONFIG)
+    graph.invoke(Command(resume="yes"), CONFIG)
+
+    assert rows(saver, "agent_path, kind") == [
+        ("head", "message"),
+        ("head", "message"),
+        ("head", "delegation"),
+        ("head/eat", "message"),
+        ("head/eat", "message"),
+        ("head/eat", "tool_call"),
+        ("head/eat", "question"),
+        ("head/eat", "message"),
+        ("head/eat", "message"),
+        ("head", "message"),
+        ("head", "message"),
+    ]
+
+
+def test_a_question_is_written_once_and_by_the_one_who_asks(saver: SqliteCheckpointer) -> None:
+    team().compile(saver).invoke({"messages": [("user", "plan")]}, CONFIG)
+
+    found = saver.conn.execute("SELECT agent_path, data FROM events WHERE kind = 'question'")
+
+    assert found.fetchall() == [("head/eat", '{"value": "Sure?"}')]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "plan",
+        ("user", "plan"),
+        [("user", "plan")],
+        [{"role": "user", "content": "plan"}],
+        [HumanMessage("plan")],
+    ],
+)
+def test_every_turn_is_written_in_whatever_form_it_was_given(
+    saver: SqliteCheckpointer, given: Any
+) -> None:
+    graph = Agent("head", model=ScriptedModel(["done"])).compile(saver)
+    for _ in range(2):
+        graph.invoke({"messages": given}, CONFIG)
+
+    said = [json.loads(data) for (data,) in rows(saver, "data")]
+
+    assert [(each["role"], each["content"]) for each in said] == [
+        ("human", "plan"),
+        ("ai", "done"),
+    ] * 2
+
+
+def test_what_is_changed_by_hand_is_written_too(saver: SqliteCheckpointer) -> None:
+    graph = Agent("head", model=ScriptedModel(["done"])).compile(saver)
+    graph.invoke({"messages": "plan"}, CONFIG)
+
+    graph.update_state(CONFIG, {"messages": [("ai", "by hand")]}, as_node="reason")
+
+    assert json.loads(rows(saver, "data")[-1][0])["content"] == "by hand"
+
+
+def test_the_events_of_the_database_are_those_that_are_read_from_any_saver(
+    saver: SqliteCheckpointer,
+) -> None:
+    graph = team().compile(saver)
+    graph.invoke({"messages": [("user", "plan")]}, CONFIG)
+    graph.invoke(Command(resume="yes"), CONFIG)
+    store = ThreadStore(saver)
+
+    for thread in ("t", *store.subordinates("t")):
+        found = saver.conn.execute(
+            "SELECT kind, key, data FROM events WHERE agent_thread_id = ? AND kind <> 'question'"
+            " ORDER BY id",
+            (thread,),
+        )
+        written = [(kind, key, json.loads(data)) for kind, key, data in found]
+        assert written == [
+            (str(each.kind), each.key, json.loads(json.dumps(each.data)))
+            for each in store.events(thread)
+        ]
+
+
+def test_a_task_that_is_run_again_tells_nothing_twice(saver: SqliteCheckpointer) -> None:
+    graph = team().compile(saver)
+    graph.invoke({"messages": [("user", "plan")]}, CONFIG)
+    before = rows(saver, "id, kind, key")
+
+    graph.invoke(None, CONFIG)
+
+    assert rows(saver, "id, kind, key") == before
+
+
+def test_a_graph_that_is_no_tree_of_ours_leaves_no_events(saver: SqliteCheckpointer) -> None:
+    from langgraph.graph import START, MessagesState, StateGraph
+
+    builder: StateGraph[Any, Any, Any, Any] = StateGraph(MessagesState)
+    builder.add_node("only", lambda state: {"messages": [AIMessage("done")]})
+    builder.add_edge(START, "only")
+    builder.compile(checkpointer=saver).invoke({"messages": "plan"}, CONFIG)
+
+    assert rows(saver, "*") == []

@@ -1,0 +1,213 @@
+"""Threads are read back from any saver, without the graph that wrote them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.types import Command, interrupt
+
+from echelons import Agent, Session, SqliteCheckpointer, ThreadStore
+from echelons.checkpoints.thread_events import EventKind
+from echelons.errors import ThreadNotFound
+from echelons.testing import Call, ScriptedModel, delegate
+
+TASK: Any = {"messages": [("user", "plan")]}
+
+
+@tool
+def ask(question: str) -> str:
+    """Ask a human."""
+    return f"they said {interrupt(question)}"
+
+
+def config(thread: str = "t") -> Any:
+    return {"configurable": {"thread_id": thread}}
+
+
+def team(*last: Any) -> Agent:
+    """Return a tree of three levels."""
+    model = ScriptedModel(
+        {
+            "head": [delegate("days", "one day"), "planned"],
+            "days": [[delegate("eat", "dinner"), delegate("walk", "a walk")], "day done"],
+            "eat": [*(last or ["pizza"])],
+            "walk": ["the forum"],
+        }
+    )
+    days = Agent("days", subordinates=[Agent("eat", tools=[ask]), Agent("walk")])
+    return Agent("head", model=model, subordinates=[days])
+
+
+@pytest.fixture(params=["ours", "memory", "sqlite"])
+def saver(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """Each kind of saver in turn."""
+    if request.param == "memory":
+        yield InMemorySaver()
+    elif request.param == "ours":
+        with SqliteCheckpointer(":memory:") as opened:
+            yield opened
+    else:
+        with SqliteSaver.from_conn_string(":memory:") as plain:
+            yield plain
+
+
+@pytest.fixture
+def store(saver: Any) -> ThreadStore:
+    """The threads of a tree that has run one turn."""
+    team().compile(saver).invoke(TASK, config())
+    return ThreadStore(saver)
+
+
+def found(store: ThreadStore, *way: str) -> Any:
+    """Return the thread of the agent that stands at the end of a way down from the root."""
+    thread = "t"
+    for agent in way:
+        [thread] = [each for each in store.subordinates(thread) if store.get(each).agent == agent]
+    return store.get(thread)
+
+
+def test_a_thread_is_one_agents_conversation(store: ThreadStore) -> None:
+    eat = found(store, "days", "eat")
+
+    assert [(each.type, each.text) for each in eat.messages] == [
+        ("human", "dinner"),
+        ("ai", "pizza"),
+    ]
+    assert (eat.agent, eat.path) == ("eat", ("head", "days", "eat"))
+    assert (eat.root_thread_id, eat.segments, eat.name) == ("t", 1, "")
+    assert eat.superior_thread_id == found(store, "days").id
+
+
+def test_the_root_is_a_thread_too(store: ThreadStore) -> None:
+    root = store.get("t")
+
+    assert [each.text for each in root.messages] == ["plan", "", "day done", "planned"]
+    assert (root.id, root.superior_thread_id, root.path) == ("t", "", ("head",))
+
+
+def test_subordinates_are_the_threads_that_calls_started_in_their_order(store: ThreadStore) -> None:
+    days = found(store, "days")
+
+    assert [store.get(each).agent for each in store.subordinates(days.id)] == ["eat", "walk"]
+    assert store.subordinates(found(store, "days", "eat").id) == ()
+
+
+def test_events_are_what_happened_oldest_first(store: ThreadStore) -> None:
+    kinds = [each.kind for each in store.events("t")]
+
+    assert kinds == [
+        EventKind.MESSAGE,
+        EventKind.MESSAGE,
+        EventKind.DELEGATION,
+        EventKind.MESSAGE,
+        EventKind.MESSAGE,
+    ]
+
+
+def test_a_thread_that_was_continued_is_one_conversation_of_several_segments(saver: Any) -> None:
+    for _ in range(3):
+        team().compile(saver).invoke(TASK, config())
+
+    days = found(ThreadStore(saver), "days")
+
+    assert days.segments == 3
+    assert [each.text for each in days.messages if each.type == "human"] == ["one day"] * 3
+    assert found(ThreadStore(saver), "days", "eat").segments == 3
+
+
+def test_the_segments_of_a_thread_are_read_in_the_order_in_which_they_ran(saver: Any) -> None:
+    def counted(messages: Any) -> str:
+        return f"{len(messages)} messages"
+
+    model = ScriptedModel({"head": [delegate("eat", "dinner"), "end"], "eat": counted})
+    graph = Agent("head", model=model, subordinates=[Agent("eat")]).compile(saver)
+    for _ in range(3):
+        graph.invoke(TASK, config())
+
+    texts = [each.text for each in found(ThreadStore(saver), "eat").messages]
+    assert texts == ["dinner", "1 messages", "dinner", "3 messages", "dinner", "5 messages"]
+
+
+def test_a_thread_is_read_while_it_waits(saver: Any) -> None:
+    graph = team(Call("ask", {"question": "Sure?"}), "thanks").compile(saver)
+    graph.invoke(TASK, config())
+    store = ThreadStore(saver)
+
+    assert [each.type for each in found(store, "days", "eat").messages] == ["human", "ai"]
+    assert [each.text for each in found(store, "days", "walk").messages][-1] == "the forum"
+    graph.invoke(Command(resume="yes"), config())
+    assert [each.type for each in found(store, "days", "eat").messages] == [
+        "human",
+        "ai",
+        "tool",
+        "ai",
+    ]
+
+
+def test_a_look_up_in_one_tree_finds_nothing_of_another(saver: Any) -> None:
+    for root in ("t", "other"):
+        team().compile(saver).invoke(TASK, config(root))
+    store = ThreadStore(saver)
+    [days] = store.subordinates("t")
+
+    assert store.get(days).root_thread_id == "t"
+    assert store.get(days, "t").id == days
+    with pytest.raises(ThreadNotFound):
+        store.get(days, "other")
+
+
+def test_the_roots_are_listed_latest_first(saver: Any) -> None:
+    for name in ("Rome", "Oslo", "Rome"):
+        Session(team(), saver, thread=name).send("plan").result()
+
+    roots = ThreadStore(saver).roots()
+
+    assert [(each.name, each.turns, each.agent) for each in roots] == [
+        ("Rome", 2, "head"),
+        ("Oslo", 1, "head"),
+    ]
+    assert roots[0].updated_at > roots[1].updated_at
+    assert ThreadStore(saver).get(roots[0].id).name == "Rome"
+
+
+def test_an_empty_database_has_no_threads(saver: Any) -> None:
+    assert ThreadStore(saver).roots() == []
+
+
+@pytest.mark.parametrize("method", ["get", "events", "subordinates", "trace", "verify"])
+async def test_a_thread_that_is_not_there_is_refused_by_name(saver: Any, method: str) -> None:
+    store = ThreadStore(saver)
+
+    with pytest.raises(ThreadNotFound) as refused:
+        getattr(store, method)("nowhere")
+    if not isinstance(saver, SqliteSaver) or isinstance(saver, SqliteCheckpointer):
+        with pytest.raises(ThreadNotFound):
+            await getattr(store, f"a{method}")("nowhere")
+
+    assert refused.value.thread == "nowhere"
+    for part in ("'nowhere'", "ThreadStore.roots()"):
+        assert part in str(refused.value)
+
+
+@pytest.mark.parametrize("saver", ["ours", "memory"], indirect=True)
+async def test_every_method_has_a_twin_that_finds_the_same(saver: Any, store: ThreadStore) -> None:
+    assert await store.aroots() == store.roots()
+    assert await store.aget("t") == store.get("t")
+    assert await store.aevents("t") == store.events("t")
+    assert await store.asubordinates("t") == store.subordinates("t")
+    assert await store.atrace("t") == store.trace("t")
+    assert await store.averify("t") == store.verify("t")
+
+
+def test_the_trace_is_the_whole_tree(store: ThreadStore) -> None:
+    trace = store.trace("t")
+
+    assert [each.agent for each in trace.walk()] == ["head", "days", "eat", "walk"]
+    assert [each.status for each in trace.walk()] == ["root", *["fulfilled"] * 3]
+    assert all(link.holds for link in store.verify("t"))
+    assert len(store.verify("t")) == 3

@@ -1,0 +1,224 @@
+"""``echelons inbox`` and ``echelons answer``: who asks what, and what is said to it."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import Result
+
+from echelons import Session
+from echelons.cli.team_loader import TeamName, load
+
+Call = Callable[..., Result]
+Process = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def ids(shown: str) -> list[str]:
+    return re.findall(r"echelons answer (\w+) VALUE", shown)
+
+
+def test_the_inbox_lists_the_questions_of_all_threads(echelons: Call) -> None:
+    echelons("run", "trips:asking", "A table", "--thread", "rome")
+    echelons("run", "trips:two", "Both", "--thread", "oslo")
+    echelons("run", "trips:plain", "Hello", "--thread", "done")
+
+    shown = echelons("inbox").stdout
+
+    assert shown.count(" asks:") == 3
+    assert "thread rome\nhead/clerk asks:\n  Book it?\n" in shown
+    assert "thread oslo\nhead/one asks:\n  First?\n" in shown
+    assert "head/other asks:\n  Second?\n" in shown
+    assert "done" not in shown
+
+
+def test_the_inbox_of_one_thread_has_only_its_questions(echelons: Call) -> None:
+    echelons("run", "trips:asking", "A table", "--thread", "rome")
+    echelons("run", "trips:two", "Both", "--thread", "oslo")
+
+    assert len(ids(echelons("inbox", "--thread", "rome").stdout)) == 1
+
+
+def test_a_program_gets_a_question_a_line(echelons: Call) -> None:
+    echelons("run", "trips:two", "Both", "--thread", "oslo")
+
+    asked = [json.loads(line) for line in echelons("inbox", "--json").stdout.splitlines()]
+
+    assert [each["value"]["question"] for each in asked] == ["First?", "Second?"]
+    assert {each["thread"] for each in asked} == {"oslo"}
+
+
+def test_an_empty_inbox_says_so(echelons: Call) -> None:
+    echelons("run", "trips:plain", "Hello")
+    done = echelons("inbox")
+
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert "nothing waits for an answer" in done.stderr
+
+
+def test_the_only_question_needs_no_id(echelons: Call) -> None:
+    echelons("run", "trips:asking", "A table")
+    done = echelons("answer", "yes please")
+
+    assert (done.exit_code, done.stdout) == (0, "Booked.\n")
+    assert "The human said 'yes please'." in done.stderr
+
+
+def test_an_answer_finds_its_thread_by_the_beginning_of_the_questions_id(echelons: Call) -> None:
+    echelons("run", "trips:asking", "A table", "--thread", "rome")
+    echelons("run", "trips:asking", "A table", "--thread", "oslo")
+    (first,) = ids(echelons("inbox", "--thread", "rome").stdout)
+
+    done = echelons("answer", first[:10], "yes")
+
+    assert "thread rome" in done.stderr
+    assert len(ids(echelons("inbox").stdout)) == 1
+
+
+def test_of_two_questions_the_one_left_is_asked_again(echelons: Call) -> None:
+    first, second = ids(echelons("run", "trips:two", "Both").stdout)
+    done = echelons("answer", first, "one")
+
+    assert done.exit_code == 4
+    assert ids(done.stdout) == [second]
+    assert echelons("answer", second, "two", "--quiet").stdout == "Both said.\n"
+
+
+def test_an_answer_may_be_json(echelons: Call) -> None:
+    echelons("run", "trips:asking", "A table")
+    done = echelons("answer", '{"seats": [2, 3]}', "--json-value")
+
+    assert "The human said {'seats': [2, 3]}." in done.stderr
+
+
+@pytest.mark.parametrize(("given", "said"), [("null", "None"), ("false", "False"), ("0", "0")])
+def test_an_answer_may_be_a_value_that_counts_as_nothing(
+    echelons: Call, given: str, said: str
+) -> None:
+    echelons("run", "trips:asking", "A table")
+    done = echelons("answer", given, "--json-value")
+
+    assert done.exit_code == 0
+    assert f"The human said {said}." in done.stderr
+
+
+def test_an_answer_is_read_from_the_standard_input(echelons: Call) -> None:
+    echelons("run", "trips:asking", "A table")
+    done = echelons("answer", "-", given="yes,\nat eight\n")
+
+    assert r"The human said 'yes,\nat eight'." in done.stderr
+
+
+def test_another_process_answers_without_naming_the_team(process: Process) -> None:
+    asked = process("run", "trips:made", "A table", "--thread", "rome")
+    (question,) = ids(asked.stdout)
+
+    done = process("answer", question, "yes", "--quiet")
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "Booked.\n", "")
+    assert process("answer", question, "yes").returncode == 3
+
+
+def test_a_shipped_team_is_answered_by_its_name_alone(echelons: Call) -> None:
+    task = "Reserve a table for two in Rome at Checchino on Friday"
+    asked = echelons("run", "travel", task)
+    assert "Is it confirmed?" in asked.stdout
+
+    assert "Confirmed by a human" in echelons("answer", "yes").stdout
+
+
+def test_the_documents_are_noted_with_the_team(echelons: Call, folder: Path) -> None:
+    (folder / "notes").mkdir()
+    (folder / "notes" / "tides.md").write_text("# Tides\n\nThe moon makes the tides.\n")
+    done = echelons("run", "research", "What makes tides?", "--docs", "notes", "--thread", "sea")
+    assert "notes: 1 read, 0 skipped" in done.stderr
+
+    drawn = echelons("draw", "--thread", "sea").stdout
+
+    assert "tides_md" in drawn
+
+
+def test_no_answer_is_refused_as_a_wrong_command_line(echelons: Call) -> None:
+    (question,) = ids(echelons("run", "trips:asking", "A table").stdout)
+
+    assert echelons("answer").exit_code == 2
+    assert echelons("answer", question).exit_code == 2
+    assert echelons("answer", question, "{", "--json-value").exit_code == 2
+    assert ids(echelons("inbox").stdout) == [question]
+
+
+def test_an_answer_to_no_question_is_refused(echelons: Call) -> None:
+    echelons("run", "trips:plain", "Hello")
+    done = echelons("answer", "yes")
+
+    assert done.exit_code == 3
+    assert "no thread in 'trips.sqlite' asks anything" in done.stderr
+
+
+@pytest.mark.parametrize("wrong", ["ffffffff", "no", ""])
+def test_a_wrong_question_is_refused_with_the_right_ones(echelons: Call, wrong: str) -> None:
+    (question,) = ids(echelons("run", "trips:asking", "A table").stdout)
+    done = echelons("answer", wrong, "yes")
+
+    assert done.exit_code == 3
+    assert f"no question {wrong!r} is pending" in done.stderr
+    assert question in done.stderr
+
+
+def test_an_answer_that_may_go_to_several_questions_is_refused(echelons: Call) -> None:
+    first, second = ids(echelons("run", "trips:two", "Both").stdout)
+    done = echelons("answer", "yes")
+
+    assert done.exit_code == 3
+    assert f"2 questions are pending; name one of {first}, {second}" in done.stderr
+
+
+def test_a_question_is_answered_once(echelons: Call) -> None:
+    (question,) = ids(echelons("run", "trips:asking", "A table").stdout)
+    echelons("answer", question, "yes")
+    done = echelons("answer", question, "no")
+
+    assert done.exit_code == 3
+    assert "it may be answered already" in done.stderr
+
+
+def test_a_function_that_only_a_database_names_is_not_called(echelons: Call) -> None:
+    echelons("run", "trips:unannotated", "A table")
+    done = echelons("answer", "yes")
+
+    assert done.exit_code == 3
+    assert "--team trips:unannotated" in done.stderr
+    assert echelons("answer", "yes", "--team", "trips:unannotated", "--quiet").exit_code == 0
+
+
+def test_a_thread_that_notes_no_team_wants_one_named(echelons: Call) -> None:
+    with Session(load(TeamName("trips:asking")), "trips.sqlite", thread="mine") as session:
+        assert session.send("A table").result().questions
+    done = echelons("answer", "yes")
+
+    assert done.exit_code == 3
+    assert "thread 'mine' does not say which team it belongs to" in done.stderr
+    assert echelons("answer", "yes", "--team", "trips:asking", "--quiet").stdout == "Booked.\n"
+
+
+def test_a_tree_without_the_asking_agent_is_refused_and_nothing_is_lost(echelons: Call) -> None:
+    echelons("run", "trips:asking", "A table")
+    done = echelons("answer", "yes", "--team", "trips:plain")
+
+    assert done.exit_code == 3
+    assert "head/clerk" in done.stderr
+    assert echelons("answer", "yes", "--quiet").stdout == "Booked.\n"
+
+
+def test_an_ordinary_question_takes_no_result(echelons: Call) -> None:
+    echelons("run", "trips:asking", "A table", "--thread", "rome")
+
+    refused = echelons("answer", "yes", "--result", "Booked")
+
+    assert refused.exit_code == 2
+    assert "--result is for a call that was cut short" in refused.stderr
+    assert len(echelons("inbox", "--json").stdout.splitlines()) == 1

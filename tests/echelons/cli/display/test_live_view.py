@@ -1,0 +1,145 @@
+"""The live tree: what is drawn, and that a terminal gets it."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import subprocess
+import sys
+from io import StringIO
+from pathlib import Path
+
+from rich.console import Console
+
+from echelons.cli.display.agent_board import Board, Doing, Row
+from echelons.cli.display.live_view import LiveView, fitting, frame, guides, lines_of
+from echelons.runtime.run_events import Kind, RunEvent
+from echelons.testing import FakeClock
+
+MAIN = "from echelons.cli.app import main; main()"
+
+
+def terminal(height: int = 20) -> Console:
+    return Console(file=StringIO(), width=80, height=height, force_terminal=True, color_system=None)
+
+
+def drawn(console: Console) -> list[str]:
+    assert isinstance(console.file, StringIO)
+    return [line.rstrip() for line in console.file.getvalue().splitlines()]
+
+
+def test_a_row_says_who_does_what_for_how_long_and_at_what_cost() -> None:
+    rows = [
+        Row("head", Doing.WAITING, began=0.0, tokens=1321),
+        Row("head/flights", Doing.RUNNING, "find_flights(destination='Rome')", 954, began=1.5),
+        Row("head/hotels"),
+    ]
+
+    lines = [line.plain for line in lines_of(rows, now=4.0, width=60)]
+
+    assert lines == [
+        "head         waiting  4.0 s  1.3k tok",
+        "├── flights  running  2.5 s   954 tok  find_flights(destina…",
+        "└── hotels   waiting",
+    ]
+
+
+def test_guides_are_drawn_to_the_last_of_each_level() -> None:
+    paths = ["a", "a/b", "a/b/c", "a/b/c/d", "a/b/e", "a/f", "a/f/g"]
+
+    assert guides(paths) == [
+        "",
+        "├── ",
+        "│   ├── ",
+        "│   │   └── ",
+        "│   └── ",
+        "└── ",
+        "    └── ",
+    ]
+
+
+def test_where_there_is_too_little_room_those_at_work_are_shown_with_their_superiors() -> None:
+    done = [Row(f"head/d{number}", Doing.DONE) for number in range(50)]
+    rows = [Row("head"), *done[:25], Row("head/x"), Row("head/x/y", Doing.RUNNING), *done[25:]]
+
+    shown = [row.path for row in fitting(rows, 5)]
+
+    assert shown == ["head", "head/x", "head/x/y", "head/d48", "head/d49"]
+
+
+def test_a_frame_fits_the_terminal_and_counts_what_it_leaves_out() -> None:
+    console = terminal(height=10)
+    board = Board(FakeClock().now)
+    for number in range(30):
+        board.show(RunEvent(f"head/a{number}", Kind.TASK))
+    board.show(RunEvent("head", Kind.TOKEN, "many words " * 200))
+
+    console.print(frame(board, board.rows(), console))
+
+    assert len(drawn(console)) <= 10
+    assert "and 25 more" in drawn(console)
+
+
+def test_the_roots_last_words_stream_below_the_tree() -> None:
+    console = terminal(height=8)
+    board = Board(FakeClock().now)
+    for number in range(9):
+        board.show(RunEvent("head", Kind.TOKEN, f"line {number} [b]\x1b[31m\n"))
+
+    console.print(frame(board, board.rows(), console))
+
+    assert drawn(console)[-2:] == ["line 7 [b]\\x1b[31m", "line 8 [b]\\x1b[31m"]
+    assert drawn(console)[0].startswith("head  running")
+
+
+def test_the_first_ctrl_c_is_acknowledged_on_the_screen() -> None:
+    console = terminal()
+    board = Board(FakeClock().now)
+    board.stopping = True
+
+    console.print(frame(board, board.rows(), console))
+
+    assert "Ctrl-C again stops at once." in drawn(console)[-1]
+
+
+def test_what_stays_on_the_screen_is_the_tree_without_the_words() -> None:
+    console = terminal()
+    board = Board(FakeClock().now)
+    view = LiveView(board, console)
+    with view:
+        board.show(RunEvent("head", Kind.TASK))
+        board.show(RunEvent("head", Kind.TOKEN, "Fine."))
+
+    *_, last, cursor = drawn(console)
+    assert "Fine." not in last
+    assert "head  running" in last
+    assert cursor == "\x1b[?25h"
+
+
+def test_a_terminal_gets_the_tree_and_then_the_answer(folder: Path) -> None:
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-c", MAIN, "run", "trips:unable", "A room"],
+        cwd=folder,
+        env={**os.environ, "TERM": "xterm", "COLUMNS": "100", "LINES": "30"},
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+    ) as process:
+        os.close(theirs)
+        shown = b"".join(iter(lambda: _read(ours), b"")).decode()
+    os.close(ours)
+
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
+    assert process.returncode == 0
+    assert re.search(r"└── hotels +unable .* all booked", plain)
+    assert plain.index("all booked") < plain.index("No room.") < plain.index("go on with:")
+    assert shown.rindex("\x1b[?25h") > shown.rindex("\x1b[?25l"), "the cursor is back"
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 4096)
+    except OSError:  # what Linux says when the other end is closed
+        return b""

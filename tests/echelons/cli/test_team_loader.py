@@ -1,0 +1,156 @@
+"""Teams by name: what is found, and what is said about what is not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import Result
+
+from echelons import Agent
+from echelons.cli.team_loader import TeamName, load, shipped, source
+from echelons.errors import TeamNotTrusted, UnknownTeam
+from echelons.models.planner import OfflinePlanner
+
+Call = Callable[..., Result]
+
+
+def refused(echelons: Call, *words: str) -> str:
+    """Return what is said about a run that is refused, and check how."""
+    done = echelons("run", words[0], "Hello", *words[1:])
+    assert (done.exit_code, done.stdout) == (3, "")
+    assert done.stderr.startswith("error: ")
+    assert done.stderr.count("\n") == 1
+    assert not Path("trips.sqlite").exists()
+    return done.stderr
+
+
+def test_the_shipped_teams_are_the_packages_of_the_teams_folder() -> None:
+    assert {"research", "travel"} <= set(shipped())
+    assert "studio" not in shipped()
+
+
+def test_an_unknown_team_is_refused_with_the_one_that_may_be_meant(echelons: Call) -> None:
+    said = refused(echelons, "travle")
+
+    assert "there is no team 'travle'; did you mean 'travel'? teams are " in said
+    assert "research, travel" in said
+    assert "module:agent" in said
+
+
+def test_nothing_is_suggested_for_a_team_that_resembles_none() -> None:
+    with pytest.raises(UnknownTeam) as caught:
+        load(TeamName("xyz"))
+
+    assert "did you mean" not in str(caught.value)
+
+
+@pytest.mark.parametrize("team", ["trips:asking", "trips:made", "trips:unannotated"])
+def test_an_agent_or_a_function_that_returns_one_is_a_team(folder: Path, team: str) -> None:
+    assert isinstance(load(TeamName(team)), Agent)
+
+
+@pytest.mark.parametrize(
+    ("team", "said"),
+    [
+        ("nowhere:head", "ModuleNotFoundError: No module named 'nowhere'"),
+        (".trips:head", "TypeError"),
+        (":head", "it lacks the module or the agent"),
+        ("trips:", "it lacks the module or the agent"),
+        ("trips:breaks", "RuntimeError: no such city"),
+        ("trips:askin", "the module has no 'askin'; it has asking, breaks, escaping"),
+        ("trips:asking.nobody", "the module has no 'nobody'"),
+        ("trips:number", "is of type int, no Agent"),
+        ("trips:wants", "is a function with parameters (missing a required argument: 'city')"),
+        ("trips:later", "is of type function, no Agent"),
+        ("trips:Agent", "is of type type, no Agent"),
+    ],
+)
+def test_what_is_wrong_with_an_own_team_is_said(echelons: Call, team: str, said: str) -> None:
+    assert said in refused(echelons, team)
+
+
+def test_a_module_that_does_not_compile_or_exits_is_refused(echelons: Call, folder: Path) -> None:
+    (folder / "typo.py").write_text("def head(:\n")
+    (folder / "script.py").write_text("raise SystemExit('done')\n")
+
+    assert "SyntaxError" in refused(echelons, "typo:head")
+    assert "SystemExit: done" in refused(echelons, "script:head")
+
+
+def test_an_error_of_the_tree_itself_is_said_as_it_is(echelons: Call, folder: Path) -> None:
+    (folder / "twice.py").write_text(
+        "from echelons import Agent\nhead = Agent('head', subordinates=[Agent('head')])\n"
+    )
+
+    assert "the name 'head' stands more than once" in refused(echelons, "twice:head")
+
+
+def test_documents_are_wanted_by_the_team_that_answers_from_them(
+    echelons: Call, folder: Path
+) -> None:
+    assert "name their folder with --docs FOLDER" in refused(echelons, "research")
+    assert "there is no folder" in refused(echelons, "research", "--docs", "nowhere")
+    assert "is a file, not a folder" in refused(echelons, "research", "--docs", "trips.py")
+
+
+@pytest.mark.parametrize("team", ["travel", "trips:plain"])
+def test_documents_are_refused_by_a_team_that_takes_none(echelons: Call, team: str) -> None:
+    assert "takes no documents, and --docs names" in refused(echelons, team, "--docs", ".")
+
+
+def test_what_could_not_be_read_of_the_documents_is_said(echelons: Call, folder: Path) -> None:
+    (folder / "notes").mkdir()
+    (folder / "notes" / "tides.md").write_text("# Tides\n\nThe moon makes the tides.\n")
+    (folder / "notes" / "photo.png").write_bytes(b"\x89PNG\r\n\x1a\n\x00\x00")
+
+    said = echelons("run", "research", "What makes tides?", "--docs", "notes").stderr
+
+    assert "notes: 1 read, 1 skipped\n  photo.png: " in said
+
+
+def test_documents_are_read_once_for_the_team_and_what_is_said_of_them(tmp_path: Path) -> None:
+    document = tmp_path / "tides.md"
+    document.write_text("The moon makes tides.", encoding="utf-8")
+    made_from = source(TeamName("research", tmp_path))
+    load(TeamName("research", tmp_path), made_from)
+    document.unlink()
+
+    assert "1 read, 0 skipped" in made_from.remarks()
+
+
+def test_who_asks_for_the_offline_planner_gets_the_one_that_a_team_has(tmp_path: Path) -> None:
+    (tmp_path / "tides.md").write_text("The moon makes tides.", encoding="utf-8")
+
+    planner = load(TeamName("research", tmp_path, "offline")).model
+
+    assert isinstance(planner, OfflinePlanner)
+    assert planner.sharing is not OfflinePlanner().sharing
+
+
+def test_a_model_without_its_key_is_refused_before_anything_is_made(echelons: Call) -> None:
+    said = refused(echelons, "travel", "--model", "openai:gpt-5-mini")
+
+    assert "needs a key, and OPENAI_API_KEY is not set" in said
+
+
+def test_an_unknown_model_is_refused(echelons: Call) -> None:
+    assert "unknown model 'gpt'" in refused(echelons, "travel", "--model", "gpt")
+
+
+def test_a_thread_notes_what_its_team_is_made_from() -> None:
+    name = TeamName("research", Path("/notes"), "openai:gpt-5-mini")
+
+    noted = TeamName.read(name.metadata())
+
+    assert noted == TeamName("research", Path("/notes"), "openai:gpt-5-mini", trusted=False)
+    assert TeamName.read({"step": 3, "team": None}) is None
+
+
+def test_a_databases_word_calls_only_functions_that_say_what_they_return(folder: Path) -> None:
+    assert isinstance(load(TeamName("trips:made", trusted=False)), Agent)
+    with pytest.raises(TeamNotTrusted):
+        load(TeamName("trips:unannotated", trusted=False))
+    with pytest.raises(TeamNotTrusted):
+        load(TeamName("os:abort", trusted=False))

@@ -1,0 +1,90 @@
+"""What is wished: refusals, things done and things said in passing are told apart."""
+
+import pytest
+
+from echelons.language.requested_words import Mark, marks
+from echelons.language.tokens import Reading
+
+
+def marked(text: str, mark: Mark) -> set[str]:
+    reading = Reading(text)
+    given = zip(reading.tokens, marks(reading), strict=True)
+    return {token.word for token, one in given if one is mark and token.telling}
+
+
+@pytest.mark.parametrize(
+    ("text", "refused", "wished"),
+    [
+        ("We already have our tickets and rooms, just find food", "tickets rooms", "food"),
+        ("A trip without flights", "flights", "trip"),
+        ("No hotels, museums please", "hotels", "museums"),
+        ("I don't need flights, hotels or cars, only museums", "flights hotels cars", "museums"),
+        ("Everything except hotels and flights", "hotels flights", "everything"),
+        ("Flights are already booked, find restaurants", "flights", "restaurants"),
+        ("Rome with hotels already booked", "hotels", "rome"),
+        ("I've booked the hotel and need a flight", "hotel", "flight"),
+        ("I have a meeting in Rome and need a hotel", "meeting", "hotel"),
+        ("since we already have rooms find us restaurants", "rooms", "restaurants"),
+        ("The hotel is sorted; what concerts are on?", "hotel", "concerts"),
+        ("I'll book the hotel myself, find museums", "hotel", "museums"),
+        ("Flights not needed, hotel yes", "flights", "hotel"),
+        ("museums instead of concerts", "concerts", "museums"),
+        ("Forget about the hotels; tours!", "hotels", "tours"),
+        ("Hotels: booked. Concerts?", "hotels", "concerts"),
+        ("no museums and no tours but food", "museums tours", "food"),
+        ("Hotels? No thanks. Flights? Yes!", "hotels", "flights"),
+        ("I don't eat meat, where can we have lunch?", "meat", "lunch"),
+        ("I already know where I sleep. What opera is on?", "sleep", "opera"),
+        ("Our flights are taken care of; museums?", "flights", "museums"),
+    ],
+)
+def test_what_is_refused_or_settled_is_no_wish(text: str, refused: str, wished: str) -> None:
+    assert set(refused.split()) <= marked(text, Mark.REFUSED)
+    assert set(wished.split()) <= marked(text, Mark.WISHED)
+
+
+@pytest.mark.parametrize(
+    ("text", "wished"),
+    [
+        ("We don't want to miss the opera", "opera"),
+        ("Don't forget the hotel", "hotel"),
+        ("We have no hotel yet", "hotel"),
+        ("We haven't booked a hotel yet", "hotel"),
+        ("We need a table booked", "table"),
+        ("Not only hotels but also flights", "hotels flights"),
+        ("No later than 5 pm flights", "flights"),
+        ("Where can we have dinner?", "dinner"),
+        ("Do you have hotels?", "hotels"),
+        ("We have three days and love museums", "museums"),
+        ("I have to fly to Rome", "fly"),
+        ("Nothing but museums", "museums"),
+        ("No, just hotels", "hotels"),
+        ("I'm looking for hotels", "hotels"),
+        ("Hotels? No idea yet.", "hotels"),
+        ("My laptop is broken", "laptop"),
+    ],
+)
+def test_a_wish_that_sounds_like_a_refusal_is_a_wish(text: str, wished: str) -> None:
+    assert set(wished.split()) <= marked(text, Mark.WISHED)
+
+
+@pytest.mark.parametrize(
+    ("text", "passing"),
+    [
+        ("A hotel near the museums", "museums"),
+        ("Our hotel is in Trastevere, find food nearby", "hotel"),
+        ("Food during the flight", "flight"),
+        ("We are staying with friends, find food", "staying"),
+    ],
+)
+def test_what_is_said_in_passing_is_set_aside(text: str, passing: str) -> None:
+    assert passing in marked(text, Mark.ASIDE)
+
+
+def test_a_circumstance_is_no_plain_wish() -> None:
+    assert marked("A hotel for our trip", Mark.FRAME) == {"trip"}
+
+
+def test_the_verb_show_is_no_performance() -> None:
+    assert "show" in marked("Show me flights", Mark.REFUSED)
+    assert "shows" in marked("Shows in London", Mark.WISHED)

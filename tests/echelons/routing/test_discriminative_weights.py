@@ -1,0 +1,124 @@
+"""What examples correct: the words that others' tasks have in common with them tell less."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from echelons import Agent
+from echelons.capabilities import Capability, CapabilityMap
+from echelons.routing import Router
+from echelons.routing.discriminative_weights import Lesson, correct, lessons_of_each, rates
+from echelons.routing.feature_statistics import KINDS, LanguageModel
+from echelons.routing.text_features import read
+
+
+def lesson(place: int, *told: dict[int, float], others: float = 0.0) -> Lesson:
+    return Lesson(place, {0: 0.0, 1: 0.0}, others, told, [0.5] * len(told))
+
+
+def test_an_example_that_others_would_get_tells_more_of_its_own_agent() -> None:
+    own, shared = {0: 0.1}, {0: 0.1, 1: 2.0}
+    before = lesson(0, own, shared).mistakes()[0]
+    correct([lesson(0, own, shared)])
+
+    assert own[0] > 0.1
+    assert shared[0] > 0.1
+    assert shared[1] < 2.0
+    assert 0 < lesson(0, own, shared).mistakes()[0] < before / 2
+
+
+def test_a_feature_tells_nothing_of_who_does_not_have_it() -> None:
+    own, theirs = {0: 0.1}, {1: 2.0}
+    correct([lesson(0, own, theirs)])
+
+    assert own.keys() == {0}
+    assert theirs.keys() == {1}
+
+
+def test_an_example_that_is_sure_of_its_agent_changes_nothing() -> None:
+    own, shared = {0: 9.0}, {0: 1.0, 1: 0.5}
+    correct([lesson(0, own, shared)])
+
+    assert (own, shared) == ({0: 9.0}, {0: 1.0, 1: 0.5})
+
+
+def test_evidence_without_end_is_no_overflow() -> None:
+    correct([lesson(1, {0: 1e6, 1: 0.1})])
+
+
+def test_the_order_of_the_examples_makes_no_difference() -> None:
+    def corrected(backwards: bool) -> list[float]:
+        words = [{0: 0.5, 1: 0.4}, {0: 0.2, 1: 0.9}, {1: 0.3}]
+        lessons = [lesson(0, words[0], words[1]), lesson(1, words[0], words[2])]
+        correct(lessons[::-1] if backwards else lessons)
+        return [each for word in words for each in word.values()]
+
+    assert corrected(False) == pytest.approx(corrected(True))
+
+
+def test_a_long_example_changes_each_of_its_words_less() -> None:
+    short, long = rates([["rare", "one"], ["other", "two", "three", "four", "five", "six"]])
+
+    assert max(long) < min(short)
+
+
+def test_a_tree_is_read_as_fast_however_large_it_is() -> None:
+    assert all(lessons_of_each(size) * size * size <= 300_000 for size in range(1, 2000, 7))
+    assert lessons_of_each(10) == 10
+
+
+def test_what_a_text_adds_is_lost_without_it() -> None:
+    kind = KINDS[0]
+    texts = [kind.of(read(text)) for text in ("pay my invoice", "pay the bill", "book a flight")]
+    model = LanguageModel(kind, {0: texts[:2], 1: texts[2:]})
+    with_it, without = [0.0, 0.0], [0.0, 0.0]
+    model.add(texts[0], with_it)
+    model.add(kind.of(read("pay")), without)
+
+    assert model.lost(texts[0], 0) > 0
+    # Of its three words one is left, said once instead of twice, for the others are its own.
+    assert with_it[0] - model.lost(texts[0], 0) < without[0]
+
+
+MIXED = """
+from echelons import Agent
+from echelons.capabilities import Capability, CapabilityMap
+from echelons.routing import Router
+def agent(name, *examples): return Agent(name, capabilities={name: Capability(1.0, examples)})
+tree = Agent("head", subordinates=[
+    agent("limit", "what is my credit limit", "how much credit do i have", "tell me the limit"),
+    agent("raise", "can my credit limit be higher", "get me a higher limit", "raise the limit"),
+    agent("score", "what is my credit score", "how is my credit", "tell me my score"),
+])
+"""
+
+
+def test_every_process_learns_the_same() -> None:
+    code = (
+        f"{MIXED}print(Router(CapabilityMap.discover(tree), threshold=0).route('my limit').json())"
+    )
+    runs = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            capture_output=True,
+            check=True,
+            env={**os.environ, "PYTHONHASHSEED": seed},
+        ).stdout
+        for seed in ("1", "2")
+    }
+
+    assert len(runs) == 1
+
+
+def test_an_agent_with_one_example_is_found_beside_others() -> None:
+    one = Agent("one", capabilities={"opera": Capability(1.0, ["who sings tonight"])})
+    two = Agent("two", capabilities={"food": Capability(1.0, ["where to eat", "a table please"])})
+    found = Router(CapabilityMap.discover(Agent("head", subordinates=[one, two])))
+
+    best = found.route("who sings").best
+    assert best is not None
+    assert best.agent == "one"

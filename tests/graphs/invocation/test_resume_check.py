@@ -1,0 +1,151 @@
+"""A stored run goes on only with a tree that still has whom it waits in."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command, interrupt
+
+from echelons import Agent
+from echelons.checkpoints.threads.pending_work import OpenAgent
+from echelons.errors import MissingAgents
+from echelons.graphs.invocation.resume_check import missing
+from echelons.testing import Call, ScriptedModel, delegate
+
+TASK: Any = {"messages": [("user", "plan")]}
+CONFIG: Any = {"configurable": {"thread_id": "t"}}
+MODEL = ScriptedModel(
+    {
+        "head": [delegate("days", "one day"), "planned"],
+        "days": [delegate("eat", "dinner"), "day done"],
+        "eat": [Call("ask", {"question": "Sure?"}), "thanks"],
+        "*": ["anything"],
+    }
+)
+
+
+@tool
+def ask(question: str) -> str:
+    """Ask a human."""
+    return f"they said {interrupt(question)}"
+
+
+EAT = Agent("eat", "Finds places to eat", tools=[ask])
+
+
+def head(*subordinates: Any, **own: Any) -> Agent:
+    return Agent("head", model=MODEL, subordinates=subordinates, **own)
+
+
+def team(*below: Any) -> Agent:
+    return head(Agent("days", subordinates=below or (EAT,)))
+
+
+def eat(task: str) -> str:
+    """Find a place."""
+    return task
+
+
+def waiting() -> InMemorySaver:
+    """Return a saver with a run that waits in the lowest agent."""
+    saver = InMemorySaver()
+    team().compile(saver).invoke(TASK, CONFIG)
+    return saver
+
+
+@pytest.mark.parametrize(
+    ("changed", "lost"),
+    [
+        (head(), ["head/days", "head/days/eat", "head/delegate"]),
+        (head(Agent("days")), ["head/days/eat"]),
+        (team(Agent("food", tools=[ask])), ["head/days/eat"]),
+        (team(replace(EAT, tools=())), ["head/days/eat/act"]),
+        (team(eat), ["head/days/eat/act"]),
+        (head(Agent("trips", subordinates=[EAT])), ["head/days", "head/days/eat"]),
+        (head(Agent("days"), EAT), ["head/days/eat"]),
+    ],
+)
+async def test_a_tree_without_whom_it_waits_in_is_refused_and_changes_nothing(
+    changed: Agent, lost: list[str]
+) -> None:
+    saver = waiting()
+    before = list(saver.list(CONFIG))
+    graph = changed.compile(saver)
+
+    ways: list[Command[Any] | None] = [Command(resume="yes"), None]
+    for resume in ways:
+        with pytest.raises(MissingAgents) as refused:
+            graph.invoke(resume, CONFIG)
+        with pytest.raises(MissingAgents):
+            await graph.ainvoke(resume, CONFIG)
+
+        assert refused.value.thread_id == "t"
+        assert set(lost) <= set(refused.value.missing)
+        for part in ("'t'", lost[0], "the tree that started it", "Nothing was changed"):
+            assert part in str(refused.value)
+    assert list(saver.list(CONFIG)) == before
+    assert team().compile(saver).invoke(Command(resume="yes"), CONFIG)["messages"][-1].text == (
+        "planned"
+    )
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        team(),
+        team(replace(EAT, prompt="Be brief.", description="Other")),
+        team(EAT, Agent("wine")),
+        head(Agent("days", subordinates=[EAT]), Agent("more")),
+        team(replace(EAT, subordinates=(Agent("wine"),))),
+    ],
+)
+def test_a_tree_that_still_has_them_goes_on(changed: Agent) -> None:
+    result = changed.compile(waiting()).invoke(Command(resume="yes"), CONFIG)
+
+    assert result["messages"][-1].text == "planned"
+
+
+def test_a_new_task_is_not_checked() -> None:
+    result = Agent("head", model=MODEL).compile(waiting()).invoke(TASK, CONFIG)
+
+    assert result["messages"][-1].type == "ai"
+
+
+def test_a_thread_that_never_ran_is_not_checked() -> None:
+    graph = head().compile(waiting())
+
+    assert graph.invoke(TASK, {"configurable": {"thread_id": "new"}})["messages"]
+
+
+@pytest.mark.parametrize(
+    ("waits", "lost"),
+    [
+        (OpenAgent(("head",), ("reason", "delegate"), ("days",)), []),
+        (OpenAgent(("head",), ("act",), ()), ["head/act"]),
+        (OpenAgent(("head",), (), ("flights",)), ["head/flights"]),
+        (OpenAgent(("head", "days"), ("refuse", "eat"), ("eat",)), []),
+        (OpenAgent(("head", "days", "eat"), ("reason", "act"), ()), []),
+        (
+            OpenAgent(("head", "days", "eat"), ("delegate",), ("x",)),
+            [
+                "head/days/eat/delegate",
+                "head/days/eat/x",
+            ],
+        ),
+        (OpenAgent(("head", "nights"), ("reason",), ()), ["head/nights"]),
+        (OpenAgent(("days",), ("reason",), ()), ["days"]),
+    ],
+)
+def test_every_agent_and_node_that_is_gone_is_named_once(waits: OpenAgent, lost: list[str]) -> None:
+    assert missing(team(), [waits, waits]) == lost
+
+
+def test_a_function_works_in_one_node() -> None:
+    tree = head(eat)
+
+    assert missing(tree, [OpenAgent(("head", "eat"), ("run",), ())]) == []
+    assert missing(tree, [OpenAgent(("head", "eat"), ("reason",), ())]) == ["head/eat/reason"]

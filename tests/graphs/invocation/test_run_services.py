@@ -1,0 +1,72 @@
+"""The gate of a run is in its config, and LangGraph's own limit is out of the way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import ensure_config
+from langchain_core.tools import tool
+from langgraph.errors import GraphRecursionError
+
+from echelons import Agent, Limits
+from echelons.checkpoints.coordination.race_ledger import TreeRaces
+from echelons.checkpoints.coordination.run_gate import TreeGate
+from echelons.checkpoints.ledger import MemoryLedger
+from echelons.delegation.race import RACES_KEY, races_of
+from echelons.graphs.invocation.run_services import SUPERSTEPS, Aids, gated
+from echelons.guards.circuit_breaker import CIRCUITS_KEY, OpenCircuits, circuits_of
+from echelons.guards.gate import GATE_KEY, gate_of
+from echelons.identity.lineage import Identity
+from echelons.testing import Call, ScriptedModel
+
+ROOT = Identity(agent="head", path=("head",), thread_id="t", tree="x", turn="1")
+LEDGER = MemoryLedger()
+GATE = TreeGate(ROOT, "t", Limits(), LEDGER)
+CIRCUITS = OpenCircuits()
+RACES = TreeRaces(LEDGER, "t", "1")
+
+
+def of(config: RunnableConfig | None) -> RunnableConfig:
+    return gated(config, ensure_config(config), ROOT, Aids(GATE, CIRCUITS, RACES))
+
+
+def test_a_run_carries_its_gate_beside_what_its_caller_gave() -> None:
+    own = of({"configurable": {"thread_id": "t"}, "metadata": {"mine": 1}})
+
+    assert gate_of(own) is GATE
+    assert circuits_of(own) is CIRCUITS
+    assert races_of(own) is RACES
+    assert own["configurable"] == {
+        "thread_id": "t",
+        GATE_KEY: GATE,
+        CIRCUITS_KEY: CIRCUITS,
+        RACES_KEY: RACES,
+    }
+    assert own["metadata"]["mine"] == 1
+    assert own["metadata"]["agent"] == "head"
+
+
+def test_langgraphs_own_limit_is_out_of_the_way_unless_the_caller_sets_one() -> None:
+    assert of(None)["recursion_limit"] == SUPERSTEPS
+    assert of({"recursion_limit": 7})["recursion_limit"] == 7
+
+
+def test_a_limit_that_the_caller_sets_still_strikes() -> None:
+    @tool
+    def dig() -> str:
+        """Dig."""
+        return "dug"
+
+    model = ScriptedModel({"head": lambda _: Call("dig")})
+    graph = Agent("head", model=model, tools=[dig], limits=Limits(calls=20)).compile()
+    task: Any = {"messages": [("user", "go")]}
+
+    with pytest.raises(GraphRecursionError):
+        graph.invoke(task, {"recursion_limit": 5})
+    assert "halt" in graph.invoke(task)["messages"][-1].response_metadata
+
+
+def test_what_runs_outside_of_a_tree_is_stopped_by_nobody() -> None:
+    assert gate_of(None) is gate_of({"configurable": {}})

@@ -1,0 +1,76 @@
+"""Every agent thinks with its own model, its superior's, or the planner."""
+
+from __future__ import annotations
+
+import pytest
+from langchain_core.language_models.fake_chat_models import FakeListChatModel
+
+from echelons import Agent
+from echelons.errors import ModelCannotCall, UnknownModel
+from echelons.graphs.agent_models import can_call, models_of
+from echelons.models.planner import OfflinePlanner
+from echelons.testing import ScriptedModel
+
+
+def answer(task: str) -> str:
+    return task
+
+
+def test_an_agent_inherits_from_the_nearest_superior_with_a_model() -> None:
+    top, own = ScriptedModel(["x"]), ScriptedModel(["y"])
+    low = Agent("low", subordinates=[Agent("lowest")])
+    tree = Agent(
+        "head",
+        model=top,
+        subordinates=[Agent("left"), Agent("right", model=own, subordinates=[low])],
+    )
+
+    assert models_of(tree) == {
+        "head": top,
+        "left": top,
+        "right": own,
+        "low": own,
+        "lowest": own,
+    }
+
+
+def test_a_root_without_a_model_uses_the_planner_and_so_does_everybody_below() -> None:
+    models = models_of(Agent("head", subordinates=[Agent("eat")]))
+
+    assert isinstance(models["head"], OfflinePlanner)
+    assert models["eat"] is models["head"]
+
+
+def test_a_model_that_several_agents_name_is_made_once() -> None:
+    tree = Agent(
+        "head",
+        model=ScriptedModel(["x"]),
+        subordinates=[Agent("a", model="offline"), Agent("b", model="offline")],
+    )
+
+    models = models_of(tree)
+
+    assert models["a"] is models["b"]
+
+
+def test_what_is_no_agent_needs_no_model() -> None:
+    assert list(models_of(Agent("head", model=ScriptedModel(["x"]), subordinates=[answer]))) == [
+        "head"
+    ]
+
+
+def test_an_unknown_name_is_refused() -> None:
+    with pytest.raises(UnknownModel):
+        models_of(Agent("head", subordinates=[Agent("eat", model="gpt")]))
+
+
+def test_a_model_that_cannot_call_is_named_with_the_agent_that_would_have_to() -> None:
+    mute = FakeListChatModel(responses=["x"])
+
+    assert not can_call(mute)
+    assert can_call(ScriptedModel(["x"]))
+    assert models_of(Agent("head", model=mute)) == {"head": mute}
+    with pytest.raises(ModelCannotCall) as refused:
+        models_of(Agent("head", model=mute, subordinates=[answer]))
+    assert refused.value.agent == "head"
+    assert "FakeListChatModel" in str(refused.value)

@@ -1,0 +1,89 @@
+"""A block that ends when its agent is stopped, and for nobody else's cancellation."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from echelons.guards.gate import GATE_KEY, Halt, OpenGate
+from echelons.nodes.delegating.cancel_on_stop import Cutting
+
+HALT = Halt("stopped", "head was told to stop")
+
+
+class Told(OpenGate):
+    """A gate that tells its listeners when the test says so."""
+
+    def __init__(self) -> None:
+        self.listeners: list[Callable[[Halt], None]] = []
+
+    def listen(self, config: Mapping[str, Any], told: Callable[[Halt], None]) -> Callable[[], None]:
+        self.listeners.append(told)
+        return lambda: self.listeners.remove(told)
+
+    def stop(self) -> None:
+        for listener in list(self.listeners):
+            listener(HALT)
+
+
+async def hang(gate: Told, inside: asyncio.Event) -> str:
+    config: Any = {"configurable": {GATE_KEY: gate}}
+    with Cutting(config) as cutting:
+        inside.set()
+        await asyncio.Event().wait()
+    return cutting.reason
+
+
+async def begun(gate: Told) -> asyncio.Task[str]:
+    inside = asyncio.Event()
+    task = asyncio.create_task(hang(gate, inside))
+    await inside.wait()
+    return task
+
+
+async def test_what_hangs_is_cut_and_its_task_goes_on() -> None:
+    gate = Told()
+    task = await begun(gate)
+
+    await asyncio.to_thread(gate.stop)
+
+    assert await task == HALT.reason
+    assert task.cancelling() == 0
+    assert gate.listeners == []
+
+
+async def test_a_cancellation_by_somebody_else_goes_on() -> None:
+    gate = Told()
+    task = await begun(gate)
+
+    task.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert gate.listeners == []
+
+
+async def test_of_a_stop_and_a_cancellation_at_once_the_cancellation_goes_on() -> None:
+    gate = Told()
+    task = await begun(gate)
+
+    gate.stop()
+    task.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_a_stop_that_comes_after_the_end_cuts_nothing() -> None:
+    gate = Told()
+    config: Any = {"configurable": {GATE_KEY: gate}}
+    with Cutting(config) as cutting:
+        # Told in another thread, and not here yet when the block ends.
+        await asyncio.to_thread(lambda: None)
+        gate.stop()
+    await asyncio.sleep(0)
+
+    assert cutting.reason == ""

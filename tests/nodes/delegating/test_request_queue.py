@@ -1,0 +1,173 @@
+"""Orders wait in a queue; who may take the first, and what follows, is one rule for all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from time import time
+from typing import Any
+
+import pytest
+
+from echelons import DelegationRequest, DelegationResponse, Status
+from echelons.delegation.candidates import Ways
+from echelons.identity.lineage import Identity
+from echelons.identity.thread_history import Head, Past
+from echelons.nodes.delegating.queued_request import Order
+from echelons.nodes.delegating.request_queue import REFUSE, Desk
+
+CONFIG: Any = {"metadata": Identity("head", ("head",), "root", "t").metadata()}
+
+
+class Kept:
+    """A history that is durable or not, and holds nothing."""
+
+    def __init__(self, durable: bool) -> None:
+        self._durable = durable
+
+    def durable(self, config: Mapping[str, Any]) -> bool:
+        return self._durable
+
+    def head(self, config: Mapping[str, Any]) -> Head:
+        return Head()
+
+    async def ahead(self, config: Mapping[str, Any]) -> Head:
+        return Head()
+
+    def before(self, head: Head | None, config: Mapping[str, Any]) -> Past:
+        return Past()
+
+    async def abefore(self, head: Head | None, config: Mapping[str, Any]) -> Past:
+        return Past()
+
+
+def desk(durable: bool = True) -> Desk:
+    return Desk({"eat": "eat", "sleep": "dispatch"}, Kept(durable))
+
+
+def order(current: str = "eat", number: int = 1, continues: bool = False) -> Order:
+    request = DelegationRequest(id=f"r{number}", origin="head", current=current, task="dinner")
+    return Order(request, f"call-{number}", "thread", continues)
+
+
+def response(status: Status = Status.FULFILLED, **more: Any) -> DelegationResponse:
+    return DelegationResponse(request_id="r1", agent="eat", status=status, **more)
+
+
+def advanced(*queue: Order, head: Head | None = None) -> Any:
+    state = {"queue": [each.stored() for each in queue]}
+    step = desk().onward(queue[0], response(result="pizza"), CONFIG)
+    return desk().advance(state, step, head)
+
+
+# Who may take it
+
+
+def test_a_subordinate_may_take_an_order_of_its_own() -> None:
+    assert desk().refusal(order(), CONFIG) is None
+    assert desk().node(order().stored(), CONFIG) == "eat"
+
+
+def test_many_subordinates_share_a_node() -> None:
+    assert desk().node(order("sleep").stored(), CONFIG) == "dispatch"
+
+
+def test_nobody_takes_an_order_for_somebody_who_is_not_there() -> None:
+    reason = desk().refusal(order("fly"), CONFIG)
+
+    assert reason is not None
+    assert reason.startswith("unknown_subordinate")
+    assert "'fly'" in reason
+    assert desk().node(order("fly").stored(), CONFIG) == REFUSE
+
+
+@pytest.mark.parametrize(
+    ("durable", "continues", "taken"),
+    [(True, True, True), (True, False, True), (False, False, True), (False, True, False)],
+)
+def test_a_conversation_goes_on_only_where_it_was_kept(
+    durable: bool, continues: bool, taken: bool
+) -> None:
+    wanted = order(continues=continues)
+
+    reason = desk(durable).refusal(wanted, CONFIG)
+
+    assert (reason is None) is taken
+    assert (desk(durable).node(wanted.stored(), CONFIG) == "eat") is taken
+    if reason is not None:
+        assert reason.startswith("no_checkpointer")
+        assert "reset=true" in reason
+
+
+# What follows
+
+
+def test_after_the_last_order_a_delegation_ends() -> None:
+    command = advanced(order())
+
+    assert command.goto == ()
+    assert command.update["queue"] == []
+    assert [each.text for each in command.update["messages"]] == ["pizza"]
+
+
+def test_after_an_order_comes_the_next_of_its_queue() -> None:
+    first, second, third = order(number=1), order("sleep", 2), order("fly", 3)
+
+    assert advanced(first, second, third).goto == "dispatch"
+    assert advanced(first, third).goto == REFUSE
+    following, last = advanced(first, second, third).update["queue"]
+    assert last == third.stored()
+    assert following["request"].pop("deadline") > 0, "its time is told when it begins"
+    assert following == second.stored()
+
+
+def test_the_end_of_a_segment_is_kept_for_the_queue_and_for_the_superior() -> None:
+    head = Head(agent="eat", checkpoint_ns="ns", checkpoint_id="c")
+
+    update = advanced(order(), head=head).update
+
+    assert update["heads"] == {"thread": head}
+
+
+@pytest.mark.parametrize("head", [None, Head()])
+def test_a_segment_without_an_end_changes_no_head(head: Head | None) -> None:
+    assert set(advanced(order(), head=head).update) == {"queue", "messages"}
+
+
+# The next attempt
+
+
+def routed(seconds: float | None) -> Order:
+    """Return an order that may go to one more, with so much time of its own."""
+    budget = {} if seconds is None else {"seconds": seconds}
+    first = order()
+    return replace(
+        first,
+        request=first.request.model_copy(update={"path": ("head", "eat"), "budget": budget}),
+        ways=Ways((("sleep",),)),
+    )
+
+
+def test_the_next_attempt_has_what_is_left_of_the_time() -> None:
+    step = desk().onward(routed(10), response(Status.UNABLE), CONFIG, spent=4)
+
+    assert step.following is not None
+    request = step.following.request
+    assert (request.current, request.attempts, request.seconds) == ("sleep", 2, 6)
+    assert request.deadline is not None
+    assert time() + 5 < request.deadline <= time() + 6
+
+
+def test_nobody_else_is_asked_when_the_time_is_over() -> None:
+    step = desk().onward(routed(10), response(Status.UNABLE, reason="late"), CONFIG, spent=10.5)
+
+    assert step.following is None
+    assert step.answer is not None
+    assert step.answer.reason == "late"
+
+
+def test_a_request_without_an_end_is_passed_on_however_long_it_took() -> None:
+    step = desk().onward(routed(None), response(Status.UNABLE), CONFIG, spent=10**6)
+
+    assert step.following is not None
+    assert step.following.request.budget == {}

@@ -1,0 +1,128 @@
+"""One place calls a subordinate, and decides which errors become an answer."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+from langchain_core.runnables import Runnable, RunnableLambda
+from langgraph.errors import (
+    EmptyChannelError,
+    EmptyInputError,
+    GraphBubbleUp,
+    GraphInterrupt,
+    GraphRecursionError,
+    InvalidUpdateError,
+    ParentCommand,
+)
+from langgraph.types import Command
+
+from echelons.errors import MissingAgents, StorageError, UnreadableRecord
+from echelons.nodes.delegating.run_level import Failure, acall, call
+
+
+def raising(error: BaseException) -> Runnable[Any, Any]:
+    def fail(_: Any) -> Any:
+        raise error
+
+    return RunnableLambda(fail)
+
+
+async def both(error: BaseException) -> list[Any]:
+    """Return what comes of an error in either world: an answer or the error itself."""
+    outcomes: list[Any] = []
+    level = raising(error)
+    try:
+        outcomes.append(call(level, {}, {}))
+    except BaseException as raised:
+        outcomes.append(raised)
+    try:
+        outcomes.append(await acall(level, {}, {}))
+    except BaseException as raised:
+        outcomes.append(raised)
+    return outcomes
+
+
+async def test_a_subordinates_output_is_returned_as_it_is() -> None:
+    level: Runnable[Any, Any] = RunnableLambda(lambda given: {**given, "done": True})
+
+    assert call(level, {"a": 1}, {}) == {"a": 1, "done": True}
+    assert await acall(level, {"a": 1}, {}) == {"a": 1, "done": True}
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (ValueError("no line\nmore"), "ValueError: no line"),
+        (ConnectionError(), "ConnectionError"),
+        (GraphRecursionError("too many steps"), "GraphRecursionError: too many steps"),
+        (TimeoutError("late"), "TimeoutError: late"),
+    ],
+)
+async def test_an_error_of_the_subordinate_is_its_answer(error: Exception, reason: str) -> None:
+    assert await both(error) == [Failure(reason), Failure(reason)]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        GraphInterrupt(()),
+        GraphBubbleUp(),
+        StorageError("trip.sqlite", "the disk is full"),
+        MissingAgents("1", ["head/eat"]),
+        UnreadableRecord("DelegationRequest", "damaged"),
+        InvalidUpdateError("two values"),
+        EmptyChannelError(),
+        EmptyInputError(),
+    ],
+)
+async def test_a_pause_or_an_error_of_the_machinery_goes_on_up(error: Exception) -> None:
+    outcomes = await both(error)
+
+    assert outcomes[0] is error
+    assert outcomes[1] is error
+
+
+@pytest.mark.parametrize(
+    "error", [KeyboardInterrupt(), SystemExit(1), asyncio.CancelledError(), GeneratorExit()]
+)
+async def test_what_is_no_exception_is_never_an_answer(error: BaseException) -> None:
+    level = raising(error)
+
+    with pytest.raises(type(error)):
+        call(level, {}, {})
+
+
+async def test_a_cancelled_subordinate_is_cancelled() -> None:
+    started = asyncio.Event()
+
+    async def hang(_: Any) -> Any:
+        started.set()
+        await asyncio.Event().wait()
+
+    task = asyncio.create_task(acall(RunnableLambda(hang), {}, {}))
+    await started.wait()
+    task.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_a_subordinate_cannot_steer_its_superior() -> None:
+    error = ParentCommand(Command(graph=Command.PARENT, goto="elsewhere"))
+
+    for outcome in await both(error):
+        assert isinstance(outcome, Failure)
+        assert "Command(graph=PARENT)" in outcome.reason
+
+
+async def test_the_whole_of_an_error_is_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "echelons.nodes.delegating.run_level"):
+        await both(ValueError("first\nsecond"))
+
+    assert len(caplog.records) == 2
+    for record in caplog.records:
+        assert record.exc_info is not None
+        assert "second" in str(record.exc_info[1])

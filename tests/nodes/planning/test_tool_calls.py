@@ -1,0 +1,329 @@
+"""A model's calls are numbered, sorted by who does them, and answered at once if wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    HumanMessage,
+    InvalidToolCall,
+    ToolCall,
+    ToolMessage,
+)
+
+from echelons import Status
+from echelons.delegation.calls import Delegation
+from echelons.nodes.planning.tool_calls import Abilities, Sorted, close, number, sort, unanswered
+
+EVERYTHING = Abilities(tools=("search",), subordinates=("eat", "sleep"), reports=True)
+
+
+def call(name: str, call_id: str | None = "1", **args: Any) -> ToolCall:
+    return ToolCall(name=name, args=args, id=call_id, type="tool_call")
+
+
+def broken(call_id: str | None = "1", name: str | None = "search", why: str | None = None) -> Any:
+    return InvalidToolCall(name=name, args="{", id=call_id, error=why, type="invalid_tool_call")
+
+
+def said(*calls: ToolCall, invalid: list[Any] | None = None, id: str = "m") -> AIMessage:
+    return AIMessage("", id=id, tool_calls=list(calls), invalid_tool_calls=invalid or [])
+
+
+def answer(call_id: str) -> ToolMessage:
+    return ToolMessage("done", tool_call_id=call_id)
+
+
+def sorted_out(*calls: ToolCall, abilities: Abilities = EVERYTHING) -> Sorted:
+    return sort(said(*calls), abilities)
+
+
+def refusal(*calls: ToolCall, abilities: Abilities = EVERYTHING) -> str:
+    """Return the text by which the last of some calls is refused."""
+    found = sorted_out(*calls, abilities=abilities)
+    message = found.answers[-1]
+    assert message.status == "error"
+    assert message.tool_call_id == calls[-1]["id"]
+    assert message.name == calls[-1]["name"]
+    return str(message.text)
+
+
+# Numbering
+
+
+def test_a_message_whose_calls_have_ids_is_left_alone() -> None:
+    message = said(call("a", "1"), call("b", "2"))
+
+    assert number(message) is message
+
+
+@pytest.mark.parametrize(
+    ("given_ids", "ids"),
+    [
+        ([None], ["call-1"]),
+        ([""], ["call-1"]),
+        ([None, None], ["call-1", "call-2"]),
+        (["x", "x", "x"], ["x", "x-2", "x-3"]),
+        (["x", None, "x"], ["x", "call-1", "x-2"]),
+        ([None, "call-1"], ["call-2", "call-1"]),
+        (["x", "x", "x-2"], ["x", "x-3", "x-2"]),
+    ],
+)
+def test_calls_without_an_id_of_their_own_get_one(
+    given_ids: list[str | None], ids: list[str]
+) -> None:
+    numbered = number(said(*(call("a", each) for each in given_ids)))
+
+    assert [each["id"] for each in numbered.tool_calls] == ids
+
+
+@given(st.lists(st.none() | st.sampled_from(["", "call", "call-1", "x", "x-2"]), max_size=6))
+def test_no_two_calls_of_a_message_have_the_same_id(ids: list[str | None]) -> None:
+    half = len(ids) // 2
+    message = said(*(call("a", each) for each in ids[:half]), invalid=[*map(broken, ids[half:])])
+
+    numbered = number(message)
+
+    found = [each["id"] for each in (*numbered.tool_calls, *numbered.invalid_tool_calls)]
+    assert all(found)
+    assert len(set(found)) == len(ids)
+    assert number(numbered) is numbered
+
+
+def test_numbering_changes_nothing_but_the_ids() -> None:
+    message = AIMessage("text", id="m", tool_calls=[call("a", None, x=1)])
+
+    numbered = number(message)
+
+    assert (numbered.text, numbered.id) == ("text", "m")
+    assert numbered.tool_calls == [call("a", "call-1", x=1)]
+    assert message.tool_calls == [call("a", None, x=1)]
+
+
+# Sorting
+
+
+def test_calls_are_sorted_by_who_does_them() -> None:
+    found = sorted_out(
+        call("search", "1", q="x"),
+        call("call_subordinate", "2", message="dinner", subordinate="eat"),
+        call("report", "3", status="partial", result="half", confidence=0.5, reason="late"),
+    )
+
+    [delegation] = found.requests
+    assert isinstance(delegation, Delegation)
+    assert (delegation.call_id, delegation.subordinate, delegation.message, delegation.reset) == (
+        *("2", "eat", "dinner"),
+        False,
+    )
+    assert found.report is not None
+    assert (found.report.status, found.report.result) == (Status.PARTIAL, "half")
+    assert (found.report.confidence, found.report.reason) == (0.5, "late")
+    [reported] = found.answers
+    assert (reported.tool_call_id, reported.name, reported.status) == ("3", "report", "success")
+
+
+def test_delegations_keep_the_order_of_the_calls() -> None:
+    found = sorted_out(
+        *(call("call_subordinate", n, message=n, subordinate="eat", reset=True) for n in "321")
+    )
+
+    assert [
+        (each.call_id, each.message, each.reset)
+        for each in found.requests
+        if isinstance(each, Delegation)
+    ] == [
+        ("3", "3", True),
+        ("2", "2", True),
+        ("1", "1", True),
+    ]
+
+
+def test_an_only_subordinate_need_not_be_named() -> None:
+    only = Abilities(subordinates=("eat",))
+
+    [delegation] = sorted_out(call("call_subordinate", message="x"), abilities=only).requests
+    assert isinstance(delegation, Delegation)
+
+    assert delegation.subordinate == "eat"
+
+
+def test_with_several_subordinates_a_call_may_name_nobody() -> None:
+    [delegation] = sorted_out(call("call_subordinate", message="x")).requests
+    assert isinstance(delegation, Delegation)
+
+    assert delegation.subordinate == ""
+
+
+def test_a_subordinate_that_does_not_exist_is_refused_with_those_that_do() -> None:
+    assert refusal(call("call_subordinate", message="x", subordinate="fly")) == (
+        "Error: no subordinate is called 'fly'; name one of: eat, sleep"
+    )
+
+
+@pytest.mark.parametrize(
+    "args",
+    [{}, {"message": ""}, {"message": None}, {"message": 5}, {"message": "x", "reset": "perhaps"}],
+)
+def test_arguments_that_do_not_fit_are_refused_and_named(args: dict[str, Any]) -> None:
+    text = refusal(call("call_subordinate", subordinate="eat", **args))
+
+    assert text.startswith("Error: ")
+    assert ("reset" if "reset" in args else "message") in text
+    assert "\n" not in text
+    assert "pydantic" not in text
+
+
+@pytest.mark.parametrize(
+    ("name", "abilities", "tools"),
+    [
+        ("serach", EVERYTHING, "search, call_subordinate, delegate_many, report"),
+        ("call_subordinate", Abilities(tools=("search",)), "search"),
+        ("report", Abilities(subordinates=("eat",)), "call_subordinate"),
+        ("anything", Abilities(), "none"),
+    ],
+)
+def test_a_tool_that_the_agent_does_not_have_is_refused_with_those_it_has(
+    name: str, abilities: Abilities, tools: str
+) -> None:
+    assert refusal(call(name, message="x"), abilities=abilities) == (
+        f"Error: there is no such tool; the tools are: {tools}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("args", "field"),
+    [
+        ({}, "status"),
+        ({"status": "done"}, "status"),
+        ({"status": "unable", "confidence": 2}, "confidence"),
+    ],
+)
+def test_a_report_that_does_not_fit_is_no_report(args: dict[str, Any], field: str) -> None:
+    assert field in refusal(call("report", **args))
+    assert sorted_out(call("report", **args)).report is None
+
+
+def test_only_the_first_report_of_a_message_counts() -> None:
+    first = call("report", "1", status="fulfilled", result="one")
+    second = call("report", "2", status="unable", result="two")
+
+    found = sorted_out(first, second)
+
+    assert found.report is not None
+    assert found.report.result == "one"
+    assert "reported already" in refusal(first, second)
+
+
+def test_a_report_after_a_wrong_one_counts() -> None:
+    wrong = call("report", "1", status="done")
+    right = call("report", "2", status="unable")
+
+    found = sorted_out(wrong, right)
+
+    assert found.report is not None
+    assert [each.status for each in found.answers] == ["error", "success"]
+
+
+@pytest.mark.parametrize(
+    ("why", "text"),
+    [(None, "Error: the arguments are no valid JSON object"), ("no JSON", "Error: no JSON")],
+)
+def test_a_call_that_cannot_be_parsed_is_answered(why: str | None, text: str) -> None:
+    [message] = sort(said(invalid=[broken("7", "search", why)]), EVERYTHING).answers
+
+    assert (message.text, message.tool_call_id, message.name) == (text, "7", "search")
+
+
+def test_a_call_that_cannot_be_parsed_and_has_no_name_is_answered_too() -> None:
+    [message] = sort(said(invalid=[broken("7", None)]), EVERYTHING).answers
+
+    assert message.name == "unknown"
+
+
+def test_a_plain_answer_asks_for_nothing() -> None:
+    assert sort(AIMessage("done"), EVERYTHING) == Sorted()
+
+
+# What is still open
+
+
+def test_the_open_calls_are_those_of_the_last_message_without_an_answer() -> None:
+    message = said(call("a", "1"), call("b", "2"), call("c", "3"))
+
+    last, calls = unanswered([HumanMessage("x"), message, answer("2")])
+
+    assert last is message
+    assert [each["id"] for each in calls] == ["1", "3"]
+
+
+def test_answers_to_an_earlier_message_are_not_answers_to_the_last() -> None:
+    first, last = said(call("a", "1"), id="m1"), said(call("a", "1"), id="m2")
+
+    found, calls = unanswered([first, answer("1"), last])
+
+    assert found is last
+    assert [each["id"] for each in calls] == ["1"]
+
+
+def test_without_a_model_message_nothing_is_open() -> None:
+    assert unanswered([]) == (None, [])
+    assert unanswered([HumanMessage("x"), answer("1")]) == (None, [])
+
+
+# Closing
+
+
+def test_open_calls_are_closed_where_they_stand() -> None:
+    closed = close([said(call("a", "1"), call("b", "2")), answer("1"), HumanMessage("go on")])
+
+    assert [each.type for each in closed] == ["ai", "tool", "tool", "human"]
+    added = closed[2]
+    assert isinstance(added, ToolMessage)
+    assert (added.tool_call_id, added.name, added.status) == ("2", "b", "error")
+    assert added.text == "not run"
+
+
+def test_open_calls_at_the_end_are_closed_too() -> None:
+    closed = close([HumanMessage("x"), said(call("a", "1"))])
+
+    assert [each.type for each in closed] == ["human", "ai", "tool"]
+
+
+def test_a_whole_conversation_is_left_alone() -> None:
+    messages = [HumanMessage("x"), said(call("a", "1")), answer("1"), AIMessage("done")]
+
+    assert close(messages) == messages
+
+
+conversations = st.lists(
+    st.one_of(
+        st.just(HumanMessage("x")),
+        st.lists(st.sampled_from("123"), unique=True).map(
+            lambda ids: said(*(call("a", each) for each in ids))
+        ),
+        st.sampled_from("1234").map(answer),
+    ),
+    max_size=8,
+)
+
+
+@given(conversations)
+def test_a_closed_conversation_has_an_answer_to_every_call(messages: list[BaseMessage]) -> None:
+    closed = close(messages)
+
+    for place, message in enumerate(closed):
+        if isinstance(message, AIMessage):
+            following = []
+            for each in closed[place + 1 :]:
+                if not isinstance(each, ToolMessage):
+                    break
+                following.append(each.tool_call_id)
+            assert {each["id"] for each in message.tool_calls} <= set(following)
+    assert [each for each in closed if each in messages] == messages
+    assert close(closed) == closed

@@ -1,0 +1,87 @@
+"""What a model is shown of the two built-in tools is what their arguments accept."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from echelons import Agent, Status
+from echelons.nodes.planning.tool_schemas import (
+    CallSubordinate,
+    Report,
+    call_subordinate_schema,
+    report_schema,
+)
+from echelons.tree.roster import parse
+
+
+def function(schema: dict[str, Any]) -> dict[str, Any]:
+    assert schema["type"] == "function"
+    return dict(schema["function"])
+
+
+def team() -> list[Agent]:
+    days = Agent(
+        "days",
+        "Plans days",
+        capabilities={"plans": 0.4},
+        subordinates=[Agent("eat", capabilities={"food": 0.9, "plans": 0.7})],
+    )
+    return [Agent("flights", "Finds flights", capabilities={"flights": 1.0}), days]
+
+
+def test_a_model_reads_who_its_subordinates_are_and_what_each_branch_can_do() -> None:
+    shown = function(call_subordinate_schema(team()))
+
+    roster = parse(shown["description"])
+    assert [(each.name, each.description) for each in roster] == [
+        ("flights", "Finds flights"),
+        ("days", "Plans days"),
+    ]
+    assert roster[1].capabilities == {"plans": 0.7, "food": 0.9}
+
+
+def test_only_direct_subordinates_can_be_named() -> None:
+    parameters = function(call_subordinate_schema(team()))["parameters"]
+
+    assert parameters["properties"]["subordinate"]["enum"] == ["flights", "days"]
+    assert parameters["required"] == ["message"]
+
+
+def test_an_only_subordinate_need_not_be_named() -> None:
+    parameters = function(call_subordinate_schema(team()[:1]))["parameters"]
+
+    assert parameters["required"] == ["message"]
+
+
+def test_a_call_goes_on_with_a_conversation_unless_it_says_otherwise() -> None:
+    shown = function(call_subordinate_schema(team()))["parameters"]["properties"]
+
+    assert shown["reset"]["default"] is CallSubordinate(message="x").reset is False
+
+
+@pytest.mark.parametrize(
+    ("schema", "model"),
+    [(call_subordinate_schema(team()), CallSubordinate), (report_schema(), Report)],
+)
+def test_the_arguments_shown_are_the_arguments_accepted(schema: dict[str, Any], model: Any) -> None:
+    shown = function(schema)["parameters"]
+
+    assert set(shown["properties"]) == set(model.model_fields)
+    needed = {name for name, field in model.model_fields.items() if field.is_required()}
+    assert needed <= set(shown["required"])
+
+
+def test_a_report_can_say_each_of_the_four_endings() -> None:
+    shown = function(report_schema())["parameters"]["properties"]["status"]["enum"]
+
+    assert shown == [str(status) for status in Status]
+    assert [Report(status=Status(each)).status for each in shown] == list(Status)
+
+
+@pytest.mark.parametrize("confidence", [-0.1, 1.1, "high"])
+def test_a_confidence_out_of_its_range_is_refused(confidence: Any) -> None:
+    with pytest.raises(ValidationError):
+        Report(status=Status.PARTIAL, confidence=confidence)
