@@ -50,7 +50,10 @@ def test_a_hashed_name_is_no_other_paths_plain_name(path: str) -> None:
 
 def test_names_are_the_same_in_another_process() -> None:
     paths = ["notes/Überblick (neu).md", "run", "a" * 90, "東京/天気.md"]
-    code = f"from echelons.teams.research.agent_names import name_of\nprint([name_of(p) for p in {paths}])"
+    code = (
+        "from echelons.teams.research.agent_names import name_of\n"
+        f"print([name_of(p) for p in {paths}])"
+    )
     run = subprocess.run(
         [sys.executable, "-X", "utf8", "-c", code],
         capture_output=True,
