@@ -9,11 +9,15 @@ from __future__ import annotations
 from functools import cached_property
 from threading import Lock
 
+from langgraph.config import get_config
+
 from echelons.agent import Agent
-from echelons.capabilities import CapabilityMap, Deriver, Learner
+from echelons.capabilities import CapabilityMap, Deriver, Learner, ModelDeriver, derive
+from echelons.checkpoints.coordination.capability_cache import Derived
+from echelons.checkpoints.inherited_config import saver_of
+from echelons.checkpoints.ledger import ledger_of
 from echelons.delegation.candidates import Ways
 from echelons.delegation.policy import Delegating
-from echelons.graphs.deriving import deriver_of
 from echelons.nodes.planning.delegation_plan import Found
 from echelons.routing import Part, Route, Router
 
@@ -80,3 +84,19 @@ def _found(router: Router, route: Route, part: Part | None = None) -> Found:
         if needs
     }
     return Found(task, route, Ways(tuple(each.path[above:] for each in ranked), needs, able))
+
+
+def deriver_of(tree: str, given: Deriver | None) -> Deriver:
+    """Return a tree's deriver; one that asks a model keeps what it says where the run is kept.
+
+    Args:
+        tree: Name of the tree's root.
+        given: What the tree was given, if anything.
+
+    Raises:
+        RuntimeError: No graph runs here whose saver could be found.
+    """
+    if not isinstance(given, ModelDeriver):
+        return given or derive
+    saver = saver_of(get_config().get("configurable", {}))
+    return given.kept_in(Derived(ledger_of(saver), tree)) if saver else given

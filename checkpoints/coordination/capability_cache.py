@@ -1,6 +1,6 @@
 """``Derived``: what a model derived that a tree's agents can do, in the ledger.
 
-``graphs.deriving`` lends it to a ``ModelDeriver``, so that the agents of a tree are asked about
+``graphs.task_router`` lends it to a ``ModelDeriver``, so that the agents of a tree are asked about
 once for each database, and not once for each process.
 """
 
