@@ -12,12 +12,13 @@ from langgraph.types import Send
 
 from echelons.checkpoints.threads.segments import SavedHistory
 from echelons.delegation.policy import Delegating
-from echelons.graphs.edges import AfterReason, Allowed, dispatch
+from echelons.graphs.edges import AfterReason
 from echelons.guards.deadlines import DEADLINE_KEY
 from echelons.identity.lineage import THREADS_KEY, Identity, request_id, subordinate_thread_id
 from echelons.identity.thread_history import Head
 from echelons.nodes.delegating.queued_request import Order
 from echelons.nodes.delegating.request_queue import Desk
+from echelons.nodes.planning.sends import Allowed, dispatch
 
 IDENTITY = Identity(agent="head", path=("head",), thread_id="root", tree="t")
 
