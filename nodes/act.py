@@ -25,9 +25,8 @@ from echelons.nodes.base_node import Shell
 from echelons.nodes.failures import describe
 from echelons.nodes.messages import mended
 from echelons.nodes.planning.early_end import not_run
-from echelons.nodes.tool_execution.at_most_once import Bar, Late, Once, Work
+from echelons.nodes.tool_execution.at_most_once import Bar, Late, Once, Work, call_of
 from echelons.nodes.tool_execution.detached_call import Latecomer, runs_in_a_thread
-from echelons.nodes.tool_execution.tasks import call_of
 
 PRIVATE = frozenset({"forward", "heads", "previous", "request", "response"})
 """Keys of a level's state that are no tool's to write."""

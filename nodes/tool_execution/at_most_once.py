@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
@@ -250,6 +250,27 @@ class _Carrying:
     def _end(self, entry: Entry, result: Any) -> Step:
         given = (self.work.call, entry, result, self.config)
         return Step(partial(self.journal.end, *given), partial(self.journal.aend, *given))
+
+
+def call_of(
+    config: Mapping[str, Any], call_id: str, tool: str, arguments: Mapping[str, Any], nature: Nature
+) -> Call:
+    """Return the call that a task makes.
+
+    Args:
+        config: The config of the task's node.
+        call_id: The call's id in the model's message.
+        tool: Whom it calls.
+        arguments: What it is given.
+        nature: What it does to carry it out twice.
+    """
+    given, metadata = config["configurable"], config.get("metadata") or {}
+    # The namespace of a task ends with its node and its id.
+    task_id = str(given.get("checkpoint_ns", "")).rpartition(":")[2]
+    path = str(metadata.get("agent_path", ""))
+    thread_id = str(given.get("thread_id", ""))
+    request_id = str(metadata.get("request_id", ""))
+    return Call(thread_id, task_id, call_id, tool, path, arguments, nature, request_id)
 
 
 def _heard(entry: Entry, pad: Scratchpad) -> Outcome | None:
