@@ -7,8 +7,11 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage
 
+from echelons.delegation.request import Usage
+from echelons.guards.gate import HALT_KEY
+from echelons.identity.lineage import FORWARDED_KEY
 from echelons.text.sanitize import mend
 
 M = TypeVar("M", bound=BaseMessage)
@@ -22,6 +25,9 @@ FIELDS = (
     "tool_call_id",
 )
 """What of a message comes from outside and goes to other models."""
+RETURNED_KEY = "returned"
+"""Where a message says that it is what a function or a Runnable returned."""
+_UNTHOUGHT = frozenset({HALT_KEY, FORWARDED_KEY, RETURNED_KEY})
 
 
 def mended(message: M) -> M:
@@ -29,3 +35,16 @@ def mended(message: M) -> M:
     held = {name: value for name in FIELDS if (value := getattr(message, name, None))}
     whole = {name: mend(value) for name, value in held.items()}
     return message if whole == held else message.model_copy(update=whole)
+
+
+def usage_of(message: BaseMessage) -> Usage:
+    """Return what a message has cost."""
+    # The last word of an agent that was halted is no model's, nor what is passed on.
+    if not isinstance(message, AIMessage) or _UNTHOUGHT & message.response_metadata.keys():
+        return Usage()
+    tokens = message.usage_metadata
+    return Usage(
+        input_tokens=tokens["input_tokens"] if tokens else 0,
+        output_tokens=tokens["output_tokens"] if tokens else 0,
+        model_calls=1,
+    )

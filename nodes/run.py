@@ -18,9 +18,8 @@ from echelons.identity.lineage import message_id
 from echelons.identity.thread_history import History, Past
 from echelons.nodes.base_node import Shell
 from echelons.nodes.identity import identity_of
-from echelons.nodes.messages import mended
+from echelons.nodes.messages import RETURNED_KEY, mended
 from echelons.nodes.planning.tool_calls import close
-from echelons.nodes.spending import RETURNED_KEY
 
 RUN = "run"
 

@@ -34,8 +34,8 @@ from echelons.nodes.delegating.queued_request import Order
 from echelons.nodes.delegating.request_queue import Desk, Onward, check
 from echelons.nodes.delegating.run_level import Failure
 from echelons.nodes.identity import identity_of
+from echelons.nodes.messages import usage_of
 from echelons.nodes.planning.relay_messages import PASSED_KEY, passed_of
-from echelons.nodes.spending import usage_of
 from echelons.tree.names import DELEGATING_TOOLS, PATH_SEPARATOR
 
 EMPTY = "empty: it has answered nothing"

@@ -18,7 +18,7 @@ from echelons.delegation.request import DelegationResponse, Usage
 from echelons.delegation.request_builder import all_sent
 from echelons.guards.gate import is_pause
 from echelons.nodes.delegating.queued_request import Order
-from echelons.nodes.spending import usage_of
+from echelons.nodes.messages import usage_of
 from echelons.tree.names import CALL_SUBORDINATE, PATH_SEPARATOR
 
 STREAM_MODES = ("tasks", "messages")

@@ -15,9 +15,7 @@ from echelons.delegation.aggregation import LIMIT, settle
 from echelons.delegation.candidates import NOBODY, Ways
 from echelons.delegation.race import Entrant
 from echelons.delegation.request import DelegationRequest, DelegationResponse, Status
-from echelons.errors import (
-    UnreadableRecord,
-)
+from echelons.errors import UnreadableRecord
 from echelons.identity.lineage import message_id, subordinate_thread_id
 from echelons.identity.thread_history import Head
 from echelons.tree.names import CALL_SUBORDINATE
