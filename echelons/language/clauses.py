@@ -1,6 +1,6 @@
 """Where one statement of a sentence ends and the next begins.
 
-``wishes`` asks: a "no" or an "already" holds for its own clause only.
+`wishes` asks: a "no" or an "already" holds for its own clause only.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _STOPS: Final = ",;!?\n()…\N{EN DASH}\N{EM DASH}"
 
 
 def ends_before(token: Token) -> bool:
-    """Whether punctuation ends a clause between ``token`` and the word before it."""
+    """Whether punctuation ends a clause between `token` and the word before it."""
     gap = token.gap
     if not gap or gap == " ":
         return False
@@ -32,7 +32,7 @@ def ends_before(token: Token) -> bool:
 
 
 def clauses(tokens: Sequence[Token]) -> list[range]:
-    """Cut ``tokens`` into clauses, given as ranges of indices that cover all of them.
+    """Cut `tokens` into clauses, given as ranges of indices that cover all of them.
 
     >>> from echelons.language.tokens import Reading
     >>> said = Reading("We have rooms and flights, so find a museum and book a tour").tokens

@@ -1,7 +1,7 @@
 """The closed word lists of the planner's rules; words of a team's own trade never stand here.
 
-``clauses``, ``wishes`` and the readers of arguments use them. All are in lower case and
-without apostrophes, as ``Token.word`` is.
+`clauses`, `wishes` and the readers of arguments use them. All are in lower case and
+without apostrophes, as `Token.word` is.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Final
 
 
 def listed(text: str) -> frozenset[str]:
-    """The words of ``text`` as a set.
+    """The words of `text` as a set.
 
     >>> sorted(listed("to from"))
     ['from', 'to']

@@ -1,6 +1,6 @@
 """Which words of a task are wishes: what is refused, already done or said in passing is not.
 
-``split`` and ``choose`` match only what is wished. Each rule looks at one clause and yields
+`split` and `choose` match only what is wished. Each rule looks at one clause and yields
 the words that it takes something from; a word ends with the lowest mark it was given.
 """
 
@@ -39,7 +39,7 @@ Finding = tuple[range, Mark]
 
 @lru_cache(maxsize=32)
 def marks(reading: Reading) -> tuple[Mark, ...]:
-    """Mark each word of ``reading``; remembered, for several rules ask within one turn.
+    """Mark each word of `reading`; remembered, for several rules ask within one turn.
 
     >>> said = Reading("A hotel near the opera, we already have flights")
     >>> [t.word for t, mark in zip(said.tokens, marks(said)) if mark is Mark.WISHED]
@@ -67,7 +67,7 @@ def _lower(given: list[Mark], span: range, mark: Mark) -> None:
 
 
 def _declines(tokens: Sequence[Token], topic: range, clause: range) -> bool:
-    """Whether ``clause`` says no to the clause before it: "Hotels? No thanks."."""
+    """Whether `clause` says no to the clause before it: "Hotels? No thanks."."""
     said = [tokens[i].word for i in clause]
     asked = "?" in tokens[clause.start].gap or ":" in tokens[clause.start].gap
     return (
@@ -107,7 +107,7 @@ def _denies_a_thing(before: Sequence[str], following: str) -> bool:
 
 
 def _reach(tokens: Sequence[Token], cut: Sequence[range], number: int, start: int) -> int:
-    """The index behind the last word that the refusal at ``start`` takes with it."""
+    """The index behind the last word that the refusal at `start` takes with it."""
     clause = cut[number]
     for i in range(start + 1, clause.stop):
         if tokens[i].word in lex.NARROWERS:
@@ -133,7 +133,7 @@ def _settled(tokens: Sequence[Token], words: Sequence[str], clause: range) -> It
 
 
 def _owns(tokens: Sequence[Token], words: Sequence[str], i: int, clause: range) -> bool:
-    """Whether "we have …" or "we booked …" begins at ``i``."""
+    """Whether "we have …" or "we booked …" begins at `i`."""
     if words[i] not in lex.OWNERS or (i > clause.start and words[i - 1] in lex.QUESTIONING):
         return False
     after = [word for word in words[i + 1 : min(clause.stop, i + 7)] if word not in lex.ADVERBS]
@@ -193,7 +193,7 @@ def _in_passing(tokens: Sequence[Token], words: Sequence[str], clause: range) ->
 
 
 def _stated(tokens: Sequence[Token], owner: int, clause: range) -> int:
-    """Where "our hotel is in …" ends its noun; ``owner`` itself if nothing of it is told."""
+    """Where "our hotel is in …" ends its noun; `owner` itself if nothing of it is told."""
     for k in range(owner + 2, min(clause.stop - 1, owner + 5)):
         following = tokens[k + 1]
         placed = following.word in lex.PLACED or following.capital
@@ -213,7 +213,7 @@ def _doing(words: Sequence[str], subject: int, clause: range) -> range:
 
 
 def _thing(tokens: Sequence[Token], start: int, clause: range) -> range:
-    """The noun phrase from ``start`` on: articles passed over, then at most three words."""
+    """The noun phrase from `start` on: articles passed over, then at most three words."""
     while start < clause.stop and not tokens[start].telling and start < clause.stop - 1:
         start += 1
     end = start

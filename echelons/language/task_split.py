@@ -1,6 +1,6 @@
 """Splitting: which subordinates a task is for, and which of its words are whose.
 
-``plan`` asks once per turn. In a small team every word goes to whoever is best at it; in a
+`plan` asks once per turn. In a small team every word goes to whoever is best at it; in a
 large one (a folder of documents, say) few are asked, chosen by how telling their words are.
 """
 
@@ -43,7 +43,7 @@ class Share:
 
 
 def split(team: Team, task: Reading, part: Sequence[str] = ()) -> tuple[Share, ...]:
-    """Share ``task`` out among ``team``.
+    """Share `task` out among `team`.
 
     Args:
         team: Whom to ask.

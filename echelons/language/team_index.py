@@ -1,7 +1,7 @@
 """The team: the roster that a superior was given, indexed by what can be asked for.
 
-``split`` looks tasks up in it. A team is read from the description of the tool
-``call_subordinate`` and remembered by that text, for it is the same at every turn.
+`split` looks tasks up in it. A team is read from the description of the tool
+`call_subordinate` and remembered by that text, for it is the same at every turn.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Team:
         return len(self.names)
 
     def find(self, tokens: Sequence[Token], marks: Sequence[Mark]) -> list[Found]:
-        """All places in ``tokens`` that someone can serve, the longest phrases first."""
+        """All places in `tokens` that someone can serve, the longest phrases first."""
         return list(self._find(tokens, marks))
 
     def hinted(self, tokens: Sequence[Token], marks: Sequence[Mark]) -> list[Found]:
@@ -111,12 +111,12 @@ class Team:
         ]
 
     def is_broad(self, name: str) -> bool:
-        """Whether ``name`` can do much more than its colleagues, as one with a team can."""
+        """Whether `name` can do much more than its colleagues, as one with a team can."""
         usual = median_low(self._sizes.values())
         return self._sizes[name] > BROAD * usual
 
     def rarity(self, having: int) -> float:
-        """Inverse document frequency, ``log(1 + n / having)``: what few offer says more."""
+        """Inverse document frequency, `log(1 + n / having)`: what few offer says more."""
         return log(1 + len(self.names) / max(having, 1))
 
     def _in_order(self, names: set[str]) -> list[str]:
@@ -151,7 +151,7 @@ class Team:
     def _phrase_at(
         self, tokens: Sequence[Token], marks: Sequence[Mark], i: int
     ) -> tuple[int, Phrase]:
-        """Where the longest phrase that begins at ``i`` ends, and which it is."""
+        """Where the longest phrase that begins at `i` ends, and which it is."""
         if marks[i] is Mark.REFUSED:
             return i + 1, ()
         alike = i + 1
@@ -184,7 +184,7 @@ def _names_something(token: Token) -> bool:
 
 @lru_cache(maxsize=64)
 def team_of(description: str, names: tuple[str, ...]) -> Team:
-    """The team that a ``call_subordinate`` tool offers.
+    """The team that a `call_subordinate` tool offers.
 
     Args:
         description: The tool's description, with the roster in it.

@@ -1,6 +1,6 @@
 """A text as the planner's rules see it: words that know their place.
 
-Every rule starts from a ``Reading``; ``turn`` makes one of each thing a human said.
+Every rule starts from a `Reading`; `turn` makes one of each thing a human said.
 """
 
 from __future__ import annotations

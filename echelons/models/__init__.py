@@ -1,4 +1,4 @@
-"""Models by name: what ``Agent(model=…)`` accepts becomes a LangChain chat model here."""
+"""Models by name: what `Agent(model=…)` accepts becomes a LangChain chat model here."""
 
 from __future__ import annotations
 

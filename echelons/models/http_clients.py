@@ -1,9 +1,9 @@
 """The HTTP clients under a provider's model: they leave no socket behind, in any loop.
 
-``openai_chat`` gives one of each to a model. With the SDK's own async client a model serves
+`openai_chat` gives one of each to a model. With the SDK's own async client a model serves
 one event loop only: its pool keeps connections that belong to the loop that opened them, so
-a second ``asyncio.run`` sends its request over one of them and then dies of
-``RuntimeError: Event loop is closed``. Tried with openai 3.54.
+a second `asyncio.run` sends its request over one of them and then dies of
+`RuntimeError: Event loop is closed`. Tried with openai 3.54.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class SyncClient(DefaultHttpxClient):
 class AsyncClient(DefaultAsyncHttpxClient):
     """The SDK's client, with a pool of connections for each event loop.
 
-    The pool of a loop closes with ``loop.shutdown_asyncgens()``, which ``asyncio.run`` and
-    ``asyncio.Runner`` call at their end.
+    The pool of a loop closes with `loop.shutdown_asyncgens()`, which `asyncio.run` and
+    `asyncio.Runner` call at their end.
 
     Args:
         **options: Those of the SDK's client.

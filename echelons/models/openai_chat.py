@@ -1,6 +1,6 @@
 """OpenAI's models, and servers that speak its protocol, as chat models with our settings.
 
-``resolve`` calls it for ``"openai:NAME"``. Loading langchain-openai takes a second, so it is
+`resolve` calls it for `"openai:NAME"`. Loading langchain-openai takes a second, so it is
 imported only when such a model is made.
 """
 
@@ -41,8 +41,8 @@ def openai_chat(name: str) -> ChatOpenAI:
     proxy variables say.
 
     Errors of the provider surface as they are, once all attempts are spent:
-    ``openai.RateLimitError`` (429), ``openai.InternalServerError`` (5xx),
-    ``openai.APITimeoutError`` (silence before the answer), ``openai.APIConnectionError``.
+    `openai.RateLimitError` (429), `openai.InternalServerError` (5xx),
+    `openai.APITimeoutError` (silence before the answer), `openai.APIConnectionError`.
     A stream that has begun is not tried again.
 
     Args:

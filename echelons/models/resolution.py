@@ -1,6 +1,6 @@
 """From what an agent was given as its model to the chat model that it calls.
 
-``Agent`` calls ``resolve`` when a tree is compiled. Importing this loads no provider.
+`Agent` calls `resolve` when a tree is compiled. Importing this loads no provider.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ def resolve(model: BaseChatModel | str | None) -> BaseChatModel:
     Nothing falls back silently: only the absence of a name means the offline planner.
 
     Args:
-        model: A chat model, which is returned as it is; ``"openai:NAME"``;
-            ``"offline"`` or ``"offline:planner"``; or None for the offline planner.
+        model: A chat model, which is returned as it is; `"openai:NAME"`;
+            `"offline"` or `"offline:planner"`; or None for the offline planner.
 
     Returns:
         A chat model; for a name a new one at each call.

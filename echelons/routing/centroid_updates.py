@@ -3,7 +3,7 @@
 The middle of an agent's examples says what they are like, and nothing of where those of its rivals
 begin. So each example is held against its own agent and its rivals, as if it were not known; as
 far as it would go to a rival, its own agent's meaning moves towards it and the rival's away.
-``embedding`` does this once for a tree.
+`embedding` does this once for a tree.
 """
 
 from __future__ import annotations

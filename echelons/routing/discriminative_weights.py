@@ -3,7 +3,7 @@
 Language models count every feature as if it stood alone, so that of two agents that are asked in
 much the same words, the one with the louder words wins. A few steps of boosting mend that: every
 example is ranked as if it were not known, and as far as it would go to others, its features tell
-more of its own agent and less of those others. ``shown`` does this once, when a tree is read.
+more of its own agent and less of those others. `shown` does this once, when a tree is read.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Lesson:
 
     Attributes:
         place: Whose example it is.
-        scores: The evidence for it and its rivals, without what ``told`` says.
+        scores: The evidence for it and its rivals, without what `told` says.
         others: The odds of all others together.
         told: For each of its features what it tells of whom.
         rates: How fast each of that changes.

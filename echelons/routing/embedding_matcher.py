@@ -1,7 +1,7 @@
-"""``EmbeddingMatcher``: compares meanings, by the vectors of any LangChain ``Embeddings``.
+"""`EmbeddingMatcher`: compares meanings, by the vectors of any LangChain `Embeddings`.
 
 For trees whose people ask in other words than the agents are described in. It adds to what
-``LexicalMatcher`` finds, for names and numbers have no meaning that a vector could hold.
+`LexicalMatcher` finds, for names and numbers have no meaning that a vector could hold.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ class EmbeddingMatcher:
     """Compares the meaning of a task with that of each agent's example tasks, or of its names.
 
     An agent is the middle of its examples' vectors, moved away from the examples of those who are
-    most like it (see ``sharpening``); without examples, that of its names as one asks for them,
-    seen beside those of the others (see ``naming``).
+    most like it (see `sharpening`); without examples, that of its names as one asks for them,
+    seen beside those of the others (see `naming`).
     How alike vectors are depends on the model, so a likeness is measured from how alike this
     tree's agents are among themselves. The vectors of a tree are asked for at its first task and
     kept, by text, as long as the matcher.
 
     Args:
-        embeddings: Any LangChain ``Embeddings``.
-        words: Compares words beside meanings; ``None`` for meanings alone.
+        embeddings: Any LangChain `Embeddings`.
+        words: Compares words beside meanings; `None` for meanings alone.
     """
 
     threshold: float = 0.6

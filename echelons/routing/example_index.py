@@ -1,9 +1,9 @@
 """Evidence from example tasks: which agent's examples a task is most likely to be one of.
 
-``lexical`` keeps one ``Shown`` for a tree. Each kind of feature (stems, words, pairs, pieces) is a
+`lexical` keeps one `Shown` for a tree. Each kind of feature (stems, words, pairs, pieces) is a
 language model of its own: the logarithm of how much more likely a feature is in an agent's
-examples than in general (see ``language``). The examples themselves correct what features tell
-(see ``correcting``).
+examples than in general (see `language`). The examples themselves correct what features tell
+(see `correcting`).
 """
 
 from __future__ import annotations

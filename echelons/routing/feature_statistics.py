@@ -1,6 +1,6 @@
-"""``LanguageModel``: how much more likely a feature is in one group of texts than in general.
+"""`LanguageModel`: how much more likely a feature is in one group of texts than in general.
 
-``shown`` keeps some for the example tasks of a tree. Each is smoothed by Dirichlet's prior (Zhai
+`shown` keeps some for the example tasks of a tree. Each is smoothed by Dirichlet's prior (Zhai
 and Lafferty 2001, "A Study of Smoothing Methods for Language Models"). In general means: in all
 texts, and in those of some groups that are not there, or the words of a small tree would all seem
 common.
@@ -32,8 +32,8 @@ class Kind:
     Attributes:
         of: Takes the features from a text.
         weight: What the kind counts.
-        smoothing: As ``SMOOTHING``, for this kind.
-        learns: Whether what its features tell is corrected by the examples (see ``correcting``).
+        smoothing: As `SMOOTHING`, for this kind.
+        learns: Whether what its features tell is corrected by the examples (see `correcting`).
     """
 
     of: Callable[[Words], Features]
@@ -96,7 +96,7 @@ class LanguageModel:
             scores[group] -= cost * len(features)
 
     def lost(self, features: Features, group: int) -> float:
-        """Return how much less ``add`` would add for a text if it were none of its group's."""
+        """Return how much less `add` would add for a text if it were none of its group's."""
         left = self._lengths[group] - len(features)
         much = len(features) * (self._cost(left) - self._costs[group])
         for feature in features:

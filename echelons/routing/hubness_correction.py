@@ -2,7 +2,7 @@
 
 A few words alone mean little. Whom an agent stands beside says more of what it is for; and a name
 as general as "calendar", which is somewhat like everything, must not take what more special names
-are meant for. ``embedding`` sees all agents without examples like this, once for a tree.
+are meant for. `embedding` sees all agents without examples like this, once for a tree.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""``LexicalMatcher``: compares words. The default: no model, no network, always alike.
+"""`LexicalMatcher`: compares words. The default: no model, no network, always alike.
 
-``Router`` uses it unless it is given another matcher; ``EmbeddingMatcher`` adds to it.
+`Router` uses it unless it is given another matcher; `EmbeddingMatcher` adds to it.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class LexicalMatcher:
     """Compares the words of a task with capabilities, descriptions and example tasks.
 
     Names are compared by stems, weighted by how few agents have them; words that are written
-    apart, abbreviated or derived from each other are found too (see ``named``). Example tasks
-    are compared as a whole (see ``shown``). Both evidences add up, and ``saturated`` makes a
+    apart, abbreviated or derived from each other are found too (see `named`). Example tasks
+    are compared as a whole (see `shown`). Both evidences add up, and `saturated` makes a
     match of their sum.
 
     Examples:

@@ -1,7 +1,7 @@
 """What a matcher is: it says how well each agent fits a task, from 0 to 1.
 
-``Router`` prepares a matcher once for a map and asks it for every task. ``LexicalMatcher``,
-``EmbeddingMatcher`` and ``ModelMatcher`` are three; anything with these methods is another.
+`Router` prepares a matcher once for a map and asks it for every task. `LexicalMatcher`,
+`EmbeddingMatcher` and `ModelMatcher` are three; anything with these methods is another.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Profile:
 
     Attributes:
         path: Names from the root down to the agent.
-        capabilities: What it can do; ``capabilities.full`` has the example tasks.
+        capabilities: What it can do; `capabilities.full` has the example tasks.
         derived: Whether the capabilities were derived from names.
         texts: Descriptions of it and its tools.
     """
@@ -76,7 +76,7 @@ class Prepared(Protocol):
         ...
 
     def reasons(self, task: str, place: int) -> Sequence[str]:
-        """Return in readable lines what of a task speaks for the profile at ``place``."""
+        """Return in readable lines what of a task speaks for the profile at `place`."""
         ...
 
 
@@ -94,7 +94,7 @@ class Matcher(Protocol):
 
 
 def saturated(evidence: float) -> float:
-    """Return evidence, which has no upper end, as a match: ``e² / (1 + e²)``.
+    """Return evidence, which has no upper end, as a match: `e² / (1 + e²)`.
 
     This is Hill's equation: little counts next to nothing, 1 is as likely as not, and no
     amount reaches 1, so that more evidence is always more.

@@ -1,4 +1,4 @@
-"""``ModelMatcher``: asks a chat model how well each agent fits.
+"""`ModelMatcher`: asks a chat model how well each agent fits.
 
 For trees whose tasks need thinking to be understood. It costs a model call for each task, and
 its answers vary as the model's do.

@@ -1,6 +1,6 @@
 """Evidence from names: the words of capabilities, of the agent's own name, of descriptions.
 
-``lexical`` keeps one ``Names`` for a tree. A phrase that a task names in full counts the square
+`lexical` keeps one `Names` for a tree. A phrase that a task names in full counts the square
 root of its rare words; one that it names in part, in proportion.
 """
 
@@ -171,7 +171,7 @@ class Names:
 
 
 def _rarities(every: Sequence[Sequence[Phrase]]) -> dict[str, float]:
-    """How much each stem tells: ``log(1 + n / having)``, as a part of the most that can be.
+    """How much each stem tells: `log(1 + n / having)`, as a part of the most that can be.
 
     Who has it with little weight counts as little among those who have it.
     """

@@ -1,6 +1,6 @@
-"""``Places``: the agents of a tree in one row, superiors first, so that a subtree is a range.
+"""`Places`: the agents of a tree in one row, superiors first, so that a subtree is a range.
 
-``Router`` keeps one; matchers are given its profiles, and name agents by their places.
+`Router` keeps one; matchers are given its profiles, and name agents by their places.
 """
 
 from __future__ import annotations

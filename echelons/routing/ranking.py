@@ -1,6 +1,6 @@
-"""``Ranking``: a tree's agents in order, as one matcher sees them.
+"""`Ranking`: a tree's agents in order, as one matcher sees them.
 
-``Router`` has one with the matcher that it was given, and one that compares words, for when the
+`Router` has one with the matcher that it was given, and one that compares words, for when the
 first fails.
 """
 

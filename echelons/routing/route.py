@@ -1,4 +1,4 @@
-"""``Route``: who was found for a task, in order, and why. ``Router`` makes one for each task."""
+"""`Route`: who was found for a task, in order, and why. `Router` makes one for each task."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Candidate:
         depth: Levels below the receiver; 0 for the receiver itself.
         match: How well it fits, from 0 to 1, as the matcher sees it.
         confidence: What it says of itself, for what the task is about.
-        score: ``confidence * match - 0.1 * depth``.
+        score: `confidence * match - 0.1 * depth`.
         place: Its place in the map, superiors first.
     """
 

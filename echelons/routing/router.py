@@ -1,7 +1,7 @@
-"""``Router``: finds who fits a task, and takes tasks for several agents apart.
+"""`Router`: finds who fits a task, and takes tasks for several agents apart.
 
-The rule is one line: ``confidence * match - 0.1 * depth``, for the receiver itself at depth 0 and
-for everybody below it (see ``ranking``). The matcher says the match. If it fails, as a service
+The rule is one line: `confidence * match - 0.1 * depth`, for the receiver itself at depth 0 and
+for everybody below it (see `ranking`). The matcher says the match. If it fails, as a service
 that is down does, words are compared instead, and the route says so.
 """
 
@@ -11,7 +11,6 @@ import logging
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from echelons.capabilities import CapabilityMap
 from echelons.errors import InvalidTask, InvalidThreshold, MatcherFailed
@@ -21,10 +20,8 @@ from echelons.routing.profile_index import Places
 from echelons.routing.ranking import Asked, Ranking
 from echelons.routing.route import Route
 from echelons.routing.task_splitter import Part, Splitting, plan
+from echelons.routing.task_wording import Vocabulary
 from echelons.text.error_lines import failure
-
-if TYPE_CHECKING:
-    from echelons.routing.task_wording import Vocabulary
 
 LOG = logging.getLogger(__name__)
 
@@ -66,7 +63,7 @@ class Router:
     def route(
         self, task: str, receiver: str | Sequence[str] = (), *, without: Collection[str] = ()
     ) -> Route:
-        """Rank the receiver and everybody below it for ``task``.
+        """Rank the receiver and everybody below it for `task`.
 
         Args:
             task: What is asked for.
@@ -89,7 +86,7 @@ class Router:
     def split(
         self, task: str, receiver: str | Sequence[str] = (), *, without: Collection[str] = ()
     ) -> tuple[Part, ...]:
-        """Take ``task`` apart by who can do what of it.
+        """Take `task` apart by who can do what of it.
 
         Each clause is ranked once. In it is meant whom its words name, by the rules of the
         offline planner: what is refused or settled is nobody's part. Where nobody is named,
@@ -133,7 +130,7 @@ class Router:
         return tuple(dict.fromkeys(map(self._vocabulary(0).spelled, needed)))
 
     def able(self, agent_name: str) -> frozenset[str]:
-        """Return the names of an agent's own capabilities, to be held against ``needs``.
+        """Return the names of an agent's own capabilities, to be held against `needs`.
 
         Where two agents spell a capability differently ("flight", "flights"), both spellings
         are among them.
@@ -174,9 +171,6 @@ class Router:
         return asked._replace(without={*asked.without, own}), Splitting(plan(asked.task, wording))
 
     def _vocabulary(self, place: int, without: Collection[str] = ()) -> Vocabulary:
-        # The planner's package loads LangChain, which routing by words does without.
-        from echelons.routing.task_wording import Vocabulary
-
         below = [self._tree.profiles[each] for each in self._tree.below(place)]
         if left := {each.name for each in below}.intersection(without):
             return Vocabulary([each for each in below if each.name not in left])

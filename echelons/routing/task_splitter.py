@@ -1,21 +1,19 @@
 """Splitting: the parts of a task that needs several agents, and who is meant by each.
 
-``plan`` says which texts are to be ranked and makes parts of the rankings; it waits for nothing.
-``Router`` runs it, with or without an event loop. What words name is read by the rules of the
+`plan` says which texts are to be ranked and makes parts of the rankings; it waits for nothing.
+`Router` runs it, with or without an event loop. What words name is read by the rules of the
 offline planner, which splits tasks for a superior's direct subordinates; here they are asked for
-everybody below a receiver (see ``wording``).
+everybody below a receiver (see `wording`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from echelons.routing.route import Candidate, Route
-
-if TYPE_CHECKING:
-    from echelons.routing.task_wording import Clause, Wording
+from echelons.routing.task_wording import Clause, Wording
 
 NEARLY: Final = 0.75
 """Of the best match: who reaches it in every clause can do a task whole."""
@@ -60,7 +58,7 @@ class Splitting:
         self._go_on(None)
 
     def take(self, route: Route) -> None:
-        """Go on with the ranking of ``asked``."""
+        """Go on with the ranking of `asked`."""
         self._go_on(route)
 
     def _go_on(self, route: Route | None) -> None:
@@ -80,7 +78,7 @@ class _Piece:
 
 
 def plan(task: str, wording: Wording) -> Plan:
-    """Take ``task`` apart, with one ranking for each of its clauses.
+    """Take `task` apart, with one ranking for each of its clauses.
 
     Args:
         task: The task.

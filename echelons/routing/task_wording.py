@@ -1,6 +1,6 @@
 """Wording: the clauses of a task, and which agents and capabilities its words name.
 
-``Router`` keeps one ``Vocabulary`` for the agents below each receiver that splits tasks. It sees
+`Router` keeps one `Vocabulary` for the agents below each receiver that splits tasks. It sees
 them as the offline planner sees a team, so that refusals ("no tours") and what is settled
 already ("we have flights") are read alike in both.
 """
@@ -39,7 +39,7 @@ class Clause:
 
 @dataclass(frozen=True, slots=True)
 class Wording:
-    """A task as ``plan`` reads it.
+    """A task as `plan` reads it.
 
     Attributes:
         clauses: Its clauses in order.

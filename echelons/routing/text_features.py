@@ -1,6 +1,6 @@
 """What is compared of two texts: stems, and for example tasks also pairs and pieces of words.
 
-``named`` and ``shown`` read every text through here. Everything comes in the order of the text,
+`named` and `shown` read every text through here. Everything comes in the order of the text,
 never in that of a set, so that sums of floats are the same in every process.
 """
 

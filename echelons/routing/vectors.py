@@ -50,7 +50,7 @@ def usual_likeness(vectors: Sequence[Vector]) -> float:
 
 
 def is_vector(given: Any, size: int | None) -> bool:
-    """Whether something is a list of finite numbers, as many as ``size`` says."""
+    """Whether something is a list of finite numbers, as many as `size` says."""
     if not isinstance(given, Sequence) or isinstance(given, str) or not len(given):
         return False
     numbers = all(isinstance(value, (int, float)) and isfinite(value) for value in given)

@@ -1,6 +1,6 @@
 """Composing: one answer out of what subordinates and tools gave.
 
-``plan`` calls it when all calls are answered. Contributions stay word for word as they
+`plan` calls it when all calls are answered. Contributions stay word for word as they
 came, with their sources; what could not be had is said in one line at the end.
 """
 

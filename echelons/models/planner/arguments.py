@@ -1,6 +1,6 @@
 """Arguments for a tool, taken from a task by the tool's schema.
 
-``choose`` asks what a call would look like; nothing is ever made up to complete one.
+`choose` asks what a call would look like; nothing is ever made up to complete one.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Filled:
 
 
 def fill(tool: Tool, said: Said, trade: frozenset[str] = frozenset()) -> Filled:
-    """Take the arguments of ``tool`` from what was ``said``.
+    """Take the arguments of `tool` from what was `said`.
 
     Optional parameters of which nothing was said are left out.
 
@@ -87,7 +87,7 @@ class _Source:
         self._asked = trade.union(stem(word) for part in said.part for word in words(part))
 
     def value(self, parameter: Parameter) -> Any:
-        """The value of ``parameter``, or None if nothing of it was said."""
+        """The value of `parameter`, or None if nothing of it was said."""
         if parameter.choices:
             return choice(parameter, self._said.task)
         readers: dict[str, Callable[[Parameter], Any]] = {

@@ -1,6 +1,6 @@
 """Values out of a closed list: which of a parameter's choices a text mentions.
 
-``arguments`` asks here for parameters with an ``enum``.
+`arguments` asks here for parameters with an `enum`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from echelons.text.stemming import stem, words
 
 
 def choice(parameter: Parameter, reading: Reading) -> Any:
-    """The choice that ``reading`` mentions, or the only one that a needed parameter has."""
+    """The choice that `reading` mentions, or the only one that a needed parameter has."""
     found = mentioned(parameter, reading)
     if found:
         return found[0]

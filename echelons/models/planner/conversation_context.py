@@ -1,6 +1,6 @@
 """What was said: the task of this turn and what the human said before it.
 
-``turn`` makes it from the conversation, ``arguments`` and ``plan`` read from it.
+`turn` makes it from the conversation, `arguments` and `plan` read from it.
 """
 
 from __future__ import annotations

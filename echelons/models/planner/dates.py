@@ -1,4 +1,4 @@
-"""Dates and times as people say them. ``arguments`` asks for them by kind.
+"""Dates and times as people say them. `arguments` asks for them by kind.
 
 Nothing here knows what day it is: "tomorrow" stays "tomorrow", for the planner must answer
 alike whenever it is asked. Only a full date can be written as ISO 8601.
@@ -82,7 +82,7 @@ class Moment:
 
 @lru_cache(maxsize=32)
 def moments(text: str) -> tuple[Moment, ...]:
-    """All dates and times in ``text``, in their order; remembered within a turn.
+    """All dates and times in `text`, in their order; remembered within a turn.
 
     >>> [moment.text for moment in moments("On Friday 5 May at 8pm, or tomorrow")]
     ['Friday 5 May', '8pm', 'tomorrow']
@@ -95,7 +95,7 @@ def moments(text: str) -> tuple[Moment, ...]:
 
 
 def spoken(text: str, kind: Kind | None = None) -> str:
-    """What ``text`` says about when: its first date and its first time, or one of them.
+    """What `text` says about when: its first date and its first time, or one of them.
 
     >>> spoken("a table tomorrow for two at 8pm"), spoken("tomorrow at 8pm", "time")
     ('tomorrow at 8pm', '8pm')
@@ -114,7 +114,7 @@ def spoken(text: str, kind: Kind | None = None) -> str:
 
 
 def edges(text: str) -> tuple[str, str]:
-    """The first and the last day that ``text`` names; empty where it names none.
+    """The first and the last day that `text` names; empty where it names none.
 
     >>> edges("from 3 to 7 May 2026"), edges("2026-05-03 until 2026-05-07"), edges("on Friday")
     (('3 May 2026', '7 May 2026'), ('2026-05-03', '2026-05-07'), ('Friday', ''))
@@ -130,7 +130,7 @@ def edges(text: str) -> tuple[str, str]:
 
 
 def iso_date(said: str) -> str:
-    """``said`` as ISO 8601, or nothing if it is not a full date.
+    """`said` as ISO 8601, or nothing if it is not a full date.
 
     >>> iso_date("5 May 2026"), iso_date("May 5th, 2026"), iso_date("tomorrow")
     ('2026-05-05', '2026-05-05', '')
@@ -152,7 +152,7 @@ def iso_date(said: str) -> str:
 
 
 def iso_time(said: str) -> str:
-    """``said`` as ISO 8601, or nothing if it names no hour.
+    """`said` as ISO 8601, or nothing if it names no hour.
 
     >>> iso_time("8pm"), iso_time("20:30"), iso_time("noon"), iso_time("later")
     ('20:00:00', '20:30:00', '12:00:00', '')

@@ -1,4 +1,4 @@
-"""Numbers in a text, and which of them a parameter means. ``arguments`` asks for one."""
+"""Numbers in a text, and which of them a parameter means. `arguments` asks for one."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class _Amount:
 
 
 def number(parameter: Parameter, text: str) -> float | None:
-    """The number in ``text`` that ``parameter`` asks for, if there is one.
+    """The number in `text` that `parameter` asks for, if there is one.
 
     >>> number(Parameter("people", "integer"), "A table for four, 2 May, at most 80 euros")
     4.0
@@ -141,7 +141,7 @@ def _meaning(parameter: Parameter) -> str:
 
 
 def _fit(parameter: Parameter, meant: str, amount: _Amount) -> int:
-    """How well ``amount`` fits: 4 by the parameter's own name down to 0, not at all."""
+    """How well `amount` fits: 4 by the parameter's own name down to 0, not at all."""
     own = parameter.stems - _GENERIC
     weeks = amount.unit == "weeks" and meant in _IN_DAYS
     plain = not amount.unit

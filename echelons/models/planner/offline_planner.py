@@ -1,6 +1,6 @@
-"""The offline planner as a LangChain chat model: the outside of ``plan``.
+"""The offline planner as a LangChain chat model: the outside of `plan`.
 
-Agents without a model of their own get one, through ``echelons.models.resolve``.
+Agents without a model of their own get one, through `echelons.models.resolve`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class OfflinePlanner(BaseChatModel):
     calls the agent's own tools with arguments taken from it, and composes what comes back.
     It does not think: what no rule matches, it says that it cannot do. The same messages
     and tools give the same answer, call ids included; it keeps nothing between calls, needs
-    no key and no network, and replies carry ``model_name: "offline planner"``.
+    no key and no network, and replies carry `model_name: "offline planner"`.
 
     Examples:
         >>> planner = OfflinePlanner().bind_tools([
@@ -47,7 +47,7 @@ class OfflinePlanner(BaseChatModel):
     def bind_tools(
         self, tools: Sequence[Any], *, tool_choice: Any = None, **kwargs: Any
     ) -> Runnable[LanguageModelInput, AIMessage]:
-        """The planner with tools; a ``tool_choice`` is accepted and does not sway its rules.
+        """The planner with tools; a `tool_choice` is accepted and does not sway its rules.
 
         Args:
             tools: Tools in any form that LangChain can convert to OpenAI's.

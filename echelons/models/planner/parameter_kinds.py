@@ -1,6 +1,6 @@
 """What a parameter asks for, told from its name first and from its description then.
 
-``arguments`` chooses by it where in a task the value is to be looked for.
+`arguments` chooses by it where in a task the value is to be looked for.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ _HEAD_ENDS: Final = listed("in for at with that which who when where of to from 
 
 
 def kind(parameter: Parameter) -> Kind:
-    """What ``parameter``, a string, asks for.
+    """What `parameter`, a string, asks for.
 
     >>> kind(Parameter("departure_date")).name, kind(Parameter("departure_city")).name
     ('DATE', 'ORIGIN')
@@ -94,7 +94,7 @@ def kind(parameter: Parameter) -> Kind:
 
 
 def is_later(parameter: Parameter) -> bool:
-    """Whether a date parameter means the end of a span: ``return_date``, ``check_out``."""
+    """Whether a date parameter means the end of a span: `return_date`, `check_out`."""
     return bool(_LATER.intersection(parameter.name_words))
 
 

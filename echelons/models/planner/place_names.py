@@ -1,6 +1,6 @@
 """Places and names in a text: capitalised spans, and what the words before them make of them.
 
-``arguments`` asks by role. Where nobody wrote a capital, the words after a preposition do.
+`arguments` asks by role. Where nobody wrote a capital, the words after a preposition do.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Place:
 
 @lru_cache(maxsize=32)
 def places(reading: Reading) -> tuple[Place, ...]:
-    """All places that ``reading`` may name, in their order; remembered within a turn.
+    """All places that `reading` may name, in their order; remembered within a turn.
 
     >>> [(p.name, p.role.value) for p in places(Reading("Fly to New York from London in May"))]
     [('New York', 'destination'), ('London', 'origin')]
@@ -98,7 +98,7 @@ def places(reading: Reading) -> tuple[Place, ...]:
 
 
 def enumerated(tokens: Sequence[Token], found: Sequence[Place], first: Place) -> list[Place]:
-    """The places that are named in one breath with ``first``, itself included.
+    """The places that are named in one breath with `first`, itself included.
 
     "Rome, Florence and Venice" are three; "Rome, Italy" is one, for nothing joins the two.
     """
@@ -192,7 +192,7 @@ def _opens_list(tokens: Sequence[Token], place: Place, link: Sequence[str]) -> b
 
 
 def _role(tokens: Sequence[Token], i: int) -> Role | None:
-    """The role that the words before the name at ``i`` give it; articles are passed over."""
+    """The role that the words before the name at `i` give it; articles are passed over."""
     before = i - 1
     if before >= 0 and tokens[before].word in ("the", "central", "downtown"):
         before -= 1
@@ -236,7 +236,7 @@ def _may_name(token: Token, i: int, taken: set[int]) -> bool:
 
 
 def _opens(word: str) -> bool:
-    """Whether ``word`` has its capital from the sentence that it begins."""
+    """Whether `word` has its capital from the sentence that it begins."""
     known = word in lex.REQUESTS or word in lex.OPENERS or word in lex.MORE_VERBS
     return known or word.endswith(lex.NO_NAME_ENDINGS)
 

@@ -1,7 +1,7 @@
 """The turn: what the human said last, and what has come of it so far.
 
 Read from the messages at every call, for the planner remembers nothing. What tools answer
-is kept as data for ``compose``; no rule ever reads a wish out of it.
+is kept as data for `compose`; no rule ever reads a wish out of it.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Turn:
 
     @classmethod
     def read(cls, messages: Sequence[BaseMessage]) -> Turn:
-        """Find the last turn of ``messages``; without a human message it has no task."""
+        """Find the last turn of `messages`; without a human message it has no task."""
         humans = [i for i, message in enumerate(messages) if isinstance(message, HumanMessage)]
         if not humans:
             return cls(Said(Brief("")))

@@ -1,6 +1,6 @@
 """Names that a text gives to a thing: addresses, houses, quoted titles, examples.
 
-``arguments`` asks here for text parameters that are no place, no date and no question.
+`arguments` asks here for text parameters that are no place, no date and no question.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _EXAMPLES: Final = re.compile(
 
 
 def named(parameter: Parameter, kind: Kind, reading: Reading, known: Sequence[Place]) -> str | None:
-    """The name that ``reading`` gives for ``parameter``, or None if it gives none.
+    """The name that `reading` gives for `parameter`, or None if it gives none.
 
     Args:
         parameter: What asks.
@@ -55,7 +55,7 @@ def named(parameter: Parameter, kind: Kind, reading: Reading, known: Sequence[Pl
 
 
 def addressee(text: str) -> str | None:
-    """The first e-mail address in ``text``."""
+    """The first e-mail address in `text`."""
     found = _EMAIL.search(text)
     return found[0] if found else None
 
@@ -101,7 +101,7 @@ def _holds(place: Place, parameter: Parameter, reading: Reading) -> bool:
 
 
 def examples(parameter: Parameter, reading: Reading) -> tuple[str, ...]:
-    """The words of ``reading`` that the parameter's description gives as examples."""
+    """The words of `reading` that the parameter's description gives as examples."""
     found = _EXAMPLES.search(parameter.description)
     if not found:
         return ()

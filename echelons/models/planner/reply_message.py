@@ -1,6 +1,6 @@
 """A reply as LangChain's message: ids of its calls, its usage, its pieces in a stream.
 
-``model`` calls it. All of it is worked out from the conversation, so that the same messages
+`model` calls it. All of it is worked out from the conversation, so that the same messages
 and tools give the same message.
 """
 
@@ -34,7 +34,7 @@ _WORD_BEGINS: Final = re.compile(r"(?<=\s)(?=\S)")
 def answer(
     messages: Sequence[BaseMessage], tools: Sequence[Any], sharing: Sharing = split
 ) -> AIMessage:
-    """What the planner says after ``messages``, with ``tools`` in OpenAI's form."""
+    """What the planner says after `messages`, with `tools` in OpenAI's form."""
     said = reply(Turn.read(messages), Toolbox.read(tools), sharing)
     written = [_written(message) for message in messages]
     calls = _tool_calls(said, "\n".join(written))
@@ -55,7 +55,7 @@ def answer(
 
 
 def pieces(message: AIMessage) -> Iterator[AIMessageChunk]:
-    """``message`` word by word, then call by call; the sum of all is the message again."""
+    """`message` word by word, then call by call; the sum of all is the message again."""
     for word in _WORD_BEGINS.split(str(message.content)) if message.content else ():
         yield AIMessageChunk(content=word)
     for index, call in enumerate(message.tool_calls):

@@ -1,6 +1,6 @@
 """The plan: what the planner says next, given a conversation and its tools.
 
-The one function ``reply`` is the whole planner; ``model`` makes a LangChain model of it.
+The one function `reply` is the whole planner; `model` makes a LangChain model of it.
 A turn has two steps: everything that fits is called at once, and what comes back is
 composed. No call is made twice, whatever it gave.
 """
@@ -22,7 +22,7 @@ from echelons.models.planner.tool_choice import Choice, choose
 from echelons.models.planner.toolbox import DELEGATE, REPORT, Toolbox
 
 Sharing = Callable[[Team, Reading, Sequence[str]], Sequence[Share]]
-"""Says who of a team is asked for a task, as ``split`` does: team, task, the part that is meant."""
+"""Says who of a team is asked for a task, as `split` does: team, task, the part that is meant."""
 
 NAME = "offline planner"
 NOTHING_FITS = "nothing here can do this"
@@ -56,7 +56,7 @@ class Reply:
 
 
 def reply(turn: Turn, box: Toolbox, sharing: Sharing = split) -> Reply:
-    """Say what comes next in ``turn``."""
+    """Say what comes next in `turn`."""
     if turn.called:
         return _conclude(turn, box)
     if not turn.said.task.text.strip():

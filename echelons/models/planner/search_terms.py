@@ -1,4 +1,4 @@
-"""What is looked for, in a word or two. ``arguments`` asks for parameters such as a dish."""
+"""What is looked for, in a word or two. `arguments` asks for parameters such as a dish."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class Brief:
 
     @classmethod
     def read(cls, text: str) -> Brief:
-        r"""Take ``text`` apart; a text without the lines is a task and nothing else.
+        r"""Take `text` apart; a text without the lines is a task and nothing else.
 
         >>> Brief.read("Rome, with museums and food\nYour part: museums, food")
         Brief(task='Rome, with museums and food', part=('museums', 'food'), earlier='')

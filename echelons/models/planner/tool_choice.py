@@ -1,6 +1,6 @@
 """Choosing among an agent's own tools: those that the task speaks of and has arguments for.
 
-``plan`` asks once per turn. A tool that acts on the world, such as one that reserves a
+`plan` asks once per turn. A tool that acts on the world, such as one that reserves a
 table, needs its own verb or noun in the task; one that only looks things up needs less.
 """
 
@@ -60,7 +60,7 @@ class Choice:
 
 
 def choose(tools: Sequence[Tool], said: Said, alone: bool) -> Choice:
-    """Choose among ``tools``.
+    """Choose among `tools`.
 
     Args:
         tools: The agent's own tools.

@@ -1,6 +1,6 @@
 """Parameters of a tool, read from its JSON schema.
 
-``toolbox`` reads them, ``arguments`` fills them. Schemas come from anywhere: what is not
+`toolbox` reads them, `arguments` fills them. Schemas come from anywhere: what is not
 understood reads as a plain string parameter, or is left out, and never raises.
 """
 
@@ -27,7 +27,7 @@ class Parameter:
         description: What its author wrote about it.
         required: Whether a call without it is refused.
         choices: The only values that it takes; empty if there is no such list.
-        format: The schema's ``format``, such as "date"; empty if there is none.
+        format: The schema's `format`, such as "date"; empty if there is none.
         bounds: The least and the greatest number that it takes.
         inner: The parameters of an object, or the one item of an array.
     """
@@ -43,7 +43,7 @@ class Parameter:
 
     @cached_property
     def name_words(self) -> tuple[str, ...]:
-        """The words of its name: ``check_in`` has two."""
+        """The words of its name: `check_in` has two."""
         return tuple(words(self.name))
 
     @cached_property
@@ -137,7 +137,7 @@ def _choices(schema: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _bound(schema: Mapping[str, Any], name: str, default: float) -> float:
-    """The bound that is set as ``minimum`` or ``exclusiveMinimum`` (which is read as it is)."""
+    """The bound that is set as `minimum` or `exclusiveMinimum` (which is read as it is)."""
     for key in (f"m{name}", f"exclusiveM{name}"):
         value = schema.get(key)
         if isinstance(value, int | float) and not isinstance(value, bool):

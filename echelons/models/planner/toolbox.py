@@ -1,6 +1,6 @@
 """The toolbox: what a model call may use, sorted by what it is for.
 
-Read from the bound tools at every call; ``plan`` asks it whom and what there is.
+Read from the bound tools at every call; `plan` asks it whom and what there is.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Tool:
 
     @classmethod
     def read(cls, written: object) -> Tool | None:
-        """Read a tool in OpenAI's form; None if ``written`` is no function with a name."""
+        """Read a tool in OpenAI's form; None if `written` is no function with a name."""
         function = written.get("function", written) if isinstance(written, Mapping) else None
         if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
             return None
@@ -69,7 +69,7 @@ class Toolbox:
 
     @classmethod
     def read(cls, tools: Iterable[Any]) -> Toolbox:
-        """Sort ``tools``; what is no tool is passed over, the first of a name counts."""
+        """Sort `tools`; what is no tool is passed over, the first of a name counts."""
         read: dict[str, Tool] = {}
         for written in tools:
             tool = Tool.read(written)
