@@ -6,8 +6,8 @@ a real socket. Only the standard library stands behind it.
 
 from __future__ import annotations
 
-from echelons.testing.openai_server.answers import Drop, Hang, HttpError
 from echelons.testing.openai_server.chat_request import ChatRequest
 from echelons.testing.openai_server.loopback_server import OpenAIServer
+from echelons.testing.openai_server.responses import Drop, Hang, HttpError
 
 __all__ = ["ChatRequest", "Drop", "Hang", "HttpError", "OpenAIServer"]

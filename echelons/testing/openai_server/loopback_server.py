@@ -1,6 +1,6 @@
 """The server: a listening socket, a thread per connection, and a script.
 
-``OpenAIServer`` is what tests use; it ends with every thread and socket it opened.
+Tests use `OpenAIServer`; closing it ends every thread and socket that it opened.
 """
 
 from __future__ import annotations
@@ -10,18 +10,26 @@ import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from socketserver import TCPServer, ThreadingMixIn
 from types import TracebackType
 from typing import Any
 
 from echelons.errors import InvalidScript, ScriptExhausted
-from echelons.testing.openai_server.answers import Hang, Response, as_response
-from echelons.testing.openai_server.chat_request import ChatRequest
-from echelons.testing.openai_server.http_connection import Connection
+from echelons.testing.openai_server import wire
+from echelons.testing.openai_server.chat_request import ChatRequest, RefusedRequest, parse_body
+from echelons.testing.openai_server.responses import (
+    Hang,
+    Response,
+    ResponseWriter,
+    as_response,
+)
 
 LOOPBACK = "127.0.0.1"
+CHAT_PATH = "/v1/chat/completions"
+MODELS_PATH = "/v1/models"
 POLL_SECONDS = 0.02
-"""How often the accepting thread looks whether it shall end; ``close`` waits that long."""
+"""How often the accepting thread checks whether to end; `close` waits that long at most."""
 
 ServerScript = Sequence[object] | Callable[[ChatRequest], object]
 
@@ -34,7 +42,7 @@ class OpenAIServer:
 
     Args:
         script: The steps, one per request in the order in which they come: a text,
-            ``Reply``, ``Call`` or calls, ``HttpError``, ``Hang`` or ``Drop``. Or a function
+            `Reply`, ``Call`` or calls, ``HttpError``, ``Hang`` or ``Drop``. Or a function
             from the request to a step, for clients that ask side by side.
         models: The names that it lists.
         keep_alive: Whether connections stay open between requests, as a provider's do.
@@ -118,36 +126,82 @@ class OpenAIServer:
             self._listener.stop()
 
     def admit(self, headers: Mapping[str, str], body: Mapping[str, Any]) -> ChatRequest:
-        """Write down a request; the connection calls this."""
+        """Record a request; the connection calls this."""
         with self._lock:
             request = ChatRequest(len(self._requests), dict(headers), body)
             self._requests.append(request)
         return request
 
     def next(self, request: ChatRequest) -> Response:
-        """The script's step for a request; the connection calls this.
+        """Return the script's step for a request; the connection calls this.
 
         Raises:
             ScriptExhausted: There were more requests than steps.
             InvalidScript: The script's function returned no step.
         """
         if callable(self._script):
-            return as_response(self._script(request))
-        if request.number >= len(self._script):
+            response = as_response(self._script(request))
+        elif request.number < len(self._script):
+            response = self._script[request.number]
+        else:
             raise ScriptExhausted(None, request.number, len(self._script))
-        return self._script[request.number]
+        if isinstance(response, Hang):
+            with self._lock:  # `close` releases it, unless it sees that the server has closed
+                self._hanging.add(response)
+        return response
 
-    def hold(self, hang: Hang) -> bool:
-        """Wait until the hang is released; False if the server closes first."""
-        with self._lock:
-            if self.closing.is_set():
-                return False
-            self._hanging.add(hang)
-        hang.reached.set()
-        hang.released.wait()
-        with self._lock:
-            self._hanging.discard(hang)
-        return not self.closing.is_set()
+
+class _Connection(ResponseWriter):
+    """The server's side of one connection, in a thread of its own."""
+
+    def __init__(self, owner: OpenAIServer, *args: Any) -> None:
+        self._owner = owner
+        self.closing = owner.closing
+        super().__init__(*args)  # serves the whole connection
+
+    def parse_request(self) -> bool:
+        """Read the head of a request, and whether the connection stays open after it."""
+        accepted = super().parse_request()
+        self.close_connection = self.close_connection or not self._owner.keep_alive
+        return accepted
+
+    def do_GET(self) -> None:  # noqa: N802  the name that the standard library calls
+        """List the models."""
+        if self.path == MODELS_PATH:
+            self.send_json(wire.model_list(self._owner.models))
+        else:
+            self._refuse(404, f"no such path: {self.path}")
+
+    def do_POST(self) -> None:  # noqa: N802
+        """Answer a request for a completion by the script."""
+        length = self.headers.get("Content-Length", "")
+        if not length.isdecimal():
+            self._refuse(411, "the length of the body is missing")
+            return
+        raw = self.rfile.read(int(length))
+        if self.path != CHAT_PATH:
+            self._refuse(404, f"no such path: {self.path}")
+            return
+        try:
+            body = parse_body(raw)
+        except RefusedRequest as refusal:
+            self._refuse(400, str(refusal))
+            return
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        request = self._owner.admit(headers, body)
+        try:
+            response = self._owner.next(request)
+        except Exception as error:  # noqa: BLE001  (a script's function may raise anything)
+            self._owner.errors.append(error)
+            self._refuse(400, f"{type(error).__name__}: {error}")
+            return
+        response.respond(request, self)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Log nothing: a test's output belongs to the test."""
+
+    def _refuse(self, status: int, message: str) -> None:
+        self.send_json(wire.error(message, "invalid_request_error"), status)
 
 
 class _Listener(ThreadingMixIn, TCPServer):
@@ -162,7 +216,7 @@ class _Listener(ThreadingMixIn, TCPServer):
         self.accepted = 0
         self._open: set[socket.socket] = set()
         self._lock = threading.Lock()
-        super().__init__((LOOPBACK, 0), Connection)
+        super().__init__((LOOPBACK, 0), partial(_Connection, owner))
         self._thread = threading.Thread(target=self.serve_forever, args=(POLL_SECONDS,))
 
     def start(self) -> None:
