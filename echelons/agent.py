@@ -23,9 +23,9 @@ from echelons.errors import (
     UnknownTool,
 )
 from echelons.guards.limits import Limits
-from echelons.tree import walk
 from echelons.tree.members import Member, adopt_all, no_capabilities
 from echelons.tree.names import BUILT_IN_TOOLS, check_name
+from echelons.tree.walk import check
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -106,7 +106,7 @@ class Agent:
         keep(self, "capabilities", declared(self.name, self.capabilities))
         keep(self, "subordinates", adopt_all(self.name, self.subordinates))
         _check_inner_limits(self.subordinates)
-        walk.check(self, self.limits.depth)
+        check(self, self.limits.depth)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Agent:
         """An agent never changes, so a copy of it is itself (models cannot be copied)."""

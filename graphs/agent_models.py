@@ -9,7 +9,7 @@ from langchain_core.language_models import BaseChatModel
 from echelons.agent import Agent
 from echelons.errors import ModelCannotCall
 from echelons.models import resolve
-from echelons.tree import walk
+from echelons.tree.walk import walk
 
 
 def models_of(root: Agent) -> dict[str, BaseChatModel]:
@@ -25,7 +25,7 @@ def models_of(root: Agent) -> dict[str, BaseChatModel]:
     """
     named: dict[str, BaseChatModel] = {}
     models: dict[str, BaseChatModel] = {}
-    for place in walk.walk(root):
+    for place in walk(root):
         agent = place.member
         if not isinstance(agent, Agent):
             continue

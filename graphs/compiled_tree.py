@@ -41,8 +41,8 @@ from echelons.graphs.pregel.state_updates import Editable
 from echelons.graphs.task_router import TreeRouter
 from echelons.identity.lineage import ECHELONS_NS, Identity
 from echelons.text.sanitize import mend
-from echelons.tree import walk
 from echelons.tree.members import Member
+from echelons.tree.walk import fingerprint, walk
 
 
 class AgentGraph(Editable):
@@ -55,7 +55,7 @@ class AgentGraph(Editable):
     def __init__(self, *, agent: Agent, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.agent = agent
-        self.fingerprint = walk.fingerprint(agent)
+        self.fingerprint = fingerprint(agent)
 
     def copy(self, update: dict[str, Any] | None = None) -> AgentGraph:
         """Return a copy with some attributes changed, as LangGraph's server makes one."""
@@ -170,7 +170,7 @@ def compile_tree(
     """Compile a tree, see ``Agent.compile``."""
     levels = _Levels(
         models=models_of(agent),
-        depth=max(len(place.path) for place in walk.walk(agent)),
+        depth=max(len(place.path) for place in walk(agent)),
         history=SavedHistory(),
         journal=SavedJournal(),
         router=TreeRouter(agent, agent.delegating or Delegating()),
@@ -221,7 +221,7 @@ class _Levels:
 def rules_of(root: Agent) -> dict[str, Delegating]:
     """Return how every agent of a tree delegates: its own rules, or its superior's."""
     rules: dict[str, Delegating] = {}
-    for place in walk.walk(root):
+    for place in walk(root):
         if isinstance(place.member, Agent):
             above = rules[place.path[-2]] if len(place.path) > 1 else Delegating()
             rules[place.member.name] = place.member.delegating or above

@@ -12,8 +12,8 @@ from echelons.capabilities.deriver import derive
 from echelons.capabilities.deriver_prompt import INSTRUCTIONS, Description, described, understood
 from echelons.errors import DeriverFailed
 from echelons.text.error_lines import failure
-from echelons.tree import walk
 from echelons.tree.members import Member
+from echelons.tree.walk import walk
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -91,7 +91,7 @@ class ModelDeriver:
             await self._kept.awrite(self._heard(root, asked, replies))
 
     def _unknown(self, root: Member) -> dict[str, Description]:
-        silent = (each.member for each in walk.walk(root) if not each.member.capabilities)
+        silent = (each.member for each in walk(root) if not each.member.capabilities)
         about = {member.name: described(member, self._label()) for member in silent}
         return {
             agent: each
@@ -103,7 +103,7 @@ class ModelDeriver:
         self, root: Member, asked: Mapping[str, Description], replies: Sequence[Any]
     ) -> Mapping[str, Derivation]:
         """Take in what was said, and return what of it is worth keeping."""
-        members = {each.member.name: each.member for each in walk.walk(root)}
+        members = {each.member.name: each.member for each in walk(root)}
         said: dict[str, Derivation] = {}
         for about, reply in zip(asked.values(), replies, strict=True):
             try:

@@ -29,7 +29,7 @@ from echelons.runtime.session_requests import Request, Resuming, Thread
 from echelons.runtime.session_run import AsyncRun, Run
 from echelons.runtime.turn_engine import Engine
 from echelons.text.input_limits import check_notes
-from echelons.tree import walk
+from echelons.tree.walk import walk
 
 
 class Session:
@@ -296,7 +296,7 @@ class Session:
 
     @property
     def _paths(self) -> frozenset[str]:
-        return frozenset(place.text for place in walk.walk(self.graph.agent))
+        return frozenset(place.text for place in walk(self.graph.agent))
 
     @contextmanager
     def _by_name(self) -> Iterator[None]:

@@ -22,9 +22,9 @@ from echelons.graphs.delegation_graph import nodes_of
 from echelons.identity.lineage import Identity
 from echelons.nodes.delegating.request_queue import REFUSE
 from echelons.nodes.run import RUN
-from echelons.tree import walk
 from echelons.tree.members import Member
 from echelons.tree.names import PATH_SEPARATOR
+from echelons.tree.walk import fingerprint, walk
 
 
 def check_resume(agent: Agent, own: Any, given: Any, config: Mapping[str, Any]) -> Identity | None:
@@ -73,7 +73,7 @@ def _resumed(own: Any, given: Any, config: Mapping[str, Any]) -> tuple[Saver, On
 def _check(agent: Agent, root: OneCheckpoint) -> Plan[Identity | None]:
     head = yield root
     identity = Identity.read(head.metadata) if head else None
-    if identity is None or identity.tree == walk.fingerprint(agent):
+    if identity is None or identity.tree == fingerprint(agent):
         return identity
     latest = yield replace(root, checkpoint_id=None)
     if latest.checkpoint["id"] == head.checkpoint["id"]:
@@ -95,7 +95,7 @@ def missing(root: Agent, waiting: Iterable[OpenAgent], above: tuple[str, ...] = 
         waiting: The agents that have work left.
         above: Path of the agent that the tree is embedded under; empty for none.
     """
-    members = {(*above, *place.path): place.member for place in walk.walk(root)}
+    members = {(*above, *place.path): place.member for place in walk(root)}
     lost: dict[str, None] = {}
     for each in waiting:
         member = members.get(each.path)
