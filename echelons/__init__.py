@@ -10,13 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from echelons.agent import Agent
+    from echelons.capabilities.capability import Capability
     from echelons.checkpoints.checkpointer import SqliteCheckpointer
     from echelons.checkpoints.threads.pending_work import Question
     from echelons.checkpoints.threads.store import ThreadStore
+    from echelons.delegation.policy import Delegating
     from echelons.delegation.request import DelegationRequest, DelegationResponse, Status, Usage
     from echelons.effects.journal import effect, idempotency_key
     from echelons.effects.unknown_outcome import OutcomeUnknown
     from echelons.errors import EchelonsError
+    from echelons.guards.circuit_breaker import Breaking
     from echelons.guards.limits import Limits
     from echelons.runtime.run_events import RunEvent
     from echelons.runtime.session import Session
@@ -25,6 +28,9 @@ if TYPE_CHECKING:
 _HOMES = {
     "Agent": "agent",
     "AsyncRun": "runtime.session_run",
+    "Breaking": "guards.circuit_breaker",
+    "Capability": "capabilities.capability",
+    "Delegating": "delegation.policy",
     "DelegationRequest": "delegation.request",
     "DelegationResponse": "delegation.request",
     "EchelonsError": "errors",
@@ -46,6 +52,9 @@ _HOMES = {
 __all__ = [
     "Agent",
     "AsyncRun",
+    "Breaking",
+    "Capability",
+    "Delegating",
     "DelegationRequest",
     "DelegationResponse",
     "EchelonsError",
