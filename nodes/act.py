@@ -22,11 +22,11 @@ from langgraph.types import Command
 from echelons.effects.journal import Call, Journal, Nature, nature_of
 from echelons.guards.gate import Halt, Pause, Step, gate_of
 from echelons.nodes.base_node import Shell
-from echelons.nodes.failures import describe
 from echelons.nodes.messages import mended
 from echelons.nodes.planning.early_end import not_run
 from echelons.nodes.tool_execution.at_most_once import Bar, Late, Once, Work, call_of
 from echelons.nodes.tool_execution.detached_call import Latecomer, runs_in_a_thread
+from echelons.text.error_lines import describe_error
 
 PRIVATE = frozenset({"forward", "heads", "previous", "request", "response"})
 """Keys of a level's state that are no tool's to write."""
@@ -173,4 +173,4 @@ def explain(error: Exception) -> str:
 
     A ``ToolException`` is written for the model, so its text goes as it is.
     """
-    return f"Error: {error if isinstance(error, ToolException) else describe(error)}"
+    return f"Error: {error if isinstance(error, ToolException) else describe_error(error)}"

@@ -11,7 +11,7 @@ from echelons.capabilities.derivation_store import Derivation, Kept, NotKept
 from echelons.capabilities.deriver import derive
 from echelons.capabilities.deriver_prompt import INSTRUCTIONS, Description, described, understood
 from echelons.errors import DeriverFailed
-from echelons.text.error_lines import failure
+from echelons.text.error_lines import describe_failure
 from echelons.tree.members import Member
 from echelons.tree.walk import walk
 
@@ -109,7 +109,7 @@ class ModelDeriver:
             try:
                 capabilities = _capabilities(about.agent, reply)
             except Exception as error:  # noqa: BLE001 - models raise anything
-                why = failure(error, DeriverFailed)
+                why = describe_failure(error, DeriverFailed)
                 LOG.warning("%s: its name says what %r can do", why, about.agent)
                 words = derive(members[about.agent])
                 self._known[about.agent] = Derivation(about.fingerprint, words)

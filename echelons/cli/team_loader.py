@@ -233,7 +233,7 @@ class Imported:
         return self._attempt(make)
 
     def _attempt(self, work: Callable[[], Any]) -> Any:
-        from echelons.nodes.failures import describe
+        from echelons.text.error_lines import describe_error
 
         try:
             return work()
@@ -241,7 +241,7 @@ class Imported:
             raise
         # Anybody's code may raise anything, and a script may exit when it is imported.
         except (Exception, SystemExit) as error:
-            raise TeamNotImported(self.team, describe(error)) from error
+            raise TeamNotImported(self.team, describe_error(error)) from error
 
 
 def _offered(module: Any) -> list[str]:

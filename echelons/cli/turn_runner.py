@@ -19,11 +19,11 @@ from echelons.cli.exit_codes import ExitCode
 from echelons.cli.options import RunOutput
 from echelons.cli.team_loader import TeamName
 from echelons.errors import EchelonsError, RunFailed
-from echelons.nodes.failures import describe
 from echelons.runtime.run_events import RunEvent
 from echelons.runtime.session import Session
 from echelons.runtime.session_requests import Thread
 from echelons.runtime.session_run import AsyncRun, Result
+from echelons.text.error_lines import describe_error
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,4 +132,4 @@ async def _events(run: AsyncRun, thread: str) -> AsyncIterator[RunEvent]:
     except EchelonsError:
         raise
     except Exception as error:
-        raise RunFailed(thread, describe(error)) from error
+        raise RunFailed(thread, describe_error(error)) from error

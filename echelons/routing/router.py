@@ -21,7 +21,7 @@ from echelons.routing.ranking import Asked, Ranking
 from echelons.routing.route import Route
 from echelons.routing.task_splitter import Part, Splitting, plan
 from echelons.routing.task_wording import Vocabulary
-from echelons.text.error_lines import failure
+from echelons.text.error_lines import describe_failure
 
 LOG = logging.getLogger(__name__)
 
@@ -156,7 +156,7 @@ class Router:
     def _instead(self, asked: Asked, error: Exception) -> Route:
         if isinstance(self.matcher, LexicalMatcher):
             raise error
-        why = f"{type(self.matcher).__name__} failed: {failure(error, MatcherFailed)}"
+        why = f"{type(self.matcher).__name__} failed: {describe_failure(error, MatcherFailed)}"
         LOG.warning("%s; words are compared instead", why, exc_info=error)
         return replace(self._words.rank(asked), fallback=why)
 

@@ -1,7 +1,7 @@
-"""Why something failed that others wrote: a matcher, embeddings, a model that derives.
+"""Exceptions as one line of text: for models and superiors, and for a warning of ours.
 
-``routing`` and ``capabilities`` ask before they go on without it, since not all that comes as an
-exception is a failure.
+`describe_error` takes any exception. `describe_failure` is for what others wrote and we can go
+on without (a matcher, embeddings, a model that derives): it raises again what is no failure.
 """
 
 from __future__ import annotations
@@ -10,32 +10,49 @@ from typing import Final
 
 from echelons.errors import EchelonsError
 
+LONGEST_ERROR: Final = 300
+"""Characters of `describe_error`; logs and traces have the whole text."""
 LONGEST_REASON: Final = 200
-"""Characters that are told of a reason."""
+"""Characters of `describe_failure`."""
 
 
-def failure(error: BaseException, own: type[EchelonsError]) -> str:
-    """Return why something failed, in a line.
+def describe_error(error: BaseException) -> str:
+    r"""Return an exception's type and the first line of its text, without a traceback.
+
+    Examples:
+        >>> describe_error(ValueError("no such city\nmore"))
+        'ValueError: no such city'
+    """
+    first = next(iter(str(error).strip().splitlines()), "")
+    text = f"{type(error).__name__}: {first}" if first else type(error).__name__
+    return _shorten(text, LONGEST_ERROR)
+
+
+def describe_failure(error: BaseException, own: type[EchelonsError]) -> str:
+    """Return why someone else's code failed, in one line of printable characters.
 
     Args:
-        error: What was raised.
-        own: The error of ours that says that it failed.
+        error: The exception that was raised.
+        own: Our error class for this kind of failure.
 
     Raises:
-        BaseException: The error itself, if it is no failure of what raised it: a cancellation,
-            a signal of the graph around, or another error of ours, such as a missing key.
+        BaseException: `error` itself, if it is not a failure of that code: a cancellation, a
+            signal of the surrounding graph, or another error of ours, such as a missing key.
 
     Examples:
         >>> from echelons.errors import MatcherFailed
-        >>> failure(ConnectionError("no route to host"), MatcherFailed)
+        >>> describe_failure(ConnectionError("no route to host"), MatcherFailed)
         'ConnectionError: no route to host'
     """
-    # LangGraph interrupts by exceptions. It is not imported here, hence the name.
+    # LangGraph interrupts with exceptions. The domain does not import it, hence the name.
     signal = any(each.__name__ == "GraphBubbleUp" for each in type(error).__mro__)
     ours = isinstance(error, EchelonsError) and not isinstance(error, own)
     if signal or ours or not isinstance(error, Exception):
         raise error
     text = str(error)[: 2 * LONGEST_REASON]
     kept = "".join(char if char.isprintable() else " " for char in text)
-    line = " ".join([f"{type(error).__name__}:", *kept.split()])
-    return line if len(line) <= LONGEST_REASON else f"{line[: LONGEST_REASON - 1]}…"
+    return _shorten(" ".join([f"{type(error).__name__}:", *kept.split()]), LONGEST_REASON)
+
+
+def _shorten(line: str, longest: int) -> str:
+    return line if len(line) <= longest else f"{line[: longest - 1]}…"

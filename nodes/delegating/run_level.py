@@ -36,7 +36,7 @@ from echelons.guards.circuit_breaker import End
 from echelons.guards.deadlines import Timed, deadline_of
 from echelons.guards.gate import gate_of
 from echelons.nodes.delegating.cancel_on_stop import Cutting
-from echelons.nodes.failures import describe
+from echelons.text.error_lines import describe_error
 
 LOG = logging.getLogger(__name__)
 
@@ -123,4 +123,4 @@ def _sorted_out(error: Exception) -> Failure:
         raise error
     # The superior is told in one line; whoever runs the tree may want the whole.
     LOG.warning("a subordinate failed", exc_info=error)
-    return Failure(describe(error))
+    return Failure(describe_error(error))
