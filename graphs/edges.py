@@ -11,10 +11,9 @@ from langgraph.types import Send
 from echelons.delegation.policy import Delegating
 from echelons.delegation.request import MAX_HOPS
 from echelons.guards.deadlines import due
-from echelons.identity.lineage import Identity
+from echelons.identity.lineage import Identity, require_identity
 from echelons.nodes.base_node import Shell
 from echelons.nodes.delegating.request_queue import Desk
-from echelons.nodes.identity import identity_of
 from echelons.nodes.planning.sends import Allowed, dispatch
 
 
@@ -33,7 +32,7 @@ class AfterReason(Shell):
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Return the sends, or the node to go to."""
-        return self.foreseen(input, identity_of(config or {}), config or {})
+        return self.foreseen(input, require_identity(config or {}), config or {})
 
     async def ainvoke(
         self,
@@ -42,7 +41,7 @@ class AfterReason(Shell):
         **kwargs: Any,
     ) -> Any:
         """Return the sends, or the node to go to."""
-        return self.foreseen(input, identity_of(config or {}), config or {})
+        return self.foreseen(input, require_identity(config or {}), config or {})
 
     def foreseen(
         self, update: Mapping[str, Any], identity: Identity, config: Mapping[str, Any]

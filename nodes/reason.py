@@ -33,11 +33,11 @@ from echelons.identity.lineage import (
     foreign,
     message_id,
     request_id,
+    require_identity,
 )
 from echelons.identity.thread_history import History, Past, way_of
 from echelons.nodes.base_node import Decided, Shell
 from echelons.nodes.delegating.queued_request import Order, part_entry, tool_message
-from echelons.nodes.identity import identity_of
 from echelons.nodes.messages import mended
 from echelons.nodes.planning.delegation_plan import (
     Finder,
@@ -110,7 +110,7 @@ class Reason(Shell):
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Call the model, unless the segment has reported already, or may not go on."""
         config = config or {}
-        identity = identity_of(config)
+        identity = require_identity(config)
         joined = join_parts(input, identity)
         state = joined.state
         if state.get("response"):
@@ -142,7 +142,7 @@ class Reason(Shell):
     ) -> Any:
         """Call the model, unless the segment has reported already, or may not go on."""
         config = config or {}
-        identity = identity_of(config)
+        identity = require_identity(config)
         joined = join_parts(input, identity)
         state = joined.state
         if state.get("response"):

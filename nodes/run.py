@@ -14,10 +14,9 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import run_in_executor
 
-from echelons.identity.lineage import message_id
+from echelons.identity.lineage import message_id, require_identity
 from echelons.identity.thread_history import History, Past
 from echelons.nodes.base_node import Shell
-from echelons.nodes.identity import identity_of
 from echelons.nodes.messages import RETURNED_KEY, mended
 from echelons.nodes.planning.tool_calls import close
 
@@ -116,7 +115,7 @@ def answered(result: Any, config: RunnableConfig | None) -> dict[str, Any]:
         TypeError: It has none.
         UnicodeDecodeError: It is bytes that are no UTF-8.
     """
-    identity, said = identity_of(config), _said(result)
+    identity, said = require_identity(config), _said(result)
     answer = AIMessage(
         _content(said),
         id=message_id(identity.thread_id, f"run/{identity.request_id}"),

@@ -26,14 +26,13 @@ from echelons.delegation.request import (
 from echelons.errors import DelegationError, MisplacedRequest
 from echelons.guards.circuit_breaker import End
 from echelons.guards.gate import HALT_KEY, Halt, Pause, Step, gate_of
-from echelons.identity.lineage import Identity, message_id
+from echelons.identity.lineage import Identity, message_id, require_identity
 from echelons.identity.thread_history import Head, head_of, way_of
 from echelons.nodes.base_node import Shell
 from echelons.nodes.delegating.attempt import Asked, Terms, aask, ask
 from echelons.nodes.delegating.queued_request import Order
 from echelons.nodes.delegating.request_queue import Desk, Onward, check
 from echelons.nodes.delegating.run_level import Failure
-from echelons.nodes.identity import identity_of
 from echelons.nodes.messages import usage_of
 from echelons.nodes.planning.relay_messages import PASSED_KEY, passed_of
 from echelons.tree.names import DELEGATING_TOOLS, PATH_SEPARATOR
@@ -98,7 +97,7 @@ class Subordinate(Shell):
         return self._desk.advance(input, step, _end(self._agent, order, head, input))
 
     def _terms(self, order: Order, own: RunnableConfig) -> Terms:
-        superior = PATH_SEPARATOR.join(identity_of(own).path[:-1])
+        superior = PATH_SEPARATOR.join(require_identity(own).path[:-1])
         own_time = (self._desk.timeout, order.request.seconds)
         seconds = min((each for each in own_time if each is not None), default=None)
         way = (order.request.current, *order.request.route)
@@ -143,7 +142,7 @@ def _misplaced(order: Order, own: RunnableConfig) -> Failure | None:
 
     Nobody makes one; somebody may have written into the database.
     """
-    path, request = identity_of(own).path, order.request
+    path, request = require_identity(own).path, order.request
     try:
         whole = request.path[-2:] == path[-2:] and request.path[0] == request.origin
         if not whole or request.current != path[-1]:
@@ -225,7 +224,7 @@ def _prepared(
     name: str, state: Mapping[str, Any], config: RunnableConfig | None
 ) -> tuple[Order, RunnableConfig]:
     order = Order.load(state["queue"][0])
-    superior = identity_of(config)
+    superior = require_identity(config)
     own = replace(
         superior,
         agent=name,

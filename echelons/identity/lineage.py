@@ -143,6 +143,18 @@ class Identity:
         )
 
 
+def require_identity(config: Mapping[str, Any] | None) -> Identity:
+    """Return the identity in the config of a run.
+
+    Raises:
+        RuntimeError: There is none: the level was started by something other than its tree.
+    """
+    identity = Identity.read((config or {}).get("metadata") or {})
+    if identity is None:
+        raise RuntimeError("a level runs without an identity; start it through Agent.compile()")
+    return identity
+
+
 METADATA_KEYS = (
     "agent",
     "agent_path",

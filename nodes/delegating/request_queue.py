@@ -17,9 +17,9 @@ from echelons.delegation.request import DelegationRequest, DelegationResponse
 from echelons.errors import DelegationCycle, DelegationError, TooDeep, TooManyHops
 from echelons.guards.deadlines import due
 from echelons.guards.limits import MAX_DEPTH
+from echelons.identity.lineage import require_identity
 from echelons.identity.thread_history import Head, History
 from echelons.nodes.delegating.queued_request import Order, part_entry, tool_message
-from echelons.nodes.identity import identity_of
 
 REFUSE = "refuse"
 
@@ -46,7 +46,7 @@ class Desk:
         if order.continues and not self.history.durable(config):
             return "no_checkpointer: nothing was kept of the earlier conversation; use reset=true"
         try:
-            check(order.request, len(identity_of(config).path))
+            check(order.request, len(require_identity(config).path))
         except DelegationError as error:
             return error.reason
         return None
@@ -76,7 +76,7 @@ class Desk:
         request = order.request.after(spent)
         if tries_on and order.ways.ahead and request.seconds != 0:
             request = self._due(request, config)
-            superior = identity_of(config).thread_id
+            superior = require_identity(config).thread_id
             following = replace(order, request=request).following(answer, superior)
             if following:
                 return Onward(config, following)
