@@ -155,6 +155,9 @@ Entries: TypeAlias = Annotated[
 ]
 """The type of a state key that collects entries, such as the heads of threads."""
 
+CHANNELS = {MESSAGES: Messages, HEADS: Entries}
+"""The delta channels of a level, by their state keys."""
+
 
 def rebuild(annotated: Any, stored: Any, writes: Sequence[tuple[str, str, Any]]) -> Any:
     """Return the value that a stored one and the writes after it make.

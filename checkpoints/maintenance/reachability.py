@@ -11,23 +11,20 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import chain
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
-from echelons.checkpoints.delta_channels import HEADS, MESSAGES
+from echelons.checkpoints.delta_channels import CHANNELS, HEADS, MESSAGES
 from echelons.checkpoints.maintenance.retention_policies import Strategy
 from echelons.checkpoints.namespaces import depth_of
 from echelons.checkpoints.queries import AllCheckpoints, Plan
-from echelons.checkpoints.threads.segments import CHANNELS, past_plan
+from echelons.checkpoints.threads.segments import EARLIER, past_plan, turns_in
 from echelons.identity.lineage import Identity
 
 POINTERS = frozenset({"previous", "head"})
 """Keys of our states that point to the end of one segment."""
-
-EARLIER = "earlier_turns"
-"""Key of an input's metadata: how many turns before it have been pruned."""
 
 
 class Place(NamedTuple):
@@ -94,12 +91,6 @@ def levels_of(rows: Sequence[CheckpointTuple]) -> set[str]:
             owners[namespace] = owner
             shallowest[owner] = min(depth, shallowest.get(owner, depth))
     return {name for name, owner in owners.items() if depth_of(name) == shallowest[owner]}
-
-
-def turns_in(inputs: Iterable[CheckpointTuple]) -> int:
-    """Return how many turns some inputs of one root stand for, pruned ones counted."""
-    noted = (cast("Mapping[str, Any]", row.metadata) for row in inputs)
-    return sum(1 + int(metadata.get(EARLIER, 0)) for metadata in noted)
 
 
 def _first_inputs(

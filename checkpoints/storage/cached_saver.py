@@ -20,7 +20,7 @@ from langgraph.checkpoint.base import DeltaChannelHistory, get_checkpoint_id
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
-from echelons.checkpoints.delta_channels import HEADS, MESSAGES, rebuild
+from echelons.checkpoints.delta_channels import CHANNELS, HEADS, MESSAGES, rebuild
 from echelons.checkpoints.namespaces import depth_of
 from echelons.checkpoints.storage.connection import foreign_writes
 from echelons.checkpoints.storage.delta_history import Walk
@@ -28,7 +28,6 @@ from echelons.checkpoints.storage.history_cache import REMEMBERED, Place, Point,
 from echelons.checkpoints.storage.rows import CheckpointRow, checkpoint_of, metadata_of
 from echelons.checkpoints.storage.seals import Seals
 from echelons.checkpoints.storage.verified_saver import GuardedSaver, place_of
-from echelons.checkpoints.threads.segments import CHANNELS
 from echelons.identity.lineage import Identity
 
 _HOP = 2

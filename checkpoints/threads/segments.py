@@ -7,18 +7,17 @@ what was read once is kept in a small cache, unless a call of it may still be an
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.constants import START
 
 from echelons.checkpoints.delta_channels import (
+    CHANNELS,
     HEADS,
     MESSAGES,
-    Entries,
-    Messages,
     rebuild,
     reduce_entries,
 )
@@ -40,7 +39,8 @@ from echelons.identity.thread_history import Head, Past
 
 KEPT = 256
 """Threads whose past the cache keeps, the least recently used forgotten first."""
-CHANNELS = {MESSAGES: Messages, HEADS: Entries}
+EARLIER = "earlier_turns"
+"""Key of an input's metadata: how many turns before it have been pruned."""
 
 
 class Segment(NamedTuple):
@@ -158,6 +158,12 @@ def segments_of(rows: list[CheckpointTuple]) -> list[CheckpointTuple]:
     # A segment's namespace is the agent's node; delegations and foreign graphs run below.
     shortest = min(map(depth_of, latest))
     return [row for namespace, row in latest.items() if depth_of(namespace) == shortest]
+
+
+def turns_in(inputs: Iterable[CheckpointTuple]) -> int:
+    """Return how many turns some inputs of one root stand for, pruned ones counted."""
+    noted = (cast("Mapping[str, Any]", row.metadata) for row in inputs)
+    return sum(1 + int(metadata.get(EARLIER, 0)) for metadata in noted)
 
 
 def segment_end(head: Mapping[str, Any] | None, thread_id: str) -> OneCheckpoint | None:

@@ -13,7 +13,6 @@ from typing import Any
 from langchain_core.messages import BaseMessage
 from langgraph.checkpoint.base import CheckpointTuple
 
-from echelons.checkpoints.maintenance.reachability import turns_in
 from echelons.checkpoints.namespaces import depth_of
 from echelons.checkpoints.queries import AllCheckpoints, OneCheckpoint, Plan, Saver, aread, read
 from echelons.checkpoints.thread_events import Event, EventKind, events_of
@@ -25,6 +24,7 @@ from echelons.checkpoints.threads.segments import (
     segment_plan,
     segments_of,
     since,
+    turns_in,
 )
 from echelons.checkpoints.threads.trace import Link, Trace, links_of, trace_of
 from echelons.errors import ThreadNotFound

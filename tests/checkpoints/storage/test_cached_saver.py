@@ -21,9 +21,8 @@ from typing_extensions import TypedDict
 
 from echelons import Agent, SqliteCheckpointer
 from echelons.checkpoints.coordination.turns import TURN_KEY, Turn
-from echelons.checkpoints.delta_channels import HEADS, MESSAGES, rebuild
+from echelons.checkpoints.delta_channels import CHANNELS, HEADS, MESSAGES, rebuild
 from echelons.checkpoints.ledger import Fence
-from echelons.checkpoints.threads.segments import CHANNELS
 from echelons.errors import LeaseLost
 from echelons.testing import ScriptedModel, delegate
 
