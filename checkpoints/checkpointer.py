@@ -32,6 +32,7 @@ from echelons.checkpoints.maintenance.backup import Cared
 from echelons.checkpoints.storage.connection import Synchronous, connect, foreign_writes, named
 from echelons.checkpoints.storage.connection_lock import Line
 from echelons.checkpoints.storage.event_rows import (
+    FIND_QUESTION,
     Where,
     input_events,
     keep_events,
@@ -287,6 +288,15 @@ class SqliteCheckpointer(Awaited, Cared):
         # Asked before each step of each agent, so without the cursor that others hold.
         with named(self.path), self._line.held() as connection:
             return foreign_writes(connection)
+
+    def has_question(self, thread_id: str, question_id: str) -> bool:
+        """Return whether a question was ever asked under a root's thread.
+
+        Raises:
+            StorageError: SQLite could not read.
+        """
+        with self.cursor(transaction=False) as cursor:
+            return cursor.execute(FIND_QUESTION, (thread_id, question_id)).fetchone() is not None
 
     async def alatest(self, config: RunnableConfig) -> str | None:
         """Do what ``latest`` does in an event loop."""

@@ -31,6 +31,9 @@ _KEEP_EVENT = (
     " (SELECT 1 FROM events WHERE thread_id = ?1 AND kind = 'question' AND key = ?8)"
 )
 
+FIND_QUESTION = "SELECT 1 FROM events WHERE thread_id = ? AND kind = 'question' AND key = ?"
+"""Finds the event of a question, if it was ever asked under a root's thread."""
+
 
 class Where(NamedTuple):
     """The place of a write: LangGraph's coordinates and ours."""

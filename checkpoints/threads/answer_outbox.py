@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeGuard
+from typing import Any, Protocol, TypeGuard, runtime_checkable
 
-from echelons.checkpoints.checkpointer import SqliteCheckpointer
 from echelons.checkpoints.ledger import Ledger, Transaction, Value, key, ledger_of
 from echelons.checkpoints.queries import InLedger, Plan, Saver
 from echelons.checkpoints.threads.pending_work import Question
@@ -131,6 +130,15 @@ def due(
     return found
 
 
+@runtime_checkable
+class QuestionLog(Protocol):
+    """A saver that keeps a record of every question asked, as `SqliteCheckpointer` does."""
+
+    def has_question(self, thread_id: str, question_id: str) -> bool:
+        """Return whether a question was ever asked under a root's thread."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class _WasAsked:
     """Asks whether a question was ever asked, as far as anybody remembers."""
@@ -144,11 +152,7 @@ class _WasAsked:
             return False
         if ledger_of(saver).get(_key(self.thread_id, self.question)) is not None:
             return True
-        if not isinstance(saver, SqliteCheckpointer):
-            return False
-        with saver.cursor(transaction=False) as cursor:
-            query = "SELECT 1 FROM events WHERE thread_id = ? AND kind = 'question' AND key = ?"
-            return cursor.execute(query, (self.thread_id, self.question)).fetchone() is not None
+        return isinstance(saver, QuestionLog) and saver.has_question(self.thread_id, self.question)
 
     async def aget(self, saver: Saver) -> bool:
         """Look in an event loop."""
