@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
 from langchain_core.runnables import RunnableConfig
@@ -16,8 +17,6 @@ from langgraph.checkpoint.base import (
     DeltaChannelHistory,
 )
 
-from echelons.checkpoints.coordination.turns import failing
-
 T = TypeVar("T")
 
 
@@ -27,6 +26,10 @@ class Awaited(BaseCheckpointSaver[str]):
     @abstractmethod
     async def _run(self, work: Callable[[], T]) -> T:
         """Do some work as the saver does all of it in an event loop."""
+
+    @abstractmethod
+    def _failing(self, config: RunnableConfig) -> AbstractContextManager[None]:
+        """Let the turn of a write know if the write fails."""
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Do what ``get_tuple`` does in an event loop."""
@@ -55,7 +58,7 @@ class Awaited(BaseCheckpointSaver[str]):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         """Do what ``put`` does in an event loop."""
-        with failing(config["configurable"]):
+        with self._failing(config):
             return await self._run(lambda: self.put(config, checkpoint, metadata, new_versions))
 
     async def aput_writes(
@@ -66,7 +69,7 @@ class Awaited(BaseCheckpointSaver[str]):
         task_path: str = "",
     ) -> None:
         """Do what ``put_writes`` does in an event loop."""
-        with failing(config["configurable"]):
+        with self._failing(config):
             await self._run(lambda: self.put_writes(config, writes, task_id, task_path))
 
     async def aget_delta_channel_history(

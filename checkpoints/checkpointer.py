@@ -302,6 +302,9 @@ class SqliteCheckpointer(Awaited, Cared):
         """Do what ``latest`` does in an event loop."""
         return await self._run(lambda: self.latest(config))
 
+    def _failing(self, config: RunnableConfig) -> AbstractContextManager[None]:
+        return failing(config["configurable"])
+
     async def _run(self, work: Callable[[], T]) -> T:
         return await (asyncio.to_thread(work) if self._offload else self._line.run(work))
 
