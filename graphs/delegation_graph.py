@@ -6,7 +6,7 @@ goes next; edges between all siblings would cost the square of their number.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from langchain_core.runnables import Runnable
@@ -18,13 +18,10 @@ from echelons.graphs.state import Delegation, Sent, Settled
 from echelons.identity.thread_history import History
 from echelons.nodes.base_node import Shell
 from echelons.nodes.delegating.request_queue import REFUSE, Desk
-from echelons.nodes.dispatch import DISPATCH, Dispatch
+from echelons.nodes.dispatch import DISPATCH, Dispatch, nodes_of
 from echelons.nodes.refuse import Refuse
 from echelons.nodes.subordinate import Subordinate
 from echelons.tree.members import Member
-
-MOST_NODES = 256
-"""Subordinates up to which each has a node; 2,000 flat nodes tripled the cost of a run."""
 
 
 def delegation_graph(
@@ -58,12 +55,6 @@ def delegation_graph(
     builder.add_conditional_edges(START, route, list(nodes))
     compiled = builder.compile(name="delegate")
     return Direct(entry=route.first, **compiled.__dict__)
-
-
-def nodes_of(names: Collection[str]) -> dict[str, str]:
-    """Return the node that takes the requests for each subordinate, by its name."""
-    shared = len(names) > MOST_NODES
-    return {name: DISPATCH if shared else name for name in names}
 
 
 def _confidence(member: Member) -> float:

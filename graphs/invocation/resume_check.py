@@ -18,9 +18,9 @@ from echelons.checkpoints.inherited_config import is_resuming, saver_of
 from echelons.checkpoints.queries import OneCheckpoint, Plan, Saver, aread, read
 from echelons.checkpoints.threads.pending_work import OpenAgent, open_agent, unfinished
 from echelons.errors import MissingAgents
-from echelons.graphs.delegation_graph import nodes_of
 from echelons.identity.lineage import Identity
 from echelons.nodes.delegating.request_queue import REFUSE
+from echelons.nodes.dispatch import nodes_of
 from echelons.nodes.run import RUN
 from echelons.tree.members import Member
 from echelons.tree.names import PATH_SEPARATOR

@@ -10,7 +10,7 @@ from langchain_core.tools import tool
 from langgraph.types import Command, interrupt
 
 from echelons import Agent, DelegationResponse, ThreadStore
-from echelons.graphs.delegation_graph import MOST_NODES
+from echelons.nodes.dispatch import MOST_NODES
 from echelons.testing import Call, ScriptedModel, delegate
 
 CONFIG: Any = {"configurable": {"thread_id": "t"}}

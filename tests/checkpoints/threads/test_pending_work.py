@@ -19,7 +19,7 @@ from echelons.checkpoints.threads.pending_work import (
     unfinished,
     waiting,
 )
-from echelons.graphs.delegation_graph import MOST_NODES
+from echelons.nodes.dispatch import MOST_NODES
 from echelons.testing import Call, ScriptedModel, delegate
 
 TASK: Any = {"messages": [("user", "plan")]}

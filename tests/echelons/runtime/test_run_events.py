@@ -11,7 +11,7 @@ from langchain_core.tools import tool
 from langgraph.types import interrupt
 
 from echelons import Agent, RunEvent, Session, Usage
-from echelons.graphs.delegation_graph import MOST_NODES
+from echelons.nodes.dispatch import MOST_NODES
 from echelons.runtime.run_events import Kind, Translator
 from echelons.testing import Call, Reply, ScriptedModel, delegate, delegate_many, report
 
