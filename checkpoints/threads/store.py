@@ -10,12 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from langchain_core.messages import BaseMessage
 from langgraph.checkpoint.base import CheckpointTuple
 
 from echelons.checkpoints.namespaces import depth_of
 from echelons.checkpoints.queries import AllCheckpoints, OneCheckpoint, Plan, Saver, aread, read
-from echelons.checkpoints.thread_events import Event, EventKind, events_of
+from echelons.checkpoints.thread_events import Event, EventKind
 from echelons.checkpoints.threads.late_results import late_answers
 from echelons.checkpoints.threads.segments import (
     past_plan,
@@ -26,41 +25,10 @@ from echelons.checkpoints.threads.segments import (
     since,
     turns_in,
 )
+from echelons.checkpoints.threads.thread import Thread
 from echelons.checkpoints.threads.trace import Link, Trace, links_of, trace_of
 from echelons.errors import ThreadNotFound
 from echelons.identity.lineage import METADATA_KEYS, Identity
-
-
-@dataclass(frozen=True, slots=True)
-class Thread:
-    """One agent's conversation.
-
-    Attributes:
-        id: Its own id.
-        agent: Whose it is.
-        path: Where the agent stands in the tree.
-        root_thread_id: LangGraph's ``thread_id``, under which it is stored.
-        superior_thread_id: Thread of the agent that called it; empty for a root.
-        name: What people call it; only roots have names.
-        segments: Delegations that it has worked on; 1 for a root.
-        messages: The conversation, oldest first.
-        latest: Its last checkpoint.
-    """
-
-    id: str
-    agent: str
-    path: tuple[str, ...]
-    root_thread_id: str
-    superior_thread_id: str
-    name: str
-    segments: int
-    messages: tuple[BaseMessage, ...]
-    latest: OneCheckpoint
-
-    @property
-    def events(self) -> tuple[Event, ...]:
-        """The conversation as plain facts."""
-        return tuple(events_of(self.messages, self.agent, self.id))
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,11 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import takewhile
 from textwrap import shorten
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
+from echelons.checkpoints.threads.thread import Thread
 from echelons.delegation.calls import requests_of
 from echelons.delegation.candidates import Ways
 from echelons.delegation.request import DelegationRequest, DelegationResponse, Status
@@ -22,10 +23,6 @@ from echelons.delegation.request_builder import sent, ways_of
 from echelons.errors import UnreadableRecord
 from echelons.identity.lineage import THREADS_KEY
 from echelons.tree.names import BUILT_IN_TOOLS
-
-if TYPE_CHECKING:
-    from echelons.checkpoints.threads.store import Thread
-
 
 CUT = "cut short: its superior has ended"
 """Why a request came to nothing that nobody answered, and nobody will."""

@@ -20,7 +20,7 @@ from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointMet
 from langgraph.types import interrupt
 
 from echelons import Agent, Result, Session, SqliteCheckpointer
-from echelons.checkpoints.threads.store import Thread
+from echelons.checkpoints.threads.thread import Thread
 from echelons.delegation.policy import Delegating
 from echelons.guards.circuit_breaker import Breaking
 from echelons.testing import Call, ScriptedModel, delegate, report

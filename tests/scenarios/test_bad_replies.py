@@ -12,7 +12,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from langchain_core.runnables import RunnableLambda
 
 from echelons import Agent, Session, SqliteCheckpointer, ThreadStore
-from echelons.checkpoints.threads.store import Thread
+from echelons.checkpoints.threads.thread import Thread
 from echelons.errors import InvalidText
 from echelons.testing import Call, Reply, ScriptedModel, delegate, report
 

@@ -13,7 +13,7 @@ from langchain_core.tools import ToolException
 from langgraph.types import Command
 
 from echelons import Agent, Session, SqliteCheckpointer
-from echelons.checkpoints.threads.store import Thread
+from echelons.checkpoints.threads.thread import Thread
 from echelons.testing import Call, ScriptedModel, delegate, report
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.types import interrupt
 
 from echelons import Agent, Session, SqliteCheckpointer
-from echelons.checkpoints.threads.store import Thread
+from echelons.checkpoints.threads.thread import Thread
 from echelons.errors import InvalidSubordinate
 from echelons.testing import ScriptedModel, delegate
 

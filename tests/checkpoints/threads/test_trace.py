@@ -12,7 +12,7 @@ from langgraph.types import interrupt
 
 from echelons import Agent, DelegationResponse, SqliteCheckpointer, Status, ThreadStore
 from echelons.checkpoints.queries import OneCheckpoint
-from echelons.checkpoints.threads.store import Thread
+from echelons.checkpoints.threads.thread import Thread
 from echelons.checkpoints.threads.trace import CUT, LinkState, Trace, links_of, trace_of
 from echelons.identity.lineage import THREADS_KEY
 from echelons.testing import Call, ScriptedModel, delegate

@@ -1,0 +1,42 @@
+"""`Thread`: one agent's conversation, as it is read back from the checkpoints."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from langchain_core.messages import BaseMessage
+
+from echelons.checkpoints.queries import OneCheckpoint
+from echelons.checkpoints.thread_events import Event, events_of
+
+
+@dataclass(frozen=True, slots=True)
+class Thread:
+    """One agent's conversation.
+
+    Attributes:
+        id: Its own id.
+        agent: Whose it is.
+        path: Where the agent stands in the tree.
+        root_thread_id: LangGraph's ``thread_id``, under which it is stored.
+        superior_thread_id: Thread of the agent that called it; empty for a root.
+        name: What people call it; only roots have names.
+        segments: Delegations that it has worked on; 1 for a root.
+        messages: The conversation, oldest first.
+        latest: Its last checkpoint.
+    """
+
+    id: str
+    agent: str
+    path: tuple[str, ...]
+    root_thread_id: str
+    superior_thread_id: str
+    name: str
+    segments: int
+    messages: tuple[BaseMessage, ...]
+    latest: OneCheckpoint
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """The conversation as plain facts."""
+        return tuple(events_of(self.messages, self.agent, self.id))
