@@ -40,17 +40,6 @@ SELECT
 FROM checkpoints
 WHERE {_THREAD} IS NOT NULL
 GROUP BY thread_id, agent_thread_id;
-CREATE VIEW IF NOT EXISTS delegations AS
-SELECT
-    thread_id,
-    agent_thread_id AS superior_thread_id,
-    agent_path AS superior_path,
-    json_extract(data, '$.sub_agent_thread_id') AS sub_agent_thread_id,
-    json_extract(data, '$.arguments.subordinate') AS subordinate,
-    json_extract(data, '$.arguments.message') AS task,
-    at
-FROM events
-WHERE kind = 'delegation';
 """  # noqa: S608
 
 _CALL = "json_extract(data, '$.call_id')"
@@ -82,6 +71,7 @@ _RESPONDED = f"""WITH called AS (
     FROM answered
 """  # noqa: S608
 
+# Databases from before this step may have a view of that name with fewer columns.
 DELEGATIONS = f"""
 DROP VIEW IF EXISTS delegations;
 CREATE VIEW delegations AS

@@ -87,6 +87,23 @@ def test_a_database_from_before_the_steps_were_counted_is_brought_up_to_date(
     assert steps(old) == KNOWN
 
 
+def test_an_older_view_of_delegations_is_replaced(tmp_path: Path) -> None:
+    new, old = tmp_path / "new.sqlite", tmp_path / "old.sqlite"
+    for database in (new, old):
+        SqliteCheckpointer(database).close()
+    with closing(sqlite3.connect(old)) as connection, connection:
+        connection.execute("DELETE FROM echelons_schema WHERE step = 4")
+        connection.execute("DROP VIEW delegations")
+        connection.execute(
+            "CREATE VIEW delegations AS SELECT thread_id, at FROM events WHERE kind = 'delegation'"
+        )
+
+    SqliteCheckpointer(old).close()
+
+    assert schema(old) == schema(new)
+    assert steps(old) == KNOWN
+
+
 def test_a_database_of_langgraph_alone_is_brought_up_to_date(tmp_path: Path) -> None:
     database = tmp_path / "theirs.sqlite"
     with closing(sqlite3.connect(database)) as connection:
