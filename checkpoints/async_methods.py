@@ -32,7 +32,7 @@ class Awaited(BaseCheckpointSaver[str]):
         """Let the turn of a write know if the write fails."""
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """Do what ``get_tuple`` does in an event loop."""
+        """Async version of `get_tuple`."""
         return await self._run(lambda: self.get_tuple(config))
 
     async def alist(
@@ -43,7 +43,7 @@ class Awaited(BaseCheckpointSaver[str]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
-        """Do what ``list`` does in an event loop."""
+        """Async version of `list`."""
         found = await self._run(
             lambda: [*self.list(config, filter=filter, before=before, limit=limit)]
         )
@@ -57,7 +57,7 @@ class Awaited(BaseCheckpointSaver[str]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        """Do what ``put`` does in an event loop."""
+        """Async version of `put`."""
         with self._failing(config):
             return await self._run(lambda: self.put(config, checkpoint, metadata, new_versions))
 
@@ -68,14 +68,14 @@ class Awaited(BaseCheckpointSaver[str]):
         task_id: str,
         task_path: str = "",
     ) -> None:
-        """Do what ``put_writes`` does in an event loop."""
+        """Async version of `put_writes`."""
         with self._failing(config):
             await self._run(lambda: self.put_writes(config, writes, task_id, task_path))
 
     async def aget_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
-        """Do what ``get_delta_channel_history`` does in an event loop."""
+        """Async version of `get_delta_channel_history`."""
         return await self._run(
             lambda: self.get_delta_channel_history(config=config, channels=channels)
         )

@@ -1,7 +1,7 @@
-"""``SqliteCheckpointer``: LangGraph's SQLite saver, with events, and without thread hops.
+"""`SqliteCheckpointer`: LangGraph's SQLite saver, with events, and without thread hops.
 
 Keeps LangGraph's tables. The asynchronous methods call the synchronous core directly: in
-WAL mode with ``synchronous=NORMAL`` a commit takes tens of microseconds, less than handing
+WAL mode with `synchronous=NORMAL` a commit takes tens of microseconds, less than handing
 it to another thread.
 """
 
@@ -60,9 +60,9 @@ class SqliteCheckpointer(Awaited, Cared):
     """Checkpoints, and the events of every thread, in one SQLite file.
 
     Args:
-        path: The database; made with mode 0600 if it is not there. ``":memory:"`` keeps
+        path: The database; made with mode 0600 if it is not there. `":memory:"` keeps
             nothing.
-        synchronous: ``"NORMAL"`` survives the death of the process, ``"FULL"`` also a
+        synchronous: `"NORMAL"` survives the death of the process, `"FULL"` also a
             power cut, at about 4 ms a commit instead of 0.05 ms.
         busy_timeout: Seconds to wait for another's lock: a synchronous caller blocks, in an
             event loop other work goes on.
@@ -178,7 +178,7 @@ class SqliteCheckpointer(Awaited, Cared):
 
     @contextmanager
     def _holding(self, transaction: bool = True) -> Iterator[sqlite3.Cursor]:
-        """Do what ``cursor`` does for who says by himself what he writes to conversations."""
+        """Do what `cursor` does for who says by himself what he writes to conversations."""
         with named(self.path), self._line.held() as connection:
             cursor = connection.cursor()
             # Somebody has used the connection without asking us.
@@ -299,7 +299,7 @@ class SqliteCheckpointer(Awaited, Cared):
             return cursor.execute(FIND_QUESTION, (thread_id, question_id)).fetchone() is not None
 
     async def alatest(self, config: RunnableConfig) -> str | None:
-        """Do what ``latest`` does in an event loop."""
+        """Async version of `latest`."""
         return await self._run(lambda: self.latest(config))
 
     def _failing(self, config: RunnableConfig) -> AbstractContextManager[None]:

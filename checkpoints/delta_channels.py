@@ -1,9 +1,9 @@
-"""The ``messages`` channel: LangGraph's delta channel with a reducer of ours.
+"""The `messages` channel: LangGraph's delta channel with a reducer of ours.
 
 A delta channel stores what was written, not the whole list, and replays the writes
 through the reducer when it reads. It is beta in LangGraph, so everything that knows it
-stands in this module. ``graphs`` declares the state with ``Messages``; ``history`` and
-``threads`` rebuild messages with ``rebuild``.
+stands in this module. `graphs` declares the state with `Messages`; `history` and
+`threads` rebuild messages with `rebuild`.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ SNAPSHOT_EVERY = 100
 def reduce_messages(held: Sequence[BaseMessage] | None, writes: Sequence[Any]) -> list[BaseMessage]:
     """Fold writes into a list of messages.
 
-    Appends; a message with an id that is held already replaces it; ``RemoveMessage``
-    takes one out, ``REMOVE_ALL_MESSAGES`` all before it. A message without an id gets one
+    Appends; a message with an id that is held already replaces it; `RemoveMessage`
+    takes one out, `REMOVE_ALL_MESSAGES` all before it. A message without an id gets one
     from its position and content, so that each replay gives the same id.
 
     Folding twice gives what folding the concatenation gives, as a delta channel requires.
@@ -116,7 +116,7 @@ class SpacedDelta(DeltaChannel[Any]):
 Messages: TypeAlias = Annotated[
     list[AnyMessage], SpacedDelta(reduce_messages, list, snapshot_frequency=SNAPSHOT_EVERY)
 ]
-"""The type of a ``messages`` key in a state."""
+"""The type of a `messages` key in a state."""
 
 
 def with_messages(values: Any) -> Any:
@@ -126,7 +126,7 @@ def with_messages(values: Any) -> Any:
     no message would be stored before anybody notices.
 
     Raises:
-        InvalidMessages: What stands under ``messages`` is nothing that LangChain takes for some.
+        InvalidMessages: What stands under `messages` is nothing that LangChain takes for some.
     """
     given = values.get(MESSAGES) if isinstance(values, Mapping) else None
     if given is None or isinstance(given, Overwrite):
@@ -163,9 +163,9 @@ def rebuild(annotated: Any, stored: Any, writes: Sequence[tuple[str, str, Any]])
     """Return the value that a stored one and the writes after it make.
 
     Args:
-        annotated: The type of the state's key, ``Messages`` or ``Entries``.
+        annotated: The type of the state's key, `Messages` or `Entries`.
         stored: What the channel holds in a checkpoint: a snapshot, a plain value, or nothing.
-        writes: Pending writes ``(task id, channel, value)`` since then, oldest first.
+        writes: Pending writes `(task id, channel, value)` since then, oldest first.
 
     Raises:
         CheckpointTampered: They are nothing that the key takes.

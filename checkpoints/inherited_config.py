@@ -23,7 +23,7 @@ def is_embedded(configurable: Mapping[str, Any]) -> bool:
 
 
 def saver_of(configurable: Mapping[str, Any]) -> BaseCheckpointSaver[Any] | None:
-    """Return the saver that a run was lent, or ``None`` if nothing is kept."""
+    """Return the saver that a run was lent, or `None` if nothing is kept."""
     saver = configurable.get(CHECKPOINTER_KEY)
     return saver if isinstance(saver, BaseCheckpointSaver) else None
 

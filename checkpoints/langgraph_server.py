@@ -1,6 +1,6 @@
 """The checkpointer as LangGraph's server wants it: a factory that it enters and leaves.
 
-A ``langgraph.json`` names it, ours and that of anybody who serves a tree: a graph for the
+A `langgraph.json` names it, ours and that of anybody who serves a tree: a graph for the
 server has no checkpointer compiled in.
 """
 

@@ -1,4 +1,4 @@
-"""LangGraph's checkpoint namespaces: ``node:task`` for each graph on the way down."""
+"""LangGraph's checkpoint namespaces: `node:task` for each graph on the way down."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Reads of a saver as plans, so that each is written once and waits in either world.
 
-A plan is a generator that yields what it wants read and is sent what was found. ``read``
-runs a plan in this thread, ``aread`` in an event loop. History, threads and questions are
+A plan is a generator that yields what it wants read and is sent what was found. `read`
+runs a plan in this thread, `aread` in an event loop. History, threads and questions are
 plans.
 """
 
@@ -127,7 +127,7 @@ class AllCheckpoints:
 
     @property
     def config(self) -> RunnableConfig | None:
-        """The config that addresses them; ``None`` for all threads."""
+        """The config that addresses them; `None` for all threads."""
         return {"configurable": {"thread_id": self.thread_id}} if self.thread_id else None
 
     def get(self, saver: Saver) -> list[CheckpointTuple]:

@@ -2,7 +2,7 @@
 
 One event per message, tool call, delegation and question. Pure: the SQLite checkpointer
 writes what these functions return in the transaction of the messages themselves, once and
-for good; ``ThreadStore`` makes events of the messages as they are now, on any saver.
+for good; `ThreadStore` makes events of the messages as they are now, on any saver.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class Event:
     Attributes:
         kind: What it tells.
         key: Id of the message, call or question; unique for its kind in a thread.
-        data: The fact as JSON. A message has ``role`` and ``content``; a call ``intent``,
-            ``arguments``, ``call_id`` and, for a delegation, ``sub_agent_thread_id`` and the
-            ``request`` as it was sent, without its task; a question ``value``. A call that makes
+        data: The fact as JSON. A message has `role` and `content`; a call `intent`,
+            `arguments`, `call_id` and, for a delegation, `sub_agent_thread_id` and the
+            `request` as it was sent, without its task; a question `value`. A call that makes
             several requests is a call, and each of them a delegation.
     """
 

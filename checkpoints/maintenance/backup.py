@@ -45,11 +45,7 @@ class Cared(Maintained):
             return Check(connection, self.serde, self._seals).report()
 
     async def acheck(self) -> Report:
-        """Do what ``check`` does beside an event loop.
-
-        Raises:
-            StorageError: SQLite could not read.
-        """
+        """Async version of `check`."""
         return await asyncio.to_thread(self.check)
 
     def backup(self, path: str | Path) -> None:
@@ -75,12 +71,7 @@ class Cared(Maintained):
             connection.backup(copy)
 
     async def abackup(self, path: str | Path) -> None:
-        """Do what ``backup`` does beside an event loop.
-
-        Raises:
-            BackupExists: There is a file of that name; it is not touched.
-            StorageError: SQLite could not read or write; no file is left.
-        """
+        """Async version of `backup`."""
         await asyncio.to_thread(self.backup, path)
 
     @contextmanager

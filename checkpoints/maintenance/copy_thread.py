@@ -1,6 +1,6 @@
 """The statements that copy a root's thread: every row of it, under another id.
 
-``maintenance`` executes them in one transaction.
+`maintenance` executes them in one transaction.
 """
 
 from __future__ import annotations

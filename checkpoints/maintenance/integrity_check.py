@@ -1,6 +1,6 @@
 """The check of a whole database: is every row readable, in its place, and is nothing missing?
 
-``care`` calls it on a connection of its own, in one view of the database. Whatever is wrong
+`care` calls it on a connection of its own, in one view of the database. Whatever is wrong
 becomes a fault and the check goes on, so that one report names all of them.
 """
 

@@ -1,9 +1,9 @@
 """Which checkpoints of a thread have to stay, so that those which are kept can still be read.
 
-Plans, and no writing: ``maintenance`` runs them inside its transaction and deletes the rest.
+Plans, and no writing: `maintenance` runs them inside its transaction and deletes the rest.
 Two things lead from one checkpoint to others. A delta channel that is not stored whole is
 rebuilt from the checkpoints before; and a state points to the ends of other segments, with
-``previous`` and ``heads``.
+`previous` and `heads`.
 """
 
 from __future__ import annotations

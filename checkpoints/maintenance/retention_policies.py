@@ -1,6 +1,6 @@
 """How far back a thread can be taken after pruning: by count, by age, by turns.
 
-Each strategy chooses checkpoints of one thread, given newest first; ``retention`` adds what
+Each strategy chooses checkpoints of one thread, given newest first; `retention` adds what
 these and open questions need. The latest of every segment always stays.
 """
 

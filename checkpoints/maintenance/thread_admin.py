@@ -1,4 +1,4 @@
-"""Deletes, copies and prunes threads: the part of ``SqliteCheckpointer`` that takes away.
+"""Deletes, copies and prunes threads: the part of `SqliteCheckpointer` that takes away.
 
 Each method is one transaction. LangGraph's server asks for all four, and so does its
 conformance suite.
@@ -74,11 +74,7 @@ class Maintained(RememberingSaver):
             _delete(cursor, str(thread_id))
 
     async def adelete_thread(self, thread_id: str) -> None:
-        """Do what ``delete_thread`` does in an event loop.
-
-        Raises:
-            StorageError: SQLite could not write.
-        """
+        """Async version of `delete_thread`."""
         await self._run(lambda: self.delete_thread(thread_id))
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
@@ -101,11 +97,7 @@ class Maintained(RememberingSaver):
                     _remove(cursor, table, thread_id, kept.gone)
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
-        """Do what ``delete_for_runs`` does in an event loop.
-
-        Raises:
-            StorageError: SQLite could not read or write.
-        """
+        """Async version of `delete_for_runs`."""
         await self._run(lambda: self.delete_for_runs(run_ids))
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
@@ -134,12 +126,7 @@ class Maintained(RememberingSaver):
             self._seals.keep_thread(cursor, target)
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """Do what ``copy_thread`` does in an event loop.
-
-        Raises:
-            ThreadTaken: There is something under the target's id.
-            StorageError: SQLite could not read or write.
-        """
+        """Async version of `copy_thread`."""
         await self._run(lambda: self.copy_thread(source_thread_id, target_thread_id))
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str | Strategy = KEEP_LATEST) -> None:
@@ -150,8 +137,8 @@ class Maintained(RememberingSaver):
 
         Args:
             thread_ids: LangGraph's ids; unknown ones are passed over.
-            strategy: ``KeepLatest``, ``KeepYounger`` or ``KeepTurns``, see ``retain``.
-                ``"keep_latest"`` is ``KeepLatest()``; ``"delete"`` keeps nothing.
+            strategy: `KeepLatest`, `KeepYounger` or `KeepTurns`, see `retain`.
+                `"keep_latest"` is `KeepLatest()`; `"delete"` keeps nothing.
 
         Raises:
             UnknownStrategy: It is none of these.
@@ -170,12 +157,7 @@ class Maintained(RememberingSaver):
     async def aprune(
         self, thread_ids: Sequence[str], *, strategy: str | Strategy = KEEP_LATEST
     ) -> None:
-        """Do what ``prune`` does in an event loop.
-
-        Raises:
-            UnknownStrategy: There is no such strategy.
-            StorageError: SQLite could not read or write.
-        """
+        """Async version of `prune`."""
         await self._run(lambda: self.prune(thread_ids, strategy=strategy))
 
     def retain(
@@ -224,11 +206,7 @@ class Maintained(RememberingSaver):
         events: bool = True,
         dry_run: bool = False,
     ) -> Removed:
-        """Do what ``retain`` does in an event loop.
-
-        Raises:
-            StorageError: SQLite could not read or write.
-        """
+        """Async version of `retain`."""
         return await self._run(
             lambda: self.retain(thread_ids, keep, events=events, dry_run=dry_run)
         )

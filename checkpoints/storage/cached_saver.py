@@ -1,4 +1,4 @@
-"""``RememberingSaver``: a guarded saver that does not read a conversation's whole past each turn.
+"""`RememberingSaver`: a guarded saver that does not read a conversation's whole past each turn.
 
 LangGraph asks for the history of delta channels whenever a run or an inspection begins, and
 replays it. For the levels of our trees the saver replays it itself and remembers what came out,

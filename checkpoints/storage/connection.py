@@ -1,4 +1,4 @@
-"""Opens the one connection of a ``SqliteCheckpointer``: private, write-ahead, by its own path."""
+"""Opens the one connection of a `SqliteCheckpointer`: private, write-ahead, by its own path."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def connect(path: str, synchronous: Synchronous, busy_timeout: float) -> sqlite3
     """Open a database, and make it with mode 0600 if it is not there.
 
     Args:
-        path: The database, or ``":memory:"``.
+        path: The database, or `":memory:"`.
         synchronous: What a commit survives.
         busy_timeout: Seconds to wait for another connection's lock.
 

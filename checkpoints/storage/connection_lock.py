@@ -1,7 +1,7 @@
 """How long a caller waits for the database: a thread sleeps on it, an event loop never does.
 
 SQLite lets one connection write at a time, and our one connection serves one caller at a time.
-``SqliteCheckpointer`` holds its connection through a ``Line``. A synchronous caller waits there
+`SqliteCheckpointer` holds its connection through a `Line`. A synchronous caller waits there
 for both, up to the busy timeout. In an event loop the attempt is made without waiting; if it
 comes at a bad time, the loop goes on with other work and it is made again.
 """

@@ -1,6 +1,6 @@
 """The way back from a checkpoint to where its delta channels were stored whole.
 
-``GuardedSaver`` goes it row by row, and ``RememberingSaver`` only as far as it remembers.
+`GuardedSaver` goes it row by row, and `RememberingSaver` only as far as it remembers.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What the record of a write holds besides LangGraph's rows: its place, metadata and events.
 
-``SqliteCheckpointer`` writes it in the transaction of the rows themselves.
+`SqliteCheckpointer` writes it in the transaction of the rows themselves.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from echelons.guards.gate import is_pause
 from echelons.tree.names import PATH_SEPARATOR
 
 OWN_METADATA = CheckpointMetadata.__annotations__.keys() | {"thread_id", "graph_id", "assistant_id"}
-"""Keys of LangGraph's and its server's own, whatever a caller's ``configurable`` holds."""
+"""Keys of LangGraph's and its server's own, whatever a caller's `configurable` holds."""
 
 _KEEP_EVENT = (
     "INSERT OR IGNORE INTO events (thread_id, agent_thread_id, agent_path, checkpoint_ns,"
@@ -65,7 +65,7 @@ class Where(NamedTuple):
 def kept_metadata(config: RunnableConfig, metadata: CheckpointMetadata) -> CheckpointMetadata:
     """Return what is kept of a run's metadata.
 
-    A caller's ``configurable`` stays out: it may hold keys and secrets. LangGraph's server
+    A caller's `configurable` stays out: it may hold keys and secrets. LangGraph's server
     mixes it into the metadata, so it is taken out again, but for the ids that it looks for.
     """
     given = config["configurable"].keys() - OWN_METADATA

@@ -1,6 +1,6 @@
 """What the delta channels of threads were lately, so that no turn reads its whole past again.
 
-``RememberingSaver`` keeps a point for each conversation that it has read, and begins there the
+`RememberingSaver` keeps a point for each conversation that it has read, and begins there the
 next time. Values that are handed out are guarded: whatever is done to them, the next to ask is
 given what was stored.
 """

@@ -1,6 +1,6 @@
 """Brings a database of any age up to date: numbered steps, each taken once, in order.
 
-``SqliteCheckpointer`` calls ``refuse_newer`` before it touches a file, and ``migrate`` once
+`SqliteCheckpointer` calls `refuse_newer` before it touches a file, and `migrate` once
 LangGraph's own tables are there. A step that was ever released is never edited: what it got
 wrong, a later step puts right.
 """

@@ -2,7 +2,7 @@
 
 LangGraph makes an id of the time, later than the last one of its process, and whoever reads
 takes the checkpoint with the greatest id for the latest. So a process whose clock is behind the
-one that wrote before would store what nobody ever finds again. ``GuardedSaver`` shows each
+one that wrote before would store what nobody ever finds again. `GuardedSaver` shows each
 id that it reads, and this process goes on from there.
 """
 

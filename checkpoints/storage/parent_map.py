@@ -1,4 +1,4 @@
-"""``parents`` in a checkpoint's metadata: the checkpoints above it, one for each graph.
+"""`parents` in a checkpoint's metadata: the checkpoints above it, one for each graph.
 
 LangGraph writes all of them into every row: the file grows with the cube of the depth. Of a row
 whose nearest superior is stored with the others, only that one is kept here; reading follows it

@@ -1,8 +1,8 @@
 """The rows of LangGraph's two tables, and the check that each holds what such a row holds.
 
-Pure: ``guarded`` reads rows from SQLite and passes them through here, ``sqlite`` writes them,
-``seal`` binds them to their place. Whatever is wrong with a row has one name,
-``CheckpointTampered``.
+Pure: `guarded` reads rows from SQLite and passes them through here, `sqlite` writes them,
+`seal` binds them to their place. Whatever is wrong with a row has one name,
+`CheckpointTampered`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Place = tuple[str, str, str, str, int]
 
 
 class CheckpointRow(NamedTuple):
-    """A row of the table ``checkpoints``, in the order of its columns."""
+    """A row of the table `checkpoints`, in the order of its columns."""
 
     thread_id: str
     checkpoint_ns: str
@@ -50,7 +50,7 @@ class CheckpointRow(NamedTuple):
 
 
 class WriteRow(NamedTuple):
-    """A row of the table ``writes``, in the order of its columns."""
+    """A row of the table `writes`, in the order of its columns."""
 
     thread_id: str
     checkpoint_ns: str

@@ -1,6 +1,6 @@
 """What our database has besides LangGraph's two tables: events, indexes and views.
 
-LangGraph's ``checkpoints`` and ``writes`` stay as they are, so other tools can read the
+LangGraph's `checkpoints` and `writes` stay as they are, so other tools can read the
 file. The views make threads readable to SQL, sqlite-utils and Datasette.
 """
 
@@ -120,4 +120,4 @@ SELECT
 FROM attempted;
 """  # noqa: S608
 """The view of delegations with a row for each attempt, on its own thread and with its own cost;
-what came of it is ``NULL`` where that is open."""
+what came of it is `NULL` where that is open."""

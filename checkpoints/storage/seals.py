@@ -265,9 +265,9 @@ def _selected(table: str, columns: Sequence[str], task: str, idx: str) -> str:
 
 
 CHECKPOINTS = _selected("checkpoints", CheckpointRow._fields, "''", str(WHOLE))
-"""Selects rows of ``checkpoints``, each with its seal."""
+"""Selects rows of `checkpoints`, each with its seal."""
 WRITES = _selected("writes", WriteRow._fields, "writes.task_id", "writes.idx")
-"""Selects rows of ``writes``, each with its seal."""
+"""Selects rows of `writes`, each with its seal."""
 _PLACE = "seals (thread_id, checkpoint_ns, checkpoint_id, task_id, idx, seal)"
 _REPLACE = f"INSERT OR REPLACE INTO {_PLACE} VALUES (?, ?, ?, ?, ?, ?)"  # noqa: S608
 _KEEP = f"INSERT OR IGNORE INTO {_PLACE} VALUES (?, ?, ?, ?, ?, ?)"  # noqa: S608

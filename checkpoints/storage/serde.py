@@ -3,7 +3,7 @@
 LangGraph's own serializer imports what a row names, or hands out the raw parts of what it
 does not know; its default depends on an environment variable. Ours reads the same bytes with
 a table of its own: anything that is not in it, or not whole, is an error. What could not be
-read back is not written. The savers of ``rows`` and ``sqlite`` use it.
+read back is not written. The savers of `rows` and `sqlite` use it.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class Serializer(SerializerProtocol):
 
 
 class _Writer:
-    """Writes one value. The library hides what goes wrong in it, hence ``_wrong``."""
+    """Writes one value. The library hides what goes wrong in it, hence `_wrong`."""
 
     __slots__ = ("_by_key", "_by_type", "_depth", "_wrong")
 

@@ -2,7 +2,7 @@
 
 The bytes are LangGraph's own, so its tools can read them: a msgpack extension that holds the
 module and name of a type, and its parts. A stored name only ever chooses from this table;
-nothing is imported or looked up by a name that was read from a file. ``serde`` uses it.
+nothing is imported or looked up by a name that was read from a file. `serde` uses it.
 """
 
 from __future__ import annotations

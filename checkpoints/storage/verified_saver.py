@@ -1,7 +1,7 @@
-"""``GuardedSaver``: LangGraph's SQLite saver with reads that let no damaged row pass.
+"""`GuardedSaver`: LangGraph's SQLite saver with reads that let no damaged row pass.
 
 Its own reads hand out whatever the bytes become. These check every row, and its seal where the
-database has seals. ``SqliteCheckpointer`` is one, and ``maintenance`` reads through one.
+database has seals. `SqliteCheckpointer` is one, and `maintenance` reads through one.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _UNREADABLE = ("Could not decode to UTF-8", "malformed JSON")
 
 
 class GuardedSaver(SqliteSaver):
-    """A SQLite saver that raises ``CheckpointTampered`` for any row that is not whole."""
+    """A SQLite saver that raises `CheckpointTampered` for any row that is not whole."""
 
     def __init__(
         self, conn: sqlite3.Connection, serde: SerializerProtocol, seals: Seals | None = None

@@ -67,7 +67,7 @@ def check(thread: str, thread_id: str, answers: Mapping[str, Any]) -> Plan[None]
 
 
 def versions(thread_id: str, answers: Collection[str]) -> Plan[Mapping[str, int | None]]:
-    """Return which version of each answer is written down, ``None`` for no answer."""
+    """Return which version of each answer is written down, `None` for no answer."""
 
     def look(ledger: Ledger) -> dict[str, int | None]:
         known = (each for each in answers if ID.fullmatch(each))

@@ -1,7 +1,7 @@
 """What came of calls that their agent did not wait for, shown where they were made.
 
 An agent that is late, stopped or cancelled leaves calls open. What had begun may have come to
-an end since, or nobody knows: the effect journal says which. ``history`` and ``threads`` put it
+an end since, or nobody knows: the effect journal says which. `history` and `threads` put it
 behind the segment, so that neither people nor the agent itself are told that it was not run.
 """
 
@@ -22,7 +22,7 @@ from echelons.effects.journal import Entry, State
 from echelons.identity.lineage import Identity, message_id
 
 LATE_KEY = "echelons_late"
-"""Where the ``additional_kwargs`` of an answer say that its agent has not seen it in time."""
+"""Where the `additional_kwargs` of an answer say that its agent has not seen it in time."""
 UNKNOWN = "cut short, and what came of it is not known"
 
 

@@ -1,8 +1,8 @@
 """What a stored run still waits for, found by walking down its open tasks.
 
 Works on any saver and needs no graph, so it finds agents that the tree does not have any
-more, and agents that LangGraph's own inspection cannot see. The inbox reads ``questions``,
-the check before a resume reads ``unfinished``. Both are plans.
+more, and agents that LangGraph's own inspection cannot see. The inbox reads `questions`,
+the check before a resume reads `unfinished`. Both are plans.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Question:
         path: Names from the root to the asking agent.
         thread_id: The asking agent's thread.
         asked_at: Time of the checkpoint at which it waits, ISO 8601, UTC.
-        schema: JSON Schema of the answer; ``None`` if any value will do.
+        schema: JSON Schema of the answer; `None` if any value will do.
     """
 
     id: str
@@ -248,7 +248,7 @@ def unfinished(root: OneCheckpoint) -> Plan[list[OpenAgent]]:
 
 
 def open_agent(saved: CheckpointTuple, answered: Collection[str]) -> OpenAgent | None:
-    """Return what one checkpoint has left to do, or ``None`` if it is none of ours.
+    """Return what one checkpoint has left to do, or `None` if it is none of ours.
 
     Args:
         saved: The checkpoint.

@@ -1,4 +1,4 @@
-"""Reads a thread's segments back: the chain that ``reason`` sees and never stores again.
+"""Reads a thread's segments back: the chain that `reason` sees and never stores again.
 
 A segment keeps its own messages and the end of the one before it. Ends never change, so
 what was read once is kept in a small cache, unless a call of it may still be answered.
@@ -69,7 +69,7 @@ class SavedHistory:
         return saver_of(config["configurable"]) is not None
 
     def head(self, config: Mapping[str, Any]) -> Head:
-        """Return the end of the segment that has just run under ``config``."""
+        """Return the end of the segment that has just run under `config`."""
         saver = saver_of(config["configurable"])
         end = _end(config)
         return _head(end, end.get(saver)) if saver else Head()
@@ -167,7 +167,7 @@ def turns_in(inputs: Iterable[CheckpointTuple]) -> int:
 
 
 def segment_end(head: Mapping[str, Any] | None, thread_id: str) -> OneCheckpoint | None:
-    """Return where a head points to, or ``None`` if its thread has not run yet."""
+    """Return where a head points to, or `None` if its thread has not run yet."""
     if not head or "checkpoint_id" not in head:
         return None
     return OneCheckpoint(thread_id, head["checkpoint_ns"], head["checkpoint_id"])

@@ -25,7 +25,7 @@ def stop_plan(thread_id: str, path: str | None, known: Collection[str] = ()) -> 
 
     Args:
         thread_id: The root's thread.
-        path: The agent; ``None`` for the root, whose end is the turn's.
+        path: The agent; `None` for the root, whose end is the turn's.
         known: Paths of the tree. Any agent that has begun in this turn may be named, too.
 
     Raises:
@@ -45,7 +45,7 @@ def pause_plan(thread_id: str, path: str | None, known: Collection[str] = ()) ->
 
     Args:
         thread_id: The root's thread.
-        path: The agent; ``None`` for the root, and so for the whole tree.
+        path: The agent; `None` for the root, and so for the whole tree.
         known: Paths of the tree. Any agent that has begun in this turn may be named, too.
 
     Raises:

@@ -1,4 +1,4 @@
-"""``ThreadStore``: the threads of a tree, read back from any LangGraph saver.
+"""`ThreadStore`: the threads of a tree, read back from any LangGraph saver.
 
 A thread, its events, its subordinates, the whole trace of a root as a tree, and whether
 every link holds. Nothing here needs the graph that wrote the checkpoints.
@@ -36,7 +36,7 @@ class RootThread:
     """A root's thread, as a list shows it.
 
     Attributes:
-        id: LangGraph's ``thread_id``.
+        id: LangGraph's `thread_id`.
         name: What people call it; empty if it has no name.
         agent: The root agent.
         turns: Messages that a human sent.
@@ -53,7 +53,7 @@ class RootThread:
 
 
 class ThreadStore:
-    """Reads threads over any checkpointer; each method has an ``a…`` twin for event loops.
+    """Reads threads over any checkpointer; each method has an `a…` twin for event loops.
 
     Args:
         saver: Any LangGraph checkpoint saver.
@@ -67,7 +67,7 @@ class ThreadStore:
         return read(self._saver, _roots())
 
     async def aroots(self) -> list[RootThread]:
-        """Do what ``roots`` does in an event loop."""
+        """Async version of `roots`."""
         return await aread(self._saver, _roots())
 
     def get(self, thread_id: str, root: str | None = None) -> Thread:
@@ -75,7 +75,7 @@ class ThreadStore:
 
         Args:
             thread_id: Its own id.
-            root: LangGraph's ``thread_id``, to look in that tree only.
+            root: LangGraph's `thread_id`, to look in that tree only.
 
         Raises:
             ThreadNotFound: There is none.
@@ -83,11 +83,7 @@ class ThreadStore:
         return read(self._saver, _thread(thread_id, root))
 
     async def aget(self, thread_id: str, root: str | None = None) -> Thread:
-        """Do what ``get`` does in an event loop.
-
-        Raises:
-            ThreadNotFound: There is none.
-        """
+        """Async version of `get`."""
         return await aread(self._saver, _thread(thread_id, root))
 
     def events(self, thread_id: str, root: str | None = None) -> tuple[Event, ...]:
@@ -99,11 +95,7 @@ class ThreadStore:
         return self.get(thread_id, root).events
 
     async def aevents(self, thread_id: str, root: str | None = None) -> tuple[Event, ...]:
-        """Do what ``events`` does in an event loop.
-
-        Raises:
-            ThreadNotFound: There is none.
-        """
+        """Async version of `events`."""
         return (await self.aget(thread_id, root)).events
 
     def subordinates(self, thread_id: str, root: str | None = None) -> tuple[str, ...]:
@@ -115,11 +107,7 @@ class ThreadStore:
         return _started(self.get(thread_id, root))
 
     async def asubordinates(self, thread_id: str, root: str | None = None) -> tuple[str, ...]:
-        """Do what ``subordinates`` does in an event loop.
-
-        Raises:
-            ThreadNotFound: There is none.
-        """
+        """Async version of `subordinates`."""
         return _started(await self.aget(thread_id, root))
 
     def trace(self, root: str) -> Trace:
@@ -131,11 +119,7 @@ class ThreadStore:
         return read(self._saver, _trace(root))
 
     async def atrace(self, root: str) -> Trace:
-        """Do what ``trace`` does in an event loop.
-
-        Raises:
-            ThreadNotFound: There is no such root thread.
-        """
+        """Async version of `trace`."""
         return await aread(self._saver, _trace(root))
 
     def verify(self, root: str) -> list[Link]:
@@ -147,11 +131,7 @@ class ThreadStore:
         return links_of(self.trace(root))
 
     async def averify(self, root: str) -> list[Link]:
-        """Do what ``verify`` does in an event loop.
-
-        Raises:
-            ThreadNotFound: There is no such root thread.
-        """
+        """Async version of `verify`."""
         return links_of(await self.atrace(root))
 
 

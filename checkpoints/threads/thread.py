@@ -18,7 +18,7 @@ class Thread:
         id: Its own id.
         agent: Whose it is.
         path: Where the agent stands in the tree.
-        root_thread_id: LangGraph's ``thread_id``, under which it is stored.
+        root_thread_id: LangGraph's `thread_id`, under which it is stored.
         superior_thread_id: Thread of the agent that called it; empty for a root.
         name: What people call it; only roots have names.
         segments: Delegations that it has worked on; 1 for a root.

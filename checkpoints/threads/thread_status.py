@@ -21,7 +21,7 @@ class Standing:
     """A thread between two steps.
 
     Attributes:
-        saved: The root's latest checkpoint; ``None`` if the thread has never run.
+        saved: The root's latest checkpoint; `None` if the thread has never run.
         waiting: What it waits for.
     """
 
@@ -68,7 +68,7 @@ def last_words(standing: Standing) -> Plan[str]:
 
 
 def words_of(thread_id: str, turn: str) -> Plan[str | None]:
-    """Return what the root said last in a turn, ``None`` if nothing is left of it.
+    """Return what the root said last in a turn, `None` if nothing is left of it.
 
     Reads every checkpoint of the turn; asked only for one whose end nobody wrote down.
     """

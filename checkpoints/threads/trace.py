@@ -1,6 +1,6 @@
 """The trace: a root's threads as a tree, each call with what came of it.
 
-Pure. ``ThreadStore`` reads the threads and hands them over; the command line and notebooks
+Pure. `ThreadStore` reads the threads and hands them over; the command line and notebooks
 print what comes out.
 """
 
@@ -31,8 +31,8 @@ CUT = "cut short: its superior has ended"
 class LinkState(StrEnum):
     """Whether a call's thread is what the call says.
 
-    ``OK``: it is there and knows its superior. ``NOT_STARTED``: written down, not run yet.
-    ``REFUSED``: answered without a run. ``BROKEN``: anything else.
+    `OK`: it is there and knows its superior. `NOT_STARTED`: written down, not run yet.
+    `REFUSED`: answered without a run. `BROKEN`: anything else.
     """
 
     OK = "ok"
@@ -50,8 +50,8 @@ class Request:
         sent: The request as it was sent this time; by when somebody had to answer who was asked
             after others is not kept.
         response: What came of it, without the result where others were asked, too: that stays in
-            the thread; ``None`` while it is open, or where it cannot be read.
-        status: How it ended; ``None`` while it is open.
+            the thread; `None` while it is open, or where it cannot be read.
+        status: How it ended; `None` while it is open.
         reason: Why it is not fulfilled; empty if it is.
     """
 
@@ -72,7 +72,7 @@ class Trace:
     """A thread and everything below it.
 
     Attributes:
-        thread_id: The thread; without rows if ``state`` is not ``OK``.
+        thread_id: The thread; without rows if `state` is not `OK`.
         agent: Whose it is.
         superior_thread_id: Thread that called it; empty for a root.
         state: Whether the link to it holds.
@@ -91,7 +91,7 @@ class Trace:
 
     @property
     def status(self) -> str:
-        """How the latest request ended, ``open`` while it has not, ``root`` at the top."""
+        """How the latest request ended, `open` while it has not, `root` at the top."""
         if not self.superior_thread_id:
             return "root"
         last = self.requests[-1].status if self.requests else None
@@ -191,7 +191,7 @@ def _below(thread: Thread, threads: Mapping[str, Thread], ended: bool) -> Iterat
 def _is_of_an_earlier_run(stored: Thread, root: Thread, threads: Mapping[str, Thread]) -> bool:
     """Whether a host handed a root the messages of another run of it, calls and all.
 
-    Embedded in a graph that shares its ``messages``, a root is shown everything that was said
+    Embedded in a graph that shares its `messages`, a root is shown everything that was said
     before; those calls are links of the run that made them.
     """
     caller = threads.get(stored.superior_thread_id)
@@ -306,7 +306,7 @@ def _threads(message: BaseMessage) -> Mapping[str, str]:
 
 
 def _response(answer: ToolMessage | None) -> DelegationResponse | str | None:
-    """Return what came of a call; why it cannot be read, or ``None`` while it is open."""
+    """Return what came of a call; why it cannot be read, or `None` while it is open."""
     if answer is None:
         return None
     try:
