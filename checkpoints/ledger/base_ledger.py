@@ -1,62 +1,34 @@
-"""``Ledger``: the interface that both stores implement, with a twin of each name for event loops.
+"""`Ledger`: the interface of both ledgers, the one in memory and the one in SQLite.
 
-The turn engine keeps its turns here, the effect journal its effects, and later the breakers,
-budgets and the mailbox theirs.
+Turns, the effect journal, limits, orders, races and circuits are kept here. Each method is one
+commit; what belongs together is done in one `commit` instead.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
-from functools import partial, wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from typing import TypeVar
 
-from echelons.checkpoints.ledger.blocking_ledger import BlockingLedger
 from echelons.checkpoints.ledger.lease import Lease
-from echelons.errors import EchelonsError
+from echelons.checkpoints.ledger.locks import Locks
+from echelons.checkpoints.ledger.records import Json
+from echelons.checkpoints.ledger.transaction import Entry, Fence, Holder, Transaction, Value
+from echelons.errors import EchelonsError, ThreadBusy
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def _twin(
-    method: Callable[Concatenate[Any, P], T],
-) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
-    # Not what else the method carries: it may be abstract, and the twin is not.
-    @wraps(method, updated=())
-    async def twin(self: BlockingLedger, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        # By its name, for what is passed here may be overridden.
-        work: Callable[[], T] = partial(getattr(self, method.__name__), *args, **kwargs)
-        return await self.arun(work)
+class Ledger(ABC):
+    """What has happened outside the checkpoints; it is never forked and never rolled back.
 
-    twin.__doc__ = f"Do what ``{method.__name__}`` does in an event loop.\n\n{method.__doc__}"
-    return twin
+    Ordered streams of records, keys with compare-and-set, and leases.
 
-
-def _kept(
-    taking: Callable[Concatenate[Any, P], Coroutine[Any, Any, Lease]],
-) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, Lease]]:
-    """Let no lease go astray whose taker is cancelled while a thread takes it for him."""
-
-    @wraps(taking)
-    async def kept(self: BlockingLedger, /, *args: P.args, **kwargs: P.kwargs) -> Lease:
-        task = asyncio.create_task(taking(self, *args, **kwargs))
-        try:
-            return await asyncio.shield(task)
-        except asyncio.CancelledError:
-            with suppress(EchelonsError):
-                (await task).release()
-            raise
-
-    return kept
-
-
-class Ledger(BlockingLedger):
-    """What the world has already seen: it is never forked and never rolled back.
-
-    Ordered streams of records, keys that are compared and set, and leases. An ``a…`` twin
-    takes what its original takes, and raises what it raises.
+    Args:
+        locks: Tell which holders of leases are alive.
 
     Examples:
         >>> from echelons.checkpoints.ledger import MemoryLedger
@@ -71,16 +43,229 @@ class Ledger(BlockingLedger):
         True
     """
 
-    acommit = _twin(BlockingLedger.commit)
-    aappend = _twin(BlockingLedger.append)
-    aappend_after = _twin(BlockingLedger.append_after)
-    aread = _twin(BlockingLedger.read)
-    alast = _twin(BlockingLedger.last)
-    aget = _twin(BlockingLedger.get)
-    acompare_and_set = _twin(BlockingLedger.compare_and_set)
-    adelete = _twin(BlockingLedger.delete)
-    akeys = _twin(BlockingLedger.keys)
-    alease = _kept(_twin(BlockingLedger.lease))
-    atake_over = _kept(_twin(BlockingLedger.take_over))
-    aholder = _twin(BlockingLedger.holder)
-    acheck = _twin(BlockingLedger.check)
+    def __init__(self, locks: Locks) -> None:
+        self._locks = locks
+
+    @abstractmethod
+    def commit(self, work: Callable[[Transaction], T]) -> T:
+        """Run some work in one write transaction, and return its result.
+
+        Other writers are kept out meanwhile. If the work raises, nothing is stored. It must be
+        quick, use the ledger only through its transaction, and have no other side effects: it
+        may run again if the store was busy.
+
+        Raises:
+            StorageError: The store could not read or write.
+        """
+
+    @abstractmethod
+    def look(self, work: Callable[[Transaction], T]) -> T:
+        """Run some reading, without keeping writers out, and return its result.
+
+        Raises:
+            StorageError: The store could not read.
+        """
+
+    def foreign_writes(self) -> int:
+        """Return a number that changes when another connection has written to the store.
+
+        It costs some microseconds; writes of this ledger itself do not change it.
+
+        Raises:
+            StorageError: The store could not read.
+        """
+        return 0
+
+    async def arun(self, work: Callable[[], T]) -> T:
+        """Run some work on the ledger in an event loop; all of it again if the store was busy."""
+        return work()
+
+    async def acommit(self, work: Callable[[Transaction], T]) -> T:
+        """Async version of `commit`."""
+        return await self.arun(lambda: self.commit(work))
+
+    def append(self, stream: str, record: Json, *, fence: Fence | None = None) -> int:
+        """Add a record to the end of a stream, and return its sequence, counted from 1.
+
+        Args:
+            stream: Its name; the first record makes it.
+            record: The record.
+            fence: The lease that must still be held.
+
+        Raises:
+            InvalidLedgerName: The stream's name cannot be kept.
+            NotJson: The record would not be read back as it is.
+            RecordTooLarge: The record is larger than the ledger keeps.
+            LeaseLost: Another holder has taken the lease.
+            StorageError: The store could not write.
+        """
+        return self.commit(lambda open_: _under(open_, fence).append(stream, record))
+
+    def read(self, stream: str, after: int = 0, limit: int | None = None) -> list[Entry]:
+        """Return the entries of a stream after a sequence, in order.
+
+        Args:
+            stream: Its name; a stream that was never written has no entries.
+            after: The sequence of the last entry already read.
+            limit: How many to return at most.
+
+        Raises:
+            InvalidLedgerName: The stream's name cannot be kept.
+            LedgerDamaged: A stored record is no JSON.
+            StorageError: The store could not read.
+        """
+        return self.look(lambda open_: open_.read(stream, after, limit))
+
+    def last(self, stream: str) -> int:
+        """Return the sequence of a stream's last entry, 0 if it has none.
+
+        Raises:
+            InvalidLedgerName: The stream's name cannot be kept.
+            StorageError: The store could not read.
+        """
+        return self.look(lambda open_: open_.last(stream))
+
+    def get(self, key: str) -> Value | None:
+        """Return the value and version of a key, or `None`.
+
+        Raises:
+            InvalidLedgerName: The key cannot be kept.
+            LedgerDamaged: The stored value is no JSON.
+            StorageError: The store could not read.
+        """
+        return self.look(lambda open_: open_.get(key))
+
+    def compare_and_set(
+        self, key: str, expected: int | None, value: Json, *, fence: Fence | None = None
+    ) -> int | None:
+        """Set a key if it still has the expected version.
+
+        Args:
+            key: Its name.
+            expected: The version that it must have; `None` if it must not exist.
+            value: The new value.
+            fence: The lease that must still be held.
+
+        Returns:
+            The new version, or `None` if the key has another version than expected.
+
+        Raises:
+            InvalidLedgerName: The key cannot be kept.
+            NotJson: The value would not be read back as it is.
+            RecordTooLarge: The value is larger than the ledger keeps.
+            LeaseLost: Another holder has taken the lease.
+            StorageError: The store could not write.
+        """
+        return self.commit(lambda open_: _under(open_, fence).compare_and_set(key, expected, value))
+
+    def delete(self, key: str, expected: int, *, fence: Fence | None = None) -> bool:
+        """Remove a key if it still has the expected version; return whether it was removed.
+
+        Args:
+            key: Its name.
+            expected: The version that it must have.
+            fence: The lease that must still be held.
+
+        Raises:
+            InvalidLedgerName: The key cannot be kept.
+            LeaseLost: Another holder has taken the lease.
+            StorageError: The store could not write.
+        """
+        return self.commit(lambda open_: _under(open_, fence).delete(key, expected))
+
+    def keys(self, prefix: str = "") -> list[str]:
+        """Return the keys that begin with a prefix, in the order of their code points.
+
+        Raises:
+            InvalidLedgerName: No key can begin so.
+            StorageError: The store could not read.
+        """
+        return self.look(lambda open_: open_.keys(prefix))
+
+    def lease(self, name: str) -> Lease:
+        """Take a lease, or fail at once if a living process holds it.
+
+        The death of its holder frees it, also by `kill -9`; there is no timeout. Keep a reference:
+        a lease that is garbage-collected is released with a `ResourceWarning`.
+
+        Raises:
+            InvalidLedgerName: The name cannot be kept.
+            ThreadBusy: It is held, in this process or another.
+            StorageError: The store could not write.
+        """
+        # First by a read: a holder that was stopped (SIGSTOP) may still have the write lock.
+        self.look(lambda open_: self._refuse_taken(open_, name))
+        return self._hold(name, self._refuse_taken)
+
+    async def alease(self, name: str) -> Lease:
+        """Async version of `lease`."""
+        return await self._arun_taking(lambda: self.lease(name))
+
+    def take_over(self, name: str) -> Lease:
+        """Take a lease from its holder, alive or not: for a holder that hangs.
+
+        What the old holder still writes under its fence is refused with `LeaseLost`. Its other
+        side effects are not: end its process where that is possible.
+
+        Raises:
+            InvalidLedgerName: The name cannot be kept.
+            StorageError: The store could not write.
+        """
+        return self._hold(name, lambda _, __: None)
+
+    async def atake_over(self, name: str) -> Lease:
+        """Async version of `take_over`."""
+        return await self._arun_taking(lambda: self.take_over(name))
+
+    def holder(self, name: str) -> Holder | None:
+        """Return the current holder of a lease, `None` if it is free.
+
+        Raises:
+            InvalidLedgerName: The name cannot be kept.
+            StorageError: The store could not read.
+        """
+        return self.look(lambda open_: self._living(open_, name))
+
+    async def _arun_taking(self, take: Callable[[], Lease]) -> Lease:
+        task = asyncio.create_task(self.arun(take))
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            with suppress(EchelonsError):
+                (await task).release()
+            raise
+
+    def _hold(self, name: str, admit: Callable[[Transaction, str], None]) -> Lease:
+        with ExitStack() as undoing:
+
+            def begin(open_: Transaction) -> Lease:
+                admit(open_, name)
+                before = open_.last_holder(name)
+                epoch = before.epoch + 1 if before else 1
+                # A database restored from a backup does not know the latest epochs; their holders
+                # may still be alive.
+                while (lock := self._locks.take(name, epoch)) is None:
+                    epoch += 1
+                undoing.callback(lock.release)
+                holder = open_.begin_epoch(name, epoch, os.getpid())
+                return Lease(Fence(name, epoch), holder.since, lock, self.arun)
+
+            lease = self.commit(begin)
+            undoing.pop_all()
+        self._locks.clear(name, lease.epoch - 1)
+        return lease
+
+    def _living(self, open_: Transaction, name: str) -> Holder | None:
+        holder = open_.last_holder(name)
+        return holder if holder and self._locks.is_taken(name, holder.epoch) else None
+
+    def _refuse_taken(self, open_: Transaction, name: str) -> None:
+        holder = self._living(open_, name)
+        if holder:
+            raise ThreadBusy(name, holder.pid, holder.since)
+
+
+def _under(open_: Transaction, fence: Fence | None) -> Transaction:
+    if fence is not None:
+        open_.require(fence)
+    return open_

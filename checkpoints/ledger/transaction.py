@@ -93,23 +93,6 @@ class Transaction(ABC):
         self._add(stream, sequence, self._now(), text)
         return sequence
 
-    def append_after(self, stream: str, last: int, record: Json) -> int | None:
-        """Add a record if the stream still ends at a sequence, 0 for a stream without records.
-
-        Returns:
-            The record's sequence, or ``None`` if the stream ends elsewhere.
-
-        Raises:
-            InvalidLedgerName: The stream's name cannot be kept.
-            NotJson: The record would not be read back as it is.
-            RecordTooLarge: The record is larger than the ledger keeps.
-        """
-        text = encode(checked(stream), record, self._limit)
-        if self._last(stream) != last:
-            return None
-        self._add(stream, last + 1, self._now(), text)
-        return last + 1
-
     def read(self, stream: str, after: int = 0, limit: int | None = None) -> list[Entry]:
         """Return the entries of a stream after a sequence, in order.
 

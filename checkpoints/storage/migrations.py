@@ -11,8 +11,7 @@ import sqlite3
 from collections.abc import Iterator
 
 from echelons.checkpoints.clock import Clock
-from echelons.checkpoints.ledger.ledger_schema import LEDGER
-from echelons.checkpoints.storage.schema import DELEGATIONS, SCHEMA
+from echelons.checkpoints.storage.schema import DELEGATIONS, LEDGER, SCHEMA
 from echelons.checkpoints.storage.seals import SEALS
 from echelons.errors import DatabaseTooNew
 

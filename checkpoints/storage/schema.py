@@ -1,4 +1,4 @@
-"""What our database has besides LangGraph's two tables: events, indexes and views.
+"""What our database has besides LangGraph's two tables: events, the ledger, indexes and views.
 
 LangGraph's `checkpoints` and `writes` stay as they are, so other tools can read the
 file. The views make threads readable to SQL, sqlite-utils and Datasette.
@@ -41,6 +41,32 @@ FROM checkpoints
 WHERE {_THREAD} IS NOT NULL
 GROUP BY thread_id, agent_thread_id;
 """  # noqa: S608
+
+LEDGER = """
+CREATE TABLE ledger_entries (
+    id INTEGER PRIMARY KEY,
+    stream TEXT NOT NULL,
+    sequence INTEGER NOT NULL,
+    at TEXT NOT NULL,
+    record TEXT NOT NULL,
+    UNIQUE (stream, sequence)
+);
+CREATE TABLE ledger_values (
+    id INTEGER PRIMARY KEY,
+    key TEXT NOT NULL UNIQUE,
+    version INTEGER NOT NULL,
+    at TEXT NOT NULL,
+    value TEXT NOT NULL
+);
+CREATE TABLE ledger_floor (version INTEGER NOT NULL);
+INSERT INTO ledger_floor VALUES (0);
+CREATE TABLE ledger_leases (
+    name TEXT PRIMARY KEY,
+    epoch INTEGER NOT NULL,
+    pid INTEGER NOT NULL,
+    since TEXT NOT NULL
+);
+"""
 
 _CALL = "json_extract(data, '$.call_id')"
 # What follows the id of the message in an event's key; a part's number follows that of the call.

@@ -97,7 +97,7 @@ def test_a_lease_that_was_refused_leaves_no_trace(ledger: Ledger) -> None:
         for _ in range(3):
             with pytest.raises(ThreadBusy):
                 ledger.lease("trip")
-        ledger.check(lease.fence)
+        ledger.commit(lambda open_: open_.require(lease.fence))
 
     with ledger.lease("trip") as again:
         assert again.epoch == lease.epoch + 1
@@ -105,9 +105,7 @@ def test_a_lease_that_was_refused_leaves_no_trace(ledger: Ledger) -> None:
 
 def test_who_holds_a_lease_can_write_under_it(ledger: Ledger) -> None:
     with ledger.lease("trip") as lease:
-        ledger.check(lease.fence)
         assert ledger.append("mail", 1, fence=lease.fence) == 1
-        assert ledger.append_after("mail", 1, 2, fence=lease.fence) == 2
         version = ledger.compare_and_set("turn", None, 1, fence=lease.fence)
         assert version is not None
         assert ledger.delete("turn", version, fence=lease.fence)
@@ -121,11 +119,9 @@ def test_who_was_taken_over_cannot_write_any_more(ledger: Ledger) -> None:
 
     writes: list[Callable[[], object]] = [
         lambda: ledger.append("mail", 1, fence=old.fence),
-        lambda: ledger.append_after("mail", 0, 1, fence=old.fence),
         lambda: ledger.compare_and_set("turn", version, 1, fence=old.fence),
         lambda: ledger.compare_and_set("other", None, 1, fence=old.fence),
         lambda: ledger.delete("turn", version, fence=old.fence),
-        lambda: ledger.check(old.fence),
         lambda: ledger.commit(lambda open_: open_.require(old.fence)),
     ]
     for write in writes:

@@ -64,13 +64,6 @@ class LedgerModel(RuleBasedStateMachine):
         self.streams.setdefault(stream, []).append(record)
         assert sequence == len(self.streams[stream])
 
-    @rule(stream=NAMES, last=SEQUENCES, record=VALUES)
-    def append_after(self, stream: str, last: int, record: Any) -> None:
-        fits = last == len(self.streams.get(stream, []))
-        assert self.ledger.append_after(stream, last, record) == (last + 1 if fits else None)
-        if fits:
-            self.streams.setdefault(stream, []).append(record)
-
     @rule(stream=NAMES, after=SEQUENCES, limit=st.none() | SEQUENCES)
     def read(self, stream: str, after: int, limit: int | None) -> None:
         found = [entry[::2] for entry in self.ledger.read(stream, after, limit)]

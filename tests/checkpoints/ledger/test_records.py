@@ -79,7 +79,6 @@ def test_what_would_come_back_as_something_else_is_refused(ledger: Ledger, value
     version = ledger.compare_and_set("turn", None, "before")
     writes: list[Callable[[], object]] = [
         lambda: ledger.append("mail", value),
-        lambda: ledger.append_after("mail", 0, value),
         lambda: ledger.compare_and_set("turn", version, value),
     ]
 
@@ -150,7 +149,6 @@ INVALID: Mapping[str, Any] = {
 def test_a_name_that_cannot_be_kept_is_refused(ledger: Ledger, name: Any) -> None:
     uses: list[Callable[[], object]] = [
         lambda: ledger.append(name, 1),
-        lambda: ledger.append_after(name, 0, 1),
         lambda: ledger.read(name),
         lambda: ledger.last(name),
         lambda: ledger.get(name),

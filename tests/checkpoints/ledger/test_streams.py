@@ -58,22 +58,6 @@ def test_a_reader_goes_on_after_what_it_knows(
     assert [entry.sequence for entry in ledger.read("mail", after, limit)] == found
 
 
-def test_an_optimistic_append_succeeds_only_at_the_end_that_was_seen(ledger: Ledger) -> None:
-    assert ledger.append_after("mail", 0, "first") == 1
-    assert ledger.append_after("mail", 0, "late") is None
-    assert ledger.append_after("mail", 7, "early") is None
-    assert ledger.append_after("mail", 1, "second") == 2
-
-    assert [entry.record for entry in ledger.read("mail")] == ["first", "second"]
-
-
-def test_of_threads_that_append_after_the_same_entry_one_succeeds(ledger: Ledger) -> None:
-    written = at_once(12, lambda number: ledger.append_after("mail", 0, number))
-
-    assert sorted(written, key=str) == [1, *[None] * 11]
-    assert ledger.last("mail") == 1
-
-
 def test_threads_that_append_lose_nothing_and_leave_no_gap(ledger: Ledger) -> None:
     def append(number: int) -> list[int]:
         return [ledger.append("mail", [number, place]) for place in range(10)]

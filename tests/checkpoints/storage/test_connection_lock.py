@@ -32,13 +32,13 @@ WRITES: dict[str, Work] = {
     "copy_thread": lambda saver: saver.acopy_thread("t", "u"),
     "prune": lambda saver: saver.aprune(["t"]),
     "commit": lambda saver: saver.ledger.acommit(lambda open_: open_.append("s", 1)),
-    "append": lambda saver: saver.ledger.aappend("s", 1),
+    "append": lambda saver: saver.ledger.arun(lambda: saver.ledger.append("s", 1)),
 }
 READS: dict[str, Work] = {
     "get_tuple": lambda saver: saver.aget_tuple(CONFIG),
     "history": lambda saver: saver.aget_delta_channel_history(config=CONFIG, channels=["messages"]),
     "latest": lambda saver: saver.alatest(CONFIG),
-    "get": lambda saver: saver.ledger.aget("k"),
+    "get": lambda saver: saver.ledger.arun(lambda: saver.ledger.get("k")),
     "foreign_writes": lambda saver: saver.ledger.arun(saver.ledger.foreign_writes),
 }
 
