@@ -10,14 +10,14 @@ import asyncio
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from typing import TypeVar
 
-from echelons.checkpoints.ledger.lease import Lease
+from echelons.checkpoints.ledger.lease import Lease, LeaseTaking
 from echelons.checkpoints.ledger.locks import Locks
 from echelons.checkpoints.ledger.records import Json
 from echelons.checkpoints.ledger.transaction import Entry, Fence, Holder, Transaction, Value
-from echelons.errors import EchelonsError, ThreadBusy
+from echelons.errors import ThreadBusy
 
 T = TypeVar("T")
 
@@ -227,12 +227,16 @@ class Ledger(ABC):
         return self.look(lambda open_: self._living(open_, name))
 
     async def _arun_taking(self, take: Callable[[], Lease]) -> Lease:
-        task = asyncio.create_task(self.arun(take))
+        taking = LeaseTaking(take)
+        task = asyncio.create_task(self.arun(taking.run))
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
-            with suppress(EchelonsError):
-                (await task).release()
+            taking.abandon()
+            if not taking.running:
+                task.cancel()
+            # Until the lease is free again. A second cancellation ends the waiting alone.
+            await asyncio.gather(task, return_exceptions=True)
             raise
 
     def _hold(self, name: str, admit: Callable[[Transaction, str], None]) -> Lease:

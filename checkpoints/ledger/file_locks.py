@@ -67,12 +67,16 @@ class FileLock:
     def release(self) -> None:
         """Free it, and remove the file."""
         if not self._file.closed:
-            self._file.close()
-            _remove(self._path)
+            self.close()
+            self.remove()
 
-    def abandon(self) -> None:
-        """Give it up in a fork of the process that holds it; that one keeps it."""
+    def close(self) -> None:
+        """Free it, or in a fork of the process that holds it, give up the copy."""
         self._file.close()
+
+    def remove(self) -> None:
+        """Remove the file, once it is closed."""
+        _remove(self._path)
 
 
 class FileLocks:
@@ -99,10 +103,10 @@ class FileLocks:
         try:
             taken = _lock(file)
         except BaseException:
-            lock.abandon()
+            lock.close()
             raise
         if not taken:
-            lock.abandon()
+            lock.close()
             return None
         return lock
 
@@ -142,7 +146,7 @@ _FORKING = threading.RLock()
 
 def _abandon_all() -> None:
     for lock in list(_OPEN):
-        lock.abandon()
+        lock.close()
     _FORKING.release()
 
 

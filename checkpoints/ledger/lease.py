@@ -59,8 +59,12 @@ class Lease:
         self._lock.release()
 
     async def arelease(self) -> None:
-        """Do what ``release`` does in an event loop."""
-        await self._run(self.release)
+        """Async version of `release`."""
+        if self._lock.held:
+            # At once, for a cancellation may come while the rest waits for a thread. What it
+            # leaves behind then, the next holder removes.
+            self._lock.close()
+            await self._run(self._lock.remove)
 
     def __enter__(self) -> Self:
         return self
@@ -73,3 +77,40 @@ class Lease:
 
     async def __aexit__(self, *exc: object) -> None:
         await self.arelease()
+
+
+class LeaseTaking:
+    """A lease that may be taken in a thread for a task that is cancelled meanwhile.
+
+    The thread and the task both release a lease that is abandoned, so that it is freed whichever
+    of them comes last, and even if the event loop no longer runs.
+
+    Args:
+        take: Takes the lease.
+
+    Attributes:
+        running: Whether it is being taken at this moment.
+    """
+
+    def __init__(self, take: Callable[[], Lease]) -> None:
+        self.running = False
+        self._take = take
+        self._abandoned = False
+        self._lease: Lease | None = None
+
+    def run(self) -> Lease:
+        """Take the lease, and release it if it has been abandoned."""
+        self.running = True
+        try:
+            lease = self._lease = self._take()
+        finally:
+            self.running = False
+        if self._abandoned:
+            lease.release()
+        return lease
+
+    def abandon(self) -> None:
+        """Release the lease, now or as soon as it is taken."""
+        self._abandoned = True
+        if self._lease:
+            self._lease.release()

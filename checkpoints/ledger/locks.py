@@ -20,7 +20,13 @@ class Lock(Protocol):
         ...
 
     def release(self) -> None:
-        """Free it; once is enough."""
+        """Free it, and remove what is left of it; once is enough."""
+
+    def close(self) -> None:
+        """Free it, without waiting for the disk; `remove` is called next."""
+
+    def remove(self) -> None:
+        """Remove what is left of it, once it is closed."""
 
 
 class Locks(Protocol):
@@ -47,6 +53,11 @@ class LocalLock:
     def release(self) -> None:
         """Free it."""
         self.held = False
+
+    close = release
+
+    def remove(self) -> None:
+        """Remove nothing: it leaves nothing behind."""
 
 
 class LocalLocks:

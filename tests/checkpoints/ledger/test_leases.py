@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from echelons import SqliteCheckpointer
-from echelons.checkpoints.ledger import Fence, Ledger, Transaction
+from echelons.checkpoints.ledger import Fence, Lease, Ledger, Transaction
 from echelons.errors import LeaseLost, ThreadBusy
 from tests.checkpoints.ledger.drivers.together import at_once
 
@@ -203,3 +206,84 @@ async def test_a_taker_that_is_cancelled_while_a_thread_takes_a_lease_leaves_it_
             with pytest.raises(asyncio.CancelledError):
                 await taking
             assert saver.ledger.holder("trip") is None
+
+
+async def test_a_release_that_is_cancelled_before_a_thread_takes_it_frees_the_lease(
+    tmp_path: Path,
+) -> None:
+    with SqliteCheckpointer(tmp_path / "trips.sqlite", offload=True) as saver:
+        lease = saver.ledger.lease("trip")
+        with busy_worker():
+            releasing = asyncio.create_task(lease.arelease())
+            await asyncio.sleep(0)  # it is queued behind the work that keeps the only worker
+            releasing.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await releasing
+
+            assert not lease.held
+            assert saver.ledger.holder("trip") is None
+
+
+async def test_a_taker_that_is_cancelled_before_a_thread_takes_the_lease_does_not_wait_for_it(
+    tmp_path: Path,
+) -> None:
+    with SqliteCheckpointer(tmp_path / "trips.sqlite", offload=True) as saver:
+        with busy_worker():
+            taking = asyncio.create_task(saver.ledger.alease("trip"))
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            taking.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await asyncio.wait_for(taking, 10)
+
+        assert saver.ledger.look(lambda open_: open_.last_holder("trip")) is None
+
+
+async def test_a_taker_that_is_cancelled_twice_while_a_thread_takes_a_lease_leaves_it_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[Lease] = []  # for a lease that is dropped would be freed by that
+    begun, go_on = threading.Event(), threading.Event()
+    take = Ledger.lease
+
+    def take_slowly(ledger: Ledger, name: str) -> Lease:
+        begun.set()
+        go_on.wait()
+        taken.append(take(ledger, name))
+        return taken[-1]
+
+    monkeypatch.setattr(Ledger, "lease", take_slowly)
+    with SqliteCheckpointer(tmp_path / "trips.sqlite", offload=True) as saver:
+        worker = only_worker()
+        taking = asyncio.create_task(saver.ledger.alease("trip"))
+        while not begun.is_set():
+            await asyncio.sleep(0)
+        for _ in range(2):
+            taking.cancel()
+            await asyncio.sleep(0)
+        with pytest.raises(asyncio.CancelledError):
+            await taking
+        go_on.set()
+        worker.shutdown()
+
+        assert [lease.held for lease in taken] == [False]
+        assert saver.ledger.holder("trip") is None
+
+
+def only_worker() -> ThreadPoolExecutor:
+    """Have the running loop offload to one thread, and return its executor."""
+    worker = ThreadPoolExecutor(1)
+    asyncio.get_running_loop().set_default_executor(worker)
+    return worker
+
+
+@contextmanager
+def busy_worker() -> Iterator[None]:
+    """Keep the only thread that the running loop offloads to."""
+    worker, go_on = only_worker(), threading.Event()
+    worker.submit(go_on.wait)
+    try:
+        yield
+    finally:
+        go_on.set()
+        worker.shutdown()
