@@ -24,258 +24,32 @@ can read the text. A family has one file, and all are imported from here::
 
 from __future__ import annotations
 
-from echelons.errors.base import EchelonsError
-from echelons.errors.configuration import (
-    ConfigurationError,
-    CyclicTree,
-    DuplicateName,
-    InnerLimits,
-    InvalidCapability,
-    InvalidDatabase,
-    InvalidExamples,
-    InvalidField,
-    InvalidModel,
-    InvalidName,
-    InvalidSubordinate,
-    TreeTooDeep,
-    UnknownTool,
-)
-from echelons.errors.control import ControlError, NothingRunning, NotPaused, UnknownPath
-from echelons.errors.delegation import (
-    CircuitOpen,
-    DelegationCycle,
-    DelegationError,
-    InvalidJoin,
-    MisplacedRequest,
-    NoCandidate,
-    NoCircuit,
-    RepeatedBrief,
-    TooDeep,
-    TooManyFailures,
-    TooManyHops,
-    TooWide,
-)
-from echelons.errors.documents import (
-    DocumentsError,
-    FolderMissing,
-    MissingExtra,
-    NotAFolder,
-    NothingToRead,
-)
-from echelons.errors.effects import CallContested, NoCall
-from echelons.errors.inputs import (
-    AnswerWithoutCall,
-    ForbiddenRole,
-    InputTooDeep,
-    InputTooLarge,
-    InvalidId,
-    InvalidInput,
-    InvalidLabel,
-    InvalidMessages,
-    InvalidNote,
-    InvalidTask,
-    InvalidText,
-    InvalidThread,
-    InvalidValue,
-)
-from echelons.errors.ledger import (
-    InvalidLedgerName,
-    LeaseLost,
-    LedgerDamaged,
-    LedgerError,
-    NotJson,
-    RecordTooLarge,
-    ThreadBusy,
-)
-from echelons.errors.models import (
-    InvalidModelAddress,
-    ModelCannotCall,
-    ModelError,
-    ModelKeyMissing,
-    UnknownModel,
-)
-from echelons.errors.questions import (
-    AnswerMissing,
-    AnswerUnnamed,
-    InterventionPending,
-    NoQuestionPending,
-    NothingAsked,
-    QuestionClosed,
-    QuestionError,
-    QuestionNotNamed,
-    UnknownQuestion,
-    WrongAnswer,
-)
-from echelons.errors.routing import (
-    DeriverFailed,
-    InvalidThreshold,
-    MatcherFailed,
-    RoutingError,
-    UnknownAgent,
-)
-from echelons.errors.scripts import (
-    InvalidScript,
-    ScriptError,
-    ScriptExhausted,
-    ScriptMissing,
-)
-from echelons.errors.storage import (
-    BackupExists,
-    DatabaseFolderMissing,
-    DatabaseMissing,
-    DatabaseTooNew,
-    InvalidStrategy,
-    StorageError,
-    UnknownStrategy,
-)
-from echelons.errors.tampering import (
-    CheckpointTampered,
-    InvalidAllowedType,
-    InvalidSealKey,
-    NotStorable,
-    SealKeyMissing,
-    UnknownSealKey,
-    UnreadableRecord,
-)
-from echelons.errors.teams import (
-    DocumentsNeeded,
-    DocumentsNotTaken,
-    NotATeam,
-    TeamAttributeMissing,
-    TeamError,
-    TeamNotImported,
-    TeamNotRecorded,
-    TeamNotTrusted,
-    UnknownTeam,
-)
-from echelons.errors.threads import (
-    MissingAgents,
-    NothingToResume,
-    NothingUnfinished,
-    RunFailed,
-    ThreadNotFound,
-    ThreadNotNamed,
-    ThreadTaken,
-    TurnReused,
-    UnfinishedTurn,
-)
+from echelons.errors.base import *
+from echelons.errors.configuration import *
+from echelons.errors.control import *
+from echelons.errors.delegation import *
+from echelons.errors.documents import *
+from echelons.errors.effects import *
+from echelons.errors.inputs import *
+from echelons.errors.ledger import *
+from echelons.errors.models import *
+from echelons.errors.questions import *
+from echelons.errors.routing import *
+from echelons.errors.scripts import *
+from echelons.errors.storage import *
+from echelons.errors.tampering import *
+from echelons.errors.teams import *
+from echelons.errors.threads import *
 
-__all__ = [
-    "AnswerMissing",
-    "AnswerUnnamed",
-    "AnswerWithoutCall",
-    "BackupExists",
-    "CallContested",
-    "CheckpointTampered",
-    "CircuitOpen",
-    "ConfigurationError",
-    "ControlError",
-    "CyclicTree",
-    "DatabaseFolderMissing",
-    "DatabaseMissing",
-    "DatabaseTooNew",
-    "DelegationCycle",
-    "DelegationError",
-    "DeriverFailed",
-    "DocumentsError",
-    "DocumentsNeeded",
-    "DocumentsNotTaken",
-    "DuplicateName",
-    "EchelonsError",
-    "FolderMissing",
-    "ForbiddenRole",
-    "InnerLimits",
-    "InputTooDeep",
-    "InputTooLarge",
-    "InterventionPending",
-    "InvalidAllowedType",
-    "InvalidCapability",
-    "InvalidDatabase",
-    "InvalidExamples",
-    "InvalidField",
-    "InvalidId",
-    "InvalidInput",
-    "InvalidJoin",
-    "InvalidLabel",
-    "InvalidLedgerName",
-    "InvalidMessages",
-    "InvalidModel",
-    "InvalidModelAddress",
-    "InvalidName",
-    "InvalidNote",
-    "InvalidScript",
-    "InvalidSealKey",
-    "InvalidStrategy",
-    "InvalidSubordinate",
-    "InvalidTask",
-    "InvalidText",
-    "InvalidThread",
-    "InvalidThreshold",
-    "InvalidValue",
-    "LeaseLost",
-    "LedgerDamaged",
-    "LedgerError",
-    "MatcherFailed",
-    "MisplacedRequest",
-    "MissingAgents",
-    "MissingExtra",
-    "ModelCannotCall",
-    "ModelError",
-    "ModelKeyMissing",
-    "NoCall",
-    "NoCandidate",
-    "NoCircuit",
-    "NoQuestionPending",
-    "NotAFolder",
-    "NotATeam",
-    "NotJson",
-    "NotPaused",
-    "NotStorable",
-    "NothingAsked",
-    "NothingRunning",
-    "NothingToRead",
-    "NothingToResume",
-    "NothingUnfinished",
-    "QuestionClosed",
-    "QuestionError",
-    "QuestionNotNamed",
-    "RecordTooLarge",
-    "RepeatedBrief",
-    "RoutingError",
-    "RunFailed",
-    "ScriptError",
-    "ScriptExhausted",
-    "ScriptMissing",
-    "SealKeyMissing",
-    "StorageError",
-    "TeamAttributeMissing",
-    "TeamError",
-    "TeamNotImported",
-    "TeamNotRecorded",
-    "TeamNotTrusted",
-    "ThreadBusy",
-    "ThreadNotFound",
-    "ThreadNotNamed",
-    "ThreadTaken",
-    "TooDeep",
-    "TooManyFailures",
-    "TooManyHops",
-    "TooWide",
-    "TreeTooDeep",
-    "TurnReused",
-    "UnfinishedTurn",
-    "UnknownAgent",
-    "UnknownModel",
-    "UnknownPath",
-    "UnknownQuestion",
-    "UnknownSealKey",
-    "UnknownStrategy",
-    "UnknownTeam",
-    "UnknownTool",
-    "UnreadableRecord",
-    "WrongAnswer",
-]
+__all__: list[str]
 
-for _name in __all__:
+_names = sorted(
+    name
+    for name, each in globals().items()
+    if isinstance(each, type) and issubclass(each, EchelonsError)
+)
+# Computed, so that a name is written once; type checkers follow the star imports above.
+globals()["__all__"] = _names
+for _name in _names:
     # A traceback and a pickle name an error by the address that it is imported from.
     globals()[_name].__module__ = __name__

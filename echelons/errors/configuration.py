@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from echelons.errors.base import SHORT, EchelonsError
+from echelons.errors.base import EchelonsError
 
 
 class ConfigurationError(EchelonsError):
@@ -19,13 +19,17 @@ class InvalidName(ConfigurationError):
 
     Attributes:
         name: The name as it was given.
+        why: What is wrong with it, if that is known.
     """
 
-    def __init__(self, name: object, why: str = "") -> None:
-        self.name = name
-        super().__init__(
-            f"{name!r} is no valid agent name{why and f' ({why})'}; use a letter, then up to "
-            "63 letters, digits, '-' or '_', and none of the names of the level's own nodes"
+    name: object
+    why: str = ""
+
+    def _describe(self) -> str:
+        why = self.why and f" ({self.why})"
+        return (
+            f"{self.name!r} is no valid agent name{why}; use a letter, then up to 63 letters, "
+            "digits, '-' or '_', and none of the names of the level's own nodes"
         )
 
 
@@ -37,13 +41,12 @@ class DuplicateName(ConfigurationError):
         places: Where it stands, as paths or owners.
     """
 
-    def __init__(self, name: str, places: Sequence[str]) -> None:
-        self.name = name
-        self.places = tuple(places)
-        super().__init__(
-            f"the name {name!r} stands more than once ({', '.join(self.places)}); "
-            "names are unique in a tree: rename one of them"
-        )
+    name: str
+    places: Sequence[str]
+    message = (
+        "the name {name!r} stands more than once ({places}); names are unique in a tree: rename "
+        "one of them"
+    )
 
 
 class CyclicTree(ConfigurationError):
@@ -53,11 +56,8 @@ class CyclicTree(ConfigurationError):
         path: The names from the root to the agent's second appearance.
     """
 
-    def __init__(self, path: Sequence[str]) -> None:
-        self.path = tuple(path)
-        super().__init__(
-            f"the tree has a cycle: {' -> '.join(self.path)}; every agent has one superior"
-        )
+    path: Sequence[str]
+    message = "the tree has a cycle: {path: -> }; every agent has one superior"
 
 
 class TreeTooDeep(ConfigurationError):
@@ -68,13 +68,12 @@ class TreeTooDeep(ConfigurationError):
         limit: Levels allowed.
     """
 
-    def __init__(self, depth: int, limit: int) -> None:
-        self.depth = depth
-        self.limit = limit
-        super().__init__(
-            f"the tree is {depth} levels deep, the limit is {limit}; flatten it, "
-            "or raise the root's Limits(depth=...) up to 32"
-        )
+    depth: int
+    limit: int
+    message = (
+        "the tree is {depth} levels deep, the limit is {limit}; flatten it, or raise the root's "
+        "Limits(depth=...) up to 32"
+    )
 
 
 class UnknownTool(ConfigurationError):
@@ -85,13 +84,12 @@ class UnknownTool(ConfigurationError):
         tool: What was given.
     """
 
-    def __init__(self, agent: str, tool: object) -> None:
-        self.agent = agent
-        self.tool = tool
-        super().__init__(
-            f"agent {agent!r}: {tool!r} is no tool; pass a LangChain tool "
-            "or a function with a name and a docstring"
-        )
+    agent: str
+    tool: object
+    message = (
+        "agent {agent!r}: {tool!r} is no tool; pass a LangChain tool or a function with a name and "
+        "a docstring"
+    )
 
 
 class InvalidCapability(ConfigurationError):
@@ -103,13 +101,14 @@ class InvalidCapability(ConfigurationError):
         confidence: The value as it was given.
     """
 
-    def __init__(self, agent: str, capability: object, confidence: object) -> None:
-        self.agent = agent
-        self.capability = capability
-        self.confidence = confidence
-        owner = f"agent {agent!r}: " if agent else ""
-        super().__init__(
-            f"{owner}capability {capability!r} with confidence {confidence!r}; "
+    agent: str
+    capability: object
+    confidence: object
+
+    def _describe(self) -> str:
+        owner = f"agent {self.agent!r}: " if self.agent else ""
+        return (
+            f"{owner}capability {self.capability!r} with confidence {self.confidence!r}; "
             "a capability is a non-empty text, its confidence a number from 0 to 1"
         )
 
@@ -121,11 +120,8 @@ class InvalidExamples(ConfigurationError):
         examples: What was given.
     """
 
-    def __init__(self, examples: object) -> None:
-        self.examples = examples
-        super().__init__(
-            f"{SHORT.repr(examples)} are no examples; pass a list of tasks, each a non-empty text"
-        )
+    examples: object
+    message = "{examples:short} are no examples; pass a list of tasks, each a non-empty text"
 
 
 class InvalidSubordinate(ConfigurationError):
@@ -137,11 +133,10 @@ class InvalidSubordinate(ConfigurationError):
         why: What is wrong with it.
     """
 
-    def __init__(self, superior: str, subordinate: object, why: str) -> None:
-        self.superior = superior
-        self.subordinate = subordinate
-        self.why = why
-        super().__init__(f"agent {superior!r}: {subordinate!r} is no subordinate: {why}")
+    superior: str
+    subordinate: object
+    why: str
+    message = "agent {superior!r}: {subordinate!r} is no subordinate: {why}"
 
 
 class InvalidModel(ConfigurationError):
@@ -152,13 +147,12 @@ class InvalidModel(ConfigurationError):
         model: What was given.
     """
 
-    def __init__(self, agent: str, model: object) -> None:
-        self.agent = agent
-        self.model = model
-        super().__init__(
-            f"agent {agent!r}: {model!r} is no model; pass a LangChain chat model, a name such "
-            "as 'openai:gpt-5-mini', or nothing to inherit the superior's"
-        )
+    agent: str
+    model: object
+    message = (
+        "agent {agent!r}: {model!r} is no model; pass a LangChain chat model, a name such as "
+        "'openai:gpt-5-mini', or nothing to inherit the superior's"
+    )
 
 
 class InvalidField(ConfigurationError):
@@ -171,14 +165,11 @@ class InvalidField(ConfigurationError):
         expected: The kind that it takes.
     """
 
-    def __init__(self, agent: str, field: str, value: object, expected: str) -> None:
-        self.agent = agent
-        self.field = field
-        self.value = value
-        self.expected = expected
-        super().__init__(
-            f"agent {agent!r}: {field}={value!r}; pass a value of type {expected}, or leave it out"
-        )
+    agent: str
+    field: str
+    value: object
+    expected: str
+    message = "agent {agent!r}: {field}={value!r}; pass a value of type {expected}, or leave it out"
 
 
 class InnerLimits(ConfigurationError, ValueError):
@@ -189,13 +180,12 @@ class InnerLimits(ConfigurationError, ValueError):
         limits: Names of the limits.
     """
 
-    def __init__(self, agent: str, limits: Sequence[str]) -> None:
-        self.agent = agent
-        self.limits = tuple(limits)
-        super().__init__(
-            f"agent {agent!r} has a superior, and limits on {', '.join(self.limits)}; these are "
-            "counted for a whole tree: give them to its root. Any agent may limit its depth"
-        )
+    agent: str
+    limits: Sequence[str]
+    message = (
+        "agent {agent!r} has a superior, and limits on {limits}; these are counted for a whole "
+        "tree: give them to its root. Any agent may limit its depth"
+    )
 
 
 class InvalidDatabase(ConfigurationError, TypeError):
@@ -205,9 +195,8 @@ class InvalidDatabase(ConfigurationError, TypeError):
         given: What was given.
     """
 
-    def __init__(self, given: object) -> None:
-        self.given = given
-        super().__init__(
-            f"{given!r} is no database; pass a LangGraph saver, the path of a SQLite database, "
-            "or ':memory:' to keep nothing"
-        )
+    given: object
+    message = (
+        "{given!r} is no database; pass a LangGraph saver, the path of a SQLite database, or "
+        "':memory:' to keep nothing"
+    )

@@ -22,13 +22,12 @@ class UnknownPath(ControlError):
         known: The paths of the tree.
     """
 
-    def __init__(self, path: str, known: Sequence[str]) -> None:
-        self.path = path
-        self.known = tuple(known)
+    path: str
+    known: Sequence[str]
+
+    def _describe(self) -> str:
         some = ", ".join(self.known[:20]) + (", …" if len(self.known) > 20 else "")
-        super().__init__(
-            f"there is no agent at {SHORT.repr(path)}; the paths of this tree are: {some}"
-        )
+        return f"there is no agent at {SHORT.repr(self.path)}; the paths of this tree are: {some}"
 
 
 class NothingRunning(ControlError):
@@ -38,12 +37,11 @@ class NothingRunning(ControlError):
         thread: The thread's name or id.
     """
 
-    def __init__(self, thread: str) -> None:
-        self.thread = thread
-        super().__init__(
-            f"no turn of thread {thread!r} is on its way, so nothing can be stopped or paused; "
-            "an order holds for the turn that it is given in, and begins with it"
-        )
+    thread: str
+    message = (
+        "no turn of thread {thread!r} is on its way, so nothing can be stopped or paused; an order "
+        "holds for the turn that it is given in, and begins with it"
+    )
 
 
 class NotPaused(ControlError):
@@ -54,10 +52,6 @@ class NotPaused(ControlError):
         paused: The paths that are paused.
     """
 
-    def __init__(self, path: str, paused: Sequence[str]) -> None:
-        self.path = path
-        self.paused = tuple(paused)
-        super().__init__(
-            f"nothing is paused at {SHORT.repr(path)} or below it; "
-            f"paused are: {', '.join(self.paused) or 'none'}"
-        )
+    path: str
+    paused: Sequence[str]
+    message = "nothing is paused at {path:short} or below it; paused are: {paused}"

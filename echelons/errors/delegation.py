@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from echelons.errors.base import SHORT, EchelonsError
+from echelons.errors.base import EchelonsError
 
 
 class DelegationError(EchelonsError):
@@ -34,9 +34,10 @@ class DelegationCycle(DelegationError):
 
     code = "cycle"
 
-    def __init__(self, path: Sequence[str]) -> None:
-        self.path = tuple(path)
-        super().__init__(f"it has been with {self.path[-1]!r} already: {' > '.join(self.path)}")
+    path: Sequence[str]
+
+    def _describe(self) -> str:
+        return f"it has been with {self.path[-1]!r} already: {' > '.join(self.path)}"
 
 
 class TooManyHops(DelegationError):
@@ -49,10 +50,9 @@ class TooManyHops(DelegationError):
 
     code = "hops"
 
-    def __init__(self, hops: int, limit: int) -> None:
-        self.hops = hops
-        self.limit = limit
-        super().__init__(f"it would pass {hops} agents, and may pass {limit}")
+    hops: int
+    limit: int
+    message = "it would pass {hops} agents, and may pass {limit}"
 
 
 class MisplacedRequest(DelegationError):
@@ -65,10 +65,9 @@ class MisplacedRequest(DelegationError):
 
     code = "misplaced"
 
-    def __init__(self, agent: str, superior: str) -> None:
-        self.agent = agent
-        self.superior = superior
-        super().__init__(f"what is stored of it is not of a request of {superior!r} to {agent!r}")
+    agent: str
+    superior: str
+    message = "what is stored of it is not of a request of {superior!r} to {agent!r}"
 
 
 class TooDeep(DelegationError):
@@ -84,13 +83,12 @@ class TooDeep(DelegationError):
 
     code = "depth"
 
-    def __init__(self, depth: int, limit: int) -> None:
-        self.depth = depth
-        self.limit = limit
-        super().__init__(
-            f"it would go down to level {depth}, trees within trees counted, and no request goes "
-            f"below {limit}; flatten them, and see that none runs itself again"
-        )
+    depth: int
+    limit: int
+    message = (
+        "it would go down to level {depth}, trees within trees counted, and no request goes below "
+        "{limit}; flatten them, and see that none runs itself again"
+    )
 
 
 class TooWide(DelegationError):
@@ -104,13 +102,14 @@ class TooWide(DelegationError):
 
     code = "width"
 
-    def __init__(self, wanted: int, begun: int, limit: int) -> None:
-        self.wanted = wanted
-        self.begun = begun
-        self.limit = limit
-        more = "1 more is" if wanted == 1 else f"{wanted} more are"
-        super().__init__(
-            f"{begun} of {limit} calls side by side in one message, and {more} wanted; "
+    wanted: int
+    begun: int
+    limit: int
+
+    def _describe(self) -> str:
+        more = "1 more is" if self.wanted == 1 else f"{self.wanted} more are"
+        return (
+            f"{self.begun} of {self.limit} calls side by side in one message, and {more} wanted; "
             "make the others in a later message"
         )
 
@@ -125,13 +124,12 @@ class RepeatedBrief(DelegationError):
 
     code = "repeated"
 
-    def __init__(self, agent: str, task: str) -> None:
-        self.agent = agent
-        self.task = task
-        super().__init__(
-            f"{agent!r} has answered {SHORT.repr(task)} in this turn already; "
-            "use that answer, ask for something else, or begin anew with reset=true"
-        )
+    agent: str
+    task: str
+    message = (
+        "{agent!r} has answered {task:short} in this turn already; use that answer, ask for "
+        "something else, or begin anew with reset=true"
+    )
 
 
 class NoCandidate(DelegationError):
@@ -144,11 +142,12 @@ class NoCandidate(DelegationError):
 
     code = "no_candidate"
 
-    def __init__(self, nearest: str = "", match: float = 0.0) -> None:
-        self.nearest = nearest
-        self.match = match
-        hint = f"; the nearest is {nearest!r}, with a match of {match:.2f}" if nearest else ""
-        super().__init__(f"nobody below is made for this task{hint}")
+    nearest: str = ""
+    match: float = 0.0
+
+    def _describe(self) -> str:
+        near = f"; the nearest is {self.nearest!r}, with a match of {self.match:.2f}"
+        return f"nobody below is made for this task{near if self.nearest else ''}"
 
 
 class CircuitOpen(DelegationError):
@@ -162,13 +161,10 @@ class CircuitOpen(DelegationError):
 
     code = "circuit_open"
 
-    def __init__(self, agent: str, failures: int, seconds: float) -> None:
-        self.agent = agent
-        self.failures = failures
-        self.seconds = seconds
-        super().__init__(
-            f"{agent!r} failed {failures} times in a row; it is tried again in {seconds:.3g} s"
-        )
+    agent: str
+    failures: int
+    seconds: float
+    message = "{agent!r} failed {failures} times in a row; it is tried again in {seconds:.3g} s"
 
 
 class TooManyFailures(DelegationError):
@@ -182,13 +178,10 @@ class TooManyFailures(DelegationError):
 
     code = "intensity"
 
-    def __init__(self, superior: str, failures: int, seconds: float) -> None:
-        self.superior = superior
-        self.failures = failures
-        self.seconds = seconds
-        super().__init__(
-            f"{failures} failures below {superior!r} within {seconds:g} s: it does not try on"
-        )
+    superior: str
+    failures: int
+    seconds: float
+    message = "{failures} failures below {superior!r} within {seconds:g} s: it does not try on"
 
 
 class InvalidJoin(DelegationError):
@@ -202,11 +195,10 @@ class InvalidJoin(DelegationError):
 
     code = "join"
 
-    def __init__(self, join: object, count: object, why: str) -> None:
-        self.join = join
-        self.count = count
-        self.why = why
-        super().__init__(f"{SHORT.repr(join)} with n={SHORT.repr(count)} is no way to join: {why}")
+    join: object
+    count: object
+    why: str
+    message = "{join:short} with n={count:short} is no way to join: {why}"
 
 
 class NoCircuit(DelegationError):
@@ -217,10 +209,8 @@ class NoCircuit(DelegationError):
         known: Agents that have failed.
     """
 
-    def __init__(self, agent: str, known: Sequence[str]) -> None:
-        self.agent = agent
-        self.known = tuple(known)
-        super().__init__(
-            f"{SHORT.repr(agent)} has not failed, so there is no circuit to close; "
-            f"those that have: {', '.join(self.known) or 'none'}"
-        )
+    agent: str
+    known: Sequence[str]
+    message = (
+        "{agent:short} has not failed, so there is no circuit to close; those that have: {known}"
+    )

@@ -21,9 +21,8 @@ class FolderMissing(DocumentsError):
         folder: The path as it was given.
     """
 
-    def __init__(self, folder: object) -> None:
-        self.folder = folder
-        super().__init__(f"there is no folder {str(folder)!r}; check the path of the documents")
+    folder: object
+    message = "there is no folder {folder:quoted}; check the path of the documents"
 
 
 class NotAFolder(DocumentsError):
@@ -34,13 +33,12 @@ class NotAFolder(DocumentsError):
         folder: The folder that the file lies in.
     """
 
-    def __init__(self, path: object, folder: object) -> None:
-        self.path = path
-        self.folder = folder
-        super().__init__(
-            f"{str(path)!r} is a file, not a folder; pass the folder that it lies in, "
-            f"{str(folder)!r}, or put it into a folder of its own"
-        )
+    path: object
+    folder: object
+    message = (
+        "{path:quoted} is a file, not a folder; pass the folder that it lies in, {folder:quoted}, "
+        "or put it into a folder of its own"
+    )
 
 
 class NothingToRead(DocumentsError):
@@ -51,14 +49,15 @@ class NothingToRead(DocumentsError):
         skipped: What was found and left out, as pairs of path and reason.
     """
 
-    def __init__(self, folder: object, skipped: Sequence[tuple[str, str]]) -> None:
-        self.folder = folder
-        self.skipped = tuple(skipped)
+    folder: object
+    skipped: Sequence[tuple[str, str]]
+
+    def _describe(self) -> str:
         shown = "; ".join(f"{path} ({reason})" for path, reason in self.skipped[:5])
         rest = len(self.skipped) - 5
         found = f"skipped: {shown}{f' and {rest} more' if rest > 0 else ''}" if shown else "empty"
-        super().__init__(
-            f"no readable document in {str(folder)!r} ({found}); put text files into it, "
+        return (
+            f"no readable document in {str(self.folder)!r} ({found}); put text files into it, "
             "Markdown for example"
         )
 
@@ -71,9 +70,6 @@ class MissingExtra(EchelonsError):
         package: The package that is missing.
     """
 
-    def __init__(self, extra: str, package: str) -> None:
-        self.extra = extra
-        self.package = package
-        super().__init__(
-            f"the package {package!r} is not installed; pip install 'echelons[{extra}]'"
-        )
+    extra: str
+    package: str
+    message = "the package {package!r} is not installed; pip install 'echelons[{extra}]'"

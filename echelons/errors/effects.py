@@ -16,12 +16,16 @@ class NoCall(EchelonsError):
         given: What it was asked of, shortened.
     """
 
-    def __init__(self, given: object) -> None:
-        self.given = SHORT.repr(given)
-        super().__init__(
-            f"{self.given} belongs to no call of an agent; give idempotency_key() the "
-            "ToolRuntime that the tool was called with, or its config"
-        )
+    given: object
+    message = (
+        "{given} belongs to no call of an agent; give idempotency_key() the ToolRuntime that the "
+        "tool was called with, or its config"
+    )
+
+    def __post_init__(self) -> None:
+        # The value itself may be large, and need not survive a way to another process.
+        self.given = SHORT.repr(self.given)
+        super().__post_init__()
 
 
 class CallContested(LedgerError):
@@ -32,10 +36,9 @@ class CallContested(LedgerError):
         call_id: The call.
     """
 
-    def __init__(self, tool: str, call_id: str) -> None:
-        self.tool = tool
-        self.call_id = call_id
-        super().__init__(
-            f"call {SHORT.repr(call_id)} of {tool} is carried out by another run of this thread; "
-            "it was not carried out here. Run a thread in one place at a time, with a Session"
-        )
+    tool: str
+    call_id: str
+    message = (
+        "call {call_id:short} of {tool} is carried out by another run of this thread; it was not "
+        "carried out here. Run a thread in one place at a time, with a Session"
+    )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from echelons.errors.base import SHORT, EchelonsError
+from echelons.errors.base import EchelonsError
 
 
 class InvalidInput(EchelonsError):
@@ -21,12 +21,11 @@ class InvalidThread(InvalidInput):
         thread: What was given.
     """
 
-    def __init__(self, thread: object) -> None:
-        self.thread = thread
-        super().__init__(
-            f"{SHORT.repr(thread)} is no name of a thread; give some words, 512 characters at "
-            "most, that can be printed, or the thread's UUID"
-        )
+    thread: object
+    message = (
+        "{thread:short} is no name of a thread; give some words, 512 characters at most, that can "
+        "be printed, or the thread's UUID"
+    )
 
 
 class InvalidTask(InvalidInput):
@@ -36,9 +35,8 @@ class InvalidTask(InvalidInput):
         task: What was given.
     """
 
-    def __init__(self, task: object) -> None:
-        self.task = task
-        super().__init__(f"{task!r} is no task; give some words")
+    task: object
+    message = "{task!r} is no task; give some words"
 
 
 class InvalidMessages(InvalidInput):
@@ -49,13 +47,12 @@ class InvalidMessages(InvalidInput):
         why: What LangChain says of it.
     """
 
-    def __init__(self, given: object, why: str) -> None:
-        self.given = given
-        self.why = why
-        super().__init__(
-            f"messages={SHORT.repr(given)}: {why}; give a text, a message, or a list of messages "
-            'or of pairs such as ("user", "Plan a trip"). Nothing was stored'
-        )
+    given: object
+    why: str
+    message = (
+        "messages={given:short}: {why}; give a text, a message, or a list of messages or of pairs "
+        'such as ("user", "Plan a trip"). Nothing was stored'
+    )
 
 
 class InvalidId(InvalidInput):
@@ -67,14 +64,13 @@ class InvalidId(InvalidInput):
         longest: Characters that an id may have.
     """
 
-    def __init__(self, what: str, id: str, longest: int) -> None:
-        self.what = what
-        self.id = id
-        self.longest = longest
-        super().__init__(
-            f"{id} is no {what}; use 1 to {longest} of the letters A-Z and a-z, digits, "
-            "'.', '_', ':' and '-'"
-        )
+    what: str
+    id: str
+    longest: int
+    message = (
+        "{id} is no {what}; use 1 to {longest} of the letters A-Z and a-z, digits, '.', '_', ':' "
+        "and '-'"
+    )
 
 
 class InvalidLabel(InvalidInput):
@@ -86,14 +82,13 @@ class InvalidLabel(InvalidInput):
         longest: Characters that a name may have.
     """
 
-    def __init__(self, what: str, label: str, longest: int) -> None:
-        self.what = what
-        self.label = label
-        self.longest = longest
-        super().__init__(
-            f"{label} is no {what}; use 1 to {longest} characters that can be printed, spaces in "
-            "between included, and none at the ends"
-        )
+    what: str
+    label: str
+    longest: int
+    message = (
+        "{label} is no {what}; use 1 to {longest} characters that can be printed, spaces in "
+        "between included, and none at the ends"
+    )
 
 
 class InvalidText(InvalidInput):
@@ -105,11 +100,10 @@ class InvalidText(InvalidInput):
         why: What is wrong with it.
     """
 
-    def __init__(self, what: str, text: str, why: str) -> None:
-        self.what = what
-        self.text = text
-        self.why = why
-        super().__init__(f"{what}, {text}, holds {why}; take it out, or send the text as UTF-8")
+    what: str
+    text: str
+    why: str
+    message = "{what}, {text}, holds {why}; take it out, or send the text as UTF-8"
 
 
 class InputTooLarge(InvalidInput):
@@ -121,14 +115,13 @@ class InputTooLarge(InvalidInput):
         limit: The largest size, in bytes.
     """
 
-    def __init__(self, what: str, size: int, limit: int) -> None:
-        self.what = what
-        self.size = size
-        self.limit = limit
-        super().__init__(
-            f"{what} has {size} bytes or more, the limit is {limit}; send it in parts, or store "
-            "it elsewhere and send its address"
-        )
+    what: str
+    size: int
+    limit: int
+    message = (
+        "{what} has {size} bytes or more, the limit is {limit}; send it in parts, or store it "
+        "elsewhere and send its address"
+    )
 
 
 class InputTooDeep(InvalidInput):
@@ -139,13 +132,11 @@ class InputTooDeep(InvalidInput):
         limit: The deepest that it may be.
     """
 
-    def __init__(self, what: str, limit: int) -> None:
-        self.what = what
-        self.limit = limit
-        super().__init__(
-            f"{what} is nested more than {limit} deep, or holds itself; flatten it, "
-            "or send it as text"
-        )
+    what: str
+    limit: int
+    message = (
+        "{what} is nested more than {limit} deep, or holds itself; flatten it, or send it as text"
+    )
 
 
 class ForbiddenRole(InvalidInput):
@@ -157,14 +148,13 @@ class ForbiddenRole(InvalidInput):
         allowed: Roles that an input may have.
     """
 
-    def __init__(self, what: str, role: str, allowed: Sequence[str]) -> None:
-        self.what = what
-        self.role = role
-        self.allowed = tuple(allowed)
-        super().__init__(
-            f"{what} has the role {role!r}; an input may hold {', '.join(self.allowed)}. "
-            "Instructions belong in Agent(prompt=...), and a history is changed with update_state"
-        )
+    what: str
+    role: str
+    allowed: Sequence[str]
+    message = (
+        "{what} has the role {role!r}; an input may hold {allowed}. Instructions belong in "
+        "Agent(prompt=...), and a history is changed with update_state"
+    )
 
 
 class AnswerWithoutCall(InvalidInput):
@@ -175,13 +165,12 @@ class AnswerWithoutCall(InvalidInput):
         call: Id of the call, shortened.
     """
 
-    def __init__(self, what: str, call: str) -> None:
-        self.what = what
-        self.call = call
-        super().__init__(
-            f"{what} answers the call {call}, which stands in no message before it; "
-            "send the message of the call too, or leave the answer out"
-        )
+    what: str
+    call: str
+    message = (
+        "{what} answers the call {call}, which stands in no message before it; send the message of "
+        "the call too, or leave the answer out"
+    )
 
 
 class InvalidValue(InvalidInput):
@@ -193,14 +182,13 @@ class InvalidValue(InvalidInput):
         why: What is wrong with it.
     """
 
-    def __init__(self, what: str, value: str, why: str) -> None:
-        self.what = what
-        self.value = value
-        self.why = why
-        super().__init__(
-            f"{what} holds {value}, which cannot be taken: {why}; give texts, numbers, true or "
-            "false, nothing, and lists and mappings of these"
-        )
+    what: str
+    value: str
+    why: str
+    message = (
+        "{what} holds {value}, which cannot be taken: {why}; give texts, numbers, true or false, "
+        "nothing, and lists and mappings of these"
+    )
 
 
 class InvalidNote(InvalidInput):
@@ -211,10 +199,9 @@ class InvalidNote(InvalidInput):
         why: What is wrong with it.
     """
 
-    def __init__(self, key: str, why: str) -> None:
-        self.key = key
-        self.why = why
-        super().__init__(
-            f"metadata {key} cannot be noted: {why}; give texts, numbers, true or false, under "
-            "keys of letters, digits, '.', '_', ':' and '-'"
-        )
+    key: str
+    why: str
+    message = (
+        "metadata {key} cannot be noted: {why}; give texts, numbers, true or false, under keys of "
+        "letters, digits, '.', '_', ':' and '-'"
+    )

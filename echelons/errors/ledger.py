@@ -20,10 +20,9 @@ class InvalidLedgerName(LedgerError):
         why: What is wrong with it.
     """
 
-    def __init__(self, name: str, why: str) -> None:
-        self.name = name
-        self.why = why
-        super().__init__(f"{name!r} is no name for the ledger: {why}; nothing was changed")
+    name: str
+    why: str
+    message = "{name!r} is no name for the ledger: {why}; nothing was changed"
 
 
 class NotJson(LedgerError):
@@ -34,13 +33,12 @@ class NotJson(LedgerError):
         why: What is wrong with it.
     """
 
-    def __init__(self, where: str, why: str) -> None:
-        self.where = where
-        self.why = why
-        super().__init__(
-            f"what was given for {where!r} is no JSON: {why}; give null, booleans, finite "
-            "numbers, texts, lists, and objects with text keys. Nothing was changed"
-        )
+    where: str
+    why: str
+    message = (
+        "what was given for {where!r} is no JSON: {why}; give null, booleans, finite numbers, "
+        "texts, lists, and objects with text keys. Nothing was changed"
+    )
 
 
 class RecordTooLarge(LedgerError):
@@ -52,14 +50,13 @@ class RecordTooLarge(LedgerError):
         limit: The largest size.
     """
 
-    def __init__(self, where: str, size: int, limit: int) -> None:
-        self.where = where
-        self.size = size
-        self.limit = limit
-        super().__init__(
-            f"what was given for {where!r} has {size} bytes as JSON, and the limit is {limit}; "
-            "store it elsewhere and keep its address here. Nothing was changed"
-        )
+    where: str
+    size: int
+    limit: int
+    message = (
+        "what was given for {where!r} has {size} bytes as JSON, and the limit is {limit}; store it "
+        "elsewhere and keep its address here. Nothing was changed"
+    )
 
 
 class LedgerDamaged(LedgerError):
@@ -70,13 +67,12 @@ class LedgerDamaged(LedgerError):
         why: What is wrong with it.
     """
 
-    def __init__(self, where: str, why: str) -> None:
-        self.where = where
-        self.why = why
-        super().__init__(
-            f"what the ledger holds under {where!r} cannot be read: {why}; "
-            "something other than Echelons has changed the database: restore a backup of it"
-        )
+    where: str
+    why: str
+    message = (
+        "what the ledger holds under {where!r} cannot be read: {why}; something other than "
+        "Echelons has changed the database: restore a backup of it"
+    )
 
 
 class ThreadBusy(EchelonsError):
@@ -88,14 +84,13 @@ class ThreadBusy(EchelonsError):
         since: When it took it, ISO 8601, UTC.
     """
 
-    def __init__(self, thread: str, pid: int, since: str) -> None:
-        self.thread = thread
-        self.pid = pid
-        self.since = since
-        super().__init__(
-            f"thread {thread!r} is at work in process {pid} since {since}; wait for it, use "
-            "another thread, or end that process: its death frees the thread at once"
-        )
+    thread: str
+    pid: int
+    since: str
+    message = (
+        "thread {thread!r} is at work in process {pid} since {since}; wait for it, use another "
+        "thread, or end that process: its death frees the thread at once"
+    )
 
 
 class LeaseLost(EchelonsError):
@@ -107,12 +102,11 @@ class LeaseLost(EchelonsError):
         current: The epoch now; 0 if the database knows of no holder.
     """
 
-    def __init__(self, thread: str, epoch: int, current: int) -> None:
-        self.thread = thread
-        self.epoch = epoch
-        self.current = current
-        super().__init__(
-            f"thread {thread!r} was taken over: this run held it in epoch {epoch}, and now is "
-            f"epoch {current}; nothing of this write was stored. Read the thread again, and "
-            "resume it if nobody else does"
-        )
+    thread: str
+    epoch: int
+    current: int
+    message = (
+        "thread {thread!r} was taken over: this run held it in epoch {epoch}, and now is epoch "
+        "{current}; nothing of this write was stored. Read the thread again, and resume it if "
+        "nobody else does"
+    )

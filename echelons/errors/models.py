@@ -22,13 +22,12 @@ class ModelKeyMissing(ModelError):
         variable: The environment variable that would hold the key.
     """
 
-    def __init__(self, model: str, variable: str) -> None:
-        self.model = model
-        self.variable = variable
-        super().__init__(
-            f"model {model!r} needs a key, and {variable} is not set; "
-            f"set {variable}, or leave the model out to use the offline planner"
-        )
+    model: str
+    variable: str
+    message = (
+        "model {model!r} needs a key, and {variable} is not set; set {variable}, or leave the "
+        "model out to use the offline planner"
+    )
 
 
 class UnknownModel(ModelError):
@@ -39,13 +38,11 @@ class UnknownModel(ModelError):
         known: The forms that are understood.
     """
 
-    def __init__(self, model: str, known: Sequence[str]) -> None:
-        self.model = model
-        self.known = tuple(known)
-        super().__init__(
-            f"unknown model {model!r}; known forms are {', '.join(self.known)}, "
-            "or pass any LangChain chat model object"
-        )
+    model: str
+    known: Sequence[str]
+    message = (
+        "unknown model {model!r}; known forms are {known}, or pass any LangChain chat model object"
+    )
 
 
 class ModelCannotCall(ModelError):
@@ -56,13 +53,12 @@ class ModelCannotCall(ModelError):
         model: The model's class.
     """
 
-    def __init__(self, agent: str, model: str) -> None:
-        self.agent = agent
-        self.model = model
-        super().__init__(
-            f"agent {agent!r} has tools or subordinates, and its model {model} cannot call any; "
-            "give the agent a model with bind_tools, or take its tools and subordinates away"
-        )
+    agent: str
+    model: str
+    message = (
+        "agent {agent!r} has tools or subordinates, and its model {model} cannot call any; give "
+        "the agent a model with bind_tools, or take its tools and subordinates away"
+    )
 
 
 class InvalidModelAddress(ModelError):
@@ -73,10 +69,9 @@ class InvalidModelAddress(ModelError):
         value: The address as it was found.
     """
 
-    def __init__(self, variable: str, value: str) -> None:
-        self.variable = variable
-        self.value = value
-        super().__init__(
-            f"{variable} is {value!r}, which is no address of a model server; "
-            "give it as http://HOST:PORT/v1 or https://…, or unset it to use OpenAI's own"
-        )
+    variable: str
+    value: str
+    message = (
+        "{variable} is {value!r}, which is no address of a model server; give it as "
+        "http://HOST:PORT/v1 or https://…, or unset it to use OpenAI's own"
+    )

@@ -22,13 +22,11 @@ class UnknownQuestion(QuestionError):
         pending: Ids of the questions that are.
     """
 
-    def __init__(self, id: str, pending: Sequence[str]) -> None:
-        self.id = id
-        self.pending = tuple(pending)
-        super().__init__(
-            f"no question {SHORT.repr(id)} is pending (it may be answered already); "
-            f"pending are: {', '.join(self.pending) or 'none'}"
-        )
+    id: str
+    pending: Sequence[str]
+    message = (
+        "no question {id:short} is pending (it may be answered already); pending are: {pending}"
+    )
 
 
 class QuestionClosed(UnknownQuestion):
@@ -39,13 +37,10 @@ class QuestionClosed(UnknownQuestion):
         pending: Ids of the questions that still wait.
     """
 
-    def __init__(self, id: str, pending: Sequence[str]) -> None:
-        self.id = id
-        self.pending = tuple(pending)
-        super(UnknownQuestion, self).__init__(
-            f"question {SHORT.repr(id)} is closed: it was answered already, or withdrawn; this "
-            f"answer changed nothing. Pending are: {', '.join(self.pending) or 'none'}"
-        )
+    message = (
+        "question {id:short} is closed: it was answered already, or withdrawn; this answer changed "
+        "nothing. Pending are: {pending}"
+    )
 
 
 class WrongAnswer(QuestionError):
@@ -57,14 +52,13 @@ class WrongAnswer(QuestionError):
         why: What is wrong with it.
     """
 
-    def __init__(self, id: str, value: object, why: str) -> None:
-        self.id = id
-        self.value = value
-        self.why = why
-        super().__init__(
-            f"{SHORT.repr(value)} does not answer question {SHORT.repr(id)}: {why}. "
-            "Nothing was changed; see the question's schema (`echelons inbox --json`)"
-        )
+    id: str
+    value: object
+    why: str
+    message = (
+        "{value:short} does not answer question {id:short}: {why}. Nothing was changed; see the "
+        "question's schema (`echelons inbox --json`)"
+    )
 
 
 class AnswerMissing(QuestionError):
@@ -74,12 +68,13 @@ class AnswerMissing(QuestionError):
         id: The question; empty if none was named either.
     """
 
-    def __init__(self, id: str = "") -> None:
-        self.id = id
-        whose = f"question {SHORT.repr(id)} was given no answer" if id else "no answer was given"
-        super().__init__(
-            f"{whose}; nothing was changed. Call answer(id, value), or answer({{id: value, …}}); "
-            "a value may be None"
+    id: str = ""
+
+    def _describe(self) -> str:
+        to = f"question {SHORT.repr(self.id)} was given no answer"
+        return (
+            f"{to if self.id else 'no answer was given'}; nothing was changed. "
+            "Call answer(id, value), or answer({id: value, …}); a value may be None"
         )
 
 
@@ -91,11 +86,12 @@ class AnswerUnnamed(QuestionError):
         named: Ids of the questions that are answered.
     """
 
-    def __init__(self, value: object, named: Sequence[str]) -> None:
-        self.value = value
-        self.named = tuple(named)
-        super().__init__(
-            f"no question is named for the answer {SHORT.repr(value)}, which stands beside "
+    value: object
+    named: Sequence[str]
+
+    def _describe(self) -> str:
+        return (
+            f"no question is named for the answer {SHORT.repr(self.value)}, which stands beside "
             f"answers to {', '.join(map(SHORT.repr, self.named)) or 'nothing'}; nothing was "
             "changed. Call answer(id, value), or answer({id: value, …}) alone"
         )
@@ -108,9 +104,8 @@ class NoQuestionPending(QuestionError):
         thread: The thread's name or id.
     """
 
-    def __init__(self, thread: str) -> None:
-        self.thread = thread
-        super().__init__(f"nothing is asked on thread {thread!r}; send it a task instead")
+    thread: str
+    message = "nothing is asked on thread {thread!r}; send it a task instead"
 
 
 class InterventionPending(QuestionError):
@@ -121,13 +116,12 @@ class InterventionPending(QuestionError):
         pending: Ids of the questions.
     """
 
-    def __init__(self, thread: str, pending: Sequence[str]) -> None:
-        self.thread = thread
-        self.pending = tuple(pending)
-        super().__init__(
-            f"thread {thread!r} waits for an answer to {', '.join(self.pending)}; "
-            "answer first (`echelons inbox`, `echelons answer`), or use another thread"
-        )
+    thread: str
+    pending: Sequence[str]
+    message = (
+        "thread {thread!r} waits for an answer to {pending}; answer first (`echelons inbox`, "
+        "`echelons answer`), or use another thread"
+    )
 
 
 class QuestionNotNamed(QuestionError):
@@ -137,9 +131,10 @@ class QuestionNotNamed(QuestionError):
         pending: Ids of the questions.
     """
 
-    def __init__(self, pending: Sequence[str]) -> None:
-        self.pending = tuple(pending)
-        super().__init__(
+    pending: Sequence[str]
+
+    def _describe(self) -> str:
+        return (
             f"{len(self.pending)} questions are pending; name one of "
             f"{', '.join(self.pending)} (`echelons inbox` shows them)"
         )
@@ -152,6 +147,5 @@ class NothingAsked(QuestionError):
         database: The database.
     """
 
-    def __init__(self, database: str) -> None:
-        self.database = database
-        super().__init__(f"no thread in {database!r} asks anything; `echelons threads` lists them")
+    database: str
+    message = "no thread in {database!r} asks anything; `echelons threads` lists them"

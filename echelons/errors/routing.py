@@ -22,13 +22,14 @@ class UnknownAgent(RoutingError):
         known: The names that there are.
     """
 
-    def __init__(self, agent: str, known: Sequence[str]) -> None:
-        self.agent = agent
-        self.known = tuple(known)
-        more = f" and {len(known) - MOST_NAMED} more" if len(known) > MOST_NAMED else ""
-        super().__init__(
-            f"no agent {SHORT.repr(agent)} in the tree; "
-            f"there are: {', '.join(self.known[:MOST_NAMED]) or 'none'}{more}"
+    agent: str
+    known: Sequence[str]
+
+    def _describe(self) -> str:
+        more = len(self.known) - MOST_NAMED
+        return (
+            f"no agent {SHORT.repr(self.agent)} in the tree; there are: "
+            f"{', '.join(self.known[:MOST_NAMED]) or 'none'}{f' and {more} more' * (more > 0)}"
         )
 
 
@@ -39,12 +40,11 @@ class InvalidThreshold(RoutingError):
         threshold: What was given.
     """
 
-    def __init__(self, threshold: object) -> None:
-        self.threshold = threshold
-        super().__init__(
-            f"{threshold!r} is no threshold; pass a number from 0 (whoever matches at all) to 1, "
-            "or leave it out"
-        )
+    threshold: object
+    message = (
+        "{threshold!r} is no threshold; pass a number from 0 (whoever matches at all) to 1, or "
+        "leave it out"
+    )
 
 
 class MatcherFailed(RoutingError):
@@ -55,12 +55,9 @@ class MatcherFailed(RoutingError):
         why: What is wrong.
     """
 
-    def __init__(self, matcher: str, why: str) -> None:
-        self.matcher = matcher
-        self.why = why
-        super().__init__(
-            f"the matcher {matcher} failed: {why}; route with another one, such as LexicalMatcher"
-        )
+    matcher: str
+    why: str
+    message = "the matcher {matcher} failed: {why}; route with another one, such as LexicalMatcher"
 
 
 class DeriverFailed(RoutingError):
@@ -71,10 +68,9 @@ class DeriverFailed(RoutingError):
         why: What is wrong.
     """
 
-    def __init__(self, agent: str, why: str) -> None:
-        self.agent = agent
-        self.why = why
-        super().__init__(
-            f"the model did not say what {agent!r} can do: {why}; "
-            "ask another model, or declare its capabilities"
-        )
+    agent: str
+    why: str
+    message = (
+        "the model did not say what {agent!r} can do: {why}; ask another model, or declare its "
+        "capabilities"
+    )

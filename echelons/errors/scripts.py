@@ -22,10 +22,9 @@ class InvalidScript(ScriptError):
         expected: What may stand there.
     """
 
-    def __init__(self, found: str, expected: str) -> None:
-        self.found = found
-        self.expected = expected
-        super().__init__(f"a script cannot hold {found}; expected {expected}")
+    found: str
+    expected: str
+    message = "a script cannot hold {found}; expected {expected}"
 
 
 class ScriptMissing(ScriptError):
@@ -36,11 +35,12 @@ class ScriptMissing(ScriptError):
         known: The agents that have a script.
     """
 
-    def __init__(self, agent: str | None, known: Sequence[str]) -> None:
-        self.agent = agent
-        self.known = tuple(known)
-        caller = "a caller without a name" if agent is None else f"agent {agent!r}"
-        super().__init__(
+    agent: str | None
+    known: Sequence[str]
+
+    def _describe(self) -> str:
+        caller = "a caller without a name" if self.agent is None else f"agent {self.agent!r}"
+        return (
             f"no script for {caller}; scripts exist for {', '.join(self.known) or 'nobody'}; "
             'add one under its name, or one for any agent under "*"'
         )
@@ -55,11 +55,13 @@ class ScriptExhausted(ScriptError):
         length: How many steps the script has.
     """
 
-    def __init__(self, agent: str | None, step: int, length: int) -> None:
-        self.agent = agent
-        self.step = step
-        self.length = length
-        super().__init__(
-            f"the script of {agent or 'any agent'} has {length} steps, and step {step} "
-            "(counted from 0) was asked for; add a step, or find out why the agent goes on"
+    agent: str | None
+    step: int
+    length: int
+
+    def _describe(self) -> str:
+        return (
+            f"the script of {self.agent or 'any agent'} has {self.length} steps, and step "
+            f"{self.step} (counted from 0) was asked for; add a step, or find out why the agent "
+            "goes on"
         )

@@ -6,6 +6,7 @@ Raised by the checkpoints, and by the commands that open a database.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import field
 
 from echelons.errors.base import EchelonsError
 
@@ -18,13 +19,12 @@ class StorageError(EchelonsError):
         why: What SQLite or the system said.
     """
 
-    def __init__(self, path: str, why: str) -> None:
-        self.path = path
-        self.why = why
-        super().__init__(
-            f"database {path!r}: {why}; what was committed before is safe. "
-            "Check the path, its permissions and the disk, or name another database"
-        )
+    path: str
+    why: str
+    message = (
+        "database {path!r}: {why}; what was committed before is safe. Check the path, its "
+        "permissions and the disk, or name another database"
+    )
 
 
 class DatabaseMissing(StorageError):
@@ -35,14 +35,11 @@ class DatabaseMissing(StorageError):
         why: What is wrong.
     """
 
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self.why = "there is no such file"
-        EchelonsError.__init__(
-            self,
-            f"there is no database {path!r}; `echelons run` makes one, "
-            "or name the one that you mean with --db or ECHELONS_DB",
-        )
+    why: str = field(init=False, default="there is no such file")
+    message = (
+        "there is no database {path!r}; `echelons run` makes one, or name the one that you mean "
+        "with --db or ECHELONS_DB"
+    )
 
 
 class DatabaseFolderMissing(StorageError):
@@ -54,14 +51,13 @@ class DatabaseFolderMissing(StorageError):
         folder: The folder.
     """
 
-    def __init__(self, path: str, folder: str) -> None:
-        self.path = path
-        self.why = f"there is no folder {folder!r}"
-        self.folder = folder
-        EchelonsError.__init__(
-            self,
-            f"database {path!r}: {self.why}; make the folder, or name another database",
-        )
+    why: str = field(init=False)
+    folder: str
+    message = "database {path!r}: {why}; make the folder, or name another database"
+
+    def __post_init__(self) -> None:
+        self.why = f"there is no folder {self.folder!r}"
+        super().__post_init__()
 
 
 class DatabaseTooNew(StorageError):
@@ -74,16 +70,19 @@ class DatabaseTooNew(StorageError):
         known: The last step that this version knows.
     """
 
-    def __init__(self, path: str, found: int, known: int) -> None:
-        self.path = path
-        self.found = found
-        self.known = known
-        self.why = f"its schema is at step {found}, and this version knows steps up to {known}"
-        EchelonsError.__init__(
-            self,
-            f"database {path!r} is of a newer version of Echelons: {self.why}; "
-            "update Echelons, or name another database. Nothing was changed",
+    why: str = field(init=False)
+    found: int
+    known: int
+    message = (
+        "database {path!r} is of a newer version of Echelons: {why}; update Echelons, or name "
+        "another database. Nothing was changed"
+    )
+
+    def __post_init__(self) -> None:
+        self.why = (
+            f"its schema is at step {self.found}, and this version knows steps up to {self.known}"
         )
+        super().__post_init__()
 
 
 class BackupExists(StorageError):
@@ -94,14 +93,11 @@ class BackupExists(StorageError):
         why: What is wrong.
     """
 
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self.why = "there is such a file already"
-        EchelonsError.__init__(
-            self,
-            f"no backup was made at {path!r}: {self.why}, and none is ever overwritten; "
-            "name another file, or move it away",
-        )
+    why: str = field(init=False, default="there is such a file already")
+    message = (
+        "no backup was made at {path!r}: {why}, and none is ever overwritten; name another file, "
+        "or move it away"
+    )
 
 
 class InvalidStrategy(EchelonsError):
@@ -112,10 +108,9 @@ class InvalidStrategy(EchelonsError):
         limit: What it takes.
     """
 
-    def __init__(self, strategy: str, limit: str) -> None:
-        self.strategy = strategy
-        self.limit = limit
-        super().__init__(f"{strategy} takes {limit}; nothing was changed")
+    strategy: str
+    limit: str
+    message = "{strategy} takes {limit}; nothing was changed"
 
 
 class UnknownStrategy(EchelonsError):
@@ -126,10 +121,6 @@ class UnknownStrategy(EchelonsError):
         known: The strategies that there are.
     """
 
-    def __init__(self, strategy: str, known: Sequence[str]) -> None:
-        self.strategy = strategy
-        self.known = tuple(known)
-        super().__init__(
-            f"there is no strategy {strategy!r}; use one of {', '.join(self.known)}. "
-            "Nothing was changed"
-        )
+    strategy: str
+    known: Sequence[str]
+    message = "there is no strategy {strategy!r}; use one of {known}. Nothing was changed"

@@ -6,6 +6,7 @@ Raised where rows are sealed and read, and where values are written and made aga
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import field
 
 from echelons.errors.base import EchelonsError
 from echelons.errors.configuration import ConfigurationError
@@ -19,13 +20,12 @@ class CheckpointTampered(EchelonsError):
         why: What is wrong with it.
     """
 
-    def __init__(self, where: str, why: str) -> None:
-        self.where = where
-        self.why = why
-        super().__init__(
-            f"{where} is not what was stored: {why}. Nothing of it was used, and other threads "
-            "can be read. Restore a backup of the database, or delete the thread"
-        )
+    where: str
+    why: str
+    message = (
+        "{where} is not what was stored: {why}. Nothing of it was used, and other threads can be "
+        "read. Restore a backup of the database, or delete the thread"
+    )
 
 
 class UnknownSealKey(CheckpointTampered):
@@ -38,16 +38,17 @@ class UnknownSealKey(CheckpointTampered):
         known: Ids of the keys that were given.
     """
 
-    def __init__(self, where: str, key: str, known: Sequence[str]) -> None:
-        self.where = where
-        self.key = key
-        self.known = tuple(known)
-        self.why = f"it is sealed with key {key}"
-        EchelonsError.__init__(
-            self,
-            f"{where} is sealed with key {key}, and the keys given are {', '.join(self.known)}; "
-            "add that key to seal=[...], behind the one that is to sign",
-        )
+    why: str = field(init=False)
+    key: str
+    known: Sequence[str]
+    message = (
+        "{where} is sealed with key {key}, and the keys given are {known}; add that key to "
+        "seal=[...], behind the one that is to sign"
+    )
+
+    def __post_init__(self) -> None:
+        self.why = f"it is sealed with key {self.key}"
+        super().__post_init__()
 
 
 class InvalidSealKey(ConfigurationError):
@@ -58,13 +59,12 @@ class InvalidSealKey(ConfigurationError):
         shortest: Bytes that a key has at least.
     """
 
-    def __init__(self, found: str, shortest: int) -> None:
-        self.found = found
-        self.shortest = shortest
-        super().__init__(
-            f"{found} cannot seal a database; give bytes, {shortest} or more, best 32 from "
-            "secrets.token_bytes(32), and keep them out of the database's folder"
-        )
+    found: str
+    shortest: int
+    message = (
+        "{found} cannot seal a database; give bytes, {shortest} or more, best 32 from "
+        "secrets.token_bytes(32), and keep them out of the database's folder"
+    )
 
 
 class SealKeyMissing(EchelonsError):
@@ -74,13 +74,12 @@ class SealKeyMissing(EchelonsError):
         path: The database.
     """
 
-    def __init__(self, path: str) -> None:
-        self.path = path
-        super().__init__(
-            f"database {path!r} is sealed, and no key was given; it can be read like this, but "
-            "rows without a seal would be refused later. Open it with "
-            "SqliteCheckpointer(path, seal=key). Nothing was changed"
-        )
+    path: str
+    message = (
+        "database {path!r} is sealed, and no key was given; it can be read like this, but rows "
+        "without a seal would be refused later. Open it with SqliteCheckpointer(path, seal=key). "
+        "Nothing was changed"
+    )
 
 
 class NotStorable(EchelonsError):
@@ -91,10 +90,9 @@ class NotStorable(EchelonsError):
         why: What is wrong with it, and what can be done.
     """
 
-    def __init__(self, kind: str, why: str) -> None:
-        self.kind = kind
-        self.why = why
-        super().__init__(f"a value of type {kind} cannot be stored: {why}. Nothing was stored")
+    kind: str
+    why: str
+    message = "a value of type {kind} cannot be stored: {why}. Nothing was stored"
 
 
 class InvalidAllowedType(ConfigurationError):
@@ -105,13 +103,12 @@ class InvalidAllowedType(ConfigurationError):
         why: What is wrong with it.
     """
 
-    def __init__(self, kind: str, why: str) -> None:
-        self.kind = kind
-        self.why = why
-        super().__init__(
-            f"{kind} cannot be in allowed_types: {why}; name pydantic models, dataclasses, "
-            "named tuples and enumerations, each under a name of its own"
-        )
+    kind: str
+    why: str
+    message = (
+        "{kind} cannot be in allowed_types: {why}; name pydantic models, dataclasses, named tuples "
+        "and enumerations, each under a name of its own"
+    )
 
 
 class UnreadableRecord(EchelonsError):
@@ -122,10 +119,9 @@ class UnreadableRecord(EchelonsError):
         why: What is wrong with it.
     """
 
-    def __init__(self, model: str, why: str) -> None:
-        self.model = model
-        self.why = why
-        super().__init__(
-            f"a stored {model} cannot be read: {why}; "
-            "the run that wrote it is still in the checkpoints before it"
-        )
+    model: str
+    why: str
+    message = (
+        "a stored {model} cannot be read: {why}; the run that wrote it is still in the checkpoints "
+        "before it"
+    )

@@ -23,13 +23,14 @@ class UnknownTeam(TeamError):
         known: The names that there are.
     """
 
-    def __init__(self, team: str, known: Sequence[str]) -> None:
-        self.team = team
-        self.known = tuple(known)
-        close = get_close_matches(team, self.known, n=1)
+    team: str
+    known: Sequence[str]
+
+    def _describe(self) -> str:
+        close = get_close_matches(self.team, self.known, n=1)
         meant = f"did you mean {close[0]!r}? " if close else ""
-        super().__init__(
-            f"there is no team {team!r}; {meant}teams are {', '.join(self.known)}, "
+        return (
+            f"there is no team {self.team!r}; {meant}teams are {', '.join(self.known)}, "
             "and an agent of your own is named module:agent"
         )
 
@@ -42,13 +43,12 @@ class TeamNotImported(TeamError):
         why: What went wrong.
     """
 
-    def __init__(self, team: str, why: str) -> None:
-        self.team = team
-        self.why = why
-        super().__init__(
-            f"team {team!r} cannot be loaded: {why}; write it as module:agent, the module as "
-            "Python imports it from this folder"
-        )
+    team: str
+    why: str
+    message = (
+        "team {team!r} cannot be loaded: {why}; write it as module:agent, the module as Python "
+        "imports it from this folder"
+    )
 
 
 class TeamAttributeMissing(TeamError):
@@ -60,12 +60,13 @@ class TeamAttributeMissing(TeamError):
         offered: Names of the module that may be meant.
     """
 
-    def __init__(self, team: str, attribute: str, offered: Sequence[str]) -> None:
-        self.team = team
-        self.attribute = attribute
-        self.offered = tuple(offered)
-        has = f"it has {', '.join(self.offered)}" if self.offered else "it has no agents"
-        super().__init__(f"team {team!r}: the module has no {attribute!r}; {has}")
+    team: str
+    attribute: str
+    offered: Sequence[str]
+
+    def _describe(self) -> str:
+        has = f"it has {', '.join(self.offered) or 'no agents'}"
+        return f"team {self.team!r}: the module has no {self.attribute!r}; {has}"
 
 
 class NotATeam(TeamError):
@@ -76,13 +77,11 @@ class NotATeam(TeamError):
         found: What was found, described.
     """
 
-    def __init__(self, team: str, found: str) -> None:
-        self.team = team
-        self.found = found
-        super().__init__(
-            f"team {team!r} is {found}; name an Agent, or a function without parameters that "
-            "returns one"
-        )
+    team: str
+    found: str
+    message = (
+        "team {team!r} is {found}; name an Agent, or a function without parameters that returns one"
+    )
 
 
 class TeamNotTrusted(TeamError):
@@ -92,13 +91,12 @@ class TeamNotTrusted(TeamError):
         team: The name as it was stored.
     """
 
-    def __init__(self, team: str) -> None:
-        self.team = team
-        super().__init__(
-            f"the database names {team!r} as the team; a function that only a database names is "
-            "not called unless it is annotated `-> Agent`: annotate it, "
-            f"or name it yourself with --team {team}"
-        )
+    team: str
+    message = (
+        "the database names {team!r} as the team; a function that only a database names is not "
+        "called unless it is annotated `-> Agent`: annotate it, or name it yourself with --team "
+        "{team}"
+    )
 
 
 class TeamNotRecorded(TeamError):
@@ -108,12 +106,11 @@ class TeamNotRecorded(TeamError):
         thread: The thread's name or id.
     """
 
-    def __init__(self, thread: str) -> None:
-        self.thread = thread
-        super().__init__(
-            f"thread {thread!r} does not say which team it belongs to (`echelons run` notes it); "
-            "name it with --team TEAM"
-        )
+    thread: str
+    message = (
+        "thread {thread!r} does not say which team it belongs to (`echelons run` notes it); name "
+        "it with --team TEAM"
+    )
 
 
 class DocumentsNeeded(TeamError):
@@ -123,11 +120,8 @@ class DocumentsNeeded(TeamError):
         team: The team.
     """
 
-    def __init__(self, team: str) -> None:
-        self.team = team
-        super().__init__(
-            f"team {team!r} answers from documents; name their folder with --docs FOLDER"
-        )
+    team: str
+    message = "team {team!r} answers from documents; name their folder with --docs FOLDER"
 
 
 class DocumentsNotTaken(TeamError):
@@ -138,9 +132,6 @@ class DocumentsNotTaken(TeamError):
         folder: The folder that was named.
     """
 
-    def __init__(self, team: str, folder: str) -> None:
-        self.team = team
-        self.folder = folder
-        super().__init__(
-            f"team {team!r} takes no documents, and --docs names {folder!r}; leave it out"
-        )
+    team: str
+    folder: str
+    message = "team {team!r} takes no documents, and --docs names {folder!r}; leave it out"

@@ -17,12 +17,11 @@ class ThreadNotFound(EchelonsError):
         thread: The id or name as it was given.
     """
 
-    def __init__(self, thread: str) -> None:
-        self.thread = thread
-        super().__init__(
-            f"there is no thread {thread!r} in this database; "
-            "list them with `echelons threads` or ThreadStore.roots()"
-        )
+    thread: str
+    message = (
+        "there is no thread {thread!r} in this database; list them with `echelons threads` or "
+        "ThreadStore.roots()"
+    )
 
 
 class ThreadNotNamed(EchelonsError):
@@ -32,11 +31,8 @@ class ThreadNotNamed(EchelonsError):
         known: Their names or ids.
     """
 
-    def __init__(self, known: Sequence[str]) -> None:
-        self.known = tuple(known)
-        super().__init__(
-            f"several threads may be meant: {', '.join(self.known)}; name one with --thread"
-        )
+    known: Sequence[str]
+    message = "several threads may be meant: {known}; name one with --thread"
 
 
 class ThreadTaken(EchelonsError):
@@ -46,12 +42,11 @@ class ThreadTaken(EchelonsError):
         thread_id: LangGraph's id of the thread that is there.
     """
 
-    def __init__(self, thread_id: str) -> None:
-        self.thread_id = thread_id
-        super().__init__(
-            f"thread {thread_id!r} is there already; copy to another id, or delete it first. "
-            "Nothing was changed"
-        )
+    thread_id: str
+    message = (
+        "thread {thread_id!r} is there already; copy to another id, or delete it first. Nothing "
+        "was changed"
+    )
 
 
 class MissingAgents(EchelonsError):
@@ -62,14 +57,12 @@ class MissingAgents(EchelonsError):
         missing: What is missing, as paths.
     """
 
-    def __init__(self, thread_id: str, missing: Sequence[str]) -> None:
-        self.thread_id = thread_id
-        self.missing = tuple(missing)
-        super().__init__(
-            f"thread {thread_id!r} waits in {', '.join(self.missing)}, which this tree does not "
-            "have; resume it with the tree that started it, or start another thread. "
-            "Nothing was changed"
-        )
+    thread_id: str
+    missing: Sequence[str]
+    message = (
+        "thread {thread_id!r} waits in {missing}, which this tree does not have; resume it with "
+        "the tree that started it, or start another thread. Nothing was changed"
+    )
 
 
 class UnfinishedTurn(EchelonsError):
@@ -79,12 +72,11 @@ class UnfinishedTurn(EchelonsError):
         thread: The thread's name or id.
     """
 
-    def __init__(self, thread: str) -> None:
-        self.thread = thread
-        super().__init__(
-            f"the last turn of thread {thread!r} is not finished; go on with it first "
-            "(`echelons resume`, Session.resume()), or use another thread"
-        )
+    thread: str
+    message = (
+        "the last turn of thread {thread!r} is not finished; go on with it first (`echelons "
+        "resume`, Session.resume()), or use another thread"
+    )
 
 
 class TurnReused(EchelonsError):
@@ -95,13 +87,12 @@ class TurnReused(EchelonsError):
         thread: The thread's name or id.
     """
 
-    def __init__(self, turn_id: str, thread: str) -> None:
-        self.turn_id = turn_id
-        self.thread = thread
-        super().__init__(
-            f"turn {turn_id!r} of thread {thread!r} was another task; send the same task to get "
-            "its answer again, or give the new task an id of its own. Nothing was changed"
-        )
+    turn_id: str
+    thread: str
+    message = (
+        "turn {turn_id!r} of thread {thread!r} was another task; send the same task to get its "
+        "answer again, or give the new task an id of its own. Nothing was changed"
+    )
 
 
 class NothingToResume(EchelonsError):
@@ -111,9 +102,8 @@ class NothingToResume(EchelonsError):
         thread: The thread's name or id.
     """
 
-    def __init__(self, thread: str) -> None:
-        self.thread = thread
-        super().__init__(f"thread {thread!r} has nothing to resume; send it a task")
+    thread: str
+    message = "thread {thread!r} has nothing to resume; send it a task"
 
 
 class NothingUnfinished(EchelonsError):
@@ -123,12 +113,11 @@ class NothingUnfinished(EchelonsError):
         database: The database.
     """
 
-    def __init__(self, database: str) -> None:
-        self.database = database
-        super().__init__(
-            f"no thread in {database!r} is unfinished; `echelons run` begins a turn, "
-            "`echelons inbox` shows what waits for an answer"
-        )
+    database: str
+    message = (
+        "no thread in {database!r} is unfinished; `echelons run` begins a turn, `echelons inbox` "
+        "shows what waits for an answer"
+    )
 
 
 class RunFailed(EchelonsError):
@@ -139,10 +128,9 @@ class RunFailed(EchelonsError):
         reason: What went wrong, in a line.
     """
 
-    def __init__(self, thread: str, reason: str) -> None:
-        self.thread = thread
-        self.reason = reason
-        super().__init__(
-            f"the turn of thread {thread!r} stopped at {reason}; all that was done before is "
-            "stored, and `echelons resume` goes on from there"
-        )
+    thread: str
+    reason: str
+    message = (
+        "the turn of thread {thread!r} stopped at {reason}; all that was done before is stored, "
+        "and `echelons resume` goes on from there"
+    )

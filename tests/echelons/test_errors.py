@@ -118,3 +118,34 @@ def test_an_error_survives_the_way_to_another_process(error: type[EchelonsError]
         assert type(copied) is error
         assert str(copied) == str(instance)
         assert vars(copied) == vars(instance)
+
+
+def test_an_error_is_raised_shown_and_grouped_as_any_exception_is() -> None:
+    with pytest.raises(ExceptionGroup) as raised:
+        try:
+            raise errors.TooManyHops(7, limit=6) from KeyError("cause")
+        except* errors.DelegationError as group:
+            raise ExceptionGroup("all", group.exceptions) from None
+
+    (found,) = raised.value.exceptions
+    assert found.args == (str(found),)
+    assert repr(found) == f"TooManyHops({str(found)!r})"
+    assert isinstance(found.__cause__, KeyError)
+    assert found != errors.TooManyHops(7, 6)
+
+
+def test_an_error_of_a_caller_may_have_a_text_or_a_constructor_of_its_own() -> None:
+    plain = type("Plain", (EchelonsError,), {})
+
+    class Own(EchelonsError):
+        """Made of a number."""
+
+        number: int
+
+        def __init__(self, number: int) -> None:
+            self.number = number
+            super().__init__(f"number {number}")
+
+    assert str(plain("a text")) == "a text"
+    assert str(copy.copy(Own(3))) == "number 3"
+    assert Own(3).number == 3
