@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
-from langgraph.types import Send
 
 from echelons.delegation.policy import Delegating
-from echelons.delegation.request import MAX_HOPS
-from echelons.guards.deadlines import due
-from echelons.identity.lineage import Identity, require_identity
+from echelons.delegation.request_builder import RequestLimits
+from echelons.identity.lineage import require_identity
 from echelons.nodes.base_node import Shell
 from echelons.nodes.delegating.request_queue import Desk
-from echelons.nodes.planning.sends import Allowed, dispatch
+from echelons.nodes.planning.sends import dispatch
 
 
 class AfterReason(Shell):
@@ -27,12 +26,15 @@ class AfterReason(Shell):
 
     def __init__(self, depth: int, rules: Delegating) -> None:
         super().__init__("after_reason")
-        self._max_hops = max(MAX_HOPS, depth)
+        self._depth = depth
         self._rules = rules
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Return the sends, or the node to go to."""
-        return self.foreseen(input, require_identity(config or {}), config or {})
+        config = config or {}
+        # Only a call that a person wrote into the state has no limits noted in its message.
+        limits = partial(RequestLimits.begin, self._depth, self._rules, config)
+        return dispatch(input, require_identity(config), limits)
 
     async def ainvoke(
         self,
@@ -40,21 +42,8 @@ class AfterReason(Shell):
         config: RunnableConfig | None = None,
         **kwargs: Any,
     ) -> Any:
-        """Return the sends, or the node to go to."""
-        return self.foreseen(input, require_identity(config or {}), config or {})
-
-    def foreseen(
-        self, update: Mapping[str, Any], identity: Identity, config: Mapping[str, Any]
-    ) -> list[Send] | str:
-        """Return the same before the update of a whole reply is a part of the state.
-
-        What came before the reply has no say in it, and the heads of its threads are with it.
-        """
-        return dispatch(update, identity, self._allowed(config))
-
-    def _allowed(self, config: Mapping[str, Any]) -> Allowed:
-        seconds = self._rules.request_timeout
-        return Allowed(self._max_hops, seconds, due(config, (self._rules.timeout, seconds)))
+        """Async version of `invoke`."""
+        return self.invoke(input, config)
 
 
 class Route(Shell):

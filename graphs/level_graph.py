@@ -17,7 +17,6 @@ from echelons.effects.journal import Journal
 from echelons.graphs.agent_models import can_call
 from echelons.graphs.delegation_graph import delegation_graph
 from echelons.graphs.edges import AfterReason
-from echelons.graphs.pregel.preset_branch import add_foreseen_edges
 from echelons.graphs.state import Brief, Conversation, Level, Outcome
 from echelons.identity.thread_history import History
 from echelons.nodes.act import Act
@@ -85,10 +84,9 @@ def agent_level(
         )
         builder.add_edge("delegate", "reason")
         ends.append("delegate")
-    after = AfterReason(position.depth, position.rules)
-    builder.add_node("reason", Reason(_mind(agent, tools, position), position.history, after))
+    builder.add_node("reason", Reason(_mind(agent, tools, position), position.history))
     builder.add_edge(START, "reason")
-    add_foreseen_edges(builder, "reason", after, ends)
+    builder.add_conditional_edges("reason", AfterReason(position.depth, position.rules), ends)
     return builder
 
 
@@ -146,7 +144,7 @@ def _mind(agent: Agent, tools: Sequence[BaseTool], position: Position) -> Mind:
         leads_on=any(each.subordinates for each in agent.subordinates),
     )
     finder = position.finder if agent.subordinates else None
-    return Mind(model, _prompt(agent), abilities, finder, position.rules)
+    return Mind(model, _prompt(agent), abilities, finder, position.rules, position.depth)
 
 
 def _prompt(agent: Agent) -> str:

@@ -8,23 +8,10 @@ implement the two bodies around one pure core, and name the graphs that they run
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
-
-
-class Decided(dict[str, Any]):
-    """An update of a node that says itself where it goes on to, so that no edge is asked.
-
-    Args:
-        update: The update.
-        goes: What the node's conditional edge would return.
-    """
-
-    def __init__(self, update: Mapping[str, Any], goes: Any) -> None:
-        super().__init__(update)
-        self.goes = goes
 
 
 class Shell(RunnableLambda[Any, Any], ABC):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any, Protocol
+from typing import Any
 
 from langchain_core.messages import (
     AIMessage,
@@ -24,9 +24,11 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from echelons.delegation.calls import Delegation
 from echelons.delegation.policy import Delegating
 from echelons.delegation.relayed_request import Forward
+from echelons.delegation.request_builder import RequestLimits
 from echelons.guards.gate import Halt, Step, gate_of
 from echelons.identity.lineage import (
     PARTS_KEY,
+    REQUESTS_KEY,
     ROUTES_KEY,
     THREADS_KEY,
     Identity,
@@ -36,7 +38,7 @@ from echelons.identity.lineage import (
     require_identity,
 )
 from echelons.identity.thread_history import History, Past, way_of
-from echelons.nodes.base_node import Decided, Shell
+from echelons.nodes.base_node import Shell
 from echelons.nodes.delegating.queued_request import Order, part_entry, tool_message
 from echelons.nodes.messages import mended
 from echelons.nodes.planning.delegation_plan import (
@@ -52,7 +54,6 @@ from echelons.nodes.planning.duplicates import answered
 from echelons.nodes.planning.early_end import cut_short, ended
 from echelons.nodes.planning.join_results import answer_of, join_parts
 from echelons.nodes.planning.relay_messages import CALL_ID, call_of, passed_up
-from echelons.nodes.planning.request_notes import with_notes
 from echelons.nodes.planning.thread_choice import resolve
 from echelons.nodes.planning.tool_calls import Abilities, Sorted, close, number, sort
 
@@ -67,6 +68,7 @@ class Mind:
         abilities: What it may call.
         finder: Finds who takes a task that names nobody; ``None`` without subordinates.
         rules: How it delegates.
+        depth: Levels of the tree.
     """
 
     model: Runnable[Any, Any]
@@ -74,22 +76,7 @@ class Mind:
     abilities: Abilities
     finder: Finder | None = None
     rules: Delegating = field(default_factory=Delegating)
-
-
-class After(Protocol):
-    """The edge behind ``reason``."""
-
-    def foreseen(
-        self, update: Mapping[str, Any], identity: Identity, config: Mapping[str, Any]
-    ) -> Any:
-        """Return what the edge will say when ``reason`` has made an update of a whole reply.
-
-        Args:
-            update: Holds the reply, the answers to it, and the head of each thread in it.
-            identity: Who replied.
-            config: What ``reason`` runs with.
-        """
-        ...
+    depth: int = 1
 
 
 class Reason(Shell):
@@ -98,14 +85,12 @@ class Reason(Shell):
     Args:
         mind: What it thinks with.
         history: Reads its earlier segments.
-        after: The edge behind it; without one, LangGraph asks whatever edge there is.
     """
 
-    def __init__(self, mind: Mind, history: History, after: After | None = None) -> None:
+    def __init__(self, mind: Mind, history: History) -> None:
         super().__init__("reason")
         self._mind = mind
         self._history = history
-        self._after = after
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Call the model, unless the segment has reported already, or may not go on."""
@@ -181,11 +166,9 @@ class Reason(Shell):
     ) -> dict[str, Any]:
         if halt:
             return cut_short(halt, thought.messages, thought.message, thought.identity)
-        update = settle(self._mind, thought, found)
-        if self._after is None:
-            return update
-        goes = self._after.foreseen(update, thought.identity, config)
-        return Decided(with_notes(update, goes, thought.identity), goes)
+        mind = self._mind
+        limits = thought.asked.requests and RequestLimits.begin(mind.depth, mind.rules, config)
+        return settle(mind, thought, found, limits or None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +214,10 @@ def conversation(mind: Mind, past: Past, state: Mapping[str, Any]) -> list[BaseM
 
 
 def settle(
-    mind: Mind, thought: Thought, found: Mapping[tuple[str, bool], Sequence[Found]]
+    mind: Mind,
+    thought: Thought,
+    found: Mapping[tuple[str, bool], Sequence[Found]],
+    limits: RequestLimits | None = None,
 ) -> dict[str, Any]:
     """Return the update that a reply makes.
 
@@ -239,12 +225,13 @@ def settle(
         mind: What replied.
         thought: The reply.
         found: Who may take the tasks that name nobody.
+        limits: How far the requests may go.
     """
     plan = planned(thought.asked, found, mind.rules, mind.abilities.width, mind.abilities.only)
     before, thread = thought.messages, thought.identity.thread_id
     plan.refuse_repeated(lambda task: answered(task, before, thread))
     ahead = {call_id: way_of(each.ahead[0][1:]) for call_id, each in plan.ways.items()}
-    return _update(thought, plan, ahead)
+    return _update(thought, plan, ahead, limits)
 
 
 def pass_on(past: Past, state: Mapping[str, Any], identity: Identity) -> dict[str, Any]:
@@ -273,7 +260,9 @@ def _own(reply: Any, identity: Identity, before: Sequence[BaseMessage]) -> AIMes
     return number(message.model_copy(update=update))
 
 
-def _update(thought: Thought, plan: Plan, ways: Mapping[str, str]) -> dict[str, Any]:
+def _update(
+    thought: Thought, plan: Plan, ways: Mapping[str, str], limits: RequestLimits | None = None
+) -> dict[str, Any]:
     message, identity = thought.message, thought.identity
     known = {**thought.past.heads, **(thought.state.get("heads") or {})}
     threads, heads = resolve(plan.requests, ways, known, message, identity)
@@ -284,6 +273,8 @@ def _update(thought: Thought, plan: Plan, ways: Mapping[str, str]) -> dict[str, 
         kept[ROUTES_KEY] = {call_id: ways.stored() for call_id, ways in plan.ways.items()}
     if plan.parted:
         kept[PARTS_KEY] = {each.call_id: each.stored() for each in plan.parted}
+    if limits and (notes := _notes(plan, threads, limits)):
+        kept[REQUESTS_KEY] = notes
     if kept:
         metadata = {**message.response_metadata, **kept}
         message = message.model_copy(update={"response_metadata": metadata})
@@ -297,6 +288,23 @@ def _update(thought: Thought, plan: Plan, ways: Mapping[str, str]) -> dict[str, 
     if report is not None:
         update["response"] = report.model_dump(mode="json", exclude_none=True)
     return update
+
+
+def _notes(
+    plan: Plan, threads: Mapping[str, str], limits: RequestLimits
+) -> dict[str, dict[str, Any]]:
+    """Return what a message notes of its requests, by call id: what is not plain from the rest."""
+    notes: dict[str, dict[str, Any]] = {}
+    begun: set[str] = set()
+    for each in plan.requests:
+        note, thread = limits.fields, threads[each.call_id]
+        if thread in begun:
+            # It begins when the one before it on its thread has ended; its time is told then.
+            note.pop("deadline", None)
+        begun.add(thread)
+        if note:
+            notes[each.call_id] = note
+    return notes
 
 
 def _refused(

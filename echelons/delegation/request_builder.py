@@ -7,16 +7,56 @@ superior's message; what is not, such as the time that it has, is noted in that 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from echelons.delegation.calls import Delegation, Parted, requests_of
 from echelons.delegation.candidates import NOBODY, Ways
-from echelons.delegation.request import DelegationRequest
+from echelons.delegation.policy import Delegating
+from echelons.delegation.request import MAX_HOPS, DelegationRequest
 from echelons.errors import UnreadableRecord
+from echelons.guards.deadlines import due
 from echelons.identity.lineage import REQUESTS_KEY, ROUTES_KEY, THREADS_KEY, request_id
 
 if TYPE_CHECKING:
     from langchain_core.messages import AIMessage
+
+
+class RequestLimits(NamedTuple):
+    """How far a request may go, and by when it must be answered.
+
+    Attributes:
+        hops: Agents that it may pass.
+        seconds: Its own time, for all who are asked one after the other; `None` for no end.
+        deadline: By when the first of them must have answered, in seconds since 1970 (UTC).
+    """
+
+    hops: int = MAX_HOPS
+    seconds: float | None = None
+    deadline: float | None = None
+
+    @classmethod
+    def begin(cls, depth: int, rules: Delegating, config: Mapping[str, Any]) -> RequestLimits:
+        """Return the limits of a request that is sent now.
+
+        Args:
+            depth: Levels of the tree; a request may pass that many agents, or ten.
+            rules: How the agent delegates.
+            config: The superior's, which holds its own deadline.
+        """
+        seconds = rules.request_timeout
+        return cls(max(MAX_HOPS, depth), seconds, due(config, (rules.timeout, seconds)))
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The fields of the request that differ from their defaults."""
+        fields: dict[str, Any] = {}
+        if self.hops != MAX_HOPS:
+            fields["max_hops"] = self.hops
+        if self.seconds is not None:
+            fields["budget"] = {"seconds": self.seconds}
+        if self.deadline is not None:
+            fields["deadline"] = self.deadline
+        return fields
 
 
 def plain(
@@ -42,17 +82,17 @@ def plain(
     """
     ways = ways_of(message, asked.call_id).ahead
     first, *route = ways[0] if ways else (asked.subordinate,)
-    current = more.pop("current", None) or first
-    return DelegationRequest(
-        id=request_id(thread_id, message.id or "", asked.call_id),
-        origin=agent,
-        current=current,
-        task=asked.message,
-        context=_context(asked, parted, message),
-        path=(agent, current),
-        route=tuple(route),
-        **more,
-    )
+    current = more.get("current") or first
+    fields = {
+        "id": request_id(thread_id, message.id or "", asked.call_id),
+        "origin": agent,
+        "current": current,
+        "task": asked.message,
+        "context": _context(asked, parted, message),
+        "path": (agent, current),
+        "route": tuple(route),
+    }
+    return DelegationRequest.model_validate({**fields, **more})
 
 
 def ways_of(message: AIMessage, call_id: str) -> Ways:
@@ -79,13 +119,12 @@ def sent(
     Raises:
         UnreadableRecord: What the message keeps of the call is damaged.
     """
-    known = plain(asked, parted, message, agent, thread_id)
     notes: Any = message.response_metadata.get(REQUESTS_KEY) or {}
     try:
         note = dict(notes.get(asked.call_id, {}))
+        return plain(asked, parted, message, agent, thread_id, **note)
     except (AttributeError, TypeError, ValueError) as error:
         raise UnreadableRecord("DelegationRequest", f"{type(error).__name__}: {error}") from error
-    return DelegationRequest.load({**known.stored(), **note}) if note else known
 
 
 def all_sent(message: AIMessage, agent: str, thread_id: str) -> dict[str, DelegationRequest]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid5
 
@@ -126,21 +127,26 @@ class Identity:
     @classmethod
     def read(cls, metadata: Mapping[str, Any]) -> Identity | None:
         """Return the identity in some metadata, or ``None`` where there is none of ours."""
-        values = {key: metadata.get(key, "") for key in METADATA_KEYS}
-        if not all(isinstance(value, str) for value in values.values()):
-            return None
-        if not values["agent"] or not values["agent_thread_id"]:
-            return None
-        return cls(
-            agent=values["agent"],
-            path=tuple(values["agent_path"].split(PATH_SEPARATOR)),
-            thread_id=values["agent_thread_id"],
-            tree=values["tree"],
-            superior_thread_id=values["superior_thread_id"],
-            request_id=values["request_id"],
-            thread_name=values["thread_name"],
-            turn=values["turn_id"],
-        )
+        values = tuple([metadata.get(key, "") for key in METADATA_KEYS])
+        # Every node of a level and every write reads the same few identities.
+        return _read_identity(values) if set(map(type, values)) == {str} else None
+
+
+@lru_cache(maxsize=1024)
+def _read_identity(values: tuple[str, ...]) -> Identity | None:
+    agent, path, thread_id, tree, superior_thread_id, request_id, thread_name, turn = values
+    if not agent or not thread_id:
+        return None
+    return Identity(
+        agent=agent,
+        path=tuple(path.split(PATH_SEPARATOR)),
+        thread_id=thread_id,
+        tree=tree,
+        superior_thread_id=superior_thread_id,
+        request_id=request_id,
+        thread_name=thread_name,
+        turn=turn,
+    )
 
 
 def require_identity(config: Mapping[str, Any] | None) -> Identity:

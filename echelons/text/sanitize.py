@@ -32,18 +32,30 @@ def mend(value: Any, depth: int = 0) -> Any:
         >>> mend({"to": ["Rome \ud83d\ude00", "\ud83d Paris", 7, 2**64]})
         {'to': ['Rome 😀', '� Paris', 7, '18446744073709551616']}
     """
-    if isinstance(value, str):
-        # Nearly all there is, and known without a look at its characters.
+    # Nearly all there is has one of these very types: each write is looked through, and asking
+    # for the type itself is cheaper than asking what it may be used as.
+    kind = type(value)
+    if kind is str:
         return value if value.isascii() and len(value) <= LONGEST else _mended(value)
+    if kind is dict or kind is list:
+        if depth >= DEEPEST:
+            return TOO_DEEP
+        if kind is dict:
+            return {mend(key): mend(each, depth + 1) for key, each in value.items()}
+        return [mend(each, depth + 1) for each in value]
+    if value is None or kind is bool or kind is float:
+        return value
+    return _mend_other(value, depth)
+
+
+def _mend_other(value: Any, depth: int) -> Any:
     if isinstance(value, int):
         return value if -(2**63) <= value < 2**64 else _digits(value)
-    if not isinstance(value, (Mapping, list, tuple)):
-        return value
-    if depth >= DEEPEST:
-        return TOO_DEEP
+    if isinstance(value, str):
+        return _mended(value)
     if isinstance(value, Mapping):
-        return {mend(key): mend(each, depth + 1) for key, each in value.items()}
-    return [mend(each, depth + 1) for each in value]
+        return mend(dict(value), depth)
+    return mend(list(value), depth) if isinstance(value, tuple | list) else value
 
 
 def _mended(text: str) -> str:

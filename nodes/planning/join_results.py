@@ -17,7 +17,6 @@ from echelons.delegation.join_policies import joined
 from echelons.delegation.request import DelegationRequest, DelegationResponse
 from echelons.delegation.request_builder import ways_of
 from echelons.identity.lineage import Identity, request_id
-from echelons.nodes.base_node import Decided
 from echelons.nodes.delegating.queued_request import Order, tool_message
 from echelons.nodes.planning.tool_calls import unanswered
 
@@ -40,12 +39,11 @@ class Joined:
         """Return an update of that state as one of the state before."""
         if not self.answers:
             return update
-        whole = {
+        return {
             **update,
             "messages": [*self.answers, *update.get("messages", ())],
             "parts": {**self.over, **update.get("parts", {})},
         }
-        return Decided(whole, update.goes) if isinstance(update, Decided) else whole
 
 
 def join_parts(state: Mapping[str, Any], identity: Identity) -> Joined:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from langchain_core.messages import AIMessage, ToolCall
 from langgraph.graph import END
@@ -12,9 +12,9 @@ from langgraph.types import Send
 
 from echelons.delegation.calls import requests_of
 from echelons.delegation.race import Entrant
-from echelons.delegation.relayed_request import Forward
-from echelons.delegation.request_builder import plain, ways_of
+from echelons.delegation.request_builder import RequestLimits, plain, sent, ways_of
 from echelons.identity.lineage import (
+    REQUESTS_KEY,
     THREADS_KEY,
     Identity,
     request_id,
@@ -26,27 +26,9 @@ from echelons.nodes.planning.tool_calls import unanswered
 from echelons.tree.names import DELEGATING_TOOLS
 
 
-class Allowed(NamedTuple):
-    """How far a request may go.
-
-    Attributes:
-        hops: Agents that it may pass.
-        seconds: Its own time, for all who are asked one after the other; ``None`` for no end.
-        deadline: By when the first of them must have answered, in seconds since 1970.
-    """
-
-    hops: int
-    seconds: float | None = None
-    deadline: float | None = None
-
-    @property
-    def limits(self) -> dict[str, Any]:
-        """What a request says of it."""
-        budget = {} if self.seconds is None else {"seconds": self.seconds}
-        return {"max_hops": self.hops, "budget": budget, "deadline": self.deadline}
-
-
-def dispatch(state: Mapping[str, Any], identity: Identity, allowed: Allowed) -> list[Send] | str:
+def dispatch(
+    state: Mapping[str, Any], identity: Identity, limits: Callable[[], RequestLimits]
+) -> list[Send] | str:
     """Return what a level does next: one send a tool call, one a thread, or where to go."""
     message, calls = unanswered(state["messages"])
     if message is None:
@@ -56,7 +38,7 @@ def dispatch(state: Mapping[str, Any], identity: Identity, allowed: Allowed) -> 
         ended = state.get("response") or state["messages"][-1] is message
         return END if ended else "reason"
     acts = [Send("act", [_plain(call)]) for call in calls if call["name"] not in DELEGATING_TOOLS]
-    sends = acts + _delegations(state, identity, message, calls, allowed)
+    sends = acts + _delegations(state, identity, message, calls, limits)
     # Several requests that a person wrote into the state were never planned: nobody is asked.
     return sends or "reason"
 
@@ -66,26 +48,31 @@ def _delegations(
     identity: Identity,
     message: AIMessage,
     calls: Sequence[ToolCall],
-    allowed: Allowed,
+    limits: Callable[[], RequestLimits],
 ) -> list[Send]:
     threads: Mapping[str, str] = message.response_metadata.get(THREADS_KEY) or {}
     heads: Mapping[str, Head] = state.get("heads") or {}
-    forward = Forward.load(state["forward"]) if state.get("forward") else None
+    notes: Mapping[str, Any] = message.response_metadata.get(REQUESTS_KEY) or {}
+    forward: Mapping[str, Any] | None = state.get("forward")
     ended: Mapping[str, Any] = state.get("parts") or {}
-    limits = allowed.limits
     queues: dict[str, list[dict[str, Any]]] = {}
     for asked, parted in requests_of(message, calls):
         call_id = asked.call_id
         own = subordinate_thread_id(identity.thread_id, message.id or "", call_id)
         # A call that a person wrote into the state has no thread yet: it starts its own.
         thread = threads.get(call_id, own)
-        given = {**limits, "current": heads[thread]["agent"]} if thread in heads else limits
-        request = plain(asked, parted, message, identity.agent, identity.thread_id, **given)
+        if call_id in notes:
+            request = sent(asked, parted, message, identity.agent, identity.thread_id)
+        else:
+            given = limits().fields
+            if thread in heads:
+                given["current"] = heads[thread]["agent"]
+            request = plain(asked, parted, message, identity.agent, identity.thread_id, **given)
         if request.id in ended:
             continue
         order = Order(request, call_id, thread, thread != own, message.id or "")
         if forward:
-            order = replace(order, request=forward.passed_on(request.id), reset=forward.reset)
+            order = replace(order, reset=bool(forward["reset"]))
         elif ways := ways_of(message, call_id):
             order = replace(order, ways=ways.after(), reset=asked.reset, routed=True)
         if parted:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from time import monotonic, time
 from typing import Any
 
@@ -12,13 +13,14 @@ from langgraph.types import Send
 
 from echelons.checkpoints.threads.segments import SavedHistory
 from echelons.delegation.policy import Delegating
+from echelons.delegation.request_builder import RequestLimits
 from echelons.graphs.edges import AfterReason
 from echelons.guards.deadlines import DEADLINE_KEY
 from echelons.identity.lineage import THREADS_KEY, Identity, request_id, subordinate_thread_id
 from echelons.identity.thread_history import Head
 from echelons.nodes.delegating.queued_request import Order
 from echelons.nodes.delegating.request_queue import Desk
-from echelons.nodes.planning.sends import Allowed, dispatch
+from echelons.nodes.planning.sends import dispatch
 
 IDENTITY = Identity(agent="head", path=("head",), thread_id="root", tree="t")
 
@@ -40,13 +42,14 @@ def said(*calls: ToolCall, **threads: str) -> AIMessage:
 
 def sends(*messages: BaseMessage, depth: int = 2, **state: Any) -> list[Send]:
     """Return the sends that follow some messages."""
-    found = dispatch({"messages": list(messages), **state}, IDENTITY, Allowed(max(10, depth)))
+    limits = partial(RequestLimits, max(10, depth))
+    found = dispatch({"messages": list(messages), **state}, IDENTITY, limits)
     assert isinstance(found, list)
     return found
 
 
 def follows(*messages: BaseMessage, **state: Any) -> Any:
-    return dispatch({"messages": list(messages), **state}, IDENTITY, Allowed(10))
+    return dispatch({"messages": list(messages), **state}, IDENTITY, RequestLimits)
 
 
 def orders(send: Send) -> list[Order]:
