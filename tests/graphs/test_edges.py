@@ -8,19 +8,29 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolCall, ToolMessage
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END
 from langgraph.types import Send
 
+from echelons import Agent
 from echelons.checkpoints.threads.segments import SavedHistory
 from echelons.delegation.policy import Delegating
 from echelons.delegation.request_builder import RequestLimits
 from echelons.graphs.edges import AfterReason
 from echelons.guards.deadlines import DEADLINE_KEY
-from echelons.identity.lineage import THREADS_KEY, Identity, request_id, subordinate_thread_id
+from echelons.identity.lineage import (
+    REQUESTS_KEY,
+    THREADS_KEY,
+    Identity,
+    request_id,
+    subordinate_thread_id,
+)
 from echelons.identity.thread_history import Head
 from echelons.nodes.delegating.queued_request import Order
 from echelons.nodes.delegating.request_queue import Desk
 from echelons.nodes.planning.sends import dispatch
+from echelons.testing import ScriptedModel
 
 IDENTITY = Identity(agent="head", path=("head",), thread_id="root", tree="t")
 
@@ -228,3 +238,33 @@ def test_nobody_is_asked_for_longer_than_its_superior_has() -> None:
     deadline = orders(found[0])[0].request.deadline
     assert deadline is not None
     assert deadline <= time() + 5
+
+
+def test_the_edge_sends_what_a_person_has_written_into_the_state() -> None:
+    @tool
+    def look_up(subject: str) -> str:
+        """Look something up."""
+        return f"found {subject}"
+
+    config: Any = {"configurable": {"thread_id": "t"}}
+    agent = Agent("root", model=ScriptedModel(["hello", "never", "seen"]), tools=[look_up])
+    graph = agent.compile(InMemorySaver())
+    graph.invoke({"messages": [("user", "go")]}, config)
+    call = ToolCall(name="look_up", args={"subject": "Rome"}, id="call-1")
+    graph.update_state(config, {"messages": [AIMessage("", tool_calls=[call])]}, as_node="reason")
+
+    assert [each.name for each in graph.get_state(config).tasks] == ["act"]
+    assert graph.invoke(None, config)["messages"][-2].text == "found Rome"
+
+
+def test_the_edge_sends_a_request_as_its_message_notes_it() -> None:
+    message = said(eat("1"), _1="a")
+    note = {"deadline": 7.0, "budget": {"seconds": 5.0}, "max_hops": 12}
+    noted = message.model_copy(
+        update={"response_metadata": {**message.response_metadata, REQUESTS_KEY: {"1": note}}}
+    )
+
+    [send] = sends(noted)
+
+    request = orders(send)[0].request
+    assert (request.deadline, request.seconds, request.max_hops) == (7.0, 5.0, 12)
