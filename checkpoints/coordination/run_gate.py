@@ -1,7 +1,7 @@
 """``TreeGate``: the gate of one run, over the ledger that goes with the run's saver.
 
-``graphs`` makes one for each run and puts it into the run's config. As long as nobody has
-written anything, passing it costs no read of the ledger.
+`graphs` makes one for each run and puts it into the run's config. Orders are read again only
+after something has been written; each step is counted in a transaction of its own.
 """
 
 from __future__ import annotations
@@ -68,9 +68,7 @@ class TreeGate:
             order = self._order(path)
             if isinstance(order, Halt) or (order and step is Step.MODEL):
                 return order
-            while not (taken := self._meter.take(step)):
-                self._commit(lambda open_: self._meter.refill(open_, step))
-            return taken if isinstance(taken, Halt) else None
+            return self._commit(lambda open_: self._meter.count(open_, step))
 
     async def aenter(self, step: Step, config: Mapping[str, Any]) -> Halt | Pause | None:
         """Do what ``enter`` does in an event loop."""
@@ -82,7 +80,7 @@ class TreeGate:
         with self._lock:
             # Before anything is counted: if the ledger is busy, all of this is done again.
             order = self._order(path)
-            self._meter.spend(_tokens(reply))
+            self._meter.add_tokens(_tokens(reply))
             self._over = path == self._root and not getattr(reply, "tool_calls", None)
             return order if isinstance(order, Halt) else None
 
@@ -105,18 +103,16 @@ class TreeGate:
         return leave
 
     def close(self) -> None:
-        """Write down what the run has spent, and give back what it has not.
-
-        A turn that has come to its end needs neither.
+        """Store the tokens and seconds since the last step, unless the turn has ended.
 
         Raises:
-            StorageError: The ledger could not be written. The counts are then too high by a
-                block.
+            StorageError: The ledger could not be written; these tokens and seconds are then
+                missing from the counts.
             LeaseLost: Somebody else runs the thread now.
         """
         with self._lock:
-            if not self._over and self._meter.owes:
-                self._commit(self._meter.give_back)
+            if not self._over and self._meter.has_counted:
+                self._commit(self._meter.count)
 
     async def aclose(self) -> None:
         """Do what ``close`` does in an event loop."""
@@ -141,13 +137,13 @@ class TreeGate:
         except (StorageError, LeaseLost) as lost:
             _raise_unless(error, lost)
 
-    def _commit(self, work: Callable[[Transaction], Callable[[], None]]) -> None:
-        def fenced(open_: Transaction) -> Callable[[], None]:
+    def _commit(self, work: Callable[[Transaction], Callable[[], Halt | None]]) -> Halt | None:
+        def fenced(open_: Transaction) -> Callable[[], Halt | None]:
             if self._fence:
                 open_.require(self._fence)
             return work(open_)
 
-        self._ledger.commit(fenced)()
+        return self._ledger.commit(fenced)()
 
     def _order(self, path: str) -> Halt | Pause | None:
         # In this order: what is written after the question is asked is asked about again.

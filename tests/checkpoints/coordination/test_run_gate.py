@@ -36,7 +36,7 @@ def order(ledger: Ledger, orders: Orders) -> None:
     ledger.commit(lambda open_: orders.store(open_, orders_key("t", "1")))
 
 
-def test_passing_reads_nothing_while_nobody_has_written(tmp_path: Path) -> None:
+def test_passing_reads_no_orders_while_nobody_has_written(tmp_path: Path) -> None:
     with SqliteCheckpointer(tmp_path / "t.sqlite") as saver:
         passed = gate(saver)
         passed.enter(Step.MODEL, config("head"))
@@ -44,9 +44,12 @@ def test_passing_reads_nothing_while_nobody_has_written(tmp_path: Path) -> None:
         saver.conn.set_trace_callback(said.append)
 
         passed.leave(AIMessage("", tool_calls=[]), config("head/north"))
+        assert said == ["PRAGMA data_version"]
         passed.enter(Step.TOOL, config("head"))
 
-    assert said == ["PRAGMA data_version"] * 2
+    assert said[1] == "PRAGMA data_version"
+    assert any("/meter/" in statement for statement in said)
+    assert not any("/orders/" in statement for statement in said)
 
 
 def test_what_another_connection_writes_is_noticed_at_the_next_step(tmp_path: Path) -> None:

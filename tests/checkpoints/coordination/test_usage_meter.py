@@ -13,9 +13,7 @@ from echelons.testing import FakeClock
 
 def take(ledger: MemoryLedger, meter: Meter, step: Step = Step.TOOL) -> Halt | None:
     """Count a step as a gate does."""
-    while not (taken := meter.take(step)):
-        ledger.commit(lambda open_: meter.refill(open_, step))()
-    return taken if isinstance(taken, Halt) else None
+    return ledger.commit(lambda open_: meter.count(open_, step))()
 
 
 def spent(ledger: MemoryLedger) -> dict[str, float]:
@@ -42,28 +40,38 @@ def test_model_calls_end_before_steps_do_and_the_others_go_on() -> None:
     assert take(ledger, meter, Step.TOOL) is None
 
 
-def test_a_block_dies_with_its_run_and_is_not_counted_twice() -> None:
+def test_a_process_that_dies_takes_no_step_with_it_but_those_that_it_had_begun() -> None:
     ledger, limits = MemoryLedger(), Limits(steps=300)
-    assert take(ledger, Meter("m", limits)) is None  # a block of three, and then its process died
+    assert take(ledger, Meter("m", limits)) is None  # and then its process died
 
     after = Meter("m", limits)
     taken = 0
     while take(ledger, after) is None:
         taken += 1
 
-    assert taken == 297
+    assert taken == 299
 
 
-def test_what_is_in_hand_is_given_back_at_the_end_of_a_run() -> None:
+def test_steps_and_calls_are_stored_one_by_one() -> None:
     ledger, limits = MemoryLedger(), Limits(steps=1000, calls=500)
     meter = Meter("m", limits)
     take(ledger, meter, Step.MODEL)
-    assert (spent(ledger)["steps"], spent(ledger)["calls"]) == (10, 5)
+    assert (spent(ledger)["steps"], spent(ledger)["calls"]) == (1, 1)
 
-    ledger.commit(meter.give_back)()
+    ledger.commit(meter.count)()
 
     assert (spent(ledger)["steps"], spent(ledger)["calls"]) == (1, 1)
     assert take(ledger, meter) is None  # and it can go on
+
+
+def test_counts_that_were_stored_in_blocks_are_read() -> None:
+    ledger = MemoryLedger()
+    blocks = {"steps": 100, "calls": 0, "tokens": 7, "seconds": 0.5}
+    ledger.compare_and_set("m", None, blocks)
+
+    assert take(ledger, Meter("m", Limits(), lambda: 0.0)) is None
+
+    assert spent(ledger) == {**blocks, "steps": 101}
 
 
 def test_two_runs_share_what_there_is() -> None:
@@ -81,13 +89,13 @@ def test_tokens_are_written_down_with_each_step_where_they_are_limited() -> None
     ledger, limits = MemoryLedger(), Limits(tokens=100)
     meter = Meter("m", limits)
     take(ledger, meter, Step.MODEL)
-    meter.spend(60)
+    meter.add_tokens(60)
     take(ledger, meter, Step.MODEL)
     assert spent(ledger)["tokens"] == 60
 
     after = Meter("m", limits)  # the process died
     assert take(ledger, after, Step.MODEL) is None
-    after.spend(40)
+    after.add_tokens(40)
     assert take(ledger, after, Step.MODEL) == Halt("limit", "100 of 100 tokens")
 
 
@@ -96,7 +104,7 @@ def test_seconds_pass_while_a_run_lasts_and_add_up() -> None:
     meter = Meter("m", limits, clock.now)
     take(ledger, meter)
     clock.advance(6)
-    ledger.commit(meter.give_back)()
+    ledger.commit(meter.count)()
     clock.advance(1000)
 
     after = Meter("m", limits, clock.now)
