@@ -35,7 +35,7 @@ class DatabaseMissing(StorageError):
         why: What is wrong.
     """
 
-    why: str = field(init=False, default="there is no such file")
+    why: str = field(init=False, default_factory=lambda: "there is no such file")
     message = (
         "there is no database {path!r}; `echelons run` makes one, or name the one that you mean "
         "with --db or ECHELONS_DB"
@@ -93,7 +93,7 @@ class BackupExists(StorageError):
         why: What is wrong.
     """
 
-    why: str = field(init=False, default="there is such a file already")
+    why: str = field(init=False, default_factory=lambda: "there is such a file already")
     message = (
         "no backup was made at {path!r}: {why}, and none is ever overwritten; name another file, "
         "or move it away"
