@@ -1,6 +1,6 @@
 """The compiled tree: an ordinary LangGraph graph that knows whose conversation it holds.
 
-``compile_tree`` makes it; ``Agent.compile`` is the user's way in.
+`compile_tree` makes it; `Agent.compile` is the user's way in.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from echelons.tree.walk import fingerprint, walk
 class AgentGraph(Editable):
     """The root of a compiled tree.
 
-    Gives every run the identity of the root's thread and durability ``"sync"``, and refuses
+    Gives every run the identity of the root's thread and durability `"sync"`, and refuses
     to resume a thread whose interrupted agents the tree no longer has.
     """
 
@@ -72,7 +72,7 @@ class AgentGraph(Editable):
         config: RunnableConfig | None = None,
         **kwargs: Any,
     ) -> Iterator[Any]:
-        """Run the tree, see ``CompiledStateGraph.stream``.
+        """Run the tree, see `CompiledStateGraph.stream`.
 
         Raises:
             InvalidInput: The input, or the thread's id, is refused.
@@ -93,7 +93,7 @@ class AgentGraph(Editable):
         config: RunnableConfig | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[Any]:
-        """Run the tree, see ``CompiledStateGraph.astream``.
+        """Run the tree, see `CompiledStateGraph.astream`.
 
         Raises:
             InvalidInput: The input, or the thread's id, is refused.
@@ -167,7 +167,7 @@ def compile_tree(
     checkpointer: BaseCheckpointSaver[Any] | str | Path | None,
     store: BaseStore | None,
 ) -> AgentGraph:
-    """Compile a tree, see ``Agent.compile``."""
+    """Compile a tree, see `Agent.compile`."""
     levels = _Levels(
         models=models_of(agent),
         depth=max(len(place.path) for place in walk(agent)),

@@ -1,4 +1,4 @@
-"""The delegation graph of one superior: the entry, a node a subordinate, and ``refuse``.
+"""The delegation graph of one superior: the entry, a node a subordinate, and `refuse`.
 
 Works off the orders of one thread. Each node writes the response and says itself where it
 goes next; edges between all siblings would cost the square of their number.
@@ -36,7 +36,7 @@ def delegation_graph(
         members: The subordinates by name.
         levels: The level graph of each, by name.
         history: Reads their threads.
-        timeout: Seconds that each has; ``None`` for no end.
+        timeout: Seconds that each has; `None` for no end.
     """
     desk = Desk(nodes_of(members), history, timeout)
     seats = {

@@ -54,7 +54,7 @@ class Route(Shell):
         self._desk = desk
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
-        """Return the candidate's node, or ``refuse``."""
+        """Return the candidate's node, or `refuse`."""
         return self.first(input, config or {})
 
     async def ainvoke(
@@ -63,7 +63,7 @@ class Route(Shell):
         config: RunnableConfig | None = None,
         **kwargs: Any,
     ) -> Any:
-        """Return the candidate's node, or ``refuse``."""
+        """Return the candidate's node, or `refuse`."""
         return self.first(input, config or {})
 
     def first(self, state: Mapping[str, Any], config: Mapping[str, Any]) -> str:

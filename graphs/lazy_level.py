@@ -14,7 +14,7 @@ class LevelGraph(Direct):
 
 
 class UntouchedLevel(LevelGraph):
-    """A level that compiles itself at its first touch, and then is a ``LevelGraph``.
+    """A level that compiles itself at its first touch, and then is a `LevelGraph`.
 
     A tree of thousands is made in milliseconds, and no inspection can tell the difference:
     anything but the type and the two facts below fills it first.

@@ -1,4 +1,4 @@
-"""The level graph: one agent as ``reason``, ``act`` and ``delegate``, with what it can use."""
+"""The level graph: one agent as `reason`, `act` and `delegate`, with what it can use."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Position:
         journal: Keeps what tools do in the world.
         finder: Finds who takes a task that names nobody.
         rules: How it asks its subordinates, inherited if it says nothing of its own.
-        width: Calls that one message may make side by side; ``None`` for any number.
+        width: Calls that one message may make side by side; `None` for any number.
     """
 
     model: BaseChatModel

@@ -1,4 +1,4 @@
-"""``Parts``: the key of a state that collects what came of requests, until nobody needs it."""
+"""`Parts`: the key of a state that collects what came of requests, until nobody needs it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from langgraph.errors import EmptyChannelError
 
 
 def merged(held: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
-    """Return both, without the entries that are taken out by ``None``."""
+    """Return both, without the entries that are taken out by `None`."""
     return {key: entry for key, entry in {**held, **new}.items() if entry is not None}
 
 

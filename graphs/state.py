@@ -22,7 +22,7 @@ class Level(TypedDict):
     """What one agent's level keeps of the current segment.
 
     Attributes:
-        messages: The segment's own messages; earlier segments are read through ``previous``.
+        messages: The segment's own messages; earlier segments are read through `previous`.
         heads: The end of each subordinate thread, by thread id, in the order of their start.
         previous: The end of the segment before this one, if the thread had one.
         request: Id of the request that it works on.

@@ -1,4 +1,4 @@
-"""``TreeRouter``: the router of a tree, made when the first task names nobody.
+"""`TreeRouter`: the router of a tree, made when the first task names nobody.
 
 Most trees are run without ever routing; to read what everybody can do takes longer than to
 compile them.

@@ -1,1 +1,1 @@
-"""The nodes of a level, one file each: a pure core with a sync and an async shell."""
+"""The LangGraph nodes of a level, one file each: a pure core with a sync and an async form."""

@@ -1,7 +1,7 @@
-"""``act``: runs one tool call, on LangGraph's ToolNode, with error handling of ours.
+"""`act`: runs one tool call on LangGraph's `ToolNode`, with our own error handling.
 
-Each call arrives in a ``Send`` of its own, so calls run side by side, each is committed
-when it ends, and an interrupt in one never runs another again. A journal is kept of each.
+Each call arrives in its own `Send`: calls run in parallel, each is committed when it ends,
+and an interrupt in one never runs another again. Each call is recorded in a journal.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from echelons.nodes.tool_execution.detached_call import Latecomer, runs_in_a_thr
 from echelons.text.error_lines import describe_error
 
 PRIVATE = frozenset({"forward", "heads", "previous", "request", "response"})
-"""Keys of a level's state that are no tool's to write."""
+"""Keys of a level's state that a tool must not write."""
 LATECOMER_KEY = "__echelons_latecomer"
-"""Where the config of a call holds what waits for its thread."""
+"""Key of the config under which a call's detached thread is passed to the tool wrapper."""
 NOT_HAPPENED = "Error: the call was cut short and did not happen; it was not tried again."
 
 
 class Act(Shell):
-    """The node ``act`` of one level."""
+    """The node `act` of one level."""
 
     def __init__(self, tools: Sequence[BaseTool], journal: Journal) -> None:
         super().__init__("act")
@@ -46,7 +46,7 @@ class Act(Shell):
         self._once = Once(journal)
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
-        """Run the call, or return its result if it was run before."""
+        """Run the call, or return its recorded result if it has run before."""
         given = config or {}
         bar = _bar(gate_of(given).enter(Step.TOOL, given), input)
         return self._once.carry_out(self._work(input, given, kwargs), given, bar)
@@ -57,7 +57,7 @@ class Act(Shell):
         config: RunnableConfig | None = None,
         **kwargs: Any,
     ) -> Any:
-        """Run the call, or return its result if it was run before."""
+        """Async version of `invoke`."""
         given = config or {}
         bar = _bar(await gate_of(given).aenter(Step.TOOL, given), input)
         return await self._once.acarry_out(self._work(input, given, kwargs), given, bar)
@@ -114,7 +114,7 @@ class _ToolWork(Work):
         return _update([self._message(NOT_HAPPENED, "error")])
 
     def _outcome(self, came: Any) -> Any:
-        """Return what a tool's thread brings back as the node would have returned it."""
+        """Return a detached tool thread's result in the form in which the node returns results."""
         if isinstance(came, GraphBubbleUp):
             return came
         if isinstance(came, Exception):
@@ -128,7 +128,7 @@ class _ToolWork(Work):
 
 @dataclass(frozen=True, slots=True)
 class _InThread:
-    """A tool as ToolNode runs it in an event loop: in a thread that may come back late."""
+    """Stands in for a tool without an async form: runs it in a thread that may outlive the task."""
 
     tool: BaseTool
     comer: Latecomer
@@ -148,17 +148,14 @@ async def _threaded(
 
 
 def _update(outputs: list[Any]) -> Any:
-    """Return what a call came to in the form in which ToolNode returns it."""
+    """Return a call's outputs as the update that `ToolNode` makes of them."""
     if any(isinstance(each, Command) for each in outputs):
         return [each if isinstance(each, Command) else {"messages": [each]} for each in outputs]
     return {"messages": outputs}
 
 
 def taken(outcome: Any) -> Any:
-    """Return what the level takes of a tool's outcome.
-
-    Its messages, mended, and whatever it updates but the level's private keys.
-    """
+    """Return a tool's output with sanitized messages and without the level's private keys."""
     if isinstance(outcome, BaseMessage):
         return mended(outcome)
     if isinstance(outcome, Command):
@@ -169,8 +166,8 @@ def taken(outcome: Any) -> Any:
 
 
 def explain(error: Exception) -> str:
-    """Return what the model is told when a tool fails.
+    """Return the message shown to the model when a tool fails.
 
-    A ``ToolException`` is written for the model, so its text goes as it is.
+    The text of a `ToolException` is written for the model, so it is not changed.
     """
     return f"Error: {error if isinstance(error, ToolException) else describe_error(error)}"

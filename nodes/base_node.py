@@ -1,7 +1,7 @@
-"""``Shell``: the form of every node and edge, with one body for each world.
+"""The base class of every node and edge, with a sync and an async body.
 
-LangGraph finds subgraphs in the ``deps`` of a ``RunnableLambda``, and calls ``invoke`` and
-``ainvoke`` of whatever Runnable a node is. A Shell is both and nothing more: subclasses
+LangGraph finds subgraphs in the `deps` of a `RunnableLambda`, and calls `invoke` and
+`ainvoke` of the Runnable that a node is. The base class offers just that: subclasses
 implement the two bodies around one pure core, and name the graphs that they run.
 """
 
@@ -15,11 +15,11 @@ from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 
 
 class Shell(RunnableLambda[Any, Any], ABC):
-    """A node or an edge that does its own waiting.
+    """A node or an edge with separate sync and async bodies.
 
     Args:
-        name: Shown in traces and drawings.
-        runs: The graphs that it invokes, which inspection then finds.
+        name: Its name in traces and drawings.
+        runs: The graphs that it invokes, which LangGraph lists as its subgraphs.
     """
 
     def __init__(self, name: str, runs: Sequence[Runnable[Any, Any]] = ()) -> None:
@@ -38,7 +38,7 @@ class Shell(RunnableLambda[Any, Any], ABC):
 
     @abstractmethod
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
-        """Do the work, waiting in this thread."""
+        """Run the node, blocking the calling thread."""
 
     @abstractmethod
     async def ainvoke(
@@ -47,7 +47,7 @@ class Shell(RunnableLambda[Any, Any], ABC):
         config: RunnableConfig | None = None,
         **kwargs: Any,
     ) -> Any:
-        """Do the same work, waiting in the event loop."""
+        """Async version of `invoke`."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"

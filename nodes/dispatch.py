@@ -1,4 +1,4 @@
-"""``dispatch``: one node for very many subordinates, each found by its name when needed."""
+"""`dispatch`: one node for very many subordinates, each looked up by name when needed."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def nodes_of(names: Collection[str]) -> dict[str, str]:
 
 
 class Dispatch(Shell):
-    """The node ``dispatch`` of a delegation graph.
+    """The node `dispatch` of a delegation graph.
 
-    Its subordinates are not listed as the graphs that it runs: LangGraph would take the
-    first for all of them. Studio therefore shows one node; sessions and thread stores,
-    which read the checkpoints, show each agent.
+    The subordinates' graphs are not listed as its subgraphs: LangGraph would take the first
+    for all of them. Studio therefore shows one node; sessions and thread stores, which read
+    the checkpoints, show each agent.
     """
 
     def __init__(self, seats: Mapping[str, Subordinate]) -> None:
@@ -37,7 +37,7 @@ class Dispatch(Shell):
         self._seats = seats
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
-        """Let the named subordinate work off the first request of the queue."""
+        """Run the first request of the queue with the subordinate that it names."""
         return self._seat(input).invoke(input, config, **kwargs)
 
     async def ainvoke(
@@ -46,11 +46,11 @@ class Dispatch(Shell):
         config: RunnableConfig | None = None,
         **kwargs: Any,
     ) -> Any:
-        """Let the named subordinate work off the first request of the queue."""
+        """Async version of `invoke`."""
         return await self._seat(input).ainvoke(input, config, **kwargs)
 
     def _seat(self, state: Mapping[str, Any]) -> Subordinate:
         name = Order.load(state["queue"][0]).request.current
         if name not in self._seats:
-            raise UnreadableRecord("Order", f"nobody here is called {name!r}")
+            raise UnreadableRecord(Order.__name__, f"nobody here is called {name!r}")
         return self._seats[name]

@@ -1,6 +1,6 @@
-"""Messages in a form that every store and every provider's client takes.
+"""Sanitizes messages for storage and for providers' clients, and reads their token usage.
 
-``reason``, ``act`` and ``run`` mend what models, tools and functions give them.
+`reason`, `act` and `run` sanitize what models, tools and functions return.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ FIELDS = (
     "invalid_tool_calls",
     "tool_call_id",
 )
-"""What of a message comes from outside and goes to other models."""
+"""Fields of a message that come from outside and are sent to other models."""
 RETURNED_KEY = "returned"
-"""Where a message says that it is what a function or a Runnable returned."""
+"""Metadata key of a message whose text a function or a Runnable returned."""
 _UNTHOUGHT = frozenset({HALT_KEY, FORWARDED_KEY, RETURNED_KEY})
 
 
 def mended(message: M) -> M:
-    """Return a message without lone surrogates; the same one if it has none."""
+    """Return a message without lone surrogates; the same object if it has none."""
     held = {name: value for name in FIELDS if (value := getattr(message, name, None))}
     whole = {name: mend(value) for name, value in held.items()}
     return message if whole == held else message.model_copy(update=whole)
 
 
 def usage_of(message: BaseMessage) -> Usage:
-    """Return what a message has cost."""
-    # The last word of an agent that was halted is no model's, nor what is passed on.
+    """Return the tokens and model calls of a message: none, unless a model wrote it."""
+    # The final message of a halted agent and relayed messages come from no model.
     if not isinstance(message, AIMessage) or _UNTHOUGHT & message.response_metadata.keys():
         return Usage()
     tokens = message.usage_metadata

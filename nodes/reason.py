@@ -1,8 +1,8 @@
-"""``reason``: one turn of thinking. Calls the model once and sorts out what it asked for.
+"""`reason`: one step of the agent loop. Calls the model once and parses its reply.
 
-Entered at the start of a segment and after every round of calls. What it writes holds all
-that the level does next: the reply, the answers to calls that need no work, and the
-threads of the calls that do, so that each thread's id is stored before it runs.
+Entered at the start of a segment and after every round of calls. Its update holds all that
+the level does next: the reply, the answers to calls that need no work, and the threads of
+the other calls, so that each thread's id is stored before it runs.
 """
 
 from __future__ import annotations
@@ -60,14 +60,14 @@ from echelons.nodes.planning.tool_calls import Abilities, Sorted, close, number,
 
 @dataclass(frozen=True, slots=True)
 class Mind:
-    """What an agent thinks with.
+    """The settings of an agent's `reason` node.
 
     Attributes:
         model: The chat model with the agent's tools bound.
-        prompt: Its instructions; empty for none.
-        abilities: What it may call.
-        finder: Finds who takes a task that names nobody; ``None`` without subordinates.
-        rules: How it delegates.
+        prompt: The agent's instructions; empty for none.
+        abilities: The tools that it may call.
+        finder: Routes tasks that name no subordinate; `None` without subordinates.
+        rules: The agent's delegation policy.
         depth: Levels of the tree.
     """
 
@@ -80,7 +80,7 @@ class Mind:
 
 
 class Reason(Shell):
-    """The node ``reason`` of one level.
+    """The node `reason` of one level.
 
     Args:
         mind: What it thinks with.
@@ -93,7 +93,7 @@ class Reason(Shell):
         self._history = history
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
-        """Call the model, unless the segment has reported already, or may not go on."""
+        """Call the model, unless the segment has already reported, or is halted."""
         config = config or {}
         identity = require_identity(config)
         joined = join_parts(input, identity)
@@ -125,7 +125,7 @@ class Reason(Shell):
         config: RunnableConfig | None = None,
         **kwargs: Any,
     ) -> Any:
-        """Call the model, unless the segment has reported already, or may not go on."""
+        """Async version of `invoke`."""
         config = config or {}
         identity = require_identity(config)
         joined = join_parts(input, identity)
@@ -173,14 +173,14 @@ class Reason(Shell):
 
 @dataclass(frozen=True, slots=True)
 class Thought:
-    """A reply, with all that it is understood by.
+    """A model's reply with the context that is needed to act on it.
 
     Attributes:
         message: The reply, as it is stored.
-        asked: What it asks for.
+        asked: The parsed calls of the reply.
         past: The segments before this one.
         state: The level's state.
-        identity: Who replied.
+        identity: The agent that replied.
     """
 
     message: AIMessage
@@ -198,17 +198,17 @@ class Thought:
 def thought_of(
     mind: Mind, past: Past, state: Mapping[str, Any], reply: Any, identity: Identity
 ) -> Thought:
-    """Return a reply with what it asks for.
+    """Return a model's reply, parsed and with its context.
 
     Raises:
-        TypeError: The model returned something else than a message.
+        TypeError: The model did not return a message.
     """
     message = _own(reply, identity, [*past.messages, *state["messages"]])
     return Thought(message, sort(message, mind.abilities), past, state, identity)
 
 
 def conversation(mind: Mind, past: Past, state: Mapping[str, Any]) -> list[BaseMessage]:
-    """Return what the model is shown: instructions, earlier segments, this one."""
+    """Return the messages for the model: instructions, earlier segments, this segment."""
     prompt = [SystemMessage(mind.prompt)] if mind.prompt else []
     return [*prompt, *close([*past.messages, *state["messages"]])]
 
@@ -219,12 +219,12 @@ def settle(
     found: Mapping[tuple[str, bool], Sequence[Found]],
     limits: RequestLimits | None = None,
 ) -> dict[str, Any]:
-    """Return the update that a reply makes.
+    """Return the state update for a reply.
 
     Args:
-        mind: What replied.
+        mind: The agent's settings.
         thought: The reply.
-        found: Who may take the tasks that name nobody.
+        found: The routes of the tasks that name no subordinate.
         limits: How far the requests may go.
     """
     plan = planned(thought.asked, found, mind.rules, mind.abilities.width, mind.abilities.only)
@@ -235,7 +235,7 @@ def settle(
 
 
 def pass_on(past: Past, state: Mapping[str, Any], identity: Identity) -> dict[str, Any]:
-    """Return the update of a level that passes a request on, on its way down or back up."""
+    """Return the update of a level that relays a request down, or its response back up."""
     done = passed_up(state["messages"], identity)
     if done:
         return done
@@ -252,7 +252,7 @@ def _own(reply: Any, identity: Identity, before: Sequence[BaseMessage]) -> AIMes
     assert isinstance(message, AIMessage)  # noqa: S101  a chunk's message is of its kind
     update: dict[str, Any] = {"name": identity.agent, "response_metadata": foreign(message)}
     taken = {each.id for each in before}
-    # A reply with the id of an earlier message would take its place.
+    # A reply with the id of an earlier message would replace that message.
     if not message.id or message.id in taken:
         places = (f"{identity.request_id}/{place}" for place in count(len(before)))
         ids = (message_id(identity.thread_id, place) for place in places)
@@ -310,7 +310,7 @@ def _notes(
 def _refused(
     plan: Plan, message: AIMessage, identity: Identity
 ) -> tuple[list[ToolMessage], dict[str, Any]]:
-    """Return the answers to calls that nobody is given, and the parts of others that nobody is."""
+    """Return the tool messages of refused calls, and the state entries of refused parts."""
     whole: list[ToolMessage] = []
     parts: dict[str, Any] = {}
     several = {part.call_id for each in plan.parted for part in each.parts}

@@ -1,4 +1,4 @@
-"""``refuse``: answers a request that no candidate may take, so that no call stays open."""
+"""`refuse`: answers a request that no subordinate may take, so that no call stays open."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from echelons.nodes.delegating.request_queue import REFUSE, Desk
 
 
 class Refuse(Shell):
-    """The node ``refuse`` of a delegation graph."""
+    """The node `refuse` of a delegation graph."""
 
     def __init__(self, desk: Desk) -> None:
         super().__init__(REFUSE)
         self._desk = desk
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
-        """Answer the first request of the queue with ``unable``."""
+        """Answer the first request of the queue with `unable`."""
         return refused(self._desk, input, config or {})
 
     async def ainvoke(
@@ -31,19 +31,19 @@ class Refuse(Shell):
         config: RunnableConfig | None = None,
         **kwargs: Any,
     ) -> Any:
-        """Answer the first request of the queue with ``unable``."""
+        """Async version of `invoke`."""
         return refused(self._desk, input, config or {})
 
 
 def refused(desk: Desk, state: Mapping[str, Any], config: Mapping[str, Any]) -> Command[Any]:
-    """Return the step that answers the first request."""
+    """Return the command that answers the first request of the queue."""
     order = Order.load(state["queue"][0])
     answer = DelegationResponse(
         request_id=order.request.id,
         agent=order.request.current,
         status=Status.UNABLE,
         path=order.request.path,
-        # A request comes here for one reason only, and the rule is the same on both sides.
+        # The same rule sent the request here, so a reason is found again.
         reason=desk.refusal(order, config) or "refused",
         failed=True,
     )

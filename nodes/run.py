@@ -1,7 +1,7 @@
-"""``run``: the one node of a level that is no agent: a function, a Runnable or a graph.
+"""`run`: the only node of a level without an agent: a function, a Runnable or a graph.
 
-Each kind is a Shell of its own. Wrapped like this, a function too has a thread, with its
-task and its answer in it.
+Each kind has its own node class. Wrapped in a level, a function too has a thread with its
+task and its answer.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class RunFunction(Shell):
         """Call the function.
 
         Raises:
-            TypeError: The function is async, and the tree is run with ``invoke``.
+            TypeError: The function is async, and the tree is run with `invoke`.
         """
         result = self._function(_task(input))
         if inspect.isawaitable(result):
@@ -49,11 +49,11 @@ class RunFunction(Shell):
         config: RunnableConfig | None = None,
         **kwargs: Any,
     ) -> Any:
-        """Call the function: await it if it is async, else in a thread, as LangChain does."""
+        """Async version of `invoke`."""
         if inspect.iscoroutinefunction(self._function):
             result = self._function(_task(input))
         else:
-            # On the loop, one slow function would hold up every sibling.
+            # As LangChain does: on the event loop, a slow function would block every sibling.
             result = await run_in_executor(config, self._function, _task(input))
         return answered(await result if inspect.isawaitable(result) else result, config)
 
@@ -75,12 +75,12 @@ class RunRunnable(Shell):
         config: RunnableConfig | None = None,
         **kwargs: Any,
     ) -> Any:
-        """Invoke the Runnable."""
+        """Async version of `invoke`."""
         return answered(await self._runnable.ainvoke(_task(input), config), config)
 
 
 class RunGraph(Shell):
-    """Runs somebody else's graph on the thread's messages."""
+    """Runs a foreign graph on the thread's messages."""
 
     def __init__(self, graph: Runnable[Any, Any], history: History) -> None:
         super().__init__(RUN, runs=[graph])
@@ -98,22 +98,22 @@ class RunGraph(Shell):
         config: RunnableConfig | None = None,
         **kwargs: Any,
     ) -> Any:
-        """Invoke the graph."""
+        """Async version of `invoke`."""
         past = await self._history.abefore(input.get("previous"), config or {})
         return answered(await self._graph.ainvoke(_thread(past, input), config), config)
 
 
 def answered(result: Any, config: RunnableConfig | None) -> dict[str, Any]:
-    """Return the update that writes a result as the thread's answer.
+    """Return the update that stores a result as the thread's answer.
 
     Args:
-        result: A message, a state with ``messages`` (its last counts), or anything that
+        result: A message, a state with `messages` (its last counts), or anything that
             has a text form; bytes are read as UTF-8.
         config: The node's config.
 
     Raises:
-        TypeError: It has none.
-        UnicodeDecodeError: It is bytes that are no UTF-8.
+        TypeError: The result has no text form.
+        UnicodeDecodeError: The result is bytes that are not UTF-8.
     """
     identity, said = require_identity(config), _said(result)
     answer = AIMessage(
@@ -127,7 +127,7 @@ def answered(result: Any, config: RunnableConfig | None) -> dict[str, Any]:
 
 
 def _said(result: Any) -> Any:
-    """Return the last message of a state; of anything else, the thing itself."""
+    """Return the last message of a state; any other result unchanged."""
     said = result.get("messages") if isinstance(result, Mapping) else None
     if not isinstance(said, (list, tuple)):
         return result
@@ -141,7 +141,7 @@ def _content(result: Any) -> str:
     if isinstance(result, BaseMessage):
         return str(result.text)
     if isinstance(result, (bytes, bytearray, memoryview)):
-        # Most bytes are text that nobody has decoded; others say nothing to anybody.
+        # Bytes are mostly text that was not decoded; other bytes are useless as an answer.
         return bytes(result).decode()
     if isinstance(result, (BaseException, Iterator)) or not _has_a_text(type(result)):
         raise TypeError(f"returned {type(result).__name__}, which has no text")
@@ -149,7 +149,7 @@ def _content(result: Any) -> str:
 
 
 def _has_a_text(kind: type) -> bool:
-    # What says only where it is in memory is another text in each run.
+    # The default `repr` holds a memory address, which differs in each run.
     own = {name for each in kind.__mro__ if each is not object for name in vars(each)}
     return bool(own & {"__str__", "__repr__"})
 

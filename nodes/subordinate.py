@@ -1,7 +1,7 @@
 """A subordinate as a node of its superior's delegation graph.
 
-Maps the request into the subordinate's own state, runs its level, writes the response, and
-goes to the next request of the same thread or ends. The state of the two is never shared.
+Maps the request to the subordinate's own state, runs its level, writes the response, and
+goes to the next request of the same thread or ends. The two never share state.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Subordinate(Shell):
         self._desk = desk
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
-        """Work off the first request of the queue."""
+        """Run the first request of the queue."""
         (order, own), begun = _prepared(self._agent, input, config), monotonic()
         history, halt = self._desk.history, gate_of(own).enter(Step.SUBORDINATE, own)
         if wrong := _misplaced(order, own):
@@ -80,7 +80,7 @@ class Subordinate(Shell):
         config: RunnableConfig | None = None,
         **kwargs: Any,
     ) -> Any:
-        """Work off the first request of the queue."""
+        """Async version of `invoke`."""
         (order, own), begun = _prepared(self._agent, input, config), monotonic()
         history, halt = self._desk.history, await gate_of(own).aenter(Step.SUBORDINATE, own)
         if wrong := _misplaced(order, own):
@@ -114,33 +114,33 @@ class Subordinate(Shell):
         answer = respond(order.request, asked.outcome, self._confidence)
         if asked.too_much:
             answer = answer.model_copy(update={"reason": f"{answer.reason}; {asked.too_much}"})
-        # Who was stopped because others have won is not followed by anybody else.
+        # A subordinate that was stopped because others have won needs no fallback.
         over = asked.too_much or (order.part and order.part.enough and _has_lost(order.part, own))
         return self._desk.onward(order, answer, config, spent, tries_on=not over)
 
 
 def _has_lost(part: Entrant, config: RunnableConfig) -> bool:
-    return races_of(config).has_lost(part)  # its gate has read it, so nobody waits
+    return races_of(config).has_lost(part)  # its gate has read it already, so this does not block
 
 
 def _wins(order: Order, step: Onward) -> Entrant | None:
-    """Return what an order races for, if it has fulfilled its task."""
+    """Return the race entry of a request that has been fulfilled, if it takes part in a race."""
     fulfilled = step.answer is not None and step.answer.status is Status.FULFILLED
     return order.part if fulfilled and order.part and order.part.enough else None
 
 
 def _end(agent: str, order: Order, head: Head, state: Mapping[str, Any]) -> Head | None:
-    """Return the end of the thread of an order that has run."""
-    # A failed segment is part of the thread too; one without rows leaves the old end.
+    """Return the head of a request's thread after the request has run."""
+    # A failed segment is part of the thread too; one without rows leaves the old head.
     if not head:
         return order.end(state)
     return {**head, **head_of(agent, way_of(order.request.route))}
 
 
 def _misplaced(order: Order, own: RunnableConfig) -> Failure | None:
-    """Return why an agent does not take a request that is not made for it.
+    """Return the failure of a request that is addressed to another agent, `None` if it is not.
 
-    Nobody makes one; somebody may have written into the database.
+    The library makes no such request, but the database may have been edited.
     """
     path, request = require_identity(own).path, order.request
     try:
@@ -154,10 +154,10 @@ def _misplaced(order: Order, own: RunnableConfig) -> Failure | None:
 
 
 def _barred(verdict: Halt | Pause, begun: Head) -> Failure | None:
-    """Return why a subordinate does not run, or ``None`` if it does all the same.
+    """Return the failure of a halted subordinate, or `None` if it runs nevertheless.
 
-    One that had begun before its process died, or before it asked, ends by itself where a
-    limit is reached, with what it has. A pause is for those who think.
+    When a limit is reached, a subordinate that began before a crash or an interrupt still
+    runs, so that it ends by itself with its partial result. A pause takes effect in `reason`.
     """
     if isinstance(verdict, Pause) or (begun and verdict.kind == "limit"):
         return None
@@ -165,13 +165,13 @@ def _barred(verdict: Halt | Pause, begun: Head) -> Failure | None:
 
 
 def brief(order: Order, head: Head | None) -> dict[str, Any]:
-    """Return the state that a subordinate's segment starts with."""
+    """Return the input state of a subordinate's segment."""
     request, thread = order.request, order.thread_id
     task = HumanMessage(request.task, id=message_id(thread, request.id))
     messages = [task]
     if request.context:
         facts = "\n".join(f"{what}: {fact}" for what, fact in request.context.items())
-        # Before it: the last word of a superior is the task, word for word.
+        # Before the task: the last message of a superior is the task, word for word.
         messages.insert(0, HumanMessage(facts, id=message_id(thread, f"context/{request.id}")))
     start: dict[str, Any] = {"messages": messages, "request": request.id}
     if head and "checkpoint_id" in head:
@@ -184,10 +184,10 @@ def brief(order: Order, head: Head | None) -> dict[str, Any]:
 def respond(
     request: DelegationRequest, outcome: Mapping[str, Any] | Failure, confidence: float
 ) -> DelegationResponse:
-    """Return the response that a segment's end makes.
+    """Return the response to a request from the output of its segment.
 
-    A plain answer is fulfilled with the declared confidence; a report says anything else;
-    a failure is unable, and so is an answer without text.
+    A plain answer is `fulfilled` with the declared confidence; a report states its own status;
+    a failure is `unable`, and so is an answer without text.
     """
     base = DelegationResponse(
         request_id=request.id,
@@ -203,7 +203,7 @@ def respond(
     said = _with_text(reported, _text(messages))
     passed = passed_of(said)
     if passed:
-        # Of who answers it is, with the way to there.
+        # It is the response of the agent that answered, with the path to it.
         return passed.model_copy(update={"request_id": request.id})
     status = Status(said["status"])
     return base.model_copy(
@@ -212,7 +212,7 @@ def respond(
             "result": said.get("result", ""),
             "confidence": said.get("confidence", _default(status, confidence)),
             "reason": said.get("reason", ""),
-            # Whose answer was empty, or cut short, has not said so itself.
+            # The agent did not report an empty or interrupted answer itself.
             "failed": status is Status.UNABLE and (HALT_KEY in said or said is _NOTHING),
             "usage": _usage(messages, below),
             "subordinate_responses": told(below),
@@ -238,7 +238,7 @@ def _prepared(
 
 
 def with_identity(config: RunnableConfig, identity: Identity) -> RunnableConfig:
-    """Return the config with an identity that no caller's metadata overrides."""
+    """Return the config with an identity that the caller's metadata cannot override."""
     return {**config, "metadata": {**(config.get("metadata") or {}), **identity.metadata()}}
 
 
@@ -263,13 +263,13 @@ def _text(messages: list[BaseMessage]) -> str:
 
 
 def _with_text(reported: Mapping[str, Any], text: str) -> Mapping[str, Any]:
-    """Return what a segment has reported; what it leaves out, and all else, is in its text."""
+    """Return a segment's report, with the final text as result where the report has none."""
     said = reported or {"status": Status.FULFILLED}
     if said["status"] != Status.FULFILLED or PASSED_KEY in said:
         return said
     reports = said.get("result", "")
     result = reports if reports.strip() else text
-    # Nobody can do anything with nothing, and it would win against those who have an answer.
+    # An empty result is useless, and as `fulfilled` it would win against real answers.
     return {**said, "result": result} if result.strip() else _NOTHING
 
 

@@ -1,6 +1,6 @@
 """What a caller gives the root of a tree to do, checked before anything is stored.
 
-``AgentGraph`` calls it for every run, ``Session`` before it makes one. Of the messages of an
+`AgentGraph` calls it for every run, `Session` before it makes one. Of the messages of an
 input only people's, and the history that a caller without a checkpointer sends along, may come
 in; each gets an id of ours, so that none takes the place of an earlier one. A tree embedded in
 another graph is given that graph's own state: its host has taken it in.
@@ -44,7 +44,7 @@ def admitted(given: Any, config: RunnableConfig | None) -> Any:
     """Return the input of a run as it may be stored.
 
     Args:
-        given: The input. ``None`` and commands go on with a run: they bring no messages.
+        given: The input. `None` and commands go on with a run: they bring no messages.
         config: The run's config.
 
     Raises:

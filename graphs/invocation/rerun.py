@@ -2,7 +2,7 @@
 
 Of several agents that were asked at the same time, one may wait for a person when the others
 have been enough. LangGraph ends the run then, for every task of a superstep must end; it is
-begun again at once, and whoever waits learns that it has lost. ``AgentGraph`` runs within this.
+begun again at once, and whoever waits learns that it has lost. `AgentGraph` runs within this.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def on_and_on(run: Callable[[Any], Iterator[Any]], given: Any, races: Races) -> 
 async def aon_and_on(
     run: Callable[[Any], AsyncIterator[Any]], given: Any, races: Races
 ) -> AsyncGenerator[Any]:
-    """Do what ``on_and_on`` does in an event loop."""
+    """Do what `on_and_on` does in an event loop."""
     while True:
         races.begin()
         questions: list[Any] = []

@@ -37,7 +37,7 @@ def check_resume(agent: Agent, own: Any, given: Any, config: Mapping[str, Any]) 
         config: The run's whole config, with what is around the call.
 
     Returns:
-        Whose run it goes on with; ``None`` if it begins anew, or nothing is stored.
+        Whose run it goes on with; `None` if it begins anew, or nothing is stored.
 
     Raises:
         MissingAgents: It waits in agents or nodes that the tree does not have.
@@ -49,7 +49,7 @@ def check_resume(agent: Agent, own: Any, given: Any, config: Mapping[str, Any]) 
 async def acheck_resume(
     agent: Agent, own: Any, given: Any, config: Mapping[str, Any]
 ) -> Identity | None:
-    """Do what ``check_resume`` does in an event loop.
+    """Do what `check_resume` does in an event loop.
 
     Raises:
         MissingAgents: It waits in agents or nodes that the tree does not have.

@@ -1,7 +1,7 @@
 """Puts the gate of a run into its config, and closes it behind the run.
 
-``AgentGraph`` does it for every run. The limits of the tree take the place of LangGraph's
-``recursion_limit``, which counts each invocation for itself and says little of a tree.
+`AgentGraph` does it for every run. The limits of the tree take the place of LangGraph's
+`recursion_limit`, which counts each invocation for itself and says little of a tree.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from echelons.guards.gate import GATE_KEY
 from echelons.identity.lineage import Identity
 
 SUPERSTEPS = 10**9
-"""The ``recursion_limit`` of who gives none: out of the way of any tree's limits."""
+"""The `recursion_limit` of who gives none: out of the way of any tree's limits."""
 
 
 class Aids(NamedTuple):

@@ -1,8 +1,8 @@
 """Nested graphs that begin with their first node at once.
 
-LangGraph gives every graph a step before the first, in which ``__start__`` hands the input
+LangGraph gives every graph a step before the first, in which `__start__` hands the input
 on. A tree pays it twice a level, for nothing: who calls a nested graph knows where it
-begins. A ``Direct`` graph is inspected as LangGraph made it, and run by a copy whose input
+begins. A `Direct` graph is inspected as LangGraph made it, and run by a copy whose input
 goes to the first node itself. This is the one module that knows LangGraph's name for that.
 """
 
@@ -41,13 +41,13 @@ class Direct(Editable):
     def stream(
         self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
     ) -> Iterator[Any]:
-        """Run the graph, see ``CompiledStateGraph.stream``."""
+        """Run the graph, see `CompiledStateGraph.stream`."""
         return self._runner.stream(self._entered(input, config), config, **kwargs)
 
     def astream(
         self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
     ) -> AsyncIterator[Any]:
-        """Run the graph, see ``CompiledStateGraph.astream``."""
+        """Run the graph, see `CompiledStateGraph.astream`."""
         return self._runner.astream(self._entered(input, config), config, **kwargs)
 
     def _entered(self, given: Any, config: RunnableConfig | None) -> Any:

@@ -2,12 +2,12 @@
 
 LangGraph gives every graph a pool of threads, hands each write for the checkpointer to it, and
 waits until it has come back. A tree has a pool for each nested graph: the way there and back
-was a third of what a synchronous run cost. With durability ``"sync"`` nothing goes on meanwhile,
+was a third of what a synchronous run cost. With durability `"sync"` nothing goes on meanwhile,
 so the caller may as well write himself.
 
 LangGraph has no hook for it. This is the one module that knows its loop: a run is LangGraph's
-own ``stream`` with another loop, and where LangGraph is not as it was when this was written, or
-somebody else has replaced its ``stream``, its own is used as it is.
+own `stream` with another loop, and where LangGraph is not as it was when this was written, or
+somebody else has replaced its `stream`, its own is used as it is.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from langgraph.pregel import Pregel
 from langgraph.pregel._loop import SyncPregelLoop
 
 LOOP = SyncPregelLoop.__name__
-"""What LangGraph's ``stream`` calls its loop."""
+"""What LangGraph's `stream` calls its loop."""
 
 
 class InCaller(SyncPregelLoop):
@@ -54,7 +54,7 @@ class InCaller(SyncPregelLoop):
 
 
 def with_loop(stream: FunctionType) -> FunctionType | None:
-    """Return LangGraph's ``stream`` with our loop; ``None`` if it uses none of that name."""
+    """Return LangGraph's `stream` with our loop; `None` if it uses none of that name."""
     if stream.__globals__.get(LOOP) is not SyncPregelLoop:
         return None
     own = FunctionType(
@@ -78,7 +78,7 @@ class Inline(CompiledStateGraph[Any, Any, Any, Any]):
     def stream(
         self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
     ) -> Iterator[Any]:
-        """Run the graph, see ``CompiledStateGraph.stream``."""
+        """Run the graph, see `CompiledStateGraph.stream`."""
         if _OURS is None or Pregel.stream is not _THEIRS:
             return super().stream(input, config, **kwargs)
         run: Iterator[Any] = _OURS(self, input, config, **kwargs)

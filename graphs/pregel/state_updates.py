@@ -1,6 +1,6 @@
 """A graph whose stored states can be changed by hand, in the name of the agent they are of.
 
-Studio does it, and whoever calls ``update_state``. LangGraph then runs the edges of a node
+Studio does it, and whoever calls `update_state`. LangGraph then runs the edges of a node
 with the caller's config only, and stores a checkpoint with the caller's metadata only: the
 identity that a run would carry is read from the checkpoint that is changed.
 """
@@ -28,10 +28,10 @@ class Editable(Inline):
     """The graph of a level, of whichever agent."""
 
     def bulk_update_state(self, config: RunnableConfig, supersteps: Supersteps) -> RunnableConfig:
-        """Change a stored state, see ``CompiledStateGraph.bulk_update_state``.
+        """Change a stored state, see `CompiledStateGraph.bulk_update_state`.
 
         Raises:
-            InvalidMessages: The ``messages`` of an update are none.
+            InvalidMessages: The `messages` of an update are none.
         """
         found = self._edited(config)
         stored = read(found[0], _identity(found[1])) if found else None
@@ -41,10 +41,10 @@ class Editable(Inline):
     async def abulk_update_state(
         self, config: RunnableConfig, supersteps: Supersteps
     ) -> RunnableConfig:
-        """Do what ``bulk_update_state`` does in an event loop.
+        """Do what `bulk_update_state` does in an event loop.
 
         Raises:
-            InvalidMessages: The ``messages`` of an update are none.
+            InvalidMessages: The `messages` of an update are none.
         """
         found = self._edited(config)
         stored = await aread(found[0], _identity(found[1])) if found else None

@@ -1,1 +1,1 @@
-"""How a subordinate is asked: the queue of requests, the attempt, the run of its level."""
+"""Delegation to a subordinate: the queue of requests, the attempt, the run of its level."""

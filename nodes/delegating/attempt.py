@@ -1,7 +1,4 @@
-"""Asks one subordinate: if its circuit lets it, and within its time.
-
-``ask`` and ``aask`` differ in nothing but the waiting.
-"""
+"""One attempt of a request with one subordinate, within its circuit breaker and its time."""
 
 from __future__ import annotations
 
@@ -21,14 +18,14 @@ from echelons.nodes.delegating.run_level import Failure, acall, call
 
 
 class Terms(NamedTuple):
-    """On what terms a subordinate is asked.
+    """The options of an attempt.
 
     Attributes:
-        agent: Its name.
-        meant: Who is to answer: it, or who is further down if it passes the request on.
-        superior: Path of who asks.
-        timeout: Seconds that it has; ``None`` for no end of its own.
-        part: What it races for, if others are asked at the same time.
+        agent: Name of the subordinate.
+        meant: Name of the agent that answers: the subordinate, or the target of a relayed request.
+        superior: Path of the agent that delegates.
+        timeout: Seconds for the attempt; `None` for no limit.
+        part: The attempt's race entry, if others are asked in parallel.
     """
 
     agent: str
@@ -39,11 +36,11 @@ class Terms(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """What came of asking.
+    """The result of an attempt.
 
     Attributes:
-        outcome: The output of its level, or why there is none.
-        too_much: Why its superior must not try on; empty if it may.
+        outcome: The output of the subordinate's level, or the failure.
+        too_much: The reason why no other candidate may be tried; empty if one may.
     """
 
     outcome: Any | Failure
@@ -51,10 +48,10 @@ class Asked(NamedTuple):
 
 
 def ask(level: Runnable[Any, Any], brief: Any, config: RunnableConfig, terms: Terms) -> Asked:
-    """Ask a subordinate.
+    """Run a request with a subordinate, unless its circuit is open.
 
     Raises:
-        GraphBubbleUp: It was interrupted; the pause belongs to the whole tree.
+        GraphBubbleUp: The run was interrupted; the interrupt concerns the whole tree.
     """
     circuits = circuits_of(config)
     admission = circuits.admit(terms.agent)
@@ -74,11 +71,7 @@ def ask(level: Runnable[Any, Any], brief: Any, config: RunnableConfig, terms: Te
 async def aask(
     level: Runnable[Any, Any], brief: Any, config: RunnableConfig, terms: Terms
 ) -> Asked:
-    """Do what ``ask`` does in an event loop.
-
-    Raises:
-        GraphBubbleUp: It was interrupted; the pause belongs to the whole tree.
-    """
+    """Async version of `attempt`."""
     circuits = circuits_of(config)
     admission = await circuits.aadmit(terms.agent)
     if not admission.admitted:
@@ -95,18 +88,18 @@ async def aask(
 
 
 def end_of(outcome: Any | Failure) -> End:
-    """Return what an outcome says of a subordinate, to its circuit."""
+    """Return how an outcome counts for the subordinate's circuit breaker."""
     if isinstance(outcome, Failure):
         return outcome.end
     said: Mapping[str, Any] = outcome.get("response") or {}
-    # In a thread nothing is cut short: the level itself ends when its time is over.
+    # A thread cannot be cancelled: in a sync run the level itself ends at its deadline.
     return End.FAILED if said.get(HALT_KEY) == "timeout" else End.ANSWERED
 
 
 def _has_to_wait(ended: BaseException, config: RunnableConfig, terms: Terms) -> bool:
-    """Return whether what has ended a run of a subordinate ends its superior's too.
+    """Return whether an exception of a subordinate also ends its superior's run.
 
-    A question of somebody without whom it is decided by now need not be answered.
+    An interrupt does not if the race is already decided: its question needs no answer.
     """
     part = terms.part
     if part is None or not part.enough or not isinstance(ended, GraphInterrupt):

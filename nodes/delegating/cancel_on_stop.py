@@ -1,7 +1,7 @@
-"""``Cutting``: breaks off what runs in an event loop when its agent is stopped.
+"""A context manager that cancels the code inside when the agent of a config is stopped.
 
-``acall`` runs a subordinate inside of one. It cancels the task that it stands in, as
-``asyncio.timeout`` does, and takes the cancellation back at its own end.
+Async subordinates run inside it. It cancels the current task, as `asyncio.timeout` does, and
+takes the cancellation back when the block ends.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from echelons.guards.gate import Halt, gate_of
 
 
 class Cutting:
-    """A block that ends early when the agent of a config is stopped.
+    """A block that is cancelled when the agent of a config is stopped.
 
     Attributes:
-        reason: Why it ended early; empty if it did not.
+        reason: Why the block was cancelled; empty if it was not.
     """
 
     def __init__(self, config: RunnableConfig) -> None:
@@ -47,12 +47,12 @@ class Cutting:
         self._leave()
         if not self.reason:
             return False
-        # Somebody else may have cancelled the task, too: that must go on.
+        # Another cancellation of the task must stay in effect.
         only_ours = self._task.uncancel() <= self._before
         return only_ours and kind is asyncio.CancelledError
 
     def _told(self, halt: Halt) -> None:
-        with suppress(RuntimeError):  # the loop is closed, and nothing runs any more
+        with suppress(RuntimeError):  # the loop is closed, so nothing runs any more
             self._loop.call_soon_threadsafe(self._cut, halt)
 
     def _cut(self, halt: Halt) -> None:

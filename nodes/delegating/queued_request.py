@@ -1,6 +1,6 @@
-"""``Order``: one request of a delegation's queue, what came of it, and the message that says so.
+"""A request in a delegation's queue, its attempts, and the message that answers it.
 
-Pure. ``desk`` hands orders out.
+Pure. `request_queue` decides what happens to it next.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ class Order:
     """One request of a delegation's queue, as it is stored.
 
     Attributes:
-        request: What is wanted, and of whom this time.
-        call_id: The call of the superior's message that it answers, or the part of one.
+        request: The request, addressed to the subordinate of this attempt.
+        call_id: Id of the superior's call that it answers, or of a part of one.
         thread_id: The subordinate's thread.
-        continues: Whether it goes on with a conversation that was there before it.
-        message_id: The superior's message; further attempts have their threads from it.
-        ways: Who else may take it.
-        tried: What came of those who were asked.
-        reset: Whether a request that is passed on begins conversations anew on its way.
-        part: Of which call it is a part; ``None`` if it is the whole.
-        routed: Whether it names nobody, and the router has found who takes it.
+        continues: Whether the thread existed before the request.
+        message_id: The superior's message, from which further attempts derive their thread ids.
+        ways: The remaining candidates.
+        tried: The responses of earlier attempts.
+        reset: Whether a relayed request starts new conversations on its route.
+        part: Its race entry, if it is a part of a call; `None` if it is the whole call.
+        routed: Whether the router has found its candidates.
     """
 
     request: DelegationRequest
@@ -50,7 +50,7 @@ class Order:
     routed: bool = False
 
     def stored(self) -> dict[str, Any]:
-        """Return the order as JSON."""
+        """Return the queued request as JSON."""
         kept: dict[str, Any] = {
             "request": self.request.stored(),
             "call_id": self.call_id,
@@ -72,10 +72,10 @@ class Order:
 
     @classmethod
     def load(cls, stored: Mapping[str, Any]) -> Order:
-        """Return the order in ``stored``.
+        """Return a queued request from JSON.
 
         Raises:
-            UnreadableRecord: It is damaged, or its request is.
+            UnreadableRecord: It, or the request in it, is damaged.
         """
         match stored:
             case {"request": given, "call_id": str(call), "thread_id": str(thread)}:
@@ -96,26 +96,26 @@ class Order:
         )
 
     def waiting(self) -> Order:
-        """Return the order as one that begins when another has ended; its time is told then."""
+        """Return it without a deadline, which is set when the request before it has ended."""
         return replace(self, request=self.request.model_copy(update={"deadline": None}))
 
     def end(self, state: Mapping[str, Any]) -> Head | None:
-        """Return where its thread ended, as far as the delegation's state knows."""
+        """Return the head of its thread, as far as the delegation's state knows."""
         known: Mapping[str, Head] = state.get("heads") or {}
         if self.thread_id in known:
             return known[self.thread_id]
         return None if self.tried else state.get("head")
 
     def following(self, answer: DelegationResponse, superior: str) -> Order | None:
-        """Return the next attempt, or ``None`` if the answer will do or nobody is left.
+        """Return the next attempt, or `None` if the answer suffices or no candidate is left.
 
         Args:
-            answer: What came of this one.
-            superior: Thread of the agent that asks.
+            answer: The response of this attempt.
+            superior: Thread of the agent that delegates.
         """
         if not self.ways.ahead or answer.status not in (Status.UNABLE, Status.PARTIAL):
             return None
-        # Nobody else has anything left either.
+        # The limit holds for every other candidate too.
         if answer.reason.startswith(LIMIT):
             return None
         current, *route = self.ways.ahead[0]
@@ -139,9 +139,9 @@ class Order:
         )
 
     def settled(self, answer: DelegationResponse) -> DelegationResponse:
-        """Return what all attempts together come to."""
+        """Return the combined response of all attempts."""
         if not self.tried:
-            # What the parts of a call come to is decided when all have ended.
+            # The parts of a call are joined when all have ended.
             if self.part:
                 return self._kept(answer)
             if not self.routed:
@@ -152,7 +152,7 @@ class Order:
         return settle(asked, self.attempts(answer) or [answer], self.ways.needs, self.ways.able)
 
     def attempts(self, answer: DelegationResponse) -> tuple[DelegationResponse, ...]:
-        """Return what came of all who were asked, if others were asked before."""
+        """Return the responses of all attempts; empty if this was the only one."""
         return (*self.tried, self._kept(answer)) if self.tried else ()
 
     def _kept(self, answer: DelegationResponse) -> DelegationResponse:
@@ -162,7 +162,7 @@ class Order:
 def part_entry(
     response: DelegationResponse, place: int = 0, attempts: Sequence[DelegationResponse] = ()
 ) -> dict[str, Any]:
-    """Return the entry of a part that has ended, for the superior's state."""
+    """Return the entry of a finished part for the superior's state."""
     entry: dict[str, Any] = {"response": response.stored(), "place": place}
     if attempts:
         entry["attempts"] = [each.stored() for each in attempts]
@@ -172,7 +172,7 @@ def part_entry(
 def tool_message(
     order: Order, answer: DelegationResponse, tool: str = CALL_SUBORDINATE
 ) -> ToolMessage:
-    """Return the one message that answers a call, with the response as its artifact."""
+    """Return the tool message that answers a call, with the response as its artifact."""
     unable = answer.status is Status.UNABLE
     plain = answer.status is Status.FULFILLED
     note = f"[{answer.status}] {answer.reason}".strip()

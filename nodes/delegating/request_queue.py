@@ -1,7 +1,7 @@
-"""The desk of a superior: who may take the first order of a queue, and the step to the next.
+"""The rules of a superior's request queue: which node takes a request, and what follows it.
 
-Used by every node of a delegation graph and by its entry, so that a request is admitted by
-the same rule wherever it comes from.
+Used by every node of a delegation graph and by its entry, so that the same rule admits a
+request wherever it comes from.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ REFUSE = "refuse"
 
 @dataclass(frozen=True, slots=True)
 class Desk:
-    """Where a superior's requests are handed out.
+    """Assigns a superior's queued requests to nodes and advances the queue.
 
     Attributes:
         nodes: The node that takes the requests for each subordinate, by its name.
         history: Reads the threads.
-        timeout: Seconds that a subordinate has; ``None`` for no end.
+        timeout: Seconds for each subordinate; `None` for no limit.
     """
 
     nodes: Mapping[str, str]
@@ -39,7 +39,7 @@ class Desk:
     timeout: float | None = TIMEOUT
 
     def refusal(self, order: Order, config: Mapping[str, Any]) -> str | None:
-        """Return why nobody may take an order, or ``None`` if its candidate may."""
+        """Return why a queued request is refused, or `None` if its subordinate may take it."""
         name = order.request.current
         if name not in self.nodes:
             return f"unknown_subordinate: nobody here is called {name!r}"
@@ -52,7 +52,7 @@ class Desk:
         return None
 
     def node(self, stored: Mapping[str, Any], config: Mapping[str, Any]) -> str:
-        """Return the node that takes a stored order."""
+        """Return the node that takes a stored queued request."""
         order = Order.load(stored)
         return REFUSE if self.refusal(order, config) else self.nodes[order.request.current]
 
@@ -64,14 +64,14 @@ class Desk:
         spent: float = 0.0,
         tries_on: bool = True,
     ) -> Onward:
-        """Return what follows an attempt.
+        """Return the step after an attempt.
 
         Args:
             order: The attempt.
-            answer: What came of it.
-            config: The superior's.
+            answer: Its response.
+            config: The superior's config.
             spent: Seconds that it took.
-            tries_on: Whether others may be asked if this one cannot.
+            tries_on: Whether another candidate may be tried.
         """
         request = order.request.after(spent)
         if tries_on and order.ways.ahead and request.seconds != 0:
@@ -83,12 +83,12 @@ class Desk:
         return Onward(config, answer=order.settled(answer), attempts=order.attempts(answer))
 
     def advance(self, state: Mapping[str, Any], step: Onward, head: Head | None) -> Command[Any]:
-        """Return the command that goes a step on in a delegation.
+        """Return the command that applies a step to a delegation.
 
         Args:
             state: The delegation's state.
             step: The step.
-            head: The end of the thread that has run, if one has.
+            head: The head of the thread that has run, if one has.
         """
         order, rest = Order.load(state["queue"][0]), list(state["queue"][1:])
         update: dict[str, Any] = {}
@@ -109,20 +109,20 @@ class Desk:
         return Command(update=update, goto=self.node(rest[0], step.config) if rest else ())
 
     def _due(self, request: DelegationRequest, config: Mapping[str, Any]) -> DelegationRequest:
-        """Return a request that is sent now, with the time by when it must be answered."""
+        """Return a request that is sent now, with its deadline."""
         deadline = due(config, (self.timeout, request.seconds))
         return request.model_copy(update={"deadline": deadline})
 
 
 class Onward(NamedTuple):
-    """What follows an attempt: another one, or the answer.
+    """The step after an attempt: another attempt, or the answer.
 
     Attributes:
-        config: The superior's.
-        following: The next attempt.
-        answer: What all attempts came to, if there is no other.
-        place: Its place among those that were asked at the same time; 0 if that is of no matter.
-        attempts: What they came to one by one, if there were several.
+        config: The superior's config.
+        following: The next attempt, if there is one.
+        answer: The combined response of all attempts, if there is no next one.
+        place: The place of the answer in its race, from 1; 0 without a race.
+        attempts: The responses of the attempts, if there were several.
     """
 
     config: Mapping[str, Any]
@@ -133,16 +133,16 @@ class Onward(NamedTuple):
 
 
 def check(request: DelegationRequest, level: int) -> None:
-    """Check that a request may go where it goes.
+    """Check the path and the route of a request.
 
     Args:
         request: The request.
-        level: Of who asks, trees within trees counted; 1 for the first.
+        level: Depth of the agent that delegates, including the trees around; 1 for a root.
 
     Raises:
-        DelegationCycle: It has been there.
-        TooManyHops: It has passed as many agents as it may.
-        TooDeep: No tree is as deep.
+        DelegationCycle: An agent is on the path twice.
+        TooManyHops: The path is longer than the request allows.
+        TooDeep: The path is deeper than any tree may be.
     """
     path = (*request.path, *request.route)
     for place, name in enumerate(path):

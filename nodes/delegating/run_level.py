@@ -1,6 +1,6 @@
-"""The one place that calls a subordinate, and decides which errors stay its own.
+"""Runs a subordinate's level, and decides which errors become its failure.
 
-``call`` and ``acall`` differ in nothing but the waiting.
+The only module that invokes a level of a subordinate.
 """
 
 from __future__ import annotations
@@ -54,16 +54,16 @@ OURS = (
     EmptyChannelError,
     EmptyInputError,
 )
-"""Errors of the machinery: hiding them behind an ``unable`` would hide a bug or a full disk."""
+"""Errors of the library: an `unable` instead of them would hide a bug or a full disk."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A subordinate that did not come to an end of its own.
+    """The failure of a subordinate's run.
 
     Attributes:
         reason: One line for its superior.
-        end: What it says of the subordinate, to its circuit.
+        end: How the failure counts for the subordinate's circuit breaker.
     """
 
     reason: str
@@ -71,10 +71,12 @@ class Failure:
 
 
 def call(level: Runnable[Any, Any], brief: Any, config: RunnableConfig) -> Any | Failure:
-    """Run a subordinate's level and return its output or why there is none.
+    """Run a subordinate's level and return its output, or its failure.
+
+    The async version also cancels the run when the subordinate is stopped, and at its deadline.
 
     Raises:
-        GraphBubbleUp: It was interrupted; the pause belongs to the whole tree.
+        GraphBubbleUp: The run was interrupted; the interrupt concerns the whole tree.
     """
     try:
         return level.invoke(brief, config)
@@ -83,15 +85,9 @@ def call(level: Runnable[Any, Any], brief: Any, config: RunnableConfig) -> Any |
 
 
 async def acall(level: Runnable[Any, Any], brief: Any, config: RunnableConfig) -> Any | Failure:
-    """Do what ``call`` does in an event loop, where what runs can be broken off.
-
-    It is, when the subordinate is stopped, and at its deadline.
-
-    Raises:
-        GraphBubbleUp: It was interrupted; the pause belongs to the whole tree.
-    """
-    # Who passes a request on has the same deadline as who answers it: that one is late, and
-    # must not be taken for the level between, whose circuit would shut out all below it.
+    """Async version of `run_level`."""
+    # A level that relays a request shares the deadline of the agent that answers it. It gets no
+    # timer, or its own circuit would open and shut out all agents below it.
     timer = asyncio.timeout(None if "forward" in brief else _left(config))
     with Cutting(config) as cutting:
         try:
@@ -118,9 +114,9 @@ def _sorted_out(error: Exception) -> Failure:
     # A Command(graph=PARENT) of a tool would steer the superior's delegation graph.
     if isinstance(error, ParentCommand):
         return Failure("a tool tried to steer the superior with Command(graph=PARENT)")
-    # A wrong answer to a question is asked for again; nobody is unable for it.
+    # An invalid answer to an interrupt is asked for again: it is no failure.
     if isinstance(error, (GraphBubbleUp, *OURS)) or is_invalid_resume(error):
         raise error
-    # The superior is told in one line; whoever runs the tree may want the whole.
+    # The superior gets one line; the log has the whole traceback.
     LOG.warning("a subordinate failed", exc_info=error)
     return Failure(describe_error(error))

@@ -1,1 +1,1 @@
-"""What `reason` makes of a reply: calls, requests, threads, answers."""
+"""Turns a model's reply into calls, requests, threads and answers."""

@@ -1,7 +1,7 @@
-"""Who takes the calls that name nobody: candidates, the best first, out of a route. Pure.
+"""Plans a reply's delegations: which subordinates, in order of fit, get each request. Pure.
 
-``reason`` asks the router and calls this; the delegation graph then tries one after the other,
-or all at the same time.
+`reason` asks the router and calls this; the delegation graph then tries the candidates one
+after the other, or in parallel.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from echelons.tree.names import PATH_SEPARATOR
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Who was found for a task, or for a part of it.
+    """A task, or a part of one, with the candidates for it.
 
     Attributes:
         task: The task.
         route: The ranking.
-        ways: The ways to all who can, below the receiver.
+        ways: The paths to all candidates, relative to the receiver.
     """
 
     task: str
@@ -38,32 +38,32 @@ class Found:
 
 
 class Finder(Protocol):
-    """Finds who takes a task that names nobody."""
+    """Finds candidates for a task that names no subordinate."""
 
     def find(self, task: str, receiver: str, *, parts: int) -> tuple[Found, ...]:
-        """Return who was found below a receiver: for the task, or for each part of it.
+        """Return the candidates for a task, or for each of its parts, below a receiver.
 
         Args:
             task: The task.
-            receiver: Below whom.
-            parts: How many parts it may have; with more it stays whole.
+            receiver: Name of the agent that delegates.
+            parts: Most parts that the task may be split into; with more it stays whole.
         """
         ...
 
     async def afind(self, task: str, receiver: str, *, parts: int) -> tuple[Found, ...]:
-        """Do the same in an event loop."""
+        """Async version of `route_task`."""
         ...
 
 
 @dataclass(slots=True)
 class Plan:
-    """What the calls of a message come to.
+    """The delegations of one message.
 
     Attributes:
-        requests: Requests with somebody to ask first, by the id of the call or the part.
-        ways: Who else may take them, where nobody was named.
+        requests: Requests with the first subordinate to try.
+        ways: Candidates of the routed requests, by the id of the call or the part.
         parted: The calls that make several requests.
-        refused: Requests that nobody is given, each with the reason.
+        refused: Requests that are not sent, each with the reason.
     """
 
     requests: list[Delegation] = field(default_factory=list)
@@ -72,7 +72,7 @@ class Plan:
     refused: list[tuple[Delegation, DelegationError]] = field(default_factory=list)
 
     def take(self, request: Delegation, found: Found | None) -> None:
-        """Take up a request; one that names nobody goes to who was found."""
+        """Add a request; one that names no subordinate goes to the routed candidates."""
         if request.subordinate:
             self.requests.append(request)
         if found and found.ways.ahead:
@@ -81,13 +81,13 @@ class Plan:
             self.refused.append((request, _no_candidate(found)))
 
     def refuse_repeated(self, answered: Callable[[str], Mapping[Way, Status]]) -> None:
-        """Ask nobody again who has answered, unless a conversation is to begin anew.
+        """Refuse requests that have been answered already, unless they reset the conversation.
 
-        A request is refused if one of those who may take it has fulfilled the task, or if all
-        are unable; else it goes to those who have not answered.
+        A request is refused if one of its candidates has fulfilled the task, or if all are
+        unable; else it goes to the candidates that have not answered.
 
         Args:
-            answered: Returns who has answered a task, and how.
+            answered: Returns the candidates that have answered a task, with their status.
         """
         for each in [each for each in self.requests if not each.reset]:
             known = answered(each.message)
@@ -104,7 +104,7 @@ class Plan:
                 self._give(each, ahead[0][0])
 
     def _give(self, request: Delegation, subordinate: str) -> None:
-        """Ask another subordinate first, also where the request is a part of a call."""
+        """Reassign a request to another subordinate, also where it is a part of a call."""
         given = replace(request, subordinate=subordinate)
 
         def put(requests: Iterable[Delegation]) -> list[Delegation]:
@@ -115,9 +115,9 @@ class Plan:
 
 
 def unnamed(asked: Sorted, rules: Delegating) -> Iterator[tuple[str, bool]]:
-    """Yield the tasks for which nobody is named, and whether each may be split."""
+    """Yield the tasks that name no subordinate, and whether each may be split."""
     for each in asked.requests:
-        # Who asks for several things has split his task already.
+        # A call with several requests is a task that the model has split already.
         whole = rules.splitting and isinstance(each, Delegation)
         for request in (each,) if isinstance(each, Delegation) else each.parts:
             if not request.subordinate:
@@ -125,7 +125,7 @@ def unnamed(asked: Sorted, rules: Delegating) -> Iterator[tuple[str, bool]]:
 
 
 def parts_of(asked: Sorted, splits: bool) -> int:
-    """Return how many parts a task may have: one, and those for which there is room beside it."""
+    """Return the most parts a task may have: one, plus the remaining width of the message."""
     return asked.room + 1 if splits else 1
 
 
@@ -136,14 +136,14 @@ def planned(
     width: int | None = None,
     only: str = "",
 ) -> Plan:
-    """Return what the calls of a message come to.
+    """Return the delegation plan for the calls of a message.
 
     Args:
-        asked: The calls.
-        found: Who was found, by what ``unnamed`` yields.
-        rules: How the agent delegates.
-        width: Requests that it may make side by side; ``None`` for any number.
-        only: The agent's only subordinate, who takes what nobody is made for.
+        asked: The parsed calls.
+        found: The routed tasks, by what `iter_unnamed_tasks` yields.
+        rules: The agent's delegation policy.
+        width: Most parallel requests; `None` for no limit.
+        only: The agent's only subordinate, which takes tasks without a candidate.
     """
     plan, room = Plan(refused=list(asked.refused)), asked.room
     for each in asked.requests:
@@ -152,7 +152,7 @@ def planned(
         if isinstance(each, Delegation):
             own = found.get((each.message, rules.splitting), ())
             if width is not None and len(own) - 1 > room:
-                # Its one place is free again.
+                # The place that its one call had reserved is free again.
                 room += 1
                 plan.refused.append((each, TooWide(len(own), width - room, width)))
                 continue
@@ -180,7 +180,7 @@ def planned(
 def refusal(
     request: Delegation, why: DelegationError, message: str, identity: Identity
 ) -> tuple[DelegationRequest, DelegationResponse]:
-    """Return a request that nobody is given, and the answer to it."""
+    """Return a request that is not sent, and the response to it."""
     asked = DelegationRequest(
         id=request_id(identity.thread_id, message, request.call_id),
         origin=identity.agent,
@@ -194,13 +194,13 @@ def refusal(
         status=Status.UNABLE,
         path=asked.path,
         reason=why.reason,
-        # In a later message the same may be asked for.
+        # The same request may be made again in a later message.
         failed=isinstance(why, TooWide),
     )
 
 
 def _or_only(request: Delegation, found: Sequence[Found], only: str) -> Delegation:
-    """Return a request, given to the only subordinate if there is no other candidate."""
+    """Return a request, assigned to the only subordinate if it has no candidate."""
     nobody = not request.subordinate and not any(each.ways.ahead for each in found)
     return replace(request, subordinate=only) if nobody and only else request
 
@@ -213,13 +213,13 @@ def _no_candidate(found: Found | None) -> NoCandidate:
 def _asked_of(
     request: Delegation, found: Sequence[Found], rules: Delegating, room: int
 ) -> list[tuple[Delegation, Found | None]]:
-    """Return the requests that one becomes: one, one a part, or one a candidate.
+    """Return the requests that one request becomes: itself, one a part, or one a candidate.
 
     Args:
         request: The request.
-        found: Who was found.
-        rules: How the agent delegates.
-        room: How many more requests may go side by side with it, at least one a part.
+        found: The routed task, or its parts.
+        rules: The agent's delegation policy.
+        room: How many more requests may run in parallel, at least one a part.
     """
     if request.subordinate or not found:
         return [(request, None)]
@@ -236,7 +236,7 @@ def _asked_of(
 
 
 def _side_by_side(ways: Ways, rules: Delegating, width: int) -> list[Ways]:
-    """Return the ways that are tried at the same time, each with those to try after it."""
+    """Return the candidates that are tried in parallel, each with its own fallbacks."""
     if rules.exploring == "ordered" or len(ways.ahead) < 2:
         return [ways]
     last = min(width, len(ways.ahead)) - 1

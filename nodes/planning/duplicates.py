@@ -1,7 +1,7 @@
-"""The same task to the same agent twice in a turn: what is answered is not asked again. Pure.
+"""Finds tasks that have been answered earlier in the same turn. Pure.
 
-An agent that asks for what it has been told goes round in circles, each time with the same
-conversation before its eyes. ``reason`` refuses it, so that it sees what it has.
+An agent that repeats an answered request loops, each time with the same conversation as
+input. `reason` refuses the repetition, so that the model notices the answer that it has.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from echelons.tree.names import DELEGATING_TOOLS
 
 
 def answered(task: str, messages: Sequence[BaseMessage], thread: str) -> dict[Way, Status]:
-    """Return who has answered a task in this turn, as the ways to them, and how.
+    """Return the paths of the agents that have answered a task in this turn, with their status.
 
-    Fulfilled is answered, and so is an honest "unable". Who did a part may go on, who has a
-    question may be asked again with the answer, and who has failed may be tried again.
+    `fulfilled` is an answer, and so is an `unable` that the agent reported itself. Agents that
+    did a part, asked a question or failed may be asked again.
 
     Args:
         task: The task, word for word.
@@ -29,7 +29,7 @@ def answered(task: str, messages: Sequence[BaseMessage], thread: str) -> dict[Wa
         thread: The superior's thread.
 
     Raises:
-        UnreadableRecord: What is stored of an earlier request, or its answer, is damaged.
+        UnreadableRecord: A stored request or its answer is damaged.
     """
     known: dict[Way, Status] = {}
     answers: dict[str, ToolMessage] = {}
@@ -41,7 +41,7 @@ def answered(task: str, messages: Sequence[BaseMessage], thread: str) -> dict[Wa
         elif isinstance(message, AIMessage):
             for each in _came_of(task, message, answers, thread):
                 if _is_answer(each):
-                    # Its path is that of who has answered, not of those who passed the task on.
+                    # The path leads to the agent that answered, not to those that relayed the task.
                     known.setdefault(each.path[1:], each.status)
             answers = {}
     return known
@@ -50,7 +50,7 @@ def answered(task: str, messages: Sequence[BaseMessage], thread: str) -> dict[Wa
 def _came_of(
     task: str, message: AIMessage, answers: Mapping[str, ToolMessage], thread: str
 ) -> Iterator[DelegationResponse]:
-    """Yield what a message's requests for a task came to, each with its attempts one by one."""
+    """Yield the responses to a message's requests for a task, each followed by its attempts."""
     calls = [call for call in message.tool_calls if call["name"] in DELEGATING_TOOLS]
     for asked, parted in requests_of(message, calls):
         answer = answers.get(parted.call_id if parted else asked.call_id)

@@ -1,6 +1,6 @@
-"""How an agent ends before its work is done: every call answered, and a last word that says so.
+"""Ends a segment early: every open call answered, and a final message with the reason.
 
-``reason`` calls this when the gate halts it, and ``act`` when it halts a call.
+`reason` calls this when the gate halts it, and `act` when the gate halts a call.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from echelons.nodes.planning.tool_calls import unanswered
 def ended(
     verdict: Halt | Pause, messages: Sequence[BaseMessage], identity: Identity
 ) -> dict[str, Any]:
-    """Return the update with which a segment ends that may not go on.
+    """Return the update that ends a halted segment.
 
     Args:
-        verdict: What the gate says.
+        verdict: The gate's verdict.
         messages: The segment's messages.
-        identity: Whose segment it is.
+        identity: The agent of the segment.
 
     Raises:
-        GraphInterrupt: It is paused. Nothing ends, and the node begins anew once it is lifted.
+        GraphInterrupt: The run is paused. Nothing ends; the node starts again after the pause.
     """
     while isinstance(verdict, Pause):
         interrupt(verdict.marker)
@@ -38,13 +38,13 @@ def ended(
 def cut_short(
     halt: Halt, messages: Sequence[BaseMessage], reply: AIMessage, identity: Identity
 ) -> dict[str, Any]:
-    """Return the update that keeps a reply which came too late, and does nothing it asks for.
+    """Return the update that stores a reply that came too late, without running its calls.
 
     Args:
-        halt: Why it came too late.
+        halt: The reason why it is too late.
         messages: The segment's messages before it.
-        reply: The reply, its calls numbered.
-        identity: Who replied.
+        reply: The reply, with ids on all its calls.
+        identity: The agent that replied.
     """
     calls = (*reply.tool_calls, *reply.invalid_tool_calls)
     new = [reply, *(not_run(call, halt) for call in calls)]
@@ -52,7 +52,7 @@ def cut_short(
 
 
 def not_run(call: Mapping[str, Any], halt: Halt, begun: bool = False) -> ToolMessage:
-    """Return the answer to a call that does not run, or whose end nobody waits for any more."""
+    """Return the tool message of a call that does not run, or that was cut short."""
     what = "cut short, and what came of it is not known" if begun else "not run"
     return ToolMessage(
         f"{what}: {halt.reason}",
@@ -75,7 +75,7 @@ def _end(
         response_metadata={HALT_KEY: {"kind": halt.kind, "reason": halt.reason}},
     )
     update: dict[str, Any] = {"messages": [*new, last]}
-    # A root reports to nobody, and what it once reported would end its later turns, too.
+    # A root has no superior to report to, and a stored report would end its later turns too.
     if identity.request_id:
         result = _so_far(messages) if halt.status == "partial" else ""
         update["response"] = {
@@ -88,6 +88,6 @@ def _end(
 
 
 def _so_far(messages: Sequence[BaseMessage]) -> str:
-    """Return what an agent has said last of its work."""
+    """Return the agent's last text that is not empty; empty if there is none."""
     said = (str(each.text) for each in reversed(messages) if isinstance(each, AIMessage))
     return next((text for text in said if text), "")

@@ -1,6 +1,6 @@
-"""Puts the answer of a call together that has made several requests, when all have ended. Pure.
+"""Joins the responses of a call with several requests into its answer. Pure.
 
-``reason`` calls it before it thinks, so that no superstep is spent on it.
+`reason` calls it before the model, so that it costs no superstep.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from echelons.nodes.planning.tool_calls import unanswered
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """A level's state in which every call is answered whose requests have all ended.
+    """A level's state after the finished calls with several requests have been answered.
 
     Attributes:
         state: The state.
         answers: The new answers in it.
-        over: The parts of which they are made, by request; nobody needs them any more.
+        over: The ids of the requests that they are made of, to be deleted from `parts`.
     """
 
     state: Mapping[str, Any]
@@ -36,7 +36,7 @@ class Joined:
     over: Mapping[str, None] = field(default_factory=dict)
 
     def within(self, update: dict[str, Any]) -> dict[str, Any]:
-        """Return an update of that state as one of the state before."""
+        """Return an update of the joined state as an update of the original state."""
         if not self.answers:
             return update
         return {
@@ -47,7 +47,7 @@ class Joined:
 
 
 def join_parts(state: Mapping[str, Any], identity: Identity) -> Joined:
-    """Answer the calls of a level whose requests have all ended."""
+    """Return a level's state with an answer to each call whose requests have all ended."""
     parts: Mapping[str, Any] = state.get("parts") or {}
     if not parts:
         return Joined(state)
@@ -67,10 +67,10 @@ def join_parts(state: Mapping[str, Any], identity: Identity) -> Joined:
 def answer_of(
     parted: Parted, message: AIMessage, parts: Mapping[str, Any], identity: Identity
 ) -> ToolMessage | None:
-    """Return the answer to a call that makes several requests, ``None`` if one is still open.
+    """Return the answer to a call with several requests, `None` while one is still open.
 
     Raises:
-        UnreadableRecord: A response is damaged.
+        UnreadableRecord: A stored response is damaged.
     """
     thread, head = identity.thread_id, message.id or ""
     ended = [parts.get(request_id(thread, head, each.call_id)) for each in parted.parts]
@@ -89,14 +89,14 @@ def answer_of(
     for group in parted.tasks:
         own = [n for n, each in enumerate(parted.parts) if each.group == group]
         ways = ways_of(message, parted.parts[own[0]].call_id)
-        # Who was named has said what there is to say.
+        # A request that names a subordinate has one response only.
         answer = responses[own[0]]
         if ways:
-            # Some were asked one after the other for want of room: they count as all others do.
+            # For want of width some candidates were tried in sequence: they count like the others.
             every = [each for n in own for each in _attempts(ended[n], responses[n])]
             answer = settle(request, every, ways.needs, ways.able)
         answers.append((min(places[n] for n in own), group, answer))
-    # Who won comes first; where nobody races, they stay in the order of the requests.
+    # The winner of a race comes first; without a race the order of the requests stays.
     in_order = [answer for *_, answer in sorted(answers, key=lambda each: each[:2])]
     tool = next(call["name"] for call in message.tool_calls if call["id"] == parted.call_id)
     order = Order(request, parted.call_id, thread, continues=False)

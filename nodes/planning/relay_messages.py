@@ -1,7 +1,7 @@
-"""How a level passes a request on: by messages of its own, and without a model.
+"""The messages with which a level relays a request, without calling a model.
 
-Its thread then reads like any other: a task, a call, the answer to it, and the last word. Pure;
-``reason`` calls it.
+Its thread then reads like any other: a task, a call, the answer, and a final message. Pure;
+`reason` calls it.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from echelons.tree.names import CALL_SUBORDINATE
 
 CALL_ID = "forward"
 PASSED_KEY = "passed"
-"""Where a level's response holds the one that it passes up."""
+"""Key of a level's response under which it relays a subordinate's response."""
 
 
 def is_forwarded(message: BaseMessage) -> bool:
-    """Return whether a level wrote a message to pass a request on."""
+    """Return whether a level wrote a message to relay a request."""
     return bool(message.response_metadata and message.response_metadata.get(FORWARDED_KEY))
 
 
 def call_of(forward: Forward, identity: Identity) -> AIMessage:
-    """Return the message with which a level calls the next agent on the way."""
+    """Return the message with which a level calls the next agent on the route."""
     args = {
         "message": forward.request.task,
         "subordinate": forward.following,
@@ -49,14 +49,14 @@ def call_of(forward: Forward, identity: Identity) -> AIMessage:
 
 
 def passed_up(messages: Sequence[BaseMessage], identity: Identity) -> dict[str, Any] | None:
-    """Return the update with which a level ends that has passed a request on.
+    """Return the update that ends a level which has relayed a request.
 
     Args:
         messages: The segment's messages.
-        identity: Whose segment it is.
+        identity: The agent of the segment.
 
     Returns:
-        The update; ``None`` if the call has not been made.
+        The update; `None` if the call has not been made.
     """
     if not any(is_forwarded(each) for each in messages if isinstance(each, AIMessage)):
         return None
@@ -73,7 +73,7 @@ def passed_up(messages: Sequence[BaseMessage], identity: Identity) -> dict[str, 
 
 
 def passed_of(said: Mapping[str, Any]) -> DelegationResponse | None:
-    """Return the response that a level has passed up, ``None`` if it speaks for itself.
+    """Return the response that a level relays, `None` if the response is its own.
 
     Raises:
         UnreadableRecord: It is damaged.

@@ -29,17 +29,17 @@ from echelons.tree.names import DELEGATING_TOOLS
 def dispatch(
     state: Mapping[str, Any], identity: Identity, limits: Callable[[], RequestLimits]
 ) -> list[Send] | str:
-    """Return what a level does next: one send a tool call, one a thread, or where to go."""
+    """Return a level's next step: a `Send` for each tool call and each thread, or a node's name."""
     message, calls = unanswered(state["messages"])
     if message is None:
         return END
     if not calls:
-        # Only answers to mistakes follow the reply: the model has another go.
+        # Only error messages follow the reply: the model tries again.
         ended = state.get("response") or state["messages"][-1] is message
         return END if ended else "reason"
     acts = [Send("act", [_plain(call)]) for call in calls if call["name"] not in DELEGATING_TOOLS]
     sends = acts + _delegations(state, identity, message, calls, limits)
-    # Several requests that a person wrote into the state were never planned: nobody is asked.
+    # A fan-out call that a person wrote into the state was never planned, so it sends nothing.
     return sends or "reason"
 
 
@@ -59,7 +59,7 @@ def _delegations(
     for asked, parted in requests_of(message, calls):
         call_id = asked.call_id
         own = subordinate_thread_id(identity.thread_id, message.id or "", call_id)
-        # A call that a person wrote into the state has no thread yet: it starts its own.
+        # A call that a person wrote into the state has no thread yet: it starts one.
         thread = threads.get(call_id, own)
         if call_id in notes:
             request = sent(asked, parted, message, identity.agent, identity.thread_id)
@@ -78,7 +78,7 @@ def _delegations(
         if parted:
             race = request_id(identity.thread_id, message.id or "", parted.call_id)
             order = replace(order, part=Entrant(race, asked.group, parted.join.enough))
-        # Two requests on one thread in parallel would start from one head, and one be lost.
+        # Two parallel requests on one thread would start from one head, and one would be lost.
         queue = queues.setdefault(thread, [])
         queue.append((order if not queue else order.waiting()).stored())
     return [

@@ -1,4 +1,4 @@
-"""Which thread of a subordinate a call goes on with, or starts."""
+"""Chooses the thread of a subordinate that a call continues or starts."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ def resolve(
     message: AIMessage,
     identity: Identity,
 ) -> tuple[dict[str, str], dict[str, Head]]:
-    """Decide which thread each call runs on, in call order.
+    """Choose the thread of each call, in call order.
 
-    A call with ``reset`` starts a thread. One without takes the subordinate's latest
-    thread, those started earlier in the same message counted, or starts its first. What it
-    only passes on has a thread for each agent that it is for: on one thread, two requests for
-    two agents below it would wait for each other.
+    A call with `reset` starts a thread. Any other continues the subordinate's latest thread,
+    including one started earlier in the same message, or starts the first. A subordinate that
+    relays requests has one thread for each target: on one thread, requests for two agents
+    below it would wait for each other.
 
     Args:
         delegations: The calls.
-        ways: For whom further down some of them are, see ``Head``, by call id.
-        known: The threads there are, in the order of their start.
-        message: The message that holds the calls.
-        identity: Who calls.
+        ways: Relay targets below the subordinate (`way` of a `Head`), by call id.
+        known: The existing threads, in the order of their start.
+        message: The message that contains the calls.
+        identity: The agent that calls.
 
     Returns:
-        Thread ids by call id, and the entry of each of these threads for the state.
+        Thread ids by call id, and the state entry of each of these threads.
     """
     latest = {(head["agent"], head.get("way", "")): thread for thread, head in known.items()}
     threads: dict[str, str] = {}

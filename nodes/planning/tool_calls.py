@@ -1,7 +1,6 @@
-"""The calls in a model's message: numbered, sorted by who does them, answered at once if wrong.
+"""Parses the calls of a model's reply: ids, validation, and answers to invalid calls.
 
-Pure. ``reason`` calls ``sort`` on each reply; what comes out is the whole of what the
-level does next.
+Pure. `reason` parses each reply with it; the result is all that the level does next.
 """
 
 from __future__ import annotations
@@ -26,15 +25,14 @@ M = TypeVar("M", bound=BaseModel)
 
 @dataclass(frozen=True, slots=True)
 class Sorted:
-    """What a reply asks for.
+    """The parsed calls of a reply.
 
     Attributes:
-        requests: What is asked of subordinates, in order: calls that make one request, and
-            calls that make several.
-        answers: Tool messages for calls that are answered already: reports and mistakes.
+        requests: The delegations, in order: calls with one request, and calls with several.
+        answers: Tool messages for calls that are answered at once: reports and errors.
         report: The report, if there is a valid one.
-        refused: Calls that nobody is given, each with the reason.
-        room: How much more may be made side by side with what is asked for.
+        refused: Delegations that are not sent, each with the reason.
+        room: How many more calls may run in parallel with these.
     """
 
     requests: tuple[Delegation | Parted, ...] = ()
@@ -46,14 +44,14 @@ class Sorted:
 
 @dataclass(frozen=True, slots=True)
 class Abilities:
-    """What an agent may call.
+    """The tools and subordinates that an agent may call.
 
     Attributes:
         tools: Names of its own tools.
         subordinates: Names of its direct subordinates.
         reports: Whether it has a superior agent to report to.
-        width: Calls that it may make side by side in one message; ``None`` for any number.
-        leads_on: Whether others stand below its only subordinate, and may be meant.
+        width: Most parallel calls in one message; `None` for no limit.
+        leads_on: Whether a subordinate has subordinates of its own, to which tasks may be routed.
     """
 
     tools: Collection[str] = ()
@@ -64,21 +62,21 @@ class Abilities:
 
     @property
     def only(self) -> str:
-        """Its only subordinate; empty if it has none, or several."""
+        """Name of the only subordinate; empty if there is none, or several."""
         return self.subordinates[0] if len(self.subordinates) == 1 else ""
 
     @property
     def callable(self) -> tuple[str, ...]:
-        """Names of all tools that the model was shown."""
+        """Names of all tools that are bound to the model."""
         delegating = [CALL_SUBORDINATE, DELEGATE_MANY][: min(len(self.subordinates), 2)]
         built_in = [*delegating, *[REPORT] * self.reports]
         return (*self.tools, *built_in)
 
 
 def number(message: AIMessage) -> AIMessage:
-    """Return the message with ids on all calls, none of them twice.
+    """Return the message with a unique id on every call.
 
-    Some models leave ids out or repeat them; every answer needs one of its own.
+    Some models leave ids out or repeat them; every answer needs the id of one call.
     """
     every = (*message.tool_calls, *message.invalid_tool_calls)
     given = {call["id"] for call in every}
@@ -87,7 +85,7 @@ def number(message: AIMessage) -> AIMessage:
     def unique(call: Mapping[str, Any]) -> dict[str, Any]:
         own = call.get("id") or ""
         stem, first = (own, 2) if own else ("call", 1)
-        # An id made here must not be one that another call has brought.
+        # A generated id must not be the id of another call.
         made = (each for n in count(first) if (each := f"{stem}-{n}") not in used | given)
         fresh = own if own and own not in used else next(made)
         used.add(fresh)
@@ -101,7 +99,7 @@ def number(message: AIMessage) -> AIMessage:
 
 
 def sort(message: AIMessage, abilities: Abilities) -> Sorted:
-    """Sort the calls of a numbered message."""
+    """Return the parsed calls of a message whose calls all have unique ids."""
     out = _Sorting(abilities, maxsize if abilities.width is None else abilities.width)
     for call in message.tool_calls:
         out.take(call)
@@ -112,7 +110,7 @@ def sort(message: AIMessage, abilities: Abilities) -> Sorted:
 
 
 def unanswered(messages: Sequence[BaseMessage]) -> tuple[AIMessage | None, list[ToolCall]]:
-    """Return the last model message and those of its calls that have no answer yet."""
+    """Return the last model message and its calls that have no answer yet."""
     answered: set[str] = set()
     for message in reversed(messages):
         if isinstance(message, ToolMessage):
@@ -123,10 +121,10 @@ def unanswered(messages: Sequence[BaseMessage]) -> tuple[AIMessage | None, list[
 
 
 def close(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
-    """Return a conversation in which every call is answered.
+    """Return a conversation in which every call has an answer.
 
-    A segment that was cut short may end with open calls; providers refuse such a history,
-    so each gets the answer that it was not run.
+    An interrupted segment may end with open calls; providers reject such a history, so each
+    open call is answered with `not run`.
     """
     closed: list[BaseMessage] = []
     pending: dict[str, ToolCall] = {}
@@ -180,7 +178,7 @@ class _Sorting:
         )
 
     def _too_wide(self, wanted: int) -> TooWide | None:
-        """Take room for so much more side by side; return what is wrong if there is not as much."""
+        """Reserve room for parallel calls; return the error if there is not enough."""
         if wanted > self.room:
             width = self.abilities.width or 0
             return TooWide(wanted, width - self.room, width)
@@ -219,14 +217,14 @@ class _Sorting:
             self.requests.append(Parted(call_id, join, tuple(parts)))
 
     def _misnamed(self, wanted: CallSubordinate) -> str:
-        """Return what is wrong with whom a request names; empty if nothing is."""
+        """Return the error text for an unknown subordinate; empty if the name is valid."""
         name, choices = wanted.subordinate, self.abilities.subordinates
         if not name or name in choices:
             return ""
         return f"no subordinate is called {name!r}; name one of: {', '.join(choices)}"
 
     def _request(self, call_id: str, wanted: CallSubordinate, group: int = 1) -> Delegation:
-        # Where nobody else can be meant, nobody has to be found.
+        # With only one possible target, no routing is needed.
         name = wanted.subordinate or ("" if self.abilities.leads_on else self.abilities.only)
         return Delegation(call_id, name, wanted.message, wanted.reset, group)
 

@@ -1,7 +1,7 @@
-"""The tools that every level may have: ``call_subordinate``, ``delegate_many`` and ``report``.
+"""The tools that every level may have: `call_subordinate`, `delegate_many` and `report`.
 
-Their arguments are pydantic models; ``bind`` makes the schemas that a model is shown.
-``reason`` handles the calls itself, so none has a body.
+Their arguments are pydantic models; the functions build the JSON schemas bound to a chat
+model. `reason` handles the calls itself, so no tool has a body.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from echelons.tree.roster import Entry, render
 from echelons.tree.walk import capabilities_below
 
 MOST_REQUESTS = 256
-"""Requests that one call may make; a slip of a model must not begin ten thousand agents."""
+"""Most requests of one call, so that a model's slip does not start ten thousand agents."""
 
 
 class CallSubordinate(BaseModel):
-    """Arguments of ``call_subordinate``."""
+    """Arguments of `call_subordinate`."""
 
     message: str = Field(min_length=1)
     subordinate: str | None = None
@@ -31,7 +31,7 @@ class CallSubordinate(BaseModel):
 
 
 class DelegateMany(BaseModel):
-    """Arguments of ``delegate_many``."""
+    """Arguments of `delegate_many`."""
 
     requests: list[CallSubordinate] = Field(min_length=1, max_length=MOST_REQUESTS)
     join: Any = "all"
@@ -39,7 +39,7 @@ class DelegateMany(BaseModel):
 
 
 class Report(BaseModel):
-    """Arguments of ``report``."""
+    """Arguments of `report`."""
 
     status: Status
     result: str = ""
@@ -48,10 +48,10 @@ class Report(BaseModel):
 
 
 def call_subordinate_schema(subordinates: Sequence[Member]) -> dict[str, Any]:
-    """Return the schema of ``call_subordinate`` for these subordinates.
+    """Return the schema of `call_subordinate` for these subordinates.
 
-    Each is listed with its description and the declared capabilities of everything below
-    it, so a superior knows what a branch can do without knowing who is in it.
+    Each is listed with its description and the declared capabilities of everything below it:
+    a superior knows what a branch can do without knowing its members.
     """
     roster = render(
         Entry(each.name, each.description, capabilities_below(each)) for each in subordinates
@@ -66,7 +66,7 @@ def call_subordinate_schema(subordinates: Sequence[Member]) -> dict[str, Any]:
 
 
 def delegate_many_schema(subordinates: Sequence[Member]) -> dict[str, Any]:
-    """Return the schema of ``delegate_many`` for these subordinates."""
+    """Return the schema of `delegate_many` for these subordinates."""
     request = {"type": "object", "properties": _request(subordinates), "required": ["message"]}
     return _function(
         DELEGATE_MANY,
@@ -112,7 +112,7 @@ def _request(subordinates: Sequence[Member]) -> dict[str, Any]:
 
 
 def report_schema() -> dict[str, Any]:
-    """Return the schema of ``report``."""
+    """Return the schema of `report`."""
     return _function(
         REPORT,
         "End your turn with anything else than a plain answer. A plain answer counts as fulfilled.",

@@ -1,7 +1,7 @@
-"""``Once``: carries out a call at most once, or asks a human whether it happened.
+"""Executes a tool call at most once, or asks a human whether it happened.
 
-The rules are one plan, in which each step is something to wait for; ``carry_out`` and
-``acarry_out`` do the waiting. ``act`` uses it.
+The rules are one generator, whose steps are the blocking operations; a sync and an async
+loop drive it. `act` uses it.
 """
 
 from __future__ import annotations
@@ -31,34 +31,35 @@ from echelons.nodes.tool_execution.scratchpad import MISSING, Scratchpad
 LOG = logging.getLogger(__name__)
 
 Late: TypeAlias = Callable[[Any], None]
-"""Is told, in any thread, what a call came to after everybody has stopped waiting for it."""
+"""Called in any thread with the result of a call after its task was cancelled."""
 
 
 class Work(ABC):
-    """One call, as a node carries it out."""
+    """A call that is recorded in the journal, with the ways to execute it."""
 
     def __init__(self, call: Call) -> None:
         self.call = call
 
     @abstractmethod
     def invoke(self, config: RunnableConfig) -> Any:
-        """Carry it out with a config."""
+        """Execute the call and return the node's update."""
 
+    # In an event loop the call may be cancelled and go on in a thread: `late` gets its result.
     @abstractmethod
     async def ainvoke(self, config: RunnableConfig, late: Late) -> Any:
-        """Do the same in an event loop, where it may be cancelled and go on in a thread."""
+        """Async version of `invoke`."""
 
     @abstractmethod
     def happened(self, result: str) -> Any:
-        """Return what it came to, as a human tells it."""
+        """Return the update of a call that happened, with the result that a human states."""
 
     @abstractmethod
     def not_happened(self) -> Any:
-        """Return what a call comes to that was not carried out."""
+        """Return the update of a call that a human says did not happen."""
 
 
 class Step(NamedTuple):
-    """Something to wait for, in either world."""
+    """A blocking operation of a plan, in its sync and its async form."""
 
     do: Callable[[], Any]
     ado: Callable[[], Awaitable[Any]]
@@ -68,11 +69,11 @@ Plan: TypeAlias = Generator[Step, Any, Any]
 
 
 class Bar(NamedTuple):
-    """What keeps a call from beginning.
+    """The gate's refusal to start a call.
 
     Attributes:
-        halt: Why it must not.
-        answer: Makes its answer, told whether it had begun before and was cut short.
+        halt: The gate's verdict.
+        answer: Builds the update; its argument is whether the call had begun and was cut short.
     """
 
     halt: Halt
@@ -80,27 +81,27 @@ class Bar(NamedTuple):
 
 
 class Once:
-    """Carries out calls under a journal.
+    """Executes calls at most once.
 
     Args:
-        journal: Where what has begun is written down.
+        journal: Records which calls have begun and ended.
     """
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
 
     def carry_out(self, work: Work, config: RunnableConfig, bar: Bar | None = None) -> Any:
-        """Carry a call out, or return what it came to when that was done before.
+        """Execute a call, or return its recorded result if it has ended before.
 
         Args:
             work: The call.
             config: The task's config.
-            bar: What keeps it from beginning.
+            bar: The gate's refusal, if the call must not start.
 
         Raises:
-            GraphInterrupt: The tool asks, or nobody but a human knows whether it happened.
-            CallContested: Another run of the thread carries out the same call.
-            LeaseLost: Somebody else runs the thread now.
+            GraphInterrupt: The tool asks, or only a human knows whether the call happened.
+            CallContested: Another run of the thread executes the same call.
+            LeaseLost: Another process runs the thread now.
         """
         carrying = _Carrying(self._journal, work, config)
         plan = carrying.barred(bar) if bar else carrying.plan()
@@ -116,13 +117,7 @@ class Once:
                 proceed = partial(plan.throw, error)
 
     async def acarry_out(self, work: Work, config: RunnableConfig, bar: Bar | None = None) -> Any:
-        """Do what ``carry_out`` does in an event loop.
-
-        Raises:
-            GraphInterrupt: The tool asks, or nobody but a human knows whether it happened.
-            CallContested: Another run of the thread carries out the same call.
-            LeaseLost: Somebody else runs the thread now.
-        """
+        """Async version of `execute`."""
         carrying = _Carrying(self._journal, work, config)
         plan = carrying.barred(bar) if bar else carrying.plan()
         proceed: Callable[[], Step] = partial(next, plan)
@@ -146,7 +141,7 @@ class _Carrying:
     config: RunnableConfig
 
     def barred(self, bar: Bar) -> Plan:
-        """Begin nothing: what is done is done, and a limit lets what has begun go on."""
+        """Refuse a new call; return a finished one's result, and at a limit finish a begun one."""
         call, journal = self.work.call, self.journal
         if call.nature is Nature.READS_ONLY or not journal.keeps(self.config):
             return bar.answer(False)
@@ -180,7 +175,7 @@ class _Carrying:
         return (yield from self._decide(entry, pad))
 
     def _go_on(self, entry: Entry, pad: Scratchpad) -> Plan:
-        """Run a call again that was suspended: past its question, or only up to it."""
+        """Run a suspended call again: past its question, or only up to it."""
         now = entry
         if pad.goes_on(entry):
             answers = pad.answers_of(entry)
@@ -188,11 +183,11 @@ class _Carrying:
         return (yield from self._run(now, entry, pad))
 
     def _decide(self, entry: Entry, pad: Scratchpad) -> Plan:
-        """Have a human say what became of a call that was cut short."""
+        """Ask a human whether an interrupted call happened, and act on the answer."""
         outcome = _heard(entry, pad)
         if outcome is None:
             if entry.asked is None:
-                # Behind whatever was answered before, so that no old answer is taken for it.
+                # After all earlier answers, so that none of them is taken for this one's.
                 asking = replace(entry, asked=pad.heard, answers=pad.answers)
                 entry = yield self._note(asking)
             place = entry.asked or 0
@@ -221,7 +216,7 @@ class _Carrying:
             raise
         except Exception as error:
             if is_invalid_resume(error):
-                # It stands where it stood: at its question, which can be answered again.
+                # Back to the state before: at the question, which can be answered again.
                 asks = before if before.state is State.SUSPENDED else _stopped(entry)
                 yield self._note(replace(asks, version=entry.version))
             raise
@@ -229,7 +224,7 @@ class _Carrying:
         return result
 
     def _late(self, entry: Entry, pad: Scratchpad, came_to: Any) -> None:
-        """Write down what came of a call after it was cancelled."""
+        """Record the result of a call that ended after its task was cancelled."""
         try:
             if isinstance(came_to, GraphInterrupt):
                 self.journal.note(self.work.call, _suspended(entry, came_to, pad), self.config)
@@ -255,14 +250,14 @@ class _Carrying:
 def call_of(
     config: Mapping[str, Any], call_id: str, tool: str, arguments: Mapping[str, Any], nature: Nature
 ) -> Call:
-    """Return the call that a task makes.
+    """Return the journal's description of the call that a LangGraph task executes.
 
     Args:
         config: The config of the task's node.
         call_id: The call's id in the model's message.
-        tool: Whom it calls.
-        arguments: What it is given.
-        nature: What it does to carry it out twice.
+        tool: Name of the tool.
+        arguments: The call's arguments.
+        nature: The effect of executing it twice.
     """
     given, metadata = config["configurable"], config.get("metadata") or {}
     # The namespace of a task ends with its node and its id.
@@ -274,7 +269,7 @@ def call_of(
 
 
 def _heard(entry: Entry, pad: Scratchpad) -> Outcome | None:
-    """Return what a human has said to our question, if it was asked and is answered."""
+    """Return the human's answer to our question; `None` if there is none yet, or it is invalid."""
     if entry.asked is None:
         return None
     answer = pad.answer(entry.asked)
@@ -285,13 +280,13 @@ def _heard(entry: Entry, pad: Scratchpad) -> Outcome | None:
 
 
 def _again(entry: Entry, pad: Scratchpad) -> Entry:
-    """Return the entry of a call that a human has made run again."""
+    """Return the journal entry of a call that a human wants to run again."""
     ours = (*entry.ours, *([] if entry.asked is None else [entry.asked]))
     return Entry(State.STARTED, "", entry.version, answers=pad.answers, ours=ours)
 
 
 def _suspended(entry: Entry, stop: GraphInterrupt, pad: Scratchpad) -> Entry:
-    """Return the entry of a call that waits for answers."""
+    """Return the journal entry of a call that waits for answers."""
     asked = stop.args[0] if stop.args else ()
     return replace(
         entry,
@@ -303,7 +298,7 @@ def _suspended(entry: Entry, stop: GraphInterrupt, pad: Scratchpad) -> Entry:
 
 
 def _stopped(entry: Entry) -> Entry:
-    """Return the entry of a call that goes on by itself as soon as it is made again."""
+    """Return the journal entry of a suspended call that waits for no answer."""
     return replace(entry, state=State.SUSPENDED, waits_for=(), heard=-1)
 
 
@@ -312,4 +307,4 @@ def _keyed(config: RunnableConfig, key: str) -> RunnableConfig:
 
 
 def _forget(_: Any) -> None:
-    """Take no note of what no journal is kept of."""
+    """Drop the late result of a call that is not in the journal."""

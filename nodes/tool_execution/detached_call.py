@@ -1,7 +1,8 @@
-"""``Latecomer``: a tool without an async form, whose thread nobody can cancel.
+"""Runs a tool without an async form in a thread, and keeps a result that comes too late.
 
-When the task that waits for it is cancelled, the thread goes on, and what it does in the world
-it does. So the thread itself sees to it that what came of the call is not lost. ``act`` uses it.
+A thread cannot be cancelled: when the task that waits for it is, the thread goes on, and so do
+its side effects. The thread itself then delivers the result, so that it is not lost. `act`
+uses it.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from echelons.nodes.tool_execution.at_most_once import Late
 
 
 def runs_in_a_thread(tool: BaseTool) -> bool:
-    """Return whether a tool is run in a thread when it is called in an event loop."""
+    """Return whether LangChain runs a tool in a thread when it is called in an event loop."""
+    # LangChain has no query for it: a `StructuredTool` says it by its coroutine, any other
+    # class by overriding `_arun`.
     own: Any = tool
     if hasattr(own, "coroutine"):
         return own.coroutine is None
@@ -25,10 +28,10 @@ def runs_in_a_thread(tool: BaseTool) -> bool:
 
 
 class Latecomer:
-    """One call of such a tool.
+    """A call whose thread may outlive the task that waits for it.
 
     Args:
-        late: Is told what came of the call if that is known only after ``leave``.
+        late: Called with the result if the thread ends only after `detach`.
     """
 
     def __init__(self, late: Late) -> None:
@@ -38,7 +41,7 @@ class Latecomer:
         self._left = False
 
     def leave(self) -> None:
-        """Stop waiting for it."""
+        """Stop waiting; from now on the result goes to the callback."""
         with self._lock:
             self._left = True
             came = list(self._came)

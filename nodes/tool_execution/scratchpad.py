@@ -1,8 +1,8 @@
-"""What humans have answered a task, and where a question of ours stands among its questions.
+"""The answers to a task's interrupts, and the place of our own question among them.
 
-LangGraph hands out answers to a task's interrupts by their order, out of a scratchpad that it
-lends under private keys of the config; this is the one module that knows them. A question that
-is not the tool's takes a place in that order, which must be passed over when the tool asks.
+LangGraph assigns answers to a task's interrupts by their order, from a scratchpad that it puts
+under private keys of the config; only this module knows them. A question of ours, not of the
+tool, takes a place in that order, which must be skipped when the tool asks.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ SEND_KEY = "__pregel_send"
 RESUME_MAP_KEY = "__pregel_resume_map"
 RESUME = "__resume__"
 MISSING = object()
-"""What stands for an answer that nobody has given; ``None`` may be one."""
+"""Stands for a missing answer, as `None` may be an answer."""
 
 
 class Scratchpad:
-    """The answers that one task has been given so far.
+    """The answers that one task has received so far.
 
     Args:
         config: The config of the task's node.
@@ -42,61 +42,61 @@ class Scratchpad:
 
     @property
     def heard(self) -> int:
-        """How many answers there are."""
+        """Number of answers."""
         return len(self._pad.resume)
 
     @property
     def answers(self) -> tuple[Any, ...]:
-        """The answers, each at the place of its question."""
+        """The answers, in the order of their questions."""
         return tuple(self._pad.resume)
 
     def restore(self, answers: Sequence[Any]) -> None:
-        """Put back answers that were taken by a run that was cut short before it was stored."""
+        """Put back answers that an interrupted run had consumed but not stored."""
         if len(answers) > self.heard:
             self._pad.resume[:] = answers  # in place: LangGraph holds the list too
 
     def goes_on(self, entry: Entry) -> bool:
-        """Return whether a suspended call has been answered, and goes past its question.
+        """Return whether a suspended call has its answer, and can go past its question.
 
-        Each answer anywhere in the tree runs every other waiting call again, up to its question.
+        Any answer in the tree runs every other waiting call again, up to its question.
         """
         answered = any(each in self._by_id for each in entry.waits_for)
         if answered or self.heard > entry.heard or self._loose() is not MISSING:
             return True
-        # An answer that was taken back by a crash may have been given anew, and be another.
+        # An answer that a crash undid may have been given again, with another value.
         return self.answers != entry.answers
 
     def answers_of(self, entry: Entry) -> tuple[Any, ...]:
         """Return the answers with which a suspended call goes on."""
         loose = self._loose()
-        # It may be for a graph that the tool runs, which keeps its own.
+        # It may be for a graph that the tool runs, which has a scratchpad of its own.
         own = self.heard == entry.heard and self._id(entry.heard) in entry.waits_for
         return (*self.answers, loose) if own and loose is not MISSING else self.answers
 
     def answer(self, place: int) -> Any:
-        """Return the answer to a question of ours, or ``MISSING``."""
+        """Return the answer to our question at a place, or `MISSING`."""
         if self.heard > place:
             return self._pad.resume[place]
         loose = self._loose()
         if loose is not MISSING:
-            # Taken, or the tool's next question would have it too.
+            # Consumed, or the tool's next question would get it too.
             self._pad.get_null_resume(True)
             self._pad.resume.append(loose)
         return loose
 
     def forget(self, place: int) -> None:
-        """Take an answer back that is none."""
+        """Discard the answers from a place on, as they are invalid."""
         del self._pad.resume[place:]
 
     def ask(self, place: int, value: Any, schema: dict[str, Any]) -> GraphInterrupt:
-        """Return the interrupt that asks a question of ours at a place, behind all answers."""
+        """Return the interrupt that asks our question at a place after all answers."""
         if place:
-            # Stored with the question, for LangGraph finds its place by counting the answers.
+            # Stored with the question, as LangGraph finds its place by counting the answers.
             self._send([(RESUME, list(self._pad.resume))])
         return GraphInterrupt((Interrupt(value, self._id(place), response_schema=schema),))
 
     def passing(self, ours: Sequence[int]) -> RunnableConfig:
-        """Return the config with which a tool's own questions pass over the places of ours."""
+        """Return a config in which the tool's own questions skip the places of ours."""
         if not ours:
             return self._config
         count = self._pad.interrupt_counter
@@ -114,7 +114,7 @@ class Scratchpad:
         return {**self._config, "configurable": configurable}
 
     def _loose(self) -> Any:
-        """Return an answer that was given without saying to which question."""
+        """Return an answer without the id of its question, or `MISSING`."""
         found = self._pad.get_null_resume(False)
         return MISSING if found is None else found
 
