@@ -1,1 +1,1 @@
-"""Wiring only: the state, the edges, the level graph and the delegation graph."""
+"""The wiring: states, edges, the level graph and the delegation graph."""

@@ -1,4 +1,4 @@
-"""Which model each agent of a tree thinks with: its own, its superior's, or the planner."""
+"""Resolves the chat model of each agent: its own, its superior's, or the default."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from echelons.tree.walk import walk
 
 
 def models_of(root: Agent) -> dict[str, BaseChatModel]:
-    """Return the model of every agent by the agent's name.
+    """Return the model of every agent, by the agent's name.
 
-    All at once, so that a missing key is known when the tree is compiled and not in the
-    middle of a run. A model that several agents name is made once.
+    All are resolved when the tree is compiled, so that a missing key does not show in the
+    middle of a run. A model that several agents name is created once.
 
     Raises:
-        ModelKeyMissing: A named model has no key.
-        UnknownModel: A model's name is not understood.
-        ModelCannotCall: A model without tool calls belongs to an agent that has to make some.
+        ModelKeyMissing: There is no key for a named model.
+        UnknownModel: A model's name is unknown.
+        ModelCannotCall: The model of an agent with tools or subordinates has no tool calls.
     """
     named: dict[str, BaseChatModel] = {}
     models: dict[str, BaseChatModel] = {}
@@ -43,5 +43,6 @@ def models_of(root: Agent) -> dict[str, BaseChatModel]:
 
 
 def can_call(model: Any) -> bool:
-    """Return whether a model can be shown tools; LangChain's base class only says it can."""
+    """Return whether a model supports tool calls."""
+    # `BaseChatModel` has the method, but it only raises.
     return getattr(type(model), "bind_tools", None) is not BaseChatModel.bind_tools

@@ -1,6 +1,6 @@
-"""The compiled tree: an ordinary LangGraph graph that knows whose conversation it holds.
+"""The compiled tree: a LangGraph graph that gives each run its identity and services.
 
-`compile_tree` makes it; `Agent.compile` is the user's way in.
+`compile_tree` builds it; `Agent.compile` is the public entry.
 """
 
 from __future__ import annotations
@@ -93,12 +93,7 @@ class AgentGraph(Editable):
         config: RunnableConfig | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[Any]:
-        """Run the tree, see `CompiledStateGraph.astream`.
-
-        Raises:
-            InvalidInput: The input, or the thread's id, is refused.
-            MissingAgents: The thread waits in agents that this tree does not have.
-        """
+        """Async version of `stream`."""
         around = self.around(config)
         return self._aresumed(admitted(input, around), config, around, kwargs)
 
@@ -119,7 +114,7 @@ class AgentGraph(Editable):
                 yield part
 
     def _identity(self, config: RunnableConfig | None, stored: Identity | None) -> Identity:
-        """Return whose run it is that goes on with a stored one, or begins anew."""
+        """Return the identity of a run that continues a stored turn, or begins a new one."""
         own = self._unstored(config or {})
         if own.turn:
             return own
@@ -143,7 +138,7 @@ class AgentGraph(Editable):
         around = self.around(config)
         configurable, metadata = around["configurable"], around.get("metadata") or {}
         turn = turn_of(configurable)
-        # As a part of another tree, it stands below the agent whose node runs it.
+        # Inside another tree, it is below the agent whose node runs it.
         above = Identity.read(metadata) if configurable.get("checkpoint_ns") else None
         return Identity(
             agent=self.agent.name,
@@ -156,8 +151,8 @@ class AgentGraph(Editable):
         )
 
     def _durable(self, around: RunnableConfig, kwargs: dict[str, Any]) -> dict[str, Any]:
-        # With LangGraph's default, "async", a tool can run twice after a crash. Where nothing
-        # is kept, it warns of any durability.
+        # With LangGraph's default, "async", a tool can run twice after a crash. Without a
+        # checkpointer, LangGraph warns of any durability.
         kept = saver_of(around["configurable"]) or self.checkpointer
         return {**kwargs, "durability": kwargs.get("durability") or "sync"} if kept else kwargs
 
@@ -185,7 +180,7 @@ def compile_tree(
 
 @dataclass(frozen=True, slots=True)
 class _Levels:
-    """Makes the levels of one tree, with what they share."""
+    """Builds the levels of one tree from what they share."""
 
     models: Mapping[str, BaseChatModel]
     depth: int
@@ -219,7 +214,7 @@ class _Levels:
 
 
 def rules_of(root: Agent) -> dict[str, Delegating]:
-    """Return how every agent of a tree delegates: its own rules, or its superior's."""
+    """Return the delegation policy of every agent: its own, or its superior's."""
     rules: dict[str, Delegating] = {}
     for place in walk(root):
         if isinstance(place.member, Agent):
@@ -234,6 +229,6 @@ def _thread_id(configurable: Mapping[str, Any], agent: str) -> str:
         return str(uuid4())
     if not namespace:
         return str(given)
-    # Embedded as a node of another graph, several runs and trees share the host's thread. What
-    # a host calls it may be no Unicode: the saver says so, where there is one.
+    # Embedded as a node of another graph, several runs and trees share the host's thread id.
+    # That may hold lone surrogates, which `uuid5` rejects; the saver reports them, if any.
     return str(uuid5(ECHELONS_NS, mend(f"{given}/{namespace}/{agent}")))

@@ -1,7 +1,7 @@
-"""The delegation graph of one superior: the entry, a node a subordinate, and `refuse`.
+"""The delegation graph of one superior: the entry, a node for each subordinate, and `refuse`.
 
-Works off the orders of one thread. Each node writes the response and says itself where it
-goes next; edges between all siblings would cost the square of their number.
+Processes the queue of requests of one thread. Each node writes its response and returns the
+next node in a `Command`; edges between all siblings would cost the square of their number.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def delegation_graph(
         members: The subordinates by name.
         levels: The level graph of each, by name.
         history: Reads their threads.
-        timeout: Seconds that each has; `None` for no end.
+        timeout: Seconds for each subordinate; `None` for no limit.
     """
     desk = Desk(nodes_of(members), history, timeout)
     seats = {
@@ -58,5 +58,5 @@ def delegation_graph(
 
 
 def _confidence(member: Member) -> float:
-    """A plain answer counts with the agent's best declared confidence, or fully."""
+    """Return the confidence of a plain answer: the best declared one, or 1."""
     return max(member.capabilities.values(), default=1.0)

@@ -1,4 +1,4 @@
-"""The conditional edges: where a level goes after thinking, where a delegation begins."""
+"""The conditional edges: after `reason`, and into a delegation graph."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from echelons.nodes.planning.sends import dispatch
 
 
 class AfterReason(Shell):
-    """Sends each open call to who does it, or ends the segment.
+    """The edge after `reason`: sends each open call to its node, or ends the segment.
 
     Args:
-        depth: Levels of the tree; a request may pass that many agents, or ten.
-        rules: How the agent delegates.
+        depth: Levels of the tree; a request may pass that many agents, but at least ten.
+        rules: The agent's delegation policy.
     """
 
     def __init__(self, depth: int, rules: Delegating) -> None:
@@ -30,7 +30,7 @@ class AfterReason(Shell):
         self._rules = rules
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
-        """Return the sends, or the node to go to."""
+        """Return the sends, or the name of the next node."""
         config = config or {}
         # Only a call that a person wrote into the state has no limits noted in its message.
         limits = partial(RequestLimits.begin, self._depth, self._rules, config)
@@ -47,14 +47,14 @@ class AfterReason(Shell):
 
 
 class Route(Shell):
-    """Chooses the node for the first order of a delegation."""
+    """The entry of a delegation graph: chooses the node for the first queued request."""
 
     def __init__(self, desk: Desk) -> None:
         super().__init__("route")
         self._desk = desk
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
-        """Return the candidate's node, or `refuse`."""
+        """Return the subordinate's node, or `refuse`."""
         return self.first(input, config or {})
 
     async def ainvoke(
@@ -63,9 +63,9 @@ class Route(Shell):
         config: RunnableConfig | None = None,
         **kwargs: Any,
     ) -> Any:
-        """Return the candidate's node, or `refuse`."""
+        """Async version of `invoke`."""
         return self.first(input, config or {})
 
     def first(self, state: Mapping[str, Any], config: Mapping[str, Any]) -> str:
-        """Return the node that takes the first order of a queue."""
+        """Return the node that takes the first request of a queue."""
         return self._desk.node(state["queue"][0], config)

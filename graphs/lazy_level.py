@@ -1,4 +1,4 @@
-"""Levels that are compiled when they are first touched, so that big trees are made at once."""
+"""Levels that are compiled at their first use, so that large trees compile quickly."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ class LevelGraph(Direct):
 
 
 class UntouchedLevel(LevelGraph):
-    """A level that compiles itself at its first touch, and then is a `LevelGraph`.
+    """A level that compiles itself at the first attribute access, and then is a `LevelGraph`.
 
-    A tree of thousands is made in milliseconds, and no inspection can tell the difference:
-    anything but the type and the two facts below fills it first.
+    A tree of thousands of agents compiles in milliseconds. Inspection sees no difference: only
+    the class, and the two attributes below, can be read without compiling.
     """
 
     def __init__(self, name: str, build: Callable[[], Builder]) -> None:
-        # Not Pregel's own: there is nothing to hold yet.
+        # Not Pregel's `__init__`: there is no graph to hold yet.
         object.__setattr__(self, "_name", name)
         object.__setattr__(self, "_build", build)
 
     def __getattribute__(self, key: str) -> Any:
         if key in ("__class__", "__dict__", "__init__"):
             return object.__getattribute__(self, key)
-        # LangGraph asks these two of every node's graph while it compiles the superior.
+        # LangGraph reads these two of every node's graph while it compiles the superior.
         if key == "checkpointer":
             return None
         if key == "name":

@@ -1,4 +1,4 @@
-"""The level graph: one agent as `reason`, `act` and `delegate`, with what it can use."""
+"""Builds the level graph of an agent, of `reason`, `act` and `delegate`, or of another member."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ Builder = StateGraph[Any, Any, Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where in the tree a level stands, and what it has from there.
+    """What a level gets from the tree around it.
 
     Attributes:
-        model: The model of the agent, inherited if it has none of its own.
-        reports: Whether there is a superior agent above.
+        model: The agent's model, its own or inherited.
+        reports: Whether there is a superior agent to report to.
         depth: Levels of the whole tree.
         history: Reads threads.
-        journal: Keeps what tools do in the world.
-        finder: Finds who takes a task that names nobody.
-        rules: How it asks its subordinates, inherited if it says nothing of its own.
-        width: Calls that one message may make side by side; `None` for any number.
+        journal: Records tool calls with side effects.
+        finder: Routes tasks that name no subordinate.
+        rules: The agent's delegation policy, its own or inherited.
+        width: Most parallel calls in one message; `None` for no limit.
     """
 
     model: BaseChatModel
@@ -63,11 +63,11 @@ class Position:
 def agent_level(
     agent: Agent, position: Position, levels: Mapping[str, Runnable[Any, Any]]
 ) -> Builder:
-    """Return the graph of an agent's level, not compiled yet.
+    """Return the graph of an agent's level, not yet compiled.
 
     Args:
         agent: The agent.
-        position: Where it stands.
+        position: What it gets from the tree.
         levels: The level graphs of its subordinates, by name.
     """
     builder = _builder(position.reports)
@@ -91,10 +91,10 @@ def agent_level(
 
 
 def foreign_level(member: Member, history: History) -> Builder:
-    """Return the graph of a level of one node, for a subordinate that is no agent.
+    """Return the one-node graph of a level whose member is not an agent, not yet compiled.
 
     Raises:
-        TypeError: There is no such kind of member.
+        TypeError: The member is of an unknown kind.
     """
     builder = _builder(reports=True)
     builder.add_node(RUN, _runner(member, history))
@@ -104,7 +104,7 @@ def foreign_level(member: Member, history: History) -> Builder:
 
 
 def entry_of(builder: Builder) -> str:
-    """Return the node with which a level begins."""
+    """Return the name of a level's first node."""
     return "reason" if "reason" in builder.nodes else RUN
 
 

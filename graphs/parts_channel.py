@@ -1,4 +1,4 @@
-"""`Parts`: the key of a state that collects what came of requests, until nobody needs it."""
+"""The state channel that collects the responses of a call's parts until they are joined."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from langgraph.errors import EmptyChannelError
 
 
 def merged(held: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
-    """Return both, without the entries that are taken out by `None`."""
+    """Return both mappings merged; an entry that is `None` in `new` is deleted."""
     return {key: entry for key, entry in {**held, **new}.items() if entry is not None}
 
 
 class Collected(BaseChannel[dict[str, Any], dict[str, Any], dict[str, Any]]):
-    """A channel that is not there while it is empty, so that no checkpoint knows of it.
+    """A channel of merged mappings that is absent from checkpoints while it is empty.
 
-    LangGraph's own channel with a reducer would do, but for one thing: where it is not in a
-    checkpoint, LangGraph reads the whole past of the thread to make sure that it is empty.
+    LangGraph's own channel with a reducer would do, but for one thing: where a checkpoint lacks
+    it, LangGraph reads the whole history of the thread to make sure that it is empty.
     """
 
     __slots__ = ("value",)
@@ -35,36 +35,36 @@ class Collected(BaseChannel[dict[str, Any], dict[str, Any], dict[str, Any]]):
 
     @property
     def ValueType(self) -> Any:  # noqa: N802  LangGraph's name
-        """The type of what is in it."""
+        """The type of the channel's value."""
         return dict[str, Any]
 
     @property
     def UpdateType(self) -> Any:  # noqa: N802  LangGraph's name
-        """The type of what is written into it."""
+        """The type of an update."""
         return dict[str, Any]
 
     def from_checkpoint(self, checkpoint: Any) -> Self:
-        """Return one that holds what is stored."""
+        """Return a channel with a stored value."""
         held = self.__class__(self.typ, self.key)
         if isinstance(checkpoint, Mapping):
             held.value = dict(checkpoint)
         return held
 
     def update(self, values: Sequence[dict[str, Any]]) -> bool:
-        """Add entries, and take others out; return whether there were any."""
+        """Merge updates into the value; return whether there were any."""
         for value in values:
             self.value = merged(self.value, value)
         return bool(values)
 
     def is_available(self) -> bool:
-        """Return whether anything is in it."""
+        """Return whether the channel has entries."""
         return bool(self.value)
 
     def get(self) -> dict[str, Any]:
-        """Return what is in it.
+        """Return the entries.
 
         Raises:
-            EmptyChannelError: Nothing is.
+            EmptyChannelError: There are none.
         """
         if not self.value:
             raise EmptyChannelError
@@ -72,4 +72,4 @@ class Collected(BaseChannel[dict[str, Any], dict[str, Any], dict[str, Any]]):
 
 
 Parts: TypeAlias = Annotated[dict[str, Any], Collected()]
-"""The type of a state key for what came of requests, by their ids."""
+"""Type of a state key with the responses of requests, by request id."""

@@ -1,4 +1,4 @@
-"""The states: what a level keeps, what a delegation keeps, what goes in and out."""
+"""The states of the level graph and the delegation graph, with their inputs and outputs."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from echelons.graphs.parts_channel import Parts
 
 
 class Conversation(TypedDict):
-    """What a compiled tree takes and returns."""
+    """Input and output of a compiled tree."""
 
     messages: Messages
 
 
 class Level(TypedDict):
-    """What one agent's level keeps of the current segment.
+    """State of an agent's level: the current segment of its thread.
 
     Attributes:
         messages: The segment's own messages; earlier segments are read through `previous`.
-        heads: The end of each subordinate thread, by thread id, in the order of their start.
-        previous: The end of the segment before this one, if the thread had one.
-        request: Id of the request that it works on.
-        response: What the agent reported, if it did.
-        forward: The request that it passes on, if it is for an agent further down.
-        parts: What came of the requests of calls that make several, until all have ended.
+        heads: The head of each subordinate thread, by thread id, in the order of their start.
+        previous: The head of the segment before this one, if there is one.
+        request: Id of the request that the segment answers.
+        response: The agent's report, if there is one.
+        forward: The request to relay, if it is for an agent further down.
+        parts: The responses of unfinished calls with several requests, by request id.
     """
 
     messages: Messages
@@ -41,7 +41,7 @@ class Level(TypedDict):
 
 
 class Brief(TypedDict):
-    """What a superior starts a segment with."""
+    """Input of a level: the start of a segment."""
 
     messages: Messages
     previous: NotRequired[dict[str, Any] | None]
@@ -50,21 +50,21 @@ class Brief(TypedDict):
 
 
 class Outcome(TypedDict):
-    """What a segment ends with."""
+    """Output of a level: the end of a segment."""
 
     messages: Messages
     response: NotRequired[dict[str, Any] | None]
 
 
 class Delegation(TypedDict):
-    """What a delegation graph works on.
+    """State of a delegation graph.
 
     Attributes:
-        queue: Orders still to be worked off, all for one thread.
-        head: The end of that thread's latest segment.
+        queue: The remaining queued requests, all for one thread.
+        head: The head of that thread's latest segment.
         messages: The answers so far.
-        heads: The thread's end, for the superior's state.
-        parts: What came of requests that are parts of a call.
+        heads: The thread's head, for the superior's state.
+        parts: The responses of requests that are parts of a call, by request id.
     """
 
     queue: list[dict[str, Any]]
@@ -75,14 +75,14 @@ class Delegation(TypedDict):
 
 
 class Sent(TypedDict):
-    """What a level sends to its delegation graph."""
+    """Input of a delegation graph, sent by a level."""
 
     queue: list[dict[str, Any]]
     head: NotRequired[dict[str, Any] | None]
 
 
 class Settled(TypedDict):
-    """What a delegation graph gives back; keys with reducers, since several run side by side."""
+    """Output of a delegation graph; its keys have reducers, as several run in parallel."""
 
     messages: Annotated[list[Any], operator.add]
     heads: NotRequired[Annotated[dict[str, Any], operator.or_]]

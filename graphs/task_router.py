@@ -1,7 +1,6 @@
-"""`TreeRouter`: the router of a tree, made when the first task names nobody.
+"""The router of a tree, created when the first task names no subordinate.
 
-Most trees are run without ever routing; to read what everybody can do takes longer than to
-compile them.
+Most runs never route, and reading the capabilities of a tree takes longer than compiling it.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ from echelons.routing import Part, Route, Router
 
 
 class TreeRouter:
-    """Finds who in a tree takes a task.
+    """Finds candidates for tasks in one tree.
 
     Args:
-        root: The tree.
-        rules: The root's.
+        root: The root of the tree.
+        rules: The root's delegation policy.
     """
 
     def __init__(self, root: Agent, rules: Delegating) -> None:
@@ -36,7 +35,7 @@ class TreeRouter:
         self._lock = Lock()
 
     def find(self, task: str, receiver: str, *, parts: int) -> tuple[Found, ...]:
-        """Return who was found below a receiver: for the task, or for each part of it."""
+        """Return the candidates for a task, or for each of its parts, below a receiver."""
         router, without = self._made(), {receiver}
         found = router.split(task, receiver, without=without) if parts > 1 else ()
         if not 1 < len(found) <= parts:
@@ -44,7 +43,7 @@ class TreeRouter:
         return tuple(_found(router, each.route, each) for each in found)
 
     async def afind(self, task: str, receiver: str, *, parts: int) -> tuple[Found, ...]:
-        """Do the same in an event loop."""
+        """Async version of `route_task`."""
         await self._learn()
         router, without = self._made(), {receiver}
         found = await router.asplit(task, receiver, without=without) if parts > 1 else ()
@@ -66,13 +65,13 @@ class TreeRouter:
         return deriver_of(self._root.name, self._rules.deriver)
 
     async def _learn(self) -> None:
-        # What a model says is waited for here, so that nothing is when the router is made.
+        # A model is asked here, without blocking the event loop when the router is created.
         if "_router" not in self.__dict__ and isinstance(self._deriver, Learner):
             await self._deriver.alearn(self._root)
 
 
 def _found(router: Router, route: Route, part: Part | None = None) -> Found:
-    """Return a ranking as ways; of a part, who is meant comes first."""
+    """Return a route as candidates; for a part of a task, its own candidate comes first."""
     ranked = list(route.candidates)
     if part:
         ranked.sort(key=lambda each: each.agent != part.candidate.agent)
@@ -87,14 +86,14 @@ def _found(router: Router, route: Route, part: Part | None = None) -> Found:
 
 
 def deriver_of(tree: str, given: Deriver | None) -> Deriver:
-    """Return a tree's deriver; one that asks a model keeps what it says where the run is kept.
+    """Return a tree's capability deriver; a `ModelDeriver` caches its results in the run's ledger.
 
     Args:
         tree: Name of the tree's root.
-        given: What the tree was given, if anything.
+        given: The deriver of the tree's policy; `None` for the default.
 
     Raises:
-        RuntimeError: No graph runs here whose saver could be found.
+        RuntimeError: It is called outside of a graph's run.
     """
     if not isinstance(given, ModelDeriver):
         return given or derive

@@ -15,11 +15,11 @@ from echelons.nodes.subordinate import Subordinate
 DISPATCH = "dispatch"
 
 MOST_NODES = 256
-"""Subordinates up to which each has a node; 2,000 flat nodes tripled the cost of a run."""
+"""Most subordinates with a node each; 2,000 flat nodes tripled the cost of a run."""
 
 
 def nodes_of(names: Collection[str]) -> dict[str, str]:
-    """Return the node that takes the requests for each subordinate, by its name."""
+    """Return the name of the node that runs each subordinate, by the subordinate's name."""
     shared = len(names) > MOST_NODES
     return {name: DISPATCH if shared else name for name in names}
 

@@ -83,8 +83,8 @@ class Reason(Shell):
     """The node `reason` of one level.
 
     Args:
-        mind: What it thinks with.
-        history: Reads its earlier segments.
+        mind: The agent's settings.
+        history: Reads the earlier segments of the thread.
     """
 
     def __init__(self, mind: Mind, history: History) -> None:
@@ -225,7 +225,7 @@ def settle(
         mind: The agent's settings.
         thought: The reply.
         found: The routes of the tasks that name no subordinate.
-        limits: How far the requests may go.
+        limits: The limits of the requests; `None` without requests.
     """
     plan = planned(thought.asked, found, mind.rules, mind.abilities.width, mind.abilities.only)
     before, thread = thought.messages, thought.identity.thread_id
@@ -293,13 +293,13 @@ def _update(
 def _notes(
     plan: Plan, threads: Mapping[str, str], limits: RequestLimits
 ) -> dict[str, dict[str, Any]]:
-    """Return what a message notes of its requests, by call id: what is not plain from the rest."""
+    """Return the limits of each request for the message's metadata, by call id."""
     notes: dict[str, dict[str, Any]] = {}
     begun: set[str] = set()
     for each in plan.requests:
         note, thread = limits.fields, threads[each.call_id]
         if thread in begun:
-            # It begins when the one before it on its thread has ended; its time is told then.
+            # Its deadline is set when the request before it on the same thread has ended.
             note.pop("deadline", None)
         begun.add(thread)
         if note:

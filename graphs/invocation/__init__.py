@@ -1,1 +1,1 @@
-"""What surrounds a run of a tree: its input, its services, its resume."""
+"""Before and around a run of a tree: input validation, resume check, services, rerun."""

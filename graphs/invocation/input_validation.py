@@ -1,9 +1,9 @@
-"""What a caller gives the root of a tree to do, checked before anything is stored.
+"""Validates the input of a tree before anything is stored.
 
-`AgentGraph` calls it for every run, `Session` before it makes one. Of the messages of an
-input only people's, and the history that a caller without a checkpointer sends along, may come
-in; each gets an id of ours, so that none takes the place of an earlier one. A tree embedded in
-another graph is given that graph's own state: its host has taken it in.
+`AgentGraph` calls it for every run, `Session` before it starts one. An input may contain human
+messages, and the history that a caller without a checkpointer sends along; each message gets a
+new id, so that none replaces an earlier one. A tree embedded in another graph gets that graph's
+own state, which is not validated again.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ from echelons.text.input_limits import (
 )
 
 ALLOWED = ("user", "assistant", "tool")
-"""Roles of messages that may come in, as providers call them."""
+"""Message roles that are accepted, as providers call them."""
 
 
 def admitted(given: Any, config: RunnableConfig | None) -> Any:
-    """Return the input of a run as it may be stored.
+    """Return the validated input of a run, ready to be stored.
 
     Args:
-        given: The input. `None` and commands go on with a run: they bring no messages.
+        given: The input. `None` and commands continue a run: they have no messages.
         config: The run's config.
 
     Raises:
-        InvalidInput: It, or the thread's id, is refused; each reason has an error of its own.
+        InvalidInput: The input, or the thread's id, is refused; a subclass for each reason.
     """
     if given is None or isinstance(given, Command):
         return given
@@ -65,10 +65,10 @@ def admitted(given: Any, config: RunnableConfig | None) -> Any:
 
 
 def taken_in(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
-    """Return messages from outside as they may be stored.
+    """Return validated messages with new ids, ready to be stored.
 
     Raises:
-        InvalidInput: One is refused.
+        InvalidInput: A message is refused.
     """
     calls: set[str | None] = set()
     size = 0
@@ -89,7 +89,7 @@ def _check(message: BaseMessage, what: str, calls: set[str | None]) -> None:
     if isinstance(message, ToolMessage) and message.tool_call_id not in calls:
         raise AnswerWithoutCall(what, shortened(message.tool_call_id))
     for block in message.content if isinstance(message.content, list) else ():
-        # LangChain looks it up, and would fail at every later turn of the thread.
+        # LangChain looks the type up, and would fail at every later turn of the thread.
         if isinstance(block, Mapping) and not isinstance(block.get("type", ""), str):
             raise InvalidMessages(block, f"the type of a block in {what} is no text")
     if message.name:
@@ -105,12 +105,12 @@ def _calls_of(message: BaseMessage) -> Iterator[str | None]:
 def _weighed(message: BaseMessage, what: str) -> int:
     held = {**vars(message), **(message.__pydantic_extra__ or {})}
     artifact = held.pop("artifact", None)
-    # A tool may have made any object; whether it can be stored, the store says.
+    # An artifact may be any object; whether it can be stored, the saver decides.
     with suppress(InvalidValue):
         weigh(artifact, what, MESSAGE_BYTES)
     return weigh(held, what, MESSAGE_BYTES)
 
 
 def _renamed(message: BaseMessage) -> BaseMessage:
-    # Which threads its calls have is ours to say, and a run's own state says it.
+    # Our own metadata, such as the threads of calls, must not come from outside.
     return message.model_copy(update={"id": str(uuid4()), "response_metadata": foreign(message)})

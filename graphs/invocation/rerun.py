@@ -1,8 +1,8 @@
-"""Goes on with a run that waits for an answer which nobody needs any more.
+"""Runs a tree again whose run ended with an interrupt that has become obsolete.
 
-Of several agents that were asked at the same time, one may wait for a person when the others
-have been enough. LangGraph ends the run then, for every task of a superstep must end; it is
-begun again at once, and whoever waits learns that it has lost. `AgentGraph` runs within this.
+Of several agents asked in parallel, one may wait for a person when the others already suffice.
+LangGraph ends the run then, as every task of a superstep must end; it is started again at once,
+and the waiting agent finds that it has lost the race. `AgentGraph` runs within this.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from typing import Any, cast
 from echelons.delegation.race import Races
 
 INTERRUPT = "__interrupt__"
-"""Under which LangGraph streams what a graph waits for."""
+"""The key under which LangGraph streams the interrupts of a graph."""
 
 
 def on_and_on(run: Callable[[Any], Iterator[Any]], given: Any, races: Races) -> Iterator[Any]:
-    """Yield the parts of a run, and of those that go on with it.
+    """Yield the parts of a run, and of its reruns until no interrupt is obsolete.
 
     Args:
-        run: Begins a run with an input.
-        given: The input of the first.
+        run: Starts a run with an input.
+        given: The input of the first run; reruns get `None`.
         races: The races of the run.
     """
     while True:
@@ -42,11 +42,11 @@ def on_and_on(run: Callable[[Any], Iterator[Any]], given: Any, races: Races) -> 
 async def aon_and_on(
     run: Callable[[Any], AsyncIterator[Any]], given: Any, races: Races
 ) -> AsyncGenerator[Any]:
-    """Do what `on_and_on` does in an event loop."""
+    """Async version of `stream_until_settled`."""
     while True:
         races.begin()
         questions: list[Any] = []
-        # Closed with us: LangGraph then cancels what still runs at once, not at some collection.
+        # Closed with this generator, so that LangGraph cancels at once, not at garbage collection.
         async with aclosing(cast("AsyncGenerator[Any]", run(given))) as parts:
             async for part in parts:
                 if _asks(part):
@@ -61,10 +61,10 @@ async def aon_and_on(
 
 
 def _asks(part: Any) -> bool:
-    """Return whether a part of a stream says what the whole graph waits for."""
+    """Return whether a part of a stream is an interrupt of the root graph."""
     payload = part
     if isinstance(part, tuple):
-        if part[0] and isinstance(part[0], tuple):  # of a graph below
+        if part[0] and isinstance(part[0], tuple):  # of a subgraph
             return False
         payload = part[-1]
     return isinstance(payload, dict) and INTERRUPT in payload

@@ -1,6 +1,6 @@
-"""Before a stored run goes on: does the tree still have whom it waits in?
+"""Checks, before a stored run is resumed, that the tree still has the agents it waits in.
 
-LangGraph itself ends such a run silently, with empty answers. A differing fingerprint only
+LangGraph itself ends such a run silently, with empty answers. A different fingerprint only
 triggers the comparison; a changed prompt or a new document passes.
 """
 
@@ -28,19 +28,19 @@ from echelons.tree.walk import fingerprint, walk
 
 
 def check_resume(agent: Agent, own: Any, given: Any, config: Mapping[str, Any]) -> Identity | None:
-    """Check that a tree can go on with a thread.
+    """Check that a tree can resume a thread.
 
     Args:
         agent: The tree's root.
         own: The saver that the tree was compiled with.
         given: The run's input; only a resume is checked.
-        config: The run's whole config, with what is around the call.
+        config: The run's config, merged with the config around the call.
 
     Returns:
-        Whose run it goes on with; `None` if it begins anew, or nothing is stored.
+        Identity of the stored run; `None` if a new run begins, or nothing is stored.
 
     Raises:
-        MissingAgents: It waits in agents or nodes that the tree does not have.
+        MissingAgents: The thread waits in agents or nodes that the tree does not have.
     """
     resumed = _resumed(own, given, config)
     return read(resumed[0], _check(agent, resumed[1])) if resumed else None
@@ -49,17 +49,13 @@ def check_resume(agent: Agent, own: Any, given: Any, config: Mapping[str, Any]) 
 async def acheck_resume(
     agent: Agent, own: Any, given: Any, config: Mapping[str, Any]
 ) -> Identity | None:
-    """Do what `check_resume` does in an event loop.
-
-    Raises:
-        MissingAgents: It waits in agents or nodes that the tree does not have.
-    """
+    """Async version of `check_resume`."""
     resumed = _resumed(own, given, config)
     return await aread(resumed[0], _check(agent, resumed[1])) if resumed else None
 
 
 def _resumed(own: Any, given: Any, config: Mapping[str, Any]) -> tuple[Saver, OneCheckpoint] | None:
-    """Return the saver and the root's place, if the run goes on with a stored one."""
+    """Return the saver and the root's checkpoint to read, if the run resumes a stored one."""
     configurable = config.get("configurable") or {}
     resumes = given is None or isinstance(given, Command) or is_resuming(configurable)
     saver = saver_of(configurable) or (own if isinstance(own, BaseCheckpointSaver) else None)
@@ -79,7 +75,7 @@ def _check(agent: Agent, root: OneCheckpoint) -> Plan[Identity | None]:
     if latest.checkpoint["id"] == head.checkpoint["id"]:
         waiting = yield from unfinished(root)
     else:
-        # A fork of the past begins with what was sent there, whatever has happened since.
+        # A fork of an old checkpoint begins with what it had sent, whatever came later.
         waiting = [opened for opened in (open_agent(head, ()),) if opened]
     lost = missing(agent, waiting, identity.path[:-1])
     if lost:
@@ -88,11 +84,11 @@ def _check(agent: Agent, root: OneCheckpoint) -> Plan[Identity | None]:
 
 
 def missing(root: Agent, waiting: Iterable[OpenAgent], above: tuple[str, ...] = ()) -> list[str]:
-    """Return the paths of agents and nodes that are waited in and not in the tree.
+    """Return the paths of agents and nodes that have pending work but are not in the tree.
 
     Args:
         root: The tree's root.
-        waiting: The agents that have work left.
+        waiting: The agents with pending work.
         above: Path of the agent that the tree is embedded under; empty for none.
     """
     members = {(*above, *place.path): place.member for place in walk(root)}

@@ -1,7 +1,7 @@
-"""Puts the gate of a run into its config, and closes it behind the run.
+"""Puts the gate, the circuit breakers and the races of a run into its config.
 
-`AgentGraph` does it for every run. The limits of the tree take the place of LangGraph's
-`recursion_limit`, which counts each invocation for itself and says little of a tree.
+`AgentGraph` does it for every run. The limits of the tree replace LangGraph's
+`recursion_limit`, which counts the steps of each graph separately, not those of a tree.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from echelons.guards.gate import GATE_KEY
 from echelons.identity.lineage import Identity
 
 SUPERSTEPS = 10**9
-"""The `recursion_limit` of who gives none: out of the way of any tree's limits."""
+"""The `recursion_limit` of a caller who sets none: higher than any limit of a tree."""
 
 
 class Aids(NamedTuple):
-    """What the nodes of a run go by.
+    """The services of a run that its nodes read from the config.
 
     Attributes:
-        gate: Its gate.
-        circuits: The circuits of its tree.
-        races: Its races.
+        gate: Admits each step within the limits, or halts it.
+        circuits: The circuit breakers of the tree.
+        races: The races of the run.
     """
 
     gate: TreeGate
@@ -41,13 +41,13 @@ def gated(
     identity: Identity,
     aids: Aids,
 ) -> RunnableConfig:
-    """Return the config of a run.
+    """Return the config of a run with its identity and services.
 
     Args:
-        config: What the caller gives.
-        around: The same with what is around the call.
-        identity: Whose run it is.
-        aids: What its nodes go by.
+        config: The caller's config.
+        around: The same, merged with the config around the call.
+        identity: The identity of the run.
+        aids: The services of the run.
     """
     given: RunnableConfig = config or {}
     own: RunnableConfig = {
@@ -66,11 +66,11 @@ def gated(
 
 
 def closing(parts: Iterator[Any], gate: TreeGate) -> Iterator[Any]:
-    """Yield the parts of a stream, and close the gate when it ends, however it does."""
+    """Yield the parts of a stream, and close the gate when it ends, also by an error."""
     with gate:
         yield from parts
 
 
 def _sets_a_limit(config: RunnableConfig) -> bool:
-    # LangGraph marks its own default by a subclass, and hands it on to graphs within graphs.
+    # LangGraph's own default is a subclass of `int`, which subgraphs inherit.
     return type(config.get("recursion_limit")) is int

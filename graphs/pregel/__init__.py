@@ -1,1 +1,1 @@
-"""Adaptations of LangGraph's engine."""
+"""Adaptations of LangGraph's engine, `Pregel`."""

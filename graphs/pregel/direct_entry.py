@@ -1,9 +1,9 @@
-"""Nested graphs that begin with their first node at once.
+"""Nested graphs that start with their first node directly.
 
-LangGraph gives every graph a step before the first, in which `__start__` hands the input
-on. A tree pays it twice a level, for nothing: who calls a nested graph knows where it
-begins. A `Direct` graph is inspected as LangGraph made it, and run by a copy whose input
-goes to the first node itself. This is the one module that knows LangGraph's name for that.
+LangGraph gives every graph a step before the first, in which `__start__` forwards the input.
+A tree pays for it twice a level, for nothing: the caller of a nested graph knows its first
+node. Such a graph is inspected as LangGraph made it, and run by a copy whose input also
+triggers the first node. Only this module knows LangGraph's name for that trigger.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from echelons.graphs.pregel.inline_writes import Inline
 from echelons.graphs.pregel.state_updates import Editable
 
 TRIGGER = "branch:to:{}"
-"""The channel that starts a node, as LangGraph names it."""
+"""LangGraph's name of the channel that triggers a node."""
 
 Entry: TypeAlias = Callable[[Mapping[str, Any], Mapping[str, Any]], str]
-"""Tells from an input and a config which node comes first."""
+"""Returns the name of the first node from an input and a config."""
 
 
 class Direct(Editable):
     """A nested graph without the step before its first node.
 
     Args:
-        entry: Tells which node comes first.
+        entry: Returns the name of the first node.
         kwargs: The attributes of a compiled graph.
     """
 
@@ -47,7 +47,7 @@ class Direct(Editable):
     def astream(
         self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
     ) -> AsyncIterator[Any]:
-        """Run the graph, see `CompiledStateGraph.astream`."""
+        """Async version of `stream`."""
         return self._runner.astream(self._entered(input, config), config, **kwargs)
 
     def _entered(self, given: Any, config: RunnableConfig | None) -> Any:

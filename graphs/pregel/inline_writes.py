@@ -1,13 +1,13 @@
-"""Synchronous runs that store in the thread that runs them.
+"""Synchronous runs that write checkpoints in the calling thread.
 
-LangGraph gives every graph a pool of threads, hands each write for the checkpointer to it, and
-waits until it has come back. A tree has a pool for each nested graph: the way there and back
-was a third of what a synchronous run cost. With durability `"sync"` nothing goes on meanwhile,
-so the caller may as well write himself.
+LangGraph gives every graph a thread pool, submits each write for the checkpointer to it, and
+waits for the result. A tree has a pool for each nested graph: the round trips were a third of
+the cost of a synchronous run. With durability `"sync"` nothing happens meanwhile, so the
+calling thread can write as well.
 
-LangGraph has no hook for it. This is the one module that knows its loop: a run is LangGraph's
-own `stream` with another loop, and where LangGraph is not as it was when this was written, or
-somebody else has replaced its `stream`, its own is used as it is.
+LangGraph has no hook for it. Only this module knows its loop: a run is LangGraph's own
+`stream` with another loop class. Where LangGraph has changed, or its `stream` has been
+replaced, LangGraph's own is used unchanged.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from langgraph.pregel import Pregel
 from langgraph.pregel._loop import SyncPregelLoop
 
 LOOP = SyncPregelLoop.__name__
-"""What LangGraph's `stream` calls its loop."""
+"""The global name under which LangGraph's `stream` looks up its loop class."""
 
 
 class InCaller(SyncPregelLoop):
-    """LangGraph's loop, but for who does the writing."""
+    """LangGraph's loop, with the checkpointer's writes in the calling thread."""
 
-    # LangGraph sets the way into its pool, and asks for it whenever there is something to do.
+    # LangGraph assigns its pool's `submit`, and reads the attribute for each piece of work.
     @property
     def submit(self) -> Callable[..., Future[Any]]:
-        """Return the way to have something done."""
+        """Return the function that runs work inline, or submits it to the pool."""
         return self._have_done
 
     @submit.setter
@@ -46,15 +46,15 @@ class InCaller(SyncPregelLoop):
         done: Future[Any] = Future()
         try:
             done.set_result(work(*args, **kwargs))
-        except Exception as error:  # noqa: BLE001  raised by whoever waits for it, as a pool's is
+        except Exception as error:  # noqa: BLE001  raised by the future's reader
             done.set_exception(error)
-            # Nobody waits for some writes: those that failed end the run when it leaves the pool.
+            # Some futures are never read: the pool raises their errors when the run leaves it.
             return self._pooled(done.result)
         return done
 
 
 def with_loop(stream: FunctionType) -> FunctionType | None:
-    """Return LangGraph's `stream` with our loop; `None` if it uses none of that name."""
+    """Return a copy of LangGraph's `stream` with our loop; `None` if it has no such global."""
     if stream.__globals__.get(LOOP) is not SyncPregelLoop:
         return None
     own = FunctionType(
@@ -73,7 +73,7 @@ _OURS = with_loop(_THEIRS) if isinstance(_THEIRS, FunctionType) else None
 
 
 class Inline(CompiledStateGraph[Any, Any, Any, Any]):
-    """A graph whose synchronous runs store in the thread that runs them."""
+    """A graph whose synchronous runs write checkpoints in the calling thread."""
 
     def stream(
         self, input: Any, config: RunnableConfig | None = None, **kwargs: Any

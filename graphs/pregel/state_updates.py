@@ -1,8 +1,8 @@
-"""A graph whose stored states can be changed by hand, in the name of the agent they are of.
+"""A graph whose stored state can be updated by hand, with the identity of its agent.
 
-Studio does it, and whoever calls `update_state`. LangGraph then runs the edges of a node
-with the caller's config only, and stores a checkpoint with the caller's metadata only: the
-identity that a run would carry is read from the checkpoint that is changed.
+Studio does it, and any caller of `update_state`. LangGraph then runs the edges of a node with
+the caller's config only, and stores a checkpoint with the caller's metadata only: the identity
+that a run would carry is read from the checkpoint that is updated.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ Supersteps = Sequence[Sequence[StateUpdate]]
 
 
 class Editable(Inline):
-    """The graph of a level, of whichever agent."""
+    """A graph whose `update_state` keeps the agent's identity."""
 
     def bulk_update_state(self, config: RunnableConfig, supersteps: Supersteps) -> RunnableConfig:
-        """Change a stored state, see `CompiledStateGraph.bulk_update_state`.
+        """Update a stored state, see `CompiledStateGraph.bulk_update_state`.
 
         Raises:
-            InvalidMessages: The `messages` of an update are none.
+            InvalidMessages: The `messages` of an update are not messages.
         """
         found = self._edited(config)
         stored = read(found[0], _identity(found[1])) if found else None
@@ -41,22 +41,18 @@ class Editable(Inline):
     async def abulk_update_state(
         self, config: RunnableConfig, supersteps: Supersteps
     ) -> RunnableConfig:
-        """Do what `bulk_update_state` does in an event loop.
-
-        Raises:
-            InvalidMessages: The `messages` of an update are none.
-        """
+        """Async version of `bulk_update_state`."""
         found = self._edited(config)
         stored = await aread(found[0], _identity(found[1])) if found else None
         with _in_the_name_of(stored or self._unstored(config), config) as named:
             return await super().abulk_update_state(named, _whole(supersteps))
 
     def around(self, config: RunnableConfig | None) -> RunnableConfig:
-        """Return the whole config of a call: bound to the graph, around the call, and given."""
+        """Return a call's config, merged with the graph's own and the one around the call."""
         return ensure_config(merge_configs(self.config, config))
 
     def _unstored(self, config: RunnableConfig) -> Identity | None:
-        """Return whose state it is where nothing is stored yet."""
+        """Return the identity of the state where nothing is stored yet."""
         return None
 
     def _edited(self, config: RunnableConfig) -> tuple[Saver, OneCheckpoint] | None:
@@ -85,7 +81,7 @@ def _identity(place: OneCheckpoint) -> Plan[Identity | None]:
 @contextmanager
 def _in_the_name_of(identity: Identity | None, config: RunnableConfig) -> Iterator[RunnableConfig]:
     own = identity.metadata() if identity else {}
-    # LangGraph drops a config's metadata after the first of several steps; what is around
+    # LangGraph drops a config's metadata after the first of several steps; the config around
     # the call reaches them all.
     token = var_child_runnable_config.set(_with(own, var_child_runnable_config.get() or {}))
     try:
