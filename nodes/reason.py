@@ -273,7 +273,7 @@ def _update(
         kept[ROUTES_KEY] = {call_id: ways.stored() for call_id, ways in plan.ways.items()}
     if plan.parted:
         kept[PARTS_KEY] = {each.call_id: each.stored() for each in plan.parted}
-    if limits and (notes := _notes(plan, threads, limits)):
+    if limits and (notes := _notes(plan, message, threads, limits)):
         kept[REQUESTS_KEY] = notes
     if kept:
         metadata = {**message.response_metadata, **kept}
@@ -291,17 +291,21 @@ def _update(
 
 
 def _notes(
-    plan: Plan, threads: Mapping[str, str], limits: RequestLimits
+    plan: Plan, message: AIMessage, threads: Mapping[str, str], limits: RequestLimits
 ) -> dict[str, dict[str, Any]]:
     """Return the limits of each request for the message's metadata, by call id."""
     notes: dict[str, dict[str, Any]] = {}
     begun: set[str] = set()
+    named = {call["id"]: call["args"].get("subordinate") for call in message.tool_calls}
     for each in plan.requests:
         note, thread = limits.fields, threads[each.call_id]
         if thread in begun:
             # Its deadline is set when the request before it on the same thread has ended.
             note.pop("deadline", None)
         begun.add(thread)
+        name = named.get(each.call_id, each.subordinate)
+        if name != each.subordinate and each.call_id not in plan.ways:
+            note["current"] = each.subordinate
         if note:
             notes[each.call_id] = note
     return notes
