@@ -39,8 +39,9 @@ def delegation_graph(
         timeout: Seconds for each subordinate; `None` for no limit.
     """
     desk = Desk(nodes_of(members), history, timeout)
+    # A plain answer counts with the best declared confidence, or fully.
     seats = {
-        name: Subordinate(name, levels[name], _confidence(member), desk)
+        name: Subordinate(name, levels[name], max(member.capabilities.values(), default=1.0), desk)
         for name, member in members.items()
     }
     shared = DISPATCH in desk.nodes.values()
@@ -55,8 +56,3 @@ def delegation_graph(
     builder.add_conditional_edges(START, route, list(nodes))
     compiled = builder.compile(name="delegate")
     return Direct(entry=route.first, **compiled.__dict__)
-
-
-def _confidence(member: Member) -> float:
-    """Return the confidence of a plain answer: the best declared one, or 1."""
-    return max(member.capabilities.values(), default=1.0)

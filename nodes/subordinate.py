@@ -114,13 +114,11 @@ class Subordinate(Shell):
         answer = respond(order.request, asked.outcome, self._confidence)
         if asked.too_much:
             answer = answer.model_copy(update={"reason": f"{answer.reason}; {asked.too_much}"})
-        # A subordinate that was stopped because others have won needs no fallback.
-        over = asked.too_much or (order.part and order.part.enough and _has_lost(order.part, own))
+        part = order.part
+        # A subordinate that was stopped because others have won needs no fallback. Its gate has
+        # read the race already, so this does not block.
+        over = asked.too_much or (part and part.enough and races_of(own).has_lost(part))
         return self._desk.onward(order, answer, config, spent, tries_on=not over)
-
-
-def _has_lost(part: Entrant, config: RunnableConfig) -> bool:
-    return races_of(config).has_lost(part)  # its gate has read it already, so this does not block
 
 
 def _wins(order: Order, step: Onward) -> Entrant | None:
@@ -206,11 +204,12 @@ def respond(
         # It is the response of the agent that answered, with the path to it.
         return passed.model_copy(update={"request_id": request.id})
     status = Status(said["status"])
+    default = 0.0 if status is Status.UNABLE else confidence
     return base.model_copy(
         update={
             "status": status,
             "result": said.get("result", ""),
-            "confidence": said.get("confidence", _default(status, confidence)),
+            "confidence": said.get("confidence", default),
             "reason": said.get("reason", ""),
             # The agent did not report an empty or interrupted answer itself.
             "failed": status is Status.UNABLE and (HALT_KEY in said or said is _NOTHING),
@@ -271,7 +270,3 @@ def _with_text(reported: Mapping[str, Any], text: str) -> Mapping[str, Any]:
     result = reports if reports.strip() else text
     # An empty result is useless, and as `fulfilled` it would win against real answers.
     return {**said, "result": result} if result.strip() else _NOTHING
-
-
-def _default(status: Status, declared: float) -> float:
-    return 0.0 if status is Status.UNABLE else declared

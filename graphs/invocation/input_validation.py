@@ -79,7 +79,11 @@ def taken_in(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
         size += _weighed(message, what)
         if size > INPUT_BYTES:
             raise InputTooLarge("the input", size, INPUT_BYTES)
-    return [_renamed(message) for message in messages]
+    # Our own metadata, such as the threads of calls, must not come from outside.
+    return [
+        each.model_copy(update={"id": str(uuid4()), "response_metadata": foreign(each)})
+        for each in messages
+    ]
 
 
 def _check(message: BaseMessage, what: str, calls: set[str | None]) -> None:
@@ -109,8 +113,3 @@ def _weighed(message: BaseMessage, what: str) -> int:
     with suppress(InvalidValue):
         weigh(artifact, what, MESSAGE_BYTES)
     return weigh(held, what, MESSAGE_BYTES)
-
-
-def _renamed(message: BaseMessage) -> BaseMessage:
-    # Our own metadata, such as the threads of calls, must not come from outside.
-    return message.model_copy(update={"id": str(uuid4()), "response_metadata": foreign(message)})

@@ -60,7 +60,8 @@ def gated(
             RACES_KEY: aids.races,
         },
     }
-    if not _sets_a_limit(given):
+    # LangGraph's own default is a subclass of `int`, which subgraphs inherit.
+    if type(given.get("recursion_limit")) is not int:
         own["recursion_limit"] = SUPERSTEPS
     return own
 
@@ -69,8 +70,3 @@ def closing(parts: Iterator[Any], gate: TreeGate) -> Iterator[Any]:
     """Yield the parts of a stream, and close the gate when it ends, also by an error."""
     with gate:
         yield from parts
-
-
-def _sets_a_limit(config: RunnableConfig) -> bool:
-    # LangGraph's own default is a subclass of `int`, which subgraphs inherit.
-    return type(config.get("recursion_limit")) is int
