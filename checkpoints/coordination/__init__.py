@@ -1,1 +1,1 @@
-"""What runs agree on through the ledger: turns, effects, limits, orders, races, circuits."""
+"""What runs share through the ledger: turns, effects, limits, orders, races, circuits."""

@@ -1,7 +1,7 @@
-"""``Derived``: what a model derived that a tree's agents can do, in the ledger.
+"""`Derived`: the capabilities that a model derived for a tree's agents, kept in the ledger.
 
-``graphs.task_router`` lends it to a ``ModelDeriver``, so that the agents of a tree are asked about
-once for each database, and not once for each process.
+`graphs.task_router` passes it to a `ModelDeriver`, so that a model is asked about an agent once
+for each database, and not once for each process.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Derived:
     """The derivations of one tree.
 
     Args:
-        ledger: Keeps them.
+        ledger: The ledger they are kept in.
         tree: Name of the tree's root; threads of the same tree share them.
 
     Examples:
@@ -37,7 +37,7 @@ class Derived:
         self._tree = tree
 
     def read(self, agents: Collection[str], /) -> Mapping[str, Derivation]:
-        """Return what is kept of some agents.
+        """Return the stored derivations of some agents, by name.
 
         Raises:
             StorageError: The ledger could not be read.
@@ -45,7 +45,7 @@ class Derived:
         return self._ledger.look(partial(self._read, agents))
 
     def write(self, derivations: Mapping[str, Derivation], /) -> None:
-        """Keep some derivations, instead of earlier ones.
+        """Store some derivations, replacing earlier ones.
 
         Raises:
             StorageError: The ledger could not be written.
@@ -54,11 +54,11 @@ class Derived:
             self._ledger.commit(partial(self._write, derivations))
 
     async def aread(self, agents: Collection[str], /) -> Mapping[str, Derivation]:
-        """Do what ``read`` does in an event loop."""
+        """Async version of `read`."""
         return await self._ledger.arun(lambda: self.read(agents))
 
     async def awrite(self, derivations: Mapping[str, Derivation], /) -> None:
-        """Do what ``write`` does in an event loop."""
+        """Async version of `write`."""
         await self._ledger.arun(lambda: self.write(derivations))
 
     def _read(self, agents: Collection[str], open_: Transaction) -> Mapping[str, Derivation]:
@@ -88,12 +88,12 @@ def _stored(derivation: Derivation) -> Json:
 
 
 def _derivation(value: Any) -> Derivation | None:
-    """Return what was stored, or None if it is none: then the agent is asked about again."""
+    """Return a stored derivation, `None` if it is malformed: then it is derived again."""
     try:
-        said = {
+        capabilities = {
             name: Capability(each["confidence"], each["examples"])
             for name, each in value["capabilities"].items()
         }
-        return Derivation(str(value["fingerprint"]), declared("", said).full)
+        return Derivation(str(value["fingerprint"]), declared("", capabilities).full)
     except (KeyError, TypeError, AttributeError, ConfigurationError):
         return None

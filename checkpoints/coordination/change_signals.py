@@ -1,8 +1,8 @@
-"""Tells the gates of this process that what they go by has changed, without a look at the ledger.
+"""Signals to the gates of this process that orders have changed, without a read of the ledger.
 
-Who stops or pauses agents writes it into the ledger and then raises a signal here. Another
-process cannot; its writes are noticed by their trace in the database, at each gate and, for
-what runs in an event loop, by a look every now and then.
+A caller that stops or pauses agents writes the order into the ledger and then signals here.
+Another process cannot; its writes are noticed by the database's change counter, at each gate
+and, for agents in an event loop, by polling.
 """
 
 from __future__ import annotations
@@ -17,11 +17,15 @@ from echelons.checkpoints.ledger import Ledger
 from echelons.errors import StorageError
 
 LOOK = 0.2
-"""Seconds between two looks for what other processes have written, while agents run."""
+"""Seconds between two polls for writes of other processes, while agents run."""
 
 
 class Signals:
-    """The signals of one ledger."""
+    """The listeners of one ledger, called after each signal.
+
+    Attributes:
+        generation: How many signals there have been.
+    """
 
     def __init__(self) -> None:
         self.generation = 0
@@ -31,15 +35,15 @@ class Signals:
         self._look: asyncio.Task[None] | None = None
 
     def give(self) -> None:
-        """Tell everybody that something was written."""
+        """Call all listeners: something was written."""
         with self._lock:
             self.generation += 1
-            told = list(self._listeners)
-        for listener in told:
+            listeners = list(self._listeners)
+        for listener in listeners:
             listener()
 
     def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Have a listener called after each signal; return what ends that."""
+        """Add a listener, called after each signal; return a function that removes it."""
         with self._lock:
             self._listeners.add(listener)
 
@@ -50,7 +54,7 @@ class Signals:
         return leave
 
     def look_out(self, ledger: Ledger) -> None:
-        """While anybody listens, look in this event loop for what other processes write."""
+        """Poll in this event loop for writes of other processes, as long as there are listeners."""
         loop = asyncio.get_running_loop()
         if loop not in self._looking:
             self._looking.add(loop)
@@ -73,7 +77,7 @@ class Signals:
                 self.give()
             return writes
 
-        with suppress(StorageError):  # who works meanwhile is told by writes of his own
+        with suppress(StorageError):  # an agent at work meets the error at its own next write
             seen = await ledger.arun(look)
         loop.call_later(LOOK, self._begin_look, ledger, loop, seen)
 
@@ -83,6 +87,6 @@ _LOCK = Lock()
 
 
 def signals_of(ledger: Ledger) -> Signals:
-    """Return the signals of a ledger, the same ones every time."""
+    """Return the signals of a ledger, the same object every time."""
     with _LOCK:
         return _SIGNALS.setdefault(ledger, Signals())

@@ -1,8 +1,8 @@
-"""``Breakers``: the circuits of a tree's agents, in the ledger.
+"""`Breakers`: the circuit breakers of a tree's agents, kept in the ledger.
 
-The graph's state would not do: tasks that run side by side do not see each other's, and let
-through any number of failing calls. Every change is one transaction, so of a thousand who ask
-at once exactly one is the probe, in however many processes.
+The graph's state would not do: parallel tasks do not see each other's, and would let through any
+number of failing calls. Every change is one transaction, so of a thousand concurrent callers
+exactly one is the probe, in any number of processes.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ INTENSITY = "intensity"
 
 
 class Standing(NamedTuple):
-    """A circuit, as people are shown it.
+    """The current status of an agent's circuit, for display.
 
     Attributes:
         tree: Name of the tree's root.
-        agent: Whose circuit it is.
-        state: Whether it is asked.
-        failures: Failures in a row.
-        wait: Seconds until it is tried again.
+        agent: Name of the agent.
+        state: Whether the circuit is open.
+        failures: Consecutive failures.
+        wait: Seconds until the agent is tried again.
     """
 
     tree: str
@@ -50,9 +50,9 @@ class Breakers:
     """The circuits of one tree.
 
     Args:
-        ledger: Keeps them.
+        ledger: The ledger they are kept in.
         tree: Name of the tree's root; threads of the same tree share its circuits.
-        rules: When they open.
+        rules: When circuits open.
         clock: Tells the time.
     """
 
@@ -65,13 +65,13 @@ class Breakers:
         self._clock = clock
 
     def admit(self, agent: str) -> Admission:
-        """Ask whether an agent may be asked.
+        """Return whether an agent may be called now.
 
         Raises:
             StorageError: The ledger could not be read or written.
         """
         name = self._key(agent)
-        # Most circuits are closed, and then nothing has to be written.
+        # Most circuits are closed, and then no write is needed.
         circuit = self._ledger.look(lambda open_: _load(open_, name))
         if circuit.opened_at is None:
             return Admission(admitted=True, failures=circuit.failures)
@@ -82,29 +82,29 @@ class Breakers:
         )
 
     async def aadmit(self, agent: str) -> Admission:
-        """Do what ``admit`` does in an event loop."""
+        """Async version of `admit`."""
         return await self._ledger.arun(lambda: self.admit(agent))
 
     def note(
         self, agent: str, superior: str, admission: Admission, came_to: End
     ) -> Intensity | None:
-        """Note what came of an admission.
+        """Record the outcome of an admitted call.
 
         Args:
-            agent: Who was asked.
-            superior: Path of who asked.
-            admission: What was said then.
-            came_to: What came of it.
+            agent: Name of the agent.
+            superior: Path of its superior.
+            admission: The admission of the call.
+            came_to: The call's outcome.
 
         Returns:
-            Failures below the superior, if there are more than it stands.
+            The failures below the superior, if they exceed its limit.
 
         Raises:
             StorageError: The ledger could not be read or written.
         """
         if came_to is End.FAILED:
             return self._failed(agent, superior, admission.probe)
-        # Most calls go well, and then there is nothing to forget.
+        # Most calls go well, and then there is no failure to clear.
         if came_to is End.ANSWERED and (admission.failures or admission.probe):
             self._note(agent, lambda circuit: circuit.succeeded(admission.probe))
         elif came_to is End.NOTHING and admission.probe:
@@ -114,7 +114,7 @@ class Breakers:
     async def anote(
         self, agent: str, superior: str, admission: Admission, came_to: End
     ) -> Intensity | None:
-        """Do what ``note`` does in an event loop."""
+        """Async version of `note`."""
         return await self._ledger.arun(lambda: self.note(agent, superior, admission, came_to))
 
     def _failed(self, agent: str, superior: str, probe: int) -> Intensity | None:
@@ -156,9 +156,9 @@ class Breakers:
 
 
 def standings(ledger: Ledger, clock: Clock = now) -> list[Standing]:
-    """Return the circuits that a ledger keeps, by tree and agent.
+    """Return the circuits of a ledger, by tree and agent.
 
-    Each is shown by the rules that opened it: no tree is at hand that could tell others.
+    Each is judged by the rules that opened it: the tree's own rules are not known here.
 
     Raises:
         StorageError: The ledger could not be read.
@@ -179,7 +179,7 @@ def close_circuits(ledger: Ledger, agent: str) -> None:
     """Close the circuit of an agent by hand, in every tree of a ledger.
 
     Raises:
-        NoCircuit: It has none: it has not failed since it last answered.
+        NoCircuit: It has none, for it has not failed since its last answer.
         StorageError: The ledger could not be read or written.
     """
 
@@ -204,7 +204,7 @@ def _load(open_: Transaction, name: str) -> Circuit:
 def _change(open_: Transaction, name: str, change: Callable[[Circuit], tuple[Circuit, T]]) -> T:
     found = open_.get(name)
     before = Circuit(**found.value) if found else Circuit()
-    after, told = change(before)
+    after, result = change(before)
     if after != before:
         open_.compare_and_set(name, found.version if found else None, asdict(after))
-    return told
+    return result

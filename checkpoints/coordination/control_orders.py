@@ -1,7 +1,7 @@
-"""``Orders``: what people have told the agents of one turn, as the ledger keeps it.
+"""`Orders`: the stops and pauses of one turn, kept in the ledger.
 
-Every gate goes by them, ``controls`` gives them, and what a stored run waits for depends on
-them.
+`threads.stop_and_pause` stores them, every gate obeys them, and the pending work of a stored run
+depends on them.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from echelons.tree.names import PATH_SEPARATOR
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """What the agents of a turn have been told, each with all below it.
+    """The stops and pauses of a turn; each also covers all agents below.
 
     Attributes:
-        stopped: Paths of agents that are to end.
-        paused: Paths of agents that are to wait.
+        stopped: Paths of stopped agents.
+        paused: Paths of paused agents.
     """
 
     stopped: tuple[str, ...] = ()
     paused: tuple[str, ...] = ()
 
     def at(self, path: str) -> Halt | Pause | None:
-        """Return what holds for an agent; a stop comes before a pause."""
+        """Return the order for an agent, `None` if it has none; a stop comes before a pause."""
         for stopped in self.stopped:
             if is_under(path, stopped):
                 return Halt("stopped", f"{stopped} was told to stop")
@@ -37,13 +37,13 @@ class Orders:
         return None
 
     def lifted(self, path: str | None) -> Orders:
-        """Return the orders without the pauses of an agent and all below it, or of all."""
+        """Return the orders without the pauses of an agent and all below it, or without any."""
         left = (each for each in self.paused if path is not None and not is_under(each, path))
         return replace(self, paused=tuple(left))
 
     @classmethod
     def read(cls, open_: Transaction, name: str) -> Orders:
-        """Return the orders that stand under a key of the ledger."""
+        """Return the orders stored under a key of the ledger."""
         found = open_.get(name)
         return cls._load(found.value) if found else cls()
 
@@ -53,23 +53,23 @@ class Orders:
 
     @classmethod
     def look(cls, ledger: Ledger, name: str) -> Orders:
-        """Return the same, read in passing."""
+        """Return the orders stored under a key, in a read of its own."""
         return ledger.look(lambda open_: cls.read(open_, name))
 
     def store(self, open_: Transaction, name: str) -> None:
-        """Write the orders down."""
+        """Store the orders under a key of the ledger."""
         found = open_.get(name)
         value = {"stopped": list(self.stopped), "paused": list(self.paused)}
         open_.compare_and_set(name, found.version if found else None, value)
 
 
 def orders_key(thread_id: str, turn: str) -> str:
-    """Return the ledger's key of a turn's orders; they end with the turn."""
+    """Return the ledger's key of a turn's orders."""
     return key(thread_id, "orders", turn)
 
 
 def is_under(path: str, above: str) -> bool:
-    """Return whether a path is another, or leads to something below it.
+    """Return whether a path is another, or below it.
 
     Examples:
         >>> is_under("head/north/camp", "head/north"), is_under("head/northern", "head/north")

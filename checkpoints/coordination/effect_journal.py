@@ -1,7 +1,7 @@
-"""``SavedJournal``: the effect journal, in the ledger that goes with a run's saver.
+"""`SavedJournal`: the effect journal, kept in the ledger of a run's saver.
 
-Each call has one value under the root's thread. ``compile_tree`` makes the journal of a tree;
-``nodes`` write into it, and know it as a ``Journal``.
+Each call has one value under the root's thread. `compile_tree` makes the journal of a tree;
+`nodes` write to it through the protocol `Journal`.
 """
 
 from __future__ import annotations
@@ -31,51 +31,51 @@ Config = Mapping[str, Any]
 
 
 class SavedJournal:
-    """The journal of a compiled tree, kept with whatever saver a run uses."""
+    """The journal of a compiled tree, in the ledger of the saver that a run uses."""
 
     def keeps(self, config: Config) -> bool:
-        """Return whether anything is kept of a run."""
+        """Return whether a run has a saver that stores each step."""
         given = config.get("configurable") or {}
         return saver_of(given) is not None and keeps_each_step(given)
 
     def begin(self, call: Call, config: Config) -> Begun:
-        """Write down that a call is started, or return the entry that it has already."""
+        """Record that a call is started, or return its existing entry."""
         saver, entry = _saver(config), _started()
         found = ledger_of(saver).commit(_beginning(call, entry, config))
         return _begun(saver, call, entry, found)
 
     async def abegin(self, call: Call, config: Config) -> Begun:
-        """Do what ``begin`` does in an event loop."""
+        """Async version of `begin`."""
         saver, entry = _saver(config), _started()
         found = await ledger_of(saver).acommit(_beginning(call, entry, config))
         return _begun(saver, call, entry, found)
 
     def note(self, call: Call, entry: Entry, config: Config) -> Entry:
-        """Write down where a call stands now, and return the new entry."""
+        """Store the new state of a call, and return its entry with the new version."""
         saver, timed = _saver(config), _timed(entry)
         value = stored(saver.serde, call, timed)
         return _noted(call, timed, ledger_of(saver).commit(_noting(call, timed, value, config)))
 
     async def anote(self, call: Call, entry: Entry, config: Config) -> Entry:
-        """Do what ``note`` does in an event loop."""
+        """Async version of `note`."""
         saver, timed = _saver(config), _timed(entry)
         value = stored(saver.serde, call, timed)
         work = _noting(call, timed, value, config)
         return _noted(call, timed, await ledger_of(saver).acommit(work))
 
     def end(self, call: Call, entry: Entry, result: Any, config: Config) -> None:
-        """Write down what a call came to, unless it was started again or its end is known."""
+        """Store the result of a call, unless it was started again or its end is known."""
         saver = _saver(config)
         _ended(saver, call, ledger_of(saver).commit(_ending(saver, call, entry, result)))
 
     async def aend(self, call: Call, entry: Entry, result: Any, config: Config) -> None:
-        """Do what ``end`` does in an event loop."""
+        """Async version of `end`."""
         saver = _saver(config)
         _ended(saver, call, await ledger_of(saver).acommit(_ending(saver, call, entry, result)))
 
 
 def key_of(call: Call) -> str:
-    """Return the ledger's key of a call, the same in a copy of the thread but for the thread."""
+    """Return the ledger's key of a call; in a copy of the thread only the thread differs."""
     return key(call.thread_id, "effect", call.place)
 
 
@@ -85,11 +85,11 @@ def _beginning(call: Call, entry: Entry, config: Config) -> Callable[[Transactio
 
     def work(open_: Transaction) -> Value | int:
         if turn:
-            # A run that has lost its thread must begin nothing more in the world, nor one of
-            # which nobody could tell afterwards that it has come so far.
+            # A run must begin no more effects once it has lost its lease, or once a write of it
+            # has failed: nothing stored would show that it had come so far.
             turn.require(open_)
         version = open_.compare_and_set(name, None, value)
-        # Somebody has begun it before; the two of us are alone in this transaction.
+        # Without a version the call was begun before; within this transaction it cannot change.
         return open_.get(name) or 0 if version is None else version
 
     return work
@@ -143,7 +143,7 @@ def _ending(
 
 
 def _version_of(found: Value | None, entry: Entry) -> int | None:
-    """Return the version of a call that still is where it was begun, asked about or not."""
+    """Return the version of a call that is still started, whether a human was asked or not."""
     if found is None or found.version == entry.version:
         return found and found.version
     head = {"state": str(State.STARTED), "at": entry.at}

@@ -1,8 +1,8 @@
-"""Which calls still stand in the journal because their results are in no checkpoint yet.
+"""Completed calls whose results are in the journal because no checkpoint has them yet.
 
-A result is in the journal from the end of a call until LangGraph stores what its task wrote;
-then it would be in the file twice. A checkpointer of ours removes it in that very transaction.
-Any other saver tells nobody, so there only the latest results are kept, in memory.
+A result is in the journal from the end of a call until LangGraph stores the writes of its task;
+after that it would be in the file twice. `SqliteCheckpointer` removes it in that very
+transaction. Other savers do not, so there only the latest results are kept, in memory.
 """
 
 from __future__ import annotations
@@ -21,37 +21,37 @@ from echelons.checkpoints.ledger.records import SIZE
 from echelons.checkpoints.ledger.sqlite_ledger import SqliteTransaction
 
 KEPT = 1024
-"""Results that a ledger in memory keeps, for tasks whose writes a foreign saver failed to store."""
+"""Results that a ledger in memory keeps, in case a foreign saver failed to store the writes."""
 
 
 class Settled(NamedTuple):
-    """The entry of a call that is done."""
+    """The journal entry of a completed call."""
 
     key: str
     version: int
 
 
 class Unsettled:
-    """The calls of this process that are done, by task."""
+    """The completed calls of this process, by task."""
 
     def __init__(self) -> None:
         self._done: dict[str, Settled] = {}
 
     def add(self, task_id: str, key: str, version: int) -> None:
-        """Remember that a task's call is done."""
+        """Remember the completed call of a task."""
         self._done[task_id] = Settled(key, version)
 
     def settle(
         self, cursor: sqlite3.Cursor, task_id: str, writes: Sequence[tuple[str, Any]]
     ) -> None:
-        """Remove a call's entry, in the transaction that stores what its task wrote."""
+        """Remove a call's entry, in the transaction that stores the writes of its task."""
         if task_id not in self._done or any(channel in (ERROR, INTERRUPT) for channel, _ in writes):
             return
         done = self._done.pop(task_id)
         SqliteTransaction(cursor, now, SIZE).delete(done.key, done.version)
 
     def drop_oldest(self, ledger: Ledger) -> None:
-        """Remove the entries of calls that were done long ago."""
+        """Remove the oldest entries, but for the latest `KEPT`."""
         while len(self._done) > KEPT:
             oldest = next(iter(self._done))
             done = self._done.pop(oldest)
@@ -62,11 +62,11 @@ _OF_OTHERS: WeakKeyDictionary[BaseCheckpointSaver[Any], Unsettled] = WeakKeyDict
 
 
 def settles(saver: BaseCheckpointSaver[Any]) -> bool:
-    """Return whether a saver removes entries itself."""
+    """Return whether a saver removes journal entries itself."""
     return isinstance(getattr(saver, "unsettled", None), Unsettled)
 
 
 def unsettled_of(saver: BaseCheckpointSaver[Any]) -> Unsettled:
-    """Return the unsettled calls of a saver, the same object every time."""
+    """Return the completed calls of a saver, the same object every time."""
     own = getattr(saver, "unsettled", None)
     return own if isinstance(own, Unsettled) else _OF_OTHERS.setdefault(saver, Unsettled())

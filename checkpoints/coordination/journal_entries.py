@@ -1,7 +1,7 @@
-"""How an entry of the effect journal is stored: JSON, with values as the saver writes them.
+"""Encodes and decodes entries of the effect journal: JSON, with values serialized by the saver.
 
 A tool's result and a human's answer go through the saver's own serializer, so that its
-allowlist holds for them too. Pure.
+allowlist applies to them too. Pure.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Stored: TypeAlias = dict[str, Any]
 
 
 def stored(serde: SerializerProtocol, call: Call, entry: Entry) -> Stored:
-    """Return an entry that is not done, as JSON.
+    """Return an unfinished entry as JSON.
 
     Raises:
         NotStorable: An answer to the task cannot be stored.
@@ -40,23 +40,23 @@ def stored(serde: SerializerProtocol, call: Call, entry: Entry) -> Stored:
 
 
 def stored_result(serde: SerializerProtocol, call: Call, entry: Entry, result: Any) -> Stored:
-    """Return a done entry with its result as JSON; if that cannot be stored, with the reason."""
+    """Return a finished entry as JSON, with its result or the reason why it cannot be stored."""
     try:
         return {**_head(call, entry), "result": _packed(serde, _parts(result))}
-    except Exception as error:  # noqa: BLE001  whatever a serializer makes of it, the call is done
+    except Exception as error:  # noqa: BLE001  whatever the serializer raises, the call is done
         return lost(call, entry, f"it could not be stored ({type(error).__name__}: {error})")
 
 
 def lost(call: Call, entry: Entry, why: str) -> Stored:
-    """Return a done entry whose result is not kept."""
+    """Return a finished entry without its result as JSON, with the reason."""
     return {**_head(call, entry), "lost": why[:1000]}
 
 
 def load(serde: SerializerProtocol, name: str, found: Value) -> Entry:
-    """Return an entry that was stored.
+    """Return a stored entry.
 
     Raises:
-        LedgerDamaged: It is none.
+        LedgerDamaged: The value is no entry.
         CheckpointTampered: A value in it is damaged, or may not be loaded.
     """
     value = found.value
@@ -101,7 +101,7 @@ def _unpacked(serde: SerializerProtocol, packed: list[str]) -> Any:
 
 
 def _parts(result: Any) -> list[Any]:
-    """Return a result with its commands taken apart: no checkpoint may hold one."""
+    """Return a result with its commands as lists: a checkpoint must not hold a `Command`."""
     if isinstance(result, list):
         return ["list", [_parts(each) for each in result]]
     if isinstance(result, Command):

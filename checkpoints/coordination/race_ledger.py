@@ -1,7 +1,6 @@
-"""``TreeRaces``: the races of one run, over the ledger that goes with the run's saver.
+"""`TreeRaces`: the races of one run, kept in the ledger of the run's saver.
 
-Only one process runs a thread, so what it has read once, and what it writes itself, is all
-there is to know.
+Only one process runs a thread, so each race is read once and then kept in memory.
 """
 
 from __future__ import annotations
@@ -15,16 +14,16 @@ from echelons.delegation.race import Entrant
 
 
 class TreeRaces:
-    """Says who of those that were asked side by side has lost. Safe for any number of threads.
+    """Decides which of the subordinates asked at once have lost. Safe for any number of threads.
 
     Args:
-        ledger: Keeps who has won.
+        ledger: The ledger they are kept in.
         thread_id: LangGraph's id of the thread.
         turn: The root's turn; its races end with it.
-        fence: The lease under which the run goes; without it nobody wins any more.
+        fence: The run's lease; once it is lost, no entrant can win.
 
     Attributes:
-        moot: Whether a race has ended while one of its entrants waited for an answer.
+        moot: Whether a race has ended while one of its entrants waited for a human's answer.
     """
 
     def __init__(
@@ -41,35 +40,35 @@ class TreeRaces:
         self._listeners: dict[Callable[[], None], Entrant] = {}
 
     def begin(self) -> None:
-        """Forget who has waited: a run begins, and whoever still waits says so again."""
+        """Forget the waiting entrants: a run begins, in which they register again."""
         with self._lock:
             self.moot = False
             self._waiting.clear()
 
     def place(self, entrant: Entrant) -> int:
-        """Write down that an entrant has fulfilled its task; return its place, 1 for the first.
+        """Record that an entrant has fulfilled its task; return its place, 1 for the first.
 
         Raises:
-            LeaseLost: Somebody else runs the thread now.
+            LeaseLost: Another run has the thread now.
             StorageError: The ledger could not be written.
         """
         placed = self._ledger.commit(lambda open_: self._written(open_, entrant))
         with self._lock:
-            # Of two who come in at the same time, the first may be the last to get here.
+            # Of two that commit at the same time, the first may be the last to get here.
             known = self._placed.get(entrant.race, [])
             self._placed[entrant.race] = max(known, placed, key=len)
             self.moot = self.moot or any(map(self._is_lost, self._waiting))
-            told = [tell for tell, each in self._listeners.items() if self._is_lost(each)]
-        for tell in told:
+            losers = [tell for tell, each in self._listeners.items() if self._is_lost(each)]
+        for tell in losers:
             tell()
         return placed.index(entrant.group) + 1
 
     async def aplace(self, entrant: Entrant) -> int:
-        """Do what ``place`` does in an event loop."""
+        """Async version of `place`."""
         return await self._ledger.arun(lambda: self.place(entrant))
 
     def has_lost(self, entrant: Entrant) -> bool:
-        """Return whether a race is over, and without an entrant.
+        """Return whether a race is over and an entrant has not won.
 
         Raises:
             StorageError: The ledger could not be read.
@@ -82,19 +81,21 @@ class TreeRaces:
             return self._is_lost(entrant)
 
     async def ahas_lost(self, entrant: Entrant) -> bool:
-        """Do what ``has_lost`` does in an event loop."""
+        """Async version of `has_lost`."""
         return await self._ledger.arun(lambda: self.has_lost(entrant))
 
     def waits(self, entrant: Entrant) -> bool:
-        """Take note that an entrant waits for an answer; return whether it still has to."""
+        """Register that an entrant waits for a human's answer; return whether it still needs it."""
         with self._lock:
             self._waiting.append(entrant)
             return not self._is_lost(entrant)
 
     def listen(self, entrant: Entrant, told: Callable[[], None]) -> Callable[[], None]:
-        """Have somebody told, from any thread, when an entrant has lost; return what ends that."""
+        """Add a listener, called from any thread once an entrant has lost; return its removal."""
 
-        def tell() -> None:  # one of its own, for a caller may listen twice
+        def tell() -> (
+            None
+        ):  # a new function each time, for a caller may add the same listener twice
             told()
 
         with self._lock:
@@ -128,7 +129,7 @@ class TreeRaces:
 
 
 def lost_plan(thread_id: str, turn: str, entrant: Entrant) -> Plan[bool]:
-    """Return whether a race of a stored run is over, and without an entrant."""
+    """Plan: whether a race of a stored run is over and an entrant has not won."""
     if not entrant.enough:
         return False
     name = _race_key(thread_id, turn, entrant.race)

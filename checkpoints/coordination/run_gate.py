@@ -1,4 +1,4 @@
-"""``TreeGate``: the gate of one run, over the ledger that goes with the run's saver.
+"""`TreeGate`: the gate of one run, on the ledger of the run's saver.
 
 `graphs` makes one for each run and puts it into the run's config. Orders are read again only
 after something has been written; each step is counted in a transaction of its own.
@@ -28,14 +28,14 @@ LOG = logging.getLogger(__name__)
 
 
 class TreeGate:
-    """Lets the agents of one run pass, or says why not. Safe for any number of threads.
+    """Lets the agents of one run begin a step, or returns why not. Safe for any number of threads.
 
     Args:
-        root: Whose run it is.
+        root: The root agent's identity.
         thread_id: LangGraph's id of the thread.
         limits: The root's.
-        ledger: The ledger that goes with the run's saver.
-        fence: The lease under which it runs; without it nothing is counted any more.
+        ledger: The ledger of the run's saver.
+        fence: The run's lease; once it is lost, no step can begin.
         clock: Tells the time, in seconds from any moment.
     """
 
@@ -61,7 +61,7 @@ class TreeGate:
         self._lock = Lock()
 
     def enter(self, step: Step, config: Mapping[str, Any]) -> Halt | Pause | None:
-        """Return what keeps a step from beginning; else count it, and return ``None``."""
+        """Return why a step must not begin; else count it, and return `None`."""
         path = _path(config)
         with self._lock:
             self._over = False
@@ -71,25 +71,25 @@ class TreeGate:
             return self._commit(lambda open_: self._meter.count(open_, step))
 
     async def aenter(self, step: Step, config: Mapping[str, Any]) -> Halt | Pause | None:
-        """Do what ``enter`` does in an event loop."""
+        """Async version of `enter`."""
         return await self._ledger.arun(lambda: self.enter(step, config))
 
     def leave(self, reply: Any, config: Mapping[str, Any]) -> Halt | None:
-        """Count what a reply cost, and return why it must not be acted on, if so."""
+        """Count the tokens of a reply; return why it must not be acted on, or `None`."""
         path = _path(config)
         with self._lock:
-            # Before anything is counted: if the ledger is busy, all of this is done again.
+            # Before anything is counted: all of this runs again if the ledger is busy.
             order = self._order(path)
             self._meter.add_tokens(_tokens(reply))
             self._over = path == self._root and not getattr(reply, "tool_calls", None)
             return order if isinstance(order, Halt) else None
 
     async def aleave(self, reply: Any, config: Mapping[str, Any]) -> Halt | None:
-        """Do what ``leave`` does in an event loop."""
+        """Async version of `leave`."""
         return await self._ledger.arun(lambda: self.leave(reply, config))
 
     def listen(self, config: Mapping[str, Any], told: Callable[[Halt], None]) -> Callable[[], None]:
-        """Have somebody told, from any thread, when the agent is stopped while it runs."""
+        """Call a function, from any thread, if the agent is stopped while it runs."""
         path = _path(config)
 
         def signalled() -> None:
@@ -108,15 +108,14 @@ class TreeGate:
         Raises:
             StorageError: The ledger could not be written; these tokens and seconds are then
                 missing from the counts.
-            LeaseLost: Somebody else runs the thread now.
+            LeaseLost: Another run has the thread now.
         """
         with self._lock:
             if not self._over and self._meter.has_counted:
                 self._commit(self._meter.count)
 
     async def aclose(self) -> None:
-        """Do what ``close`` does in an event loop."""
-        # What it meets while the database is locked is tried again, and no reason to give up.
+        """Async version of `close`."""
         await self._ledger.arun(self.close)
 
     def __enter__(self) -> Self:
@@ -146,7 +145,7 @@ class TreeGate:
         return self._ledger.commit(fenced)()
 
     def _order(self, path: str) -> Halt | Pause | None:
-        # In this order: what is written after the question is asked is asked about again.
+        # The counters first: an order that is written after them is read at the next step.
         seen = self._signals.generation, self._ledger.foreign_writes()
         if seen != self._seen:
             self._orders = Orders.look(self._ledger, self._orders_key)
@@ -155,7 +154,7 @@ class TreeGate:
 
 
 def _raise_unless(error: BaseException | None, lost: Exception) -> None:
-    # What ends the run already, an interrupt or a cancellation among it, must not be replaced.
+    # The error that already ends the run, such as an interrupt or a cancellation, comes first.
     if error is None:
         raise lost
     LOG.warning("the limits of a run could not be written down", exc_info=lost)

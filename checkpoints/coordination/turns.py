@@ -1,10 +1,10 @@
-"""Turns: what a session's run carries into every write, and what is remembered of each.
+"""Turns of sessions: the lease check of each write, and the record of each turn.
 
-A ``Turn`` travels in the config of a run. The checkpointer asks it, inside the transaction
-of each write, whether the run still holds its lease; and has it write down the turn in the
-transaction of the checkpoint that the turn begins with. So a turn is known if and only if it
-has begun, and one that is submitted again is never run again. Other savers share no transaction
-with the ledger: there a turn is announced, and its checkpoints say whether it has begun.
+A `Turn` travels in the config of a run. In the transaction of each write the checkpointer checks
+through it that the run still holds its lease; the turn is recorded in the transaction of its
+first checkpoint. So a turn is known if and only if it has begun, and one that is submitted again
+is not run again. Other savers share no transaction with the ledger: there a turn is announced,
+and its checkpoints show whether it has begun.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from echelons.checkpoints.ledger.sqlite_ledger import SqliteTransaction
 from echelons.errors import StorageError
 
 TURN_KEY = "__echelons_turn"
-"""Where a run's config holds its turn; LangGraph stores nothing that begins like this."""
+"""Config key of a run's turn; LangGraph stores no key with this prefix."""
 LONGEST_TEXT = 2**20
-"""Characters of an answer that are remembered with its turn; the thread itself has them all."""
+"""Characters of an answer that are kept with its turn; the thread itself has all of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A turn on its way.
+    """A turn that is running.
 
     Attributes:
         thread_id: The root's thread.
-        id: The turn, as its caller or its session calls it.
-        fence: The lease under which it runs.
-        task: Digest of the task that it begins with, if its caller may submit it again.
-        failures: Why a write of it was not stored; then none that comes later is, for it may
-            stand on that one. LangGraph goes on for a while: it waits for no input's checkpoint,
-            and drops the error if an agent below asks something.
+        id: The turn's id, given by its caller or its session.
+        fence: The run's lease.
+        task: Digest of its task, if the caller may submit it again.
+        failures: The error of a failed write. Later writes are refused, for they may depend on
+            it. LangGraph goes on for a while: it does not wait for the input's checkpoint, and
+            drops the error if an agent below asks a question.
     """
 
     thread_id: str
@@ -49,39 +49,39 @@ class Turn:
     failures: list[StorageError] = field(default_factory=list, compare=False)
 
     def enter(self, cursor: sqlite3.Cursor) -> None:
-        """Refuse a write of a run that has lost its lease, or a write before.
+        """Refuse a write of a run that has lost its lease, or whose earlier write failed.
 
         Raises:
-            LeaseLost: Somebody else runs the thread now.
-            StorageError: A write before this one has failed.
+            LeaseLost: Another run has the thread now.
+            StorageError: An earlier write has failed.
         """
         self.check()
         require_in(cursor, self.fence)
 
     def require(self, open_: Transaction) -> None:
-        """Do what ``enter`` does, in a transaction of the ledger."""
+        """Check the same as `enter`, in a transaction of the ledger."""
         self.check()
         open_.require(self.fence)
 
     def check(self) -> None:
-        """Refuse to go on after a write that has failed.
+        """Refuse to go on after a failed write.
 
         Raises:
-            StorageError: One has.
+            StorageError: A write has failed.
         """
         for failure in self.failures[:1]:
             raise StorageError(failure.path, failure.why)
 
     def begin(self, cursor: sqlite3.Cursor) -> None:
-        """Write the turn down in the transaction of its first checkpoint, if it may come again."""
+        """Record a turn that may be submitted again, in the transaction of its first checkpoint."""
         if self.task:
             open_ = SqliteTransaction(cursor, now, SIZE)
             open_.compare_and_set(_key(self.thread_id, self.id), None, {"task": self.task})
 
     def announce(self, open_: Transaction) -> None:
-        """Write the turn down, if it may come again, where its checkpoints are stored elsewhere.
+        """Record a turn that may be submitted again, where the checkpoints are stored elsewhere.
 
-        Its first one may never be, so that it is known and has not begun.
+        Its first checkpoint may never be stored: then it is known and has not begun.
         """
         name = _key(self.thread_id, self.id)
         if self.task and open_.get(name) is None:
@@ -90,12 +90,12 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is remembered of a turn.
+    """The record of a turn.
 
     Attributes:
         task: Digest of its task.
-        text: Its answer; ``None`` until its end is written down.
-        announced: Whether it was written down before anything of it was stored.
+        text: Its answer; `None` until the turn has ended.
+        announced: Whether it was recorded before its first checkpoint was stored.
     """
 
     task: str
@@ -105,11 +105,11 @@ class Known:
 
 @contextmanager
 def failing(configurable: Mapping[str, Any], final: bool = True) -> Iterator[None]:
-    """Let a turn know of a write that fails.
+    """Context manager that records a failed write in its turn.
 
     Args:
-        configurable: Of the write's config.
-        final: Whether it is not tried again.
+        configurable: The `configurable` of the write's config.
+        final: Whether the write is not retried.
     """
     try:
         yield
@@ -121,13 +121,13 @@ def failing(configurable: Mapping[str, Any], final: bool = True) -> Iterator[Non
 
 
 def turn_of(configurable: Mapping[str, Any]) -> Turn | None:
-    """Return the turn that a write belongs to, or ``None`` outside of sessions."""
+    """Return the turn of a write, `None` outside of sessions."""
     turn = configurable.get(TURN_KEY)
     return turn if isinstance(turn, Turn) else None
 
 
 def known(open_: Transaction, thread_id: str, turn_id: str) -> Known | None:
-    """Return what is remembered of a turn, ``None`` if it has not begun."""
+    """Return the record of a turn, `None` if it is not known."""
     found = open_.get(_key(thread_id, turn_id))
     if found is None:
         return None
@@ -136,7 +136,7 @@ def known(open_: Transaction, thread_id: str, turn_id: str) -> Known | None:
 
 
 def finish(open_: Transaction, thread_id: str, turn_id: str, text: str) -> None:
-    """Write down the answer of a turn that has come to its end, if anybody may ask for it."""
+    """Store the answer of a turn that has ended, if the turn may be submitted again."""
     name = _key(thread_id, turn_id)
     found = open_.get(name)
     if found and "text" not in found.value:
@@ -144,7 +144,7 @@ def finish(open_: Transaction, thread_id: str, turn_id: str, text: str) -> None:
 
 
 def digest(task: str) -> str:
-    """Return what tells two tasks apart."""
+    """Return the SHA-256 digest of a task, in hexadecimal."""
     return sha256(task.encode()).hexdigest()
 
 

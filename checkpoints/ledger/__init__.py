@@ -1,4 +1,4 @@
-"""The ledger: what the world has already seen, and must neither fork nor roll back.
+"""The ledger: records of side effects and decisions, never forked and never rolled back.
 
 Ordered streams, keys with compare-and-set, and leases with epochs; in memory, or in the
 SQLite database of the checkpoints.

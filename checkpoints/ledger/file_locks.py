@@ -1,10 +1,10 @@
-"""Locks of the operating system: one file beside the database for each holding.
+"""Locks of the operating system: one file beside the database for each epoch of a lease.
 
-The file is there while its lease is held; a killed process leaves an empty one behind, which
-the next holder of the lease removes. POSIX systems lock it with ``flock``: that belongs to
-the open file, so two sessions of one process exclude each other as two processes do, and
-closing some other file of the same path frees nothing, as it would with ``fcntl.lockf``. On
-Windows an open file cannot be removed, and that is the lock.
+The file exists while its lease is held; a killed process leaves an empty one behind, which the
+next holder of the lease removes. POSIX systems lock it with `flock`. Such a lock belongs to the
+open file: two sessions of one process exclude each other as two processes do, and closing
+another file of the same path frees nothing, as it would with `fcntl.lockf`. On Windows an open
+file cannot be removed, which serves as the lock.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ else:
     def _is_locked(path: Path) -> bool:
         try:
             with FileIO(path, "r") as file:
-                # Shared, or two who ask at the same time would take each other for the holder.
+                # Shared, or two concurrent checks would take each other for the holder.
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except FileNotFoundError:
             return False
@@ -53,7 +53,7 @@ else:
 
 
 class FileLock:
-    """A locked file. It is freed by the death of the process, however it dies."""
+    """A locked file, unlocked by the operating system when the process ends, however it ends."""
 
     def __init__(self, path: Path, file: FileIO) -> None:
         self._path = path
@@ -80,7 +80,7 @@ class FileLock:
 
 
 class FileLocks:
-    """The locks of all processes that open one database.
+    """The file locks of the leases of one database, for all processes that open it.
 
     Args:
         database: The database's path, absolute: the working directory may change.
@@ -90,10 +90,10 @@ class FileLocks:
         self._database = database
 
     def take(self, name: str, epoch: int) -> FileLock | None:
-        """Take the lock of a new holding; ``None`` if somebody has it.
+        """Take the lock of a new epoch; return `None` if it is held.
 
         Raises:
-            OSError: The file cannot be made or locked.
+            OSError: The file cannot be created or locked.
         """
         path = self._path(name, epoch)
         with _FORKING:
@@ -111,7 +111,7 @@ class FileLocks:
         return lock
 
     def is_taken(self, name: str, epoch: int) -> bool:
-        """Return whether the holder of a holding is alive and has not released it.
+        """Return whether the holder of an epoch is alive and has not released it.
 
         Raises:
             OSError: The file cannot be read.
@@ -119,18 +119,17 @@ class FileLocks:
         return _is_locked(self._path(name, epoch))
 
     def clear(self, name: str, epoch: int) -> None:
-        """Remove the file of a holding; who was taken over keeps it open, and knows no better."""
+        """Remove the file of an earlier epoch; a holder that was taken over keeps it open."""
         _remove(self._path(name, epoch))
 
     def _path(self, name: str, epoch: int) -> Path:
-        # A name may be longer than that of a file, and hold what a file's cannot.
+        # Hashed: a lease's name may be too long for a file, or hold characters a file's cannot.
         return Path(f"{self._database}-lease-{sha256(name.encode()).hexdigest()[:32]}-{epoch}")
 
 
 def _remove(path: Path) -> None:
-    with suppress(
-        OSError
-    ):  # a file that stays, as it does on Windows while it is open, is harmless
+    # A file that stays, as it does on Windows while it is open, is harmless.
+    with suppress(OSError):
         path.unlink()
 
 
@@ -138,8 +137,8 @@ def _made_private(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_CREAT, 0o600)
 
 
-# A fork shares its files with the process that it comes from, and with them the locks: it would
-# keep the leases of a dead process alive. So a fork closes them before it does anything else.
+# A forked child shares the open files of its parent, and with them the locks: it would keep the
+# leases of a dead parent alive. So a child closes them before it does anything else.
 _OPEN: WeakSet[FileLock] = WeakSet()
 _FORKING = threading.RLock()
 

@@ -10,13 +10,13 @@ from echelons.checkpoints.ledger.transaction import Fence
 
 
 class Lease:
-    """What ``Ledger.lease`` gives: held until it is released, or its process ends.
+    """A lease taken by `Ledger.lease`: held until it is released, or its process ends.
 
-    To hold it is not enough to write: a process that was stopped may have been taken over
-    and not know it yet. What must not happen then is written under ``fence``.
+    Holding it does not protect a write: a process that was suspended may have been taken over
+    without noticing. Pass `fence` to each write that must then be refused.
 
     Attributes:
-        fence: What each protected write shows.
+        fence: Proof of the lease, for protected writes.
         since: When it was taken, ISO 8601, UTC.
     """
 
@@ -52,9 +52,9 @@ class Lease:
         return self._lock.held
 
     def release(self) -> None:
-        """Let others have it, at once; once is enough.
+        """Free the lease at once; further calls do nothing.
 
-        Its fence holds until somebody has: what was begun before can still be written.
+        Its fence stays valid until the lease is taken again: pending writes can still be made.
         """
         self._lock.release()
 

@@ -1,8 +1,8 @@
-"""Whether the holder of a lease lives: a lock that ends with its process, and never times out.
+"""Locks that show whether the holder of a lease is alive: they end with its process.
 
-A holding is a name in an epoch. An epoch is given once, so every holding has a lock of its
-own: nobody ever waits for one, takes one twice, or takes one away from another. ``leases``
-asks whether the holding that the ledger knows is alive, and takes the lock of the next one.
+Each epoch of a lease is given out once and has a lock of its own, so no lock is ever waited for,
+taken twice or taken away. `Ledger.lease` checks whether the latest epoch is still locked, and
+takes the lock of the next one.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from weakref import WeakValueDictionary
 
 
 class Lock(Protocol):
-    """The lock of one holding. Whoever drops it without releasing it frees it, too."""
+    """The lock of one epoch of a lease. It is also freed when it is garbage-collected."""
 
     @property
     def held(self) -> bool:
@@ -30,22 +30,22 @@ class Lock(Protocol):
 
 
 class Locks(Protocol):
-    """The locks of all who share one ledger."""
+    """The locks of one ledger's leases, shared by all its users."""
 
     def take(self, name: str, epoch: int) -> Lock | None:
-        """Take the lock of a new holding; ``None`` if somebody has it."""
+        """Take the lock of a new epoch; return `None` if it is held."""
         ...
 
     def is_taken(self, name: str, epoch: int) -> bool:
-        """Return whether the holder of a holding is alive and has not released it."""
+        """Return whether the holder of an epoch is alive and has not released it."""
         ...
 
     def clear(self, name: str, epoch: int) -> None:
-        """Remove what is left of a holding that will not be asked about again."""
+        """Remove what is left of an epoch that has ended."""
 
 
 class LocalLock:
-    """The lock of a ledger that lives and dies with this process."""
+    """The lock of a ledger in memory."""
 
     def __init__(self) -> None:
         self.held = True
@@ -67,17 +67,17 @@ class LocalLocks:
         self._locks: WeakValueDictionary[tuple[str, int], LocalLock] = WeakValueDictionary()
 
     def take(self, name: str, epoch: int) -> LocalLock | None:
-        """Take the lock of a new holding; ``None`` if somebody has it."""
+        """Take the lock of a new epoch; return `None` if it is held."""
         if self.is_taken(name, epoch):
             return None
         lock = self._locks[name, epoch] = LocalLock()
         return lock
 
     def is_taken(self, name: str, epoch: int) -> bool:
-        """Return whether the holder of a holding has not released it."""
+        """Return whether the holder of an epoch has not released it."""
         lock = self._locks.get((name, epoch))
         return lock is not None and lock.held
 
     def clear(self, name: str, epoch: int) -> None:
-        """Remove what is left of a holding."""
+        """Remove what is left of an epoch."""
         self._locks.pop((name, epoch), None)

@@ -1,4 +1,4 @@
-"""``MemoryLedger``: a ledger for what has no database, and for tests. It dies with its process."""
+"""`MemoryLedger`: a ledger in memory, for savers without one and for tests."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class MemoryLedger(Ledger):
         self._lock = threading.Lock()
 
     def commit(self, work: Callable[[Transaction], T]) -> T:
-        """Do some work in one transaction, and return what it returns."""
+        """Run some work in one write transaction, and return its result."""
         with self._lock:
             transaction = MemoryTransaction(self._stored, self._clock, self._limit)
             try:
@@ -42,13 +42,13 @@ class MemoryLedger(Ledger):
                 raise
 
     def look(self, work: Callable[[Transaction], T]) -> T:
-        """Do some reading, without keeping writers out."""
+        """Run some reading, and return its result."""
         return self.commit(work)
 
 
 @dataclass
 class _Stored:
-    """All that a ledger holds, as JSON."""
+    """The content of a ledger; records and values are JSON texts."""
 
     streams: dict[str, list[tuple[int, str, str]]] = field(default_factory=dict)
     values: dict[str, tuple[str, int]] = field(default_factory=dict)
@@ -57,7 +57,7 @@ class _Stored:
 
 
 class MemoryTransaction(Transaction):
-    """A transaction that remembers how to undo what it did."""
+    """A transaction with a list of undo steps."""
 
     def __init__(self, stored: _Stored, clock: Clock, limit: int) -> None:
         super().__init__(clock, limit)
@@ -65,7 +65,7 @@ class MemoryTransaction(Transaction):
         self._undoing: list[Callable[[], object]] = []
 
     def undo(self) -> None:
-        """Take everything back, the latest first."""
+        """Undo all changes, the latest first."""
         while self._undoing:
             self._undoing.pop()()
 

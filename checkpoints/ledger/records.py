@@ -1,7 +1,7 @@
-"""What the ledger keeps: JSON that is read back as it was given, under names of plain text.
+"""The ledger's records, JSON that is read back unchanged, and the names they are kept under.
 
-Every implementation keeps the texts that ``encode`` makes, so all of them take and refuse
-the same, and nobody can change what is stored by changing what was given.
+Every ledger stores the texts that `encode` makes. So all of them accept and refuse the same
+values, and a stored value does not change with the object that it was made of.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SIZE = 8 * 1024 * 1024
 """Bytes of JSON in UTF-8 that a record or value may have, unless a ledger is made with another
 limit: above the largest results of tools, far below what SQLite keeps in a row."""
 DEPTH = 100
-"""Lists and objects that may stand in each other; Python and SQLite both give up near 1,000."""
+"""Levels of nested lists and objects; Python and SQLite both give up near 1,000."""
 NAME_SIZE = 4096
 """Bytes of UTF-8 that a name may have: ids, and the path of an agent 32 levels down."""
 
@@ -29,12 +29,12 @@ def encode(where: str, value: Json, limit: int = SIZE) -> str:
     """Return a value as JSON.
 
     Args:
-        where: The stream or key that it is meant for, for the errors.
-        value: What is to be kept.
+        where: The stream or key, for the errors.
+        value: The value.
         limit: The largest size, in bytes of UTF-8.
 
     Raises:
-        NotJson: It would be read back as something else, or not at all.
+        NotJson: It would be read back as another value, or not at all.
         RecordTooLarge: It is larger than the limit.
     """
     try:
@@ -44,7 +44,7 @@ def encode(where: str, value: Json, limit: int = SIZE) -> str:
         raise NotJson(where, str(error)) from error
     if size > limit:
         raise RecordTooLarge(where, size, limit)
-    # Few brackets cannot nest deeply, so that most values need not be walked through.
+    # Few brackets cannot nest deeply, so most values need no walk.
     if text.count("[") + text.count("{") > DEPTH and _is_deeper(value, DEPTH):
         raise NotJson(where, f"it is nested more than {DEPTH} deep")
     if json.loads(text) != value:
@@ -65,10 +65,10 @@ def decode(where: str, text: str) -> Any:
 
 
 def checked(name: object) -> str:
-    """Return a name that every store can keep.
+    """Return a name, if every ledger can store it.
 
     Raises:
-        InvalidLedgerName: It is no text, empty, too long, or holds what is no character.
+        InvalidLedgerName: It is no text, empty, too long, or has a NUL or a lone surrogate.
     """
     if not isinstance(name, str):
         raise InvalidLedgerName(repr(name)[:80], "it is no text")

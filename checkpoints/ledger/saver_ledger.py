@@ -1,8 +1,7 @@
-"""``ledger_of``: the ledger that goes with a saver.
+"""The ledger of a saver, and the names of what belongs to a thread.
 
-Checkpoints and ledger belong together: what one says happened, the other must not contradict.
-A SQLite checkpointer of ours has its ledger in its own database. Any other saver gets one in
-memory, which lives and dies with it.
+Checkpoints and ledger must not contradict each other. So a `SqliteCheckpointer` has its ledger
+in its own database; any other saver gets one in memory, which lives as long as the saver.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _LOCK = Lock()
 
 
 def ledger_of(saver: BaseCheckpointSaver[Any]) -> Ledger:
-    """Return the ledger of a saver, the same one every time."""
+    """Return the ledger of a saver, the same object every time."""
     own = getattr(saver, "ledger", None)
     if isinstance(own, Ledger):
         return own
@@ -31,13 +30,13 @@ def ledger_of(saver: BaseCheckpointSaver[Any]) -> Ledger:
 
 
 def key(thread_id: str, *parts: str) -> str:
-    """Return the name of something of a root's thread: a key, a stream, or a lease.
+    """Return the name of a key, a stream or a lease that belongs to a root's thread.
 
-    All names of a thread begin alike, so that they are deleted with it.
+    All names of a thread have one prefix, by which they are deleted with it.
 
     Examples:
         >>> key("trip", "turn", "1")
         'thread/trip/turn/1'
     """
-    # A host graph may call its threads anything, and one's names must not begin like another's.
+    # Quoted: a thread id may hold a slash, and no thread's names may begin like another's.
     return "/".join(("thread", quote(thread_id, safe=""), *parts))

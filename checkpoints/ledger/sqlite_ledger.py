@@ -1,6 +1,6 @@
-"""``SqliteLedger``: the ledger in the database of the checkpoints, on the same connection.
+"""`SqliteLedger`: the ledger in the database of the checkpoints, on the same connection.
 
-A protected write of the checkpointer itself asks ``require_in`` within its own transaction.
+The checkpointer calls `require_in` within the transaction of each protected write.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ LARGEST = 2**63 - 1
 
 
 class Database(Protocol):
-    """What a ledger needs of ``SqliteCheckpointer``: its connection, and its way to wait."""
+    """What a ledger needs of `SqliteCheckpointer`: its connection, and its way of waiting."""
 
     def cursor(self, transaction: bool = True) -> AbstractContextManager[sqlite3.Cursor]:
-        """Hold the connection for one transaction, all of it or nothing."""
+        """Hold the connection for one transaction."""
         ...
 
     def foreign_writes(self) -> int:
@@ -40,8 +40,8 @@ class Database(Protocol):
 class SqliteLedger(Ledger):
     """A ledger in the database of a checkpointer, for any number of threads and processes.
 
-    A database without a file has leases for who uses this very object, for nobody else can
-    tell whether a holder lives; their epochs fence all the same.
+    The leases of a database without a file exclude only users of this object, for no one else
+    can see whether a holder is alive; their epochs fence all the same.
 
     Args:
         database: The checkpointer. It stays open for as long as the ledger is used, and
@@ -60,14 +60,14 @@ class SqliteLedger(Ledger):
         self._limit = limit
 
     def commit(self, work: Callable[[Transaction], T]) -> T:
-        """Do some work in one transaction, and return what it returns."""
+        """Run some work in one write transaction, and return its result."""
         with self._database.cursor() as cursor:
-            # At once, for what is read before the first write must not change until then.
+            # Immediate: what the work reads must not change before its first write.
             cursor.execute("BEGIN IMMEDIATE")
             return work(SqliteTransaction(cursor, self._clock, self._limit))
 
     def look(self, work: Callable[[Transaction], T]) -> T:
-        """Do some reading, without keeping writers out."""
+        """Run some reading, without keeping writers out, and return its result."""
         with self._database.cursor(transaction=False) as cursor:
             return work(SqliteTransaction(cursor, self._clock, self._limit))
 
@@ -76,19 +76,19 @@ class SqliteLedger(Ledger):
         return self._database.foreign_writes()
 
     async def arun(self, work: Callable[[], T]) -> T:
-        """Do some work on the ledger in an event loop."""
+        """Run some work on the ledger in an event loop; all of it again if the store was busy."""
         return await self._database._run(work)
 
 
 def require_in(cursor: sqlite3.Cursor, fence: Fence) -> None:
-    """Refuse to go on with a transaction if somebody else has taken a lease.
+    """Refuse a transaction whose lease has been taken by another holder.
 
-    Begins the transaction if that has not happened yet: what is written after this call and
-    committed with it is written under the lease, or not at all.
+    Begins the transaction if it has not begun: whatever is committed with this check is written
+    under the lease, or not at all.
 
     Raises:
         InvalidLedgerName: The lease's name cannot be kept.
-        LeaseLost: Somebody has taken the lease.
+        LeaseLost: Another holder has taken the lease.
         sqlite3.Error: SQLite could not read.
     """
     if not cursor.connection.in_transaction:
@@ -97,7 +97,7 @@ def require_in(cursor: sqlite3.Cursor, fence: Fence) -> None:
 
 
 class SqliteTransaction(Transaction):
-    """A transaction on a cursor; who lends the cursor begins and commits it."""
+    """A transaction on a cursor; the owner of the cursor begins and commits it."""
 
     def __init__(self, cursor: sqlite3.Cursor, clock: Clock, limit: int) -> None:
         super().__init__(clock, limit)
@@ -169,7 +169,7 @@ class SqliteTransaction(Transaction):
 
 def _locks_of(database: Database) -> Locks:
     with database.cursor(transaction=False) as cursor:
-        # Of SQLite itself: absolute, without symbolic links, and empty if there is no file.
+        # As SQLite knows it: absolute, without symbolic links, and empty if there is no file.
         files = {name: file for _, name, file in cursor.execute("PRAGMA database_list")}
     return FileLocks(files["main"]) if files["main"] else LocalLocks()
 

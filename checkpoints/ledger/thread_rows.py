@@ -1,7 +1,7 @@
-"""What of the ledger belongs to a root's thread: it is deleted and copied with the thread.
+"""The ledger rows of a root's thread, which are deleted and copied with the thread.
 
-``maintenance`` executes this in the transaction of the thread's own rows. Leases stay, but for
-their epoch: one that went back would let a holder of long ago write again.
+`maintenance.thread_admin` does this in the transaction of the thread's checkpoints. Leases are
+kept and only their epoch grows: a smaller one would let an earlier holder write again.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from sqlite3 import Cursor
 from echelons.checkpoints.ledger.saver_ledger import key
 
 _AFTER = "0"
-"""What comes next after the slash, with which all names of a thread go on."""
+"""The character after the slash, which follows the prefix in all names of a thread."""
 
 
 def delete_belongings(cursor: Cursor, thread_id: str) -> None:
-    """Delete the keys and streams of a thread, and let its run, if there is one, write no more."""
+    """Delete the keys and streams of a thread, and fence off its run, if it has one."""
     between = _between(thread_id)
-    # No later value of a key may have a version that one of these had.
+    # A key that is created again must not get a version that it has had.
     cursor.execute(
         "UPDATE ledger_floor SET version = max(version, coalesce("
         "(SELECT max(version) FROM ledger_values WHERE key >= ? AND key < ?), 0))",
@@ -29,13 +29,13 @@ def delete_belongings(cursor: Cursor, thread_id: str) -> None:
 
 
 def has_belongings(cursor: Cursor, thread_id: str) -> bool:
-    """Return whether anything stands under a key of a thread."""
+    """Return whether a thread has any key."""
     query = "SELECT 1 FROM ledger_values WHERE key >= ? AND key < ? LIMIT 1"
     return cursor.execute(query, _between(thread_id)).fetchone() is not None
 
 
 def copy_belongings(cursor: Cursor, source: str, target: str) -> None:
-    """Copy the keys of a thread: what is known of it. Streams, what it was sent, stay its own."""
+    """Copy the keys of a thread, and not its streams: its mail is not the copy's."""
     cursor.execute(
         "INSERT INTO ledger_values (key, version, at, value)"
         " SELECT ? || substr(key, ?), (SELECT version FROM ledger_floor) + 1, at, value"

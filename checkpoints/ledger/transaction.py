@@ -1,7 +1,7 @@
-"""What can be done with the ledger in one commit; the rules are here, the storing elsewhere.
+"""`Transaction`: the operations of one commit. The rules are here, the storage elsewhere.
 
-``Ledger.commit`` lends a transaction to its caller. Each store implements the few methods
-below the line, and nothing else, so that all of them keep the same rules.
+`Ledger.commit` passes a transaction to its caller. Each ledger implements the abstract methods
+at the end of the class and nothing else, so all of them have the same rules.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ class Entry(NamedTuple):
     """One record of a stream.
 
     Attributes:
-        sequence: Its place, counted from 1 without a gap, in the order of commit.
-        at: When it was appended, ISO 8601, UTC; a clock may go back, a sequence does not.
-        record: What was appended.
+        sequence: Its position, counted from 1 without a gap, in the order of commit.
+        at: When it was appended, ISO 8601, UTC; unlike the sequence, it may go back.
+        record: The JSON value that was appended.
     """
 
     sequence: int
@@ -30,12 +30,12 @@ class Entry(NamedTuple):
 
 
 class Value(NamedTuple):
-    """What stands under a key.
+    """The value of a key.
 
     Attributes:
-        value: What was set.
-        version: Grows with every change of the key. No other value of the key ever has
-            it, not even after a deletion.
+        value: The JSON value that was set.
+        version: Grows with every change of the key, and is never used again for the key, not
+            even after a deletion.
     """
 
     value: Any
@@ -43,7 +43,7 @@ class Value(NamedTuple):
 
 
 class Fence(NamedTuple):
-    """What a lease proves: that nobody has held the name since this epoch began.
+    """Proof of a lease: that its name has had no other holder since this epoch began.
 
     Attributes:
         name: The lease's name.
@@ -55,12 +55,12 @@ class Fence(NamedTuple):
 
 
 class Holder(NamedTuple):
-    """Who took a lease last; whether it still lives, its lock knows.
+    """The last holder of a lease, alive or not; only its lock shows that.
 
     Attributes:
         epoch: How many times the name has been leased.
-        pid: The process.
-        since: When it took it, ISO 8601, UTC.
+        pid: The holder's process.
+        since: When it took the lease, ISO 8601, UTC.
     """
 
     epoch: int
@@ -69,10 +69,10 @@ class Holder(NamedTuple):
 
 
 class Transaction(ABC):
-    """Work on the ledger that is committed all together, or not at all.
+    """Operations on the ledger that are committed together, or not at all.
 
     Args:
-        clock: Tells the time of what is stored.
+        clock: Tells the times that are stored.
         limit: The largest record or value, in bytes of JSON in UTF-8.
     """
 
@@ -97,8 +97,8 @@ class Transaction(ABC):
         """Return the entries of a stream after a sequence, in order.
 
         Args:
-            stream: Its name; one that nothing was appended to has no entries.
-            after: The sequence of the last entry that is known already.
+            stream: Its name; a stream that was never written has no entries.
+            after: The sequence of the last entry already read.
             limit: How many to return at most.
 
         Raises:
@@ -117,7 +117,7 @@ class Transaction(ABC):
         return self._last(checked(stream))
 
     def get(self, key: str) -> Value | None:
-        """Return what stands under a key, or ``None``.
+        """Return the value and version of a key, or `None`.
 
         Raises:
             InvalidLedgerName: The key cannot be kept.
@@ -127,15 +127,15 @@ class Transaction(ABC):
         return Value(decode(key, found[0]), found[1]) if found else None
 
     def compare_and_set(self, key: str, expected: int | None, value: Json) -> int | None:
-        """Set a key if it has not changed.
+        """Set a key if it still has the expected version.
 
         Args:
             key: Its name.
-            expected: The version that it must have; ``None`` if nothing may stand there.
-            value: What to set.
+            expected: The version that it must have; `None` if it must not exist.
+            value: The new value.
 
         Returns:
-            The new version, or ``None`` if the key has another version than expected.
+            The new version, or `None` if the key has another version than expected.
 
         Raises:
             InvalidLedgerName: The key cannot be kept.
@@ -145,13 +145,13 @@ class Transaction(ABC):
         text = encode(checked(key), value, self._limit)
         if self._version(key) != expected:
             return None
-        # A new key may be an old one, so it begins above the versions of all that were deleted.
+        # The key may have been deleted before, so it begins above all versions of deleted keys.
         version = (self._floor() if expected is None else expected) + 1
         self._set(key, version, self._now(), text)
         return version
 
     def delete(self, key: str, expected: int) -> bool:
-        """Remove a key if it has not changed, and return whether it was removed.
+        """Remove a key if it still has the expected version; return whether it was removed.
 
         Args:
             key: Its name.
@@ -176,11 +176,11 @@ class Transaction(ABC):
         return list(self._keys(checked(prefix) if prefix else ""))
 
     def require(self, fence: Fence) -> None:
-        """Refuse to go on if the lease has been taken by somebody else since.
+        """Refuse to go on if another holder has taken the lease.
 
         Raises:
             InvalidLedgerName: The lease's name cannot be kept.
-            LeaseLost: It has.
+            LeaseLost: Another holder has taken it.
         """
         holder = self.last_holder(fence.name)
         current = holder.epoch if holder else 0
@@ -188,7 +188,7 @@ class Transaction(ABC):
             raise LeaseLost(fence.name, fence.epoch, current)
 
     def last_holder(self, name: str) -> Holder | None:
-        """Return who took a lease last, dead or alive; ``None`` if nobody ever has.
+        """Return the last holder of a lease, dead or alive; `None` if it was never taken.
 
         Raises:
             InvalidLedgerName: The lease's name cannot be kept.
@@ -196,7 +196,7 @@ class Transaction(ABC):
         return self._holder(checked(name))
 
     def begin_epoch(self, name: str, epoch: int, pid: int) -> Holder:
-        """Write down who holds a lease from now on; only for who has the lock of the epoch.
+        """Store a new holder of a lease; the caller must have the lock of the epoch.
 
         Raises:
             InvalidLedgerName: The lease's name cannot be kept.
@@ -208,7 +208,7 @@ class Transaction(ABC):
     def _now(self) -> str:
         return self._clock().isoformat()
 
-    # What a store implements. Names are checked already, values are JSON.
+    # Implemented by each ledger. Names are checked already, values are JSON texts.
 
     @abstractmethod
     def _last(self, stream: str) -> int: ...
