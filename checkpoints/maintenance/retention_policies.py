@@ -126,4 +126,4 @@ def _namespace(row: CheckpointTuple) -> str:
 
 def _refuse(wrong: bool, name: str, given: object, limit: str) -> None:
     if wrong:
-        raise InvalidStrategy(f"{name}({given})", limit)
+        raise InvalidStrategy(f"{name}({given})", f"takes {limit}")

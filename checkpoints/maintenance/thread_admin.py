@@ -29,7 +29,7 @@ from echelons.checkpoints.storage.cached_saver import RememberingSaver
 from echelons.checkpoints.storage.json_text import as_json
 from echelons.checkpoints.storage.rows import PUT_CHECKPOINT, CheckpointRow
 from echelons.checkpoints.storage.verified_saver import GuardedSaver
-from echelons.errors import ThreadTaken, UnknownStrategy
+from echelons.errors import InvalidStrategy, ThreadTaken
 
 T = TypeVar("T")
 STATES = ("checkpoints", "writes", "seals")
@@ -141,7 +141,7 @@ class Maintained(RememberingSaver):
                 `"keep_latest"` is `KeepLatest()`; `"delete"` keeps nothing.
 
         Raises:
-            UnknownStrategy: It is none of these.
+            InvalidStrategy: It is none of these.
             StorageError: SQLite could not read or write.
         """
         if isinstance(strategy, Strategy) or strategy == KEEP_LATEST:
@@ -152,7 +152,8 @@ class Maintained(RememberingSaver):
                 for thread_id in map(str, thread_ids):
                     _delete(cursor, thread_id)
         else:
-            raise UnknownStrategy(strategy, (KEEP_LATEST, *DELETE))
+            known = ", ".join((KEEP_LATEST, *DELETE))
+            raise InvalidStrategy(repr(strategy), f"is no strategy; use one of {known}")
 
     async def aprune(
         self, thread_ids: Sequence[str], *, strategy: str | Strategy = KEEP_LATEST

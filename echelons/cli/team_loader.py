@@ -18,21 +18,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from echelons.errors import (
-    DocumentsNeeded,
-    DocumentsNotTaken,
-    EchelonsError,
-    NotATeam,
-    TeamAttributeMissing,
-    TeamNotImported,
-    TeamNotTrusted,
-    UnknownTeam,
-)
+from echelons.errors import EchelonsError, InvalidTeam, TeamNotTrusted, UnknownTeam
 
 if TYPE_CHECKING:
     from echelons.agent import Agent
 
 PACKAGE = "echelons.teams"
+WANTED = "name an Agent, or a function without parameters that returns one"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,11 +110,14 @@ def source(name: TeamName) -> Source:
         make = _make_of(name.team)
         if "docs" in inspect.signature(make).parameters:
             if name.docs is None:
-                raise DocumentsNeeded(name.team)
+                raise InvalidTeam(
+                    name.team, "it answers from documents; name their folder with --docs FOLDER"
+                )
             return Documents(name.team, name.docs)
         found = Shipped(make)
     if name.docs is not None:
-        raise DocumentsNotTaken(name.team, str(name.docs))
+        why = f"it takes no documents, and --docs names {str(name.docs)!r}; leave it out"
+        raise InvalidTeam(name.team, why)
     return found
 
 
@@ -185,21 +180,21 @@ class Imported:
         """Import the module, as from the current folder, and find or make the root.
 
         Raises:
-            TeamNotImported: The module cannot be imported, or its function fails.
-            TeamAttributeMissing: The module has no such name.
-            NotATeam: The name means something else.
+            InvalidTeam: It cannot be imported, its function fails, or it is no agent.
             TeamNotTrusted: Only a database names the function.
         """
         from echelons.agent import Agent
 
         module, _, attribute = self.team.partition(":")
         if not module or not attribute:
-            raise TeamNotImported(self.team, "it lacks the module or the agent")
+            raise self._unloadable("it lacks the module or the agent")
         found = self._attribute(self._module(module), attribute)
         if not isinstance(found, Agent):
             found = self._called(found)
         if not isinstance(found, Agent):
-            raise NotATeam(self.team, f"of type {type(found).__name__}, no Agent")
+            raise InvalidTeam(
+                self.team, f"it is of type {type(found).__name__}, no Agent; {WANTED}"
+            )
         return found
 
     def remarks(self) -> str:
@@ -217,7 +212,8 @@ class Imported:
         found = module
         for name in path.split("."):
             if not hasattr(found, name):
-                raise TeamAttributeMissing(self.team, name, _offered(module))
+                has = ", ".join(_offered(module)) or "no agents"
+                raise InvalidTeam(self.team, f"the module has no {name!r}; it has {has}")
             found = getattr(found, name)
         return found
 
@@ -229,8 +225,16 @@ class Imported:
         try:
             inspect.signature(make).bind()
         except (TypeError, ValueError) as error:
-            raise NotATeam(self.team, f"a function with parameters ({error})") from error
+            why = f"it is a function with parameters ({error}); {WANTED}"
+            raise InvalidTeam(self.team, why) from error
         return self._attempt(make)
+
+    def _unloadable(self, why: str) -> InvalidTeam:
+        return InvalidTeam(
+            self.team,
+            f"it cannot be loaded: {why}; write it as module:agent, the module as Python imports "
+            "it from this folder",
+        )
 
     def _attempt(self, work: Callable[[], Any]) -> Any:
         from echelons.text.error_lines import describe_error
@@ -241,7 +245,7 @@ class Imported:
             raise
         # Anybody's code may raise anything, and a script may exit when it is imported.
         except (Exception, SystemExit) as error:
-            raise TeamNotImported(self.team, describe_error(error)) from error
+            raise self._unloadable(describe_error(error)) from error
 
 
 def _offered(module: Any) -> list[str]:

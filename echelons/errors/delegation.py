@@ -150,40 +150,6 @@ class NoCandidate(DelegationError):
         return f"nobody below is made for this task{near if self.nearest else ''}"
 
 
-class CircuitOpen(DelegationError):
-    """An agent has failed too often, and is not asked for a while.
-
-    Attributes:
-        agent: The agent.
-        failures: How often in a row.
-        seconds: Until it is tried again.
-    """
-
-    code = "circuit_open"
-
-    agent: str
-    failures: int
-    seconds: float
-    message = "{agent!r} failed {failures} times in a row; it is tried again in {seconds:.3g} s"
-
-
-class TooManyFailures(DelegationError):
-    """Subordinates of a superior fail so often that it does not try on.
-
-    Attributes:
-        superior: The superior.
-        failures: How often.
-        seconds: Within how many seconds.
-    """
-
-    code = "intensity"
-
-    superior: str
-    failures: int
-    seconds: float
-    message = "{failures} failures below {superior!r} within {seconds:g} s: it does not try on"
-
-
 class InvalidJoin(DelegationError):
     """Several requests are to be joined in a way that there is not.
 

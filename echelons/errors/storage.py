@@ -5,7 +5,6 @@ Raised by the checkpoints, and by the commands that open a database.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import field
 
 from echelons.errors.base import EchelonsError
@@ -101,26 +100,13 @@ class BackupExists(StorageError):
 
 
 class InvalidStrategy(EchelonsError):
-    """Threads were to be pruned to less than nothing.
+    """Threads were to be pruned in a way that there is not, or to less than nothing.
 
     Attributes:
         strategy: The strategy as it was given.
-        limit: What it takes.
+        why: What is wrong with it.
     """
 
     strategy: str
-    limit: str
-    message = "{strategy} takes {limit}; nothing was changed"
-
-
-class UnknownStrategy(EchelonsError):
-    """Threads were to be pruned in a way that there is not.
-
-    Attributes:
-        strategy: The strategy as it was given.
-        known: The strategies that there are.
-    """
-
-    strategy: str
-    known: Sequence[str]
-    message = "there is no strategy {strategy!r}; use one of {known}. Nothing was changed"
+    why: str
+    message = "{strategy} {why}; nothing was changed"

@@ -35,53 +35,17 @@ class UnknownTeam(TeamError):
         )
 
 
-class TeamNotImported(TeamError):
-    """An agent is named as ``module:agent``, and loading it failed.
+class InvalidTeam(TeamError):
+    """A team cannot be imported, is no agent, lacks documents, or takes none.
 
     Attributes:
         team: The name as it was given.
-        why: What went wrong.
+        why: What is wrong, and what to do.
     """
 
     team: str
     why: str
-    message = (
-        "team {team!r} cannot be loaded: {why}; write it as module:agent, the module as Python "
-        "imports it from this folder"
-    )
-
-
-class TeamAttributeMissing(TeamError):
-    """A module has no such agent.
-
-    Attributes:
-        team: The name as it was given.
-        attribute: What the module does not have.
-        offered: Names of the module that may be meant.
-    """
-
-    team: str
-    attribute: str
-    offered: Sequence[str]
-
-    def _describe(self) -> str:
-        has = f"it has {', '.join(self.offered) or 'no agents'}"
-        return f"team {self.team!r}: the module has no {self.attribute!r}; {has}"
-
-
-class NotATeam(TeamError):
-    """What a team's name leads to is no agent.
-
-    Attributes:
-        team: The name as it was given.
-        found: What was found, described.
-    """
-
-    team: str
-    found: str
-    message = (
-        "team {team!r} is {found}; name an Agent, or a function without parameters that returns one"
-    )
+    message = "team {team!r}: {why}"
 
 
 class TeamNotTrusted(TeamError):
@@ -111,27 +75,3 @@ class TeamNotRecorded(TeamError):
         "thread {thread!r} does not say which team it belongs to (`echelons run` notes it); name "
         "it with --team TEAM"
     )
-
-
-class DocumentsNeeded(TeamError):
-    """A team answers from documents, and none were named.
-
-    Attributes:
-        team: The team.
-    """
-
-    team: str
-    message = "team {team!r} answers from documents; name their folder with --docs FOLDER"
-
-
-class DocumentsNotTaken(TeamError):
-    """Documents were named for a team that takes none.
-
-    Attributes:
-        team: The team.
-        folder: The folder that was named.
-    """
-
-    team: str
-    folder: str
-    message = "team {team!r} takes no documents, and --docs names {folder!r}; leave it out"

@@ -10,7 +10,6 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.errors import GraphInterrupt
 
 from echelons.delegation.race import LOST, Entrant, races_of
-from echelons.errors import CircuitOpen, TooManyFailures
 from echelons.guards.circuit_breaker import Admission, End, Intensity, circuits_of
 from echelons.guards.deadlines import timed
 from echelons.guards.gate import HALT_KEY
@@ -112,9 +111,15 @@ def _timed(config: RunnableConfig, terms: Terms) -> RunnableConfig:
 
 
 def _refused(terms: Terms, admission: Admission) -> Failure:
-    error = CircuitOpen(terms.agent, admission.failures, admission.wait)
-    return Failure(error.reason, End.NOTHING)
+    return Failure(
+        f"circuit_open: {terms.agent!r} failed {admission.failures} times in a row; "
+        f"it is tried again in {admission.wait:.3g} s",
+        End.NOTHING,
+    )
 
 
 def _too_much(terms: Terms, much: Intensity | None) -> str:
-    return TooManyFailures(terms.superior, much.failures, much.period).reason if much else ""
+    if not much:
+        return ""
+    failures = f"{much.failures} failures below {terms.superior!r} within {much.period:g} s"
+    return f"intensity: {failures}: it does not try on"

@@ -19,7 +19,7 @@ from echelons import Agent, Session
 from echelons.checkpoints.checkpointer import SqliteCheckpointer
 from echelons.checkpoints.ledger import key
 from echelons.checkpoints.threads.store import ThreadStore
-from echelons.errors import ThreadTaken, UnknownStrategy
+from echelons.errors import InvalidStrategy, ThreadTaken
 from echelons.identity.lineage import root_thread_id
 from echelons.testing import Call, ScriptedModel, delegate
 
@@ -445,7 +445,7 @@ def test_a_strategy_that_there_is_not_is_refused_by_name(saver: SqliteCheckpoint
     session.send("First.").result()
     before = rows(saver, session.thread_id)
 
-    with pytest.raises(UnknownStrategy, match="keep_latest"):
+    with pytest.raises(InvalidStrategy, match="keep_latest"):
         saver.prune([session.thread_id], strategy="keep_some")
 
     assert rows(saver, session.thread_id) == before
