@@ -1,1 +1,1 @@
-"""A task as text: its tokens, clauses, requested words, and which subordinates it is for."""
+"""The text of a task: its tokens, clauses, requested words, and the subordinates it names."""

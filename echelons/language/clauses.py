@@ -1,6 +1,6 @@
-"""Where one statement of a sentence ends and the next begins.
+"""Clause boundaries: where one statement of a sentence ends and the next begins.
 
-`wishes` asks: a "no" or an "already" holds for its own clause only.
+`requested_words` uses them: a "no" or an "already" applies to its own clause only.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _STOPS: Final = ",;!?\n()…\N{EN DASH}\N{EM DASH}"
 
 
 def ends_before(token: Token) -> bool:
-    """Whether punctuation ends a clause between `token` and the word before it."""
+    """Return whether punctuation between `token` and the word before it ends a clause."""
     gap = token.gap
     if not gap or gap == " ":
         return False
@@ -32,7 +32,7 @@ def ends_before(token: Token) -> bool:
 
 
 def clauses(tokens: Sequence[Token]) -> list[range]:
-    """Cut `tokens` into clauses, given as ranges of indices that cover all of them.
+    """Return the clauses of `tokens` as index ranges that together cover all tokens.
 
     >>> from echelons.language.tokens import Reading
     >>> said = Reading("We have rooms and flights, so find a museum and book a tour").tokens
@@ -53,7 +53,7 @@ def _begins(tokens: Sequence[Token], i: int) -> bool:
         return following in REQUESTS or following in SUBJECTS or following in AUXILIARIES
     if word in ("just", "only"):
         return tokens[i - 1].word not in AFTER_SUBJECT
-    if word in REQUESTS:  # a sentence that forgot its comma: "... find us a museum"
+    if word in REQUESTS:  # a missing comma: "... find us a museum"
         return following in ("me", "us")
     return word in TURNS
 

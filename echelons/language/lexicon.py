@@ -1,7 +1,7 @@
-"""The closed word lists of the planner's rules; words of a team's own trade never stand here.
+"""Closed word lists of the language rules; domain words of a team do not belong here.
 
-`clauses`, `wishes` and the readers of arguments use them. All are in lower case and
-without apostrophes, as `Token.word` is.
+`clauses`, `requested_words` and the argument readers of the offline planner use them. All
+words are in lower case and without apostrophes, as `Token.word` is.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Final
 
 
 def listed(text: str) -> frozenset[str]:
-    """The words of `text` as a set.
+    """Return the words of `text` as a set.
 
     >>> sorted(listed("to from"))
     ['from', 'to']
@@ -22,23 +22,23 @@ ASKING: Final = listed(
     "arrange check compare find get give go help include list like look love make need organise "
     "organize plan prefer prepare recommend search see send show suggest take tell try want wants"
 )
-"""Verbs with which a human asks for anything at all."""
+"""Verbs that request anything at all."""
 
 REQUESTS: Final = ASKING | listed(
     "book buy drink eat enjoy explain explore fly order read rent reserve sleep stay summarise "
     "summarize travel visit write"
 )
-"""Verbs with which a human asks for something."""
+"""Verbs that request something, generic ones included."""
 
 QUESTION_OPENERS: Final = listed(
     "what which who whom whose where when why how is are was were do does did has have"
 )
-"""Words that open a question, and so no order to act."""
+"""Words that open a question, which is no request to act."""
 
 TURNS: Final = listed(
     "but however so instead then though although because since while whereas plus"
 )
-"""Words that begin another statement wherever they stand."""
+"""Words that begin a new statement wherever they stand."""
 
 EVERYTHING: Final = listed("everything rest whole complete entire")
 
@@ -46,7 +46,7 @@ SUBJECTS: Final = listed("i we you they he she it please lets what where which h
 AUXILIARIES: Final = listed("am is are can could would will should do does did")
 FILLERS: Final = listed("also then now please just only still")
 AFTER_SUBJECT: Final = listed("have has had not is are was were i we they")
-"""Before a "just" that belongs to a verb: "we have just booked"."""
+"""Words before a "just" that belongs to a verb: "we have just booked"."""
 
 NEGATORS: Final = listed(
     "no without except excluding exclude excludes skip omit ignore neither nor minus avoid hate "
@@ -63,7 +63,7 @@ NEGATING_PAIRS: Final = frozenset(
     }
 )
 LISTERS: Final = listed("except excluding exclude excludes skip omit ignore avoid neednt")
-"""Negators after which "a, b and c" is one list; after others only "a, b or c" is."""
+"""Negators that cover a whole "a, b and c"; all others cover only "a, b or c"."""
 
 DENIALS: Final = listed("dont doesnt didnt wont wouldnt not")
 REFUSED: Final = listed(
@@ -72,19 +72,19 @@ REFUSED: Final = listed(
 )
 ADVERBS: Final = listed("really even actually currently particularly already now just also all")
 NO_REFUSAL: Final = listed("miss forget skip avoid lose mind")
-"""A negation of these asks for the thing: "we don't want to miss the opera"."""
+"""Verbs whose negation requests the thing: "we don't want to miss the opera"."""
 
 AFTER_NO: Final = listed(
     "idea ideas problem problems matter doubt rush preference preferences one later earlier less "
     "fewer i we you it they please thanks thank more fail delay"
 )
-"""After "no" or "without", these refuse nothing that anyone could do."""
+"""Words after "no" or "without" that refuse nothing: "no problem", "no later"."""
 
 DECLINING: Final = listed("no thanks thank you need thats not needed necessary required please")
-"""Words of an answer that says no and nothing else."""
+"""Words of an answer that only says no."""
 
 NEEDLESS: Final = listed("need interest use")
-"""After "no", these refuse what follows: "no need for a hotel"."""
+"""Words after "no" that refuse what follows them: "no need for a hotel"."""
 
 AFTER_NOT: Final = listed(
     "only just sure yet too far very so that more less later earlier least necessarily "
@@ -93,14 +93,14 @@ AFTER_NOT: Final = listed(
 BEFORE_NOT: Final = listed("but and or please definitely absolutely certainly")
 HAVING: Final = listed("have has had got is are there theres")
 NARROWERS: Final = listed("with including includes include that which")
-"""Words where a refusal ends: "no hotels, with museums"."""
+"""Words that end a refusal: "no hotels, with museums"."""
 
 OWNERS: Final = listed("i we they he she who")
 QUESTIONING: Final = listed(
     "can could should may might will would shall do does did if when where what how which "
     "whether unless until once"
 )
-"""Before "we have", these make it a question or a condition."""
+"""Words before "we have" that make it a question or a condition."""
 
 SETTLED: Final = listed(
     "booked reserved bought arranged sorted got paid organised organized settled secured covered "
@@ -116,17 +116,17 @@ NOT_OWNED: Final = listed(
     "kid kids child children people friend friends free question questions idea ideas interest "
     "interests craving passion taste wish dream plan plans mind chance request appetite"
 )
-"""After "we have", these are circumstances and no things that need not be found any more."""
+"""Words after "we have" that are circumstances, not things already obtained."""
 
 ARRIVALS: Final = listed("lands arrives leaves departs starts ends begins gets goes takes")
 PLACED: Final = listed("in at on near close next around from by called just right")
-"""After "our hotel is", these tell of a hotel that is known, and ask for none."""
+"""Words after "our hotel is" that describe a known hotel instead of requesting one."""
 
 INTENDING: Final = listed(
     "looking planning thinking hoping searching considering wondering needing wanting trying going "
     "dreaming asking hunting craving preparing organising organizing"
 )
-"""What somebody is doing who asks for something."""
+"""Participles that introduce a request: "we are looking for"."""
 
 BREAKS_BACKWARD: Final = listed("with that which who whose where as near")
 PRONOUNS: Final = listed("i we they he she")
@@ -143,10 +143,10 @@ FRAME_PAIRS: Final = frozenset(
     for owner in ("my", "our", "this", "their", "a", "the")
     if (preposition, owner) not in (("for", "a"), ("for", "the"))
 )
-"""Openings of a circumstance: "for my trip", "on a journey"."""
+"""Word pairs that open a circumstance: "for my trip", "on a journey"."""
 
 SHOWN: Final = listed("me us him her them what which where how all the some any available")
-"""After the verb "show", which is then no performance."""
+"""Words after "show" that make it the verb and not a performance."""
 
 PARTICLES: Final = listed("de del della dell di da do dos das la le les of the van der upon sur am")
 """Small words inside a name: "Rio de Janeiro", "Isle of Man"."""
@@ -155,7 +155,7 @@ OPENERS: Final = listed(
     "hello hi hey dear thanks thank ok okay yes yeah sure good great maybe perhaps anything "
     "everything something someone things tips ideas cheap best nice tomorrow today"
 )
-"""Words that begin a sentence with a capital and name nothing."""
+"""Words that are capitalised at the start of a sentence without being names."""
 
 NO_PLACES: Final = listed(
     "general total advance particular order case time addition fact future past meantime mind "
@@ -166,14 +166,14 @@ NO_PLACES: Final = listed(
     "way return direct nonstop economy business first class short style bulk stock charge town "
     "ok pm am two three four five six seven eight nine ten cheap nearby walking reach"
 )
-"""What stands after "in", "to" or "from", or with a capital, and is no place."""
+"""Words that follow "in", "to" or "from", or are capitalised, and are no places."""
 
 POINTERS: Final = listed("same those them")
-"""Words by which a task points to what was said before."""
+"""Words with which a task refers to an earlier statement."""
 
 PRONOUNS_FOR_THINGS: Final = listed("it that these they this one")
 EXISTENCE: Final = listed("is are was were be any some a an theres")
-"""Beside "there", these make it no place: "is there a museum"."""
+"""Words beside "there" that make it no place: "is there a museum"."""
 
 MORE_VERBS: Final = listed(
     "be become begin bring call celebrate change choose come cover cook discover do experience "
@@ -181,20 +181,20 @@ MORE_VERBS: Final = listed(
     "share shop sit spend start stop swim talk taste think understand use wait walk watch work "
     "answer ask attend cancel continue finish keep know reach save improve increase reduce"
 )
-"""Verbs that may follow "to"; a place cannot."""
+"""More verbs that may follow "to", where a place could also stand."""
 
 NO_NAME_ENDINGS: Final = ("ed", "ing", "ly", "est", "able", "ful", "ous", "ive")
-"""How words end that begin a sentence without being a name."""
+"""Endings of words that begin a sentence without being names."""
 
 PRAISE: Final = listed(
     "good great best better nice lovely fine excellent amazing wonderful beautiful favourite "
     "favorite popular famous typical traditional local authentic top recommended interesting "
     "romantic simple hungry thirsty tired"
 )
-"""Words that praise and choose nothing."""
+"""Words of praise, which narrow nothing down."""
 
 COMPANY: Final = listed(
     "kid kids child children baby family families friend friends couple couples wife husband "
     "partner parents mother father colleague colleagues group senior seniors adult adults"
 )
-"""Who comes along, which chooses nothing by itself."""
+"""Words for companions, which narrow nothing down."""

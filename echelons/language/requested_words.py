@@ -1,7 +1,7 @@
-"""Which words of a task are wishes: what is refused, already done or said in passing is not.
+"""Which words of a task are requested, rather than refused, already done or incidental.
 
-`split` and `choose` match only what is wished. Each rule looks at one clause and yields
-the words that it takes something from; a word ends with the lowest mark it was given.
+`task_split` and the offline planner's `tool_choice` match only requested words. Each rule looks
+at one clause and yields the words whose mark it lowers; a word keeps the lowest mark it gets.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ from echelons.language.tokens import Reading, Token
 
 
 class Mark(IntEnum):
-    """How much a word says about what is asked for."""
+    """How far a word belongs to what is requested; a higher mark counts more."""
 
     REFUSED = 0
-    """Not wanted, or done already: never matched."""
+    """Not wanted, or already done: never matched."""
     ASIDE = 1
-    """A reference, as "museum" in "a hotel near the museum": matched if nothing better is."""
+    """A reference, as "museum" in "a hotel near the museum": matched if nothing else is."""
     FRAME = 2
-    """A circumstance, as "trip" in "a hotel for our trip": counts if it is one agent's own."""
+    """A circumstance, as "trip" in "a hotel for our trip": matched if only one agent offers it."""
     WISHED = 3
 
 
 MOST_LISTED: Final = 12
-"""Things refused in one breath, "no flights, hotels, cars or museums"."""
+"""Clauses of one refused list at most: "no flights, hotels, cars or museums"."""
 
 SHORT_TOPIC: Final = 4
-"""Words of a topic that is put as a question and answered at once."""
+"""Words of a topic at most that is put as a question and declined at once: "Hotels? No"."""
 
 Finding = tuple[range, Mark]
 
 
 @lru_cache(maxsize=32)
 def marks(reading: Reading) -> tuple[Mark, ...]:
-    """Mark each word of `reading`; remembered, for several rules ask within one turn.
+    """Return the mark of each word of `reading`; cached, as several rules ask within one turn.
 
     >>> said = Reading("A hotel near the opera, we already have flights")
     >>> [t.word for t, mark in zip(said.tokens, marks(said)) if mark is Mark.WISHED]
@@ -67,7 +67,7 @@ def _lower(given: list[Mark], span: range, mark: Mark) -> None:
 
 
 def _declines(tokens: Sequence[Token], topic: range, clause: range) -> bool:
-    """Whether `clause` says no to the clause before it: "Hotels? No thanks."."""
+    """Return whether `clause` declines the clause before it: "Hotels? No thanks."."""
     said = [tokens[i].word for i in clause]
     asked = "?" in tokens[clause.start].gap or ":" in tokens[clause.start].gap
     return (
@@ -107,7 +107,7 @@ def _denies_a_thing(before: Sequence[str], following: str) -> bool:
 
 
 def _reach(tokens: Sequence[Token], cut: Sequence[range], number: int, start: int) -> int:
-    """The index behind the last word that the refusal at `start` takes with it."""
+    """Return the index after the last word that the refusal at `start` covers."""
     clause = cut[number]
     for i in range(start + 1, clause.stop):
         if tokens[i].word in lex.NARROWERS:
@@ -133,7 +133,7 @@ def _settled(tokens: Sequence[Token], words: Sequence[str], clause: range) -> It
 
 
 def _owns(tokens: Sequence[Token], words: Sequence[str], i: int, clause: range) -> bool:
-    """Whether "we have …" or "we booked …" begins at `i`."""
+    """Return whether "we have …" or "we booked …" begins at `i`."""
     if words[i] not in lex.OWNERS or (i > clause.start and words[i - 1] in lex.QUESTIONING):
         return False
     after = [word for word in words[i + 1 : min(clause.stop, i + 7)] if word not in lex.ADVERBS]
@@ -193,7 +193,7 @@ def _in_passing(tokens: Sequence[Token], words: Sequence[str], clause: range) ->
 
 
 def _stated(tokens: Sequence[Token], owner: int, clause: range) -> int:
-    """Where "our hotel is in …" ends its noun; `owner` itself if nothing of it is told."""
+    """Return the index where the noun of "our hotel is in …" ends; `owner` if there is none."""
     for k in range(owner + 2, min(clause.stop - 1, owner + 5)):
         following = tokens[k + 1]
         placed = following.word in lex.PLACED or following.capital
@@ -203,7 +203,7 @@ def _stated(tokens: Sequence[Token], owner: int, clause: range) -> int:
 
 
 def _doing(words: Sequence[str], subject: int, clause: range) -> range:
-    """The verb of "we are staying with friends", which tells and does not ask."""
+    """Return the range of the verb in "we are staying with friends", a statement, no request."""
     for k in range(subject + 1, min(clause.stop, subject + 4)):
         if words[k].endswith("ing"):
             return range(k, k + 1 if words[k] not in lex.INTENDING else k)
@@ -213,7 +213,7 @@ def _doing(words: Sequence[str], subject: int, clause: range) -> range:
 
 
 def _thing(tokens: Sequence[Token], start: int, clause: range) -> range:
-    """The noun phrase from `start` on: articles passed over, then at most three words."""
+    """Return the range of the noun phrase at `start`: at most three words after the articles."""
     while start < clause.stop and not tokens[start].telling and start < clause.stop - 1:
         start += 1
     end = start

@@ -1,7 +1,8 @@
-"""Splitting: which subordinates a task is for, and which of its words are whose.
+"""Splits a task among the subordinates of a team, by the words that each of them offers.
 
-`plan` asks once per turn. In a small team every word goes to whoever is best at it; in a
-large one (a folder of documents, say) few are asked, chosen by how telling their words are.
+The offline planner and `routing.task_wording` use it. In a small team each word goes to the
+subordinate with the highest confidence for it; in a large one (a folder of documents, say) a
+few subordinates are selected by how rare their words are in the team.
 """
 
 from __future__ import annotations
@@ -17,25 +18,25 @@ from echelons.language.tokens import Reading
 from echelons.text.stemming import stems
 
 MOST_ASKED: Final = 10
-"""Subordinates asked at once; a team of more is large."""
+"""Subordinates asked at once; a team with more of them is large."""
 
 NEARLY: Final = 0.75
-"""Of the best confidence for a word: who reaches it covers the word."""
+"""Fraction of the best confidence for a word from which on a subordinate covers the word."""
 
 ENOUGH: Final = 0.3
-"""Of the best score: who reaches it is asked too, even if others cover the same words."""
+"""Fraction of the best score from which on a subordinate is asked, even for covered words."""
 
 TINY: Final = 0.15
-"""Of the best score: who stays below is not worth a call."""
+"""Fraction of the best score below which a subordinate is not worth a call."""
 
 
 @dataclass(frozen=True)
 class Share:
-    """What one subordinate is asked for.
+    """The part of a task that goes to one subordinate.
 
     Attributes:
-        name: The subordinate.
-        words: The words of the task that are its own, as they were written.
+        name: The subordinate's name.
+        words: The words of the task that it serves, in lower case.
     """
 
     name: str
@@ -43,20 +44,20 @@ class Share:
 
 
 def split(team: Team, task: Reading, part: Sequence[str] = ()) -> tuple[Share, ...]:
-    """Share `task` out among `team`.
+    """Return the shares of `task` among the subordinates of `team`.
 
     Args:
-        team: Whom to ask.
-        task: What is asked; refused and settled things in it are not matched.
-        part: The words of the task that are meant, if the superior said so.
+        team: The subordinates to choose from.
+        task: The task; its refused and settled words are not matched.
+        part: The words of the task that are meant, if the superior limited it.
 
     Returns:
-        A share for everyone who is to be asked, nobody twice; empty if nobody fits. A small
-        team keeps the roster's order, of a large one the best comes first.
+        One share for each subordinate to ask; empty if none fits. Shares of a small team are
+        in the roster's order, those of a large one have the best subordinate first.
     """
     given = marks(task)
     large = len(team) > MOST_ASKED
-    # Scores weigh all words against each other, and a part would take words away from them.
+    # The scores of a large team weigh all words against each other, so none may be left out.
     found = _found(team, task, given, () if large else part)
     out = _ruled_out(team, task, given, found)
     if large:
@@ -68,7 +69,7 @@ def split(team: Team, task: Reading, part: Sequence[str] = ()) -> tuple[Share, .
 
 
 def _found(team: Team, task: Reading, given: Sequence[Mark], part: Sequence[str]) -> list[Found]:
-    """The places to go by: the part that is meant, or the strongest that the task has."""
+    """Return the mentions in the part that is meant, or else the strongest of the task."""
     meant = Reading(", ".join(part)).tokens
     if found := team.find(meant, [Mark.WISHED] * len(meant)):
         return found
@@ -79,11 +80,11 @@ def _found(team: Team, task: Reading, given: Sequence[Mark], part: Sequence[str]
 def _ruled_out(
     team: Team, task: Reading, given: Sequence[Mark], found: Sequence[Found]
 ) -> set[str]:
-    """Who is not to be asked, for what they do is refused or settled.
+    """Return the names of subordinates not to ask, because their work is refused or settled.
 
-    In "plan a trip, no hotels" the trip is everybody's, and so no reason to ask for hotels.
-    Who alone serves another word stays, and so does one with several trades, unless it is
-    refused by name.
+    In "plan a trip, no hotels" all subordinates offer the trip, so it is no reason to ask for
+    hotels. A subordinate stays if it alone serves another word, or if it offers much more than
+    the usual, unless it is refused by name.
     """
     refusals = [Mark.WISHED if mark is Mark.REFUSED else Mark.REFUSED for mark in given]
     refused = {
@@ -122,10 +123,10 @@ def _shares(names: Iterable[str], found: Sequence[Found]) -> tuple[Share, ...]:
 
 
 def _telling(team: Team, found: Sequence[Found]) -> list[str]:
-    """Who of a large team to ask: the best for what is not covered yet, then who knows enough.
+    """Return the names of a large team's subordinates to ask, the best first.
 
-    A subordinate's score is the sum of confidence times rarity over the words it can serve;
-    it covers a word if its confidence for it is nearly the best.
+    Greedily the best for the words not covered yet, then all others with a high score. The score
+    is the sum of confidence times rarity over the words that a subordinate can serve.
     """
     places = {place.words: place for place in found}
     scores = _scores(team, places.values())

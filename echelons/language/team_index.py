@@ -1,7 +1,7 @@
-"""The team: the roster that a superior was given, indexed by what can be asked for.
+"""The roster of a superior's subordinates, indexed by the phrases of what they offer.
 
-`split` looks tasks up in it. A team is read from the description of the tool
-`call_subordinate` and remembered by that text, for it is the same at every turn.
+`task_split` looks tasks up in it. The offline planner reads a team from the description of the
+tool `call_subordinate`; it is cached by that text, which is the same at every turn.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from echelons.text.stemming import STOPWORDS, stem, stems, words
 from echelons.tree.roster import Entry, parse
 
 NAME_WEIGHT: Final = 0.5
-"""What a subordinate's name counts beside a capability that it declares (1.0)."""
+"""Weight of a subordinate's name; that of a declared capability is 1."""
 
 LONGEST_PHRASE: Final = 5
-"""Words of a capability that are compared in full; longer ones are read by their beginning."""
+"""Words of a capability that are compared; of a longer one only its beginning is."""
 
 GENERIC: Final = frozenset(
     stem(word)
@@ -35,10 +35,10 @@ GENERIC: Final = frozenset(
         "use used user work"
     )
 )
-"""Stems that nearly every description has."""
+"""Stems that occur in nearly every description."""
 
 BROAD: Final = 1.5
-"""Times the usual number of capabilities: who has more stands for several trades."""
+"""A subordinate with more than this many times the median number of capabilities is broad."""
 
 _NOT_LOOSE: Final = listed("you dont not no")
 """Small words that change what a phrase asks: "what can you do" is about the agent."""
@@ -48,12 +48,12 @@ Phrase = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Found:
-    """A place in a task that someone of the team can serve.
+    """A phrase of a task that subordinates of the team can serve.
 
     Attributes:
         words: The words as the human wrote them, in lower case.
-        mark: How much they say about what is asked for.
-        offers: Who can serve them, each with a confidence.
+        mark: How far they belong to what is requested.
+        offers: Confidences from 0 to 1 by subordinate name.
     """
 
     words: str
@@ -62,16 +62,16 @@ class Found:
 
     @property
     def owners(self) -> list[str]:
-        """Those with the best confidence; all of them if they tie."""
+        """The names with the best confidence; more than one if they tie."""
         best = max(self.offers.values())
         return [name for name, value in self.offers.items() if value >= best]
 
 
 class Team:
-    """Whom one agent may call, by what they can do.
+    """The subordinates of one agent, indexed by what they offer.
 
     Args:
-        entries: The roster.
+        entries: The roster's entries.
     """
 
     def __init__(self, entries: Sequence[Entry]) -> None:
@@ -89,11 +89,11 @@ class Team:
         return len(self.names)
 
     def find(self, tokens: Sequence[Token], marks: Sequence[Mark]) -> list[Found]:
-        """All places in `tokens` that someone can serve, the longest phrases first."""
+        """Return the phrases in `tokens` that can be served, each as long as possible, in order."""
         return list(self._find(tokens, marks))
 
     def hinted(self, tokens: Sequence[Token], marks: Sequence[Mark]) -> list[Found]:
-        """Places that only descriptions speak of, all pointing to who has most of them."""
+        """Return words known from descriptions only, offered by those with the most of them."""
         places: dict[str, tuple[str, Mark]] = {}
         for token, mark in zip(tokens, marks, strict=True):
             if mark > Mark.REFUSED and token.telling and token.stem in self._hints:
@@ -111,12 +111,12 @@ class Team:
         ]
 
     def is_broad(self, name: str) -> bool:
-        """Whether `name` can do much more than its colleagues, as one with a team can."""
+        """Return whether `name` offers far more than its colleagues, as a head of a team does."""
         usual = median_low(self._sizes.values())
         return self._sizes[name] > BROAD * usual
 
     def rarity(self, having: int) -> float:
-        """Inverse document frequency, `log(1 + n / having)`: what few offer says more."""
+        """Return the inverse document frequency, `log(1 + n / having)`, for `having` agents."""
         return log(1 + len(self.names) / max(having, 1))
 
     def _in_order(self, names: set[str]) -> list[str]:
@@ -151,7 +151,7 @@ class Team:
     def _phrase_at(
         self, tokens: Sequence[Token], marks: Sequence[Mark], i: int
     ) -> tuple[int, Phrase]:
-        """Where the longest phrase that begins at `i` ends, and which it is."""
+        """Return the end of the longest known phrase at `i`, and the phrase (empty if none)."""
         if marks[i] is Mark.REFUSED:
             return i + 1, ()
         alike = i + 1
@@ -166,7 +166,7 @@ class Team:
     def _loosely_at(
         self, tokens: Sequence[Token], marks: Sequence[Mark], i: int
     ) -> tuple[int, Phrase]:
-        """The same for phrases whose small words vary: "what can we see" is "what to see"."""
+        """Match a phrase whose inner small words vary: "what can we see" is "what to see"."""
         for last in range(i + 2, min(len(tokens), i + LONGEST_PHRASE + 1)):
             between = tokens[last - 1]
             if between.telling or between.word in _NOT_LOOSE or marks[last] is not marks[i]:
@@ -178,18 +178,18 @@ class Team:
 
 
 def _names_something(token: Token) -> bool:
-    """Whether a single word can be meant: "it" cannot, the department "IT" can."""
+    """Return whether a single word can be an offer: "it" cannot, the department "IT" can."""
     return token.word not in STOPWORDS or (len(token.raw) > 1 and token.raw.isupper())
 
 
 @lru_cache(maxsize=64)
 def team_of(description: str, names: tuple[str, ...]) -> Team:
-    """The team that a `call_subordinate` tool offers.
+    """Return the team described by a `call_subordinate` tool.
 
     Args:
-        description: The tool's description, with the roster in it.
-        names: The names that the tool accepts; empty if it does not list them. A name that
-            the roster lacks is a subordinate of which nothing is known.
+        description: The tool's description, which contains the roster.
+        names: The names that the tool accepts; empty if it does not list them. A name that is
+            missing from the roster becomes an entry without capabilities.
     """
     entries = {entry.name: entry for entry in parse(description)}
     known = (entries.get(name) or _unknown(name) for name in dict.fromkeys(names) or entries)
@@ -199,5 +199,5 @@ def team_of(description: str, names: tuple[str, ...]) -> Team:
 def _unknown(name: str) -> Entry | None:
     try:
         return Entry(name)
-    except InvalidName:  # a tool of someone else's that is called as ours
+    except InvalidName:  # a foreign tool with the name of ours may list anything
         return None

@@ -1,4 +1,4 @@
-"""Models by name: what `Agent(model=…)` accepts becomes a LangChain chat model here."""
+"""Chat models by name: resolves the value of `Agent(model=…)` to a LangChain chat model."""
 
 from __future__ import annotations
 

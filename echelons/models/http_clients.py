@@ -1,9 +1,9 @@
-"""The HTTP clients under a provider's model: they leave no socket behind, in any loop.
+"""HTTP clients for a provider's model that leave no socket open, in any event loop.
 
-`openai_chat` gives one of each to a model. With the SDK's own async client a model serves
-one event loop only: its pool keeps connections that belong to the loop that opened them, so
-a second `asyncio.run` sends its request over one of them and then dies of
-`RuntimeError: Event loop is closed`. Tried with openai 3.54.
+`openai_chat` gives one of each to a model. With the SDK's own async client a model serves one
+event loop only: its pool keeps connections of the loop that opened them, so a second
+`asyncio.run` sends its request over one of them and fails with
+`RuntimeError: Event loop is closed`. Observed with openai 3.54.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
 
 
 class SyncClient(DefaultHttpxClient):
-    """The SDK's client, closed when its model is dropped."""
+    """The SDK's client, closed when its model is garbage-collected."""
 
     def __del__(self) -> None:
-        with suppress(Exception):  # the interpreter may be ending, and nobody can catch it
+        with suppress(Exception):  # the interpreter may be shutting down, where none could catch it
             self.close()
 
 
 class AsyncClient(DefaultAsyncHttpxClient):
-    """The SDK's client, with a pool of connections for each event loop.
+    """The SDK's client, with a connection pool for each event loop.
 
     The pool of a loop closes with `loop.shutdown_asyncgens()`, which `asyncio.run` and
     `asyncio.Runner` call at their end.
 
     Args:
-        **options: Those of the SDK's client.
+        **options: The options of the SDK's client.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -46,7 +46,7 @@ class AsyncClient(DefaultAsyncHttpxClient):
         self._pools: WeakKeyDictionary[asyncio.AbstractEventLoop, _Pool] = WeakKeyDictionary()
 
     async def send(self, request: Request, **options: Any) -> Response:
-        """Send a request over a connection of the running loop.
+        """Send a request over a connection of the running loop and return the response.
 
         Raises:
             RuntimeError: The client has been closed.
@@ -78,7 +78,7 @@ class AsyncClient(DefaultAsyncHttpxClient):
 
 
 class _Pool:
-    """The client of one loop, and the generator by which the loop closes it."""
+    """The client of one event loop, with the async generator through which the loop closes it."""
 
     def __init__(self, client: DefaultAsyncHttpxClient) -> None:
         self.client = client
@@ -86,13 +86,14 @@ class _Pool:
         self._open = False
 
     async def open(self) -> None:
-        """Make the loop know the generator: it does as soon as the generator has started."""
+        """Start the generator, which registers it with the running loop."""
         if not self._open:
             self._open = True
             await anext(self.generator)
 
 
 async def _until_shutdown(client: DefaultAsyncHttpxClient) -> AsyncGenerator[None]:
+    # A loop finalises its open async generators at shutdown; it has no other hook for cleanup.
     try:
         yield
     finally:

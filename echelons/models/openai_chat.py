@@ -1,7 +1,7 @@
-"""OpenAI's models, and servers that speak its protocol, as chat models with our settings.
+"""Chat models of OpenAI, and of servers with the same protocol, with our settings.
 
-`resolve` calls it for `"openai:NAME"`. Loading langchain-openai takes a second, so it is
-imported only when such a model is made.
+`resolution` uses it for `"openai:NAME"`. Importing langchain-openai takes a second, so it is
+imported only when such a model is created.
 """
 
 from __future__ import annotations
@@ -18,39 +18,39 @@ if TYPE_CHECKING:
 
 KEY_VARIABLE = "OPENAI_API_KEY"
 ADDRESS_VARIABLES = ("OPENAI_BASE_URL", "OPENAI_API_BASE")
-"""The first one that is set counts: the SDK's name, then LangChain's older one."""
+"""The first one that is set is used: the SDK's name, then LangChain's older one."""
 
 PROXY_VARIABLE = "OPENAI_PROXY"
 """LangChain's name for a proxy to OpenAI alone; the usual variables count as well."""
 
 OPENAI_ADDRESS = "https://api.openai.com/v1"
 NO_KEY = "no-key-needed"
-"""Sent to a server on loopback where no key is set; the SDK insists on some key."""
+"""Sent to a server on loopback if no key is set, as the SDK requires one."""
 
 MAX_RETRIES = 2
-"""Attempts after the first, on 408, 409, 429, 5xx, timeouts and broken connections."""
+"""Retries after the first attempt, on 408, 409, 429, 5xx, timeouts and broken connections."""
 
 TIMEOUT_SECONDS = 60.0
-"""The longest silence of the server: until the answer begins, and between its parts."""
+"""Longest silence of the server in seconds, before the answer and between its parts."""
 
 
 def openai_chat(name: str) -> ChatOpenAI:
-    """The named model, with the key and the address that the environment gives.
+    """Return the named model, with the key and the address from the environment.
 
-    A server on loopback needs no key, and no proxy stands between it and us, whatever the
-    proxy variables say.
+    A server on loopback needs no key and is reached without a proxy, whatever the proxy
+    variables say.
 
-    Errors of the provider surface as they are, once all attempts are spent:
+    Errors of the provider are raised unchanged once all attempts are used:
     `openai.RateLimitError` (429), `openai.InternalServerError` (5xx),
     `openai.APITimeoutError` (silence before the answer), `openai.APIConnectionError`.
-    A stream that has begun is not tried again.
+    A stream that has begun is not retried.
 
     Args:
-        name: The model's name as the server knows it.
+        name: The model's name on the server.
 
     Raises:
         ModelKeyMissing: There is no key, and the server is not on loopback.
-        InvalidModelAddress: The address is not one of http or https with a host.
+        InvalidModelAddress: The address is not an http or https URL with a host.
     """
     address, loopback = _address()
     key = os.environ.get(KEY_VARIABLE, "").strip()
@@ -71,7 +71,7 @@ def openai_chat(name: str) -> ChatOpenAI:
 
 
 def _address() -> tuple[str, bool]:
-    """Where the model is served, and whether that is this machine."""
+    """Return the address of the server, and whether it is on loopback."""
     for variable in ADDRESS_VARIABLES:
         if value := os.environ.get(variable, "").strip():
             return value, _is_loopback(_host(variable, value))
@@ -81,7 +81,7 @@ def _address() -> tuple[str, bool]:
 def _host(variable: str, value: str) -> str:
     try:
         parts = urlsplit(value)
-        host, _ = parts.hostname, parts.port  # reading the port checks it
+        host, _ = parts.hostname, parts.port  # reading the port validates it
     except ValueError as error:
         raise InvalidModelAddress(variable, value) from error
     if parts.scheme not in ("http", "https") or not host:
@@ -97,7 +97,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _http_clients(direct: bool) -> dict[str, Any]:
-    """The HTTP clients; direct ones read no proxy from the environment."""
+    """Return the options for the HTTP clients; direct ones ignore the proxy variables."""
     from echelons.models.http_clients import AsyncClient, SyncClient
 
     proxy = None if direct else os.environ.get(PROXY_VARIABLE, "").strip() or None

@@ -1,6 +1,6 @@
-"""From what an agent was given as its model to the chat model that it calls.
+"""Resolves the model setting of an agent to the chat model that it calls.
 
-`Agent` calls `resolve` when a tree is compiled. Importing this loads no provider.
+`graphs.agent_models` uses it when a tree is compiled. Importing this loads no provider.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ KNOWN_FORMS = ("openai:NAME", *OFFLINE_NAMES)
 
 
 def resolve(model: BaseChatModel | str | None) -> BaseChatModel:
-    """The chat model that is meant.
+    """Return the chat model for a model setting.
 
-    Nothing falls back silently: only the absence of a name means the offline planner.
+    Nothing falls back silently: only None and its own names mean the offline planner.
 
     Args:
         model: A chat model, which is returned as it is; `"openai:NAME"`;
             `"offline"` or `"offline:planner"`; or None for the offline planner.
 
     Returns:
-        A chat model; for a name a new one at each call.
+        A chat model; a new one at each call for a name or None.
 
     Raises:
-        UnknownModel: It is no chat model and no known name.
+        UnknownModel: It is neither a chat model nor a known name.
         ModelKeyMissing: The named model needs a key, and the environment has none.
-        InvalidModelAddress: The environment gives an address that is none.
+        InvalidModelAddress: The environment gives an invalid address.
 
     Examples:
         >>> resolve("gpt")

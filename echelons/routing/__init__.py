@@ -1,4 +1,4 @@
-"""Routing: which agent of a tree fits a task, and why. Pure; nothing here runs an agent."""
+"""Finds the agents of a tree that fit a task, with the reasons; nothing here runs an agent."""
 
 from __future__ import annotations
 

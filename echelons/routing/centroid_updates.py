@@ -1,9 +1,9 @@
-"""Sharpening: moves what agents mean away from the examples of those who are most like them.
+"""Moves the centroids of agents away from the examples of their most similar rivals.
 
-The middle of an agent's examples says what they are like, and nothing of where those of its rivals
-begin. So each example is held against its own agent and its rivals, as if it were not known; as
-far as it would go to a rival, its own agent's meaning moves towards it and the rival's away.
-`embedding` does this once for a tree.
+The centroid of an agent's examples says what they are like, but not where those of its rivals
+begin. So each example is classified, leaving it out, among its own agent and that agent's rivals;
+in proportion to the error its own centroid moves towards it and the rivals' away (gradient steps
+of softmax regression). `embedding_matcher` does this once for a tree.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from echelons.routing.discriminative_weights import SETTLED, lessons_of_each
 from echelons.routing.vectors import Vector, dot, unit
 
 STEPS: Final = 4
-"""How often the examples are looked at."""
+"""Passes over the examples."""
 
 STEP: Final = 0.5
-"""How far an agent's meaning moves in a step, if all of its examples would go to others."""
+"""How far a centroid moves in a step if all of its agent's examples would go to others."""
 
 RIVALS: Final = 5
-"""How many others an example is held against: those whose middles are nearest to its agent's."""
+"""Rivals that an example is compared with: the agents with the nearest centroids."""
 
 SURE: Final = 10.0
-"""How much surer a likeness of 1 is than one of 0: the power of e."""
+"""Inverse temperature of the softmax: a cosine of 1 has e to this power the odds of 0."""
 
 
 @dataclass(slots=True)
 class Lesson:
-    """An example, and how like it is to those who may get it.
+    """An example, with its similarity to its own agent and to the rivals.
 
     Attributes:
-        place: Whose example it is.
-        vector: What it means.
-        likeness: To its own agent, as if it were not known, and to its rivals.
-        share: What it counts: all examples of an agent count as one.
+        place: Position of its own agent among the profiles.
+        vector: Its unit vector.
+        likeness: Cosine by position: to the rivals' centroids, and to its own agent's without it.
+        share: Its weight: all examples of an agent together weigh 1.
     """
 
     place: int
@@ -47,7 +47,7 @@ class Lesson:
     share: float
 
     def mistakes(self, moved: Mapping[int, Vector]) -> list[tuple[int, float]]:
-        """Return by how much each meaning should be nearer to the example; farther below 0."""
+        """Return for each position how far its centroid should move, below 0 for away."""
         odds = {
             place: exp(SURE * (like + (dot(self.vector, moved[place]) if place in moved else 0.0)))
             for place, like in self.likeness.items()
@@ -58,11 +58,11 @@ class Lesson:
 
 @dataclass(slots=True)
 class Sharpening:
-    """The examples of a tree and the middles of them.
+    """Computes the centroid shifts of a tree.
 
     Attributes:
-        examples: The vectors of each agent's examples, by place.
-        middles: The middle of each agent's.
+        examples: Vectors of each agent's examples, by position of the profile.
+        middles: The centroid of each agent's examples, by position.
     """
 
     examples: Mapping[int, Sequence[Vector]]
@@ -70,7 +70,7 @@ class Sharpening:
     _moved: dict[int, Vector] = field(default_factory=dict)
 
     def moved(self) -> Mapping[int, Vector]:
-        """Return how far each meaning moves, for those that do."""
+        """Return the shift of each centroid that moves, by position."""
         lessons = self._lessons()
         for _ in range(STEPS):
             pushes: dict[int, list[tuple[float, Vector]]] = {}
@@ -92,6 +92,7 @@ class Sharpening:
             rivals = self._rivals(place)
             total = [fsum(each) for each in zip(*vectors, strict=True)]
             for vector in vectors[:most]:
+                # Leave-one-out: the agent's centroid without this example.
                 rest = unit([whole - own for whole, own in zip(total, vector, strict=True)])
                 likeness = {each: dot(vector, self.middles[each]) for each in rivals}
                 likeness[place] = dot(vector, rest)

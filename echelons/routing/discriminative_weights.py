@@ -1,9 +1,10 @@
-"""Corrections: what a tree's own examples teach about which of their features tell agents apart.
+"""Corrects the weights of features by which of them tell a tree's agents apart.
 
-Language models count every feature as if it stood alone, so that of two agents that are asked in
-much the same words, the one with the louder words wins. A few steps of boosting mend that: every
-example is ranked as if it were not known, and as far as it would go to others, its features tell
-more of its own agent and less of those others. `shown` does this once, when a tree is read.
+The statistics of `feature_statistics` treat every feature as independent, so of two agents with
+similar examples the one with the heavier words wins. A few gradient steps of softmax regression
+mend that: every example is ranked, leaving it out, and in proportion to the error its features
+gain weight for its own agent and lose weight for the others. `example_index` does this once for
+a tree.
 """
 
 from __future__ import annotations
@@ -17,26 +18,26 @@ from typing import Final
 from echelons.routing.feature_statistics import Features
 
 STEPS: Final = 4
-"""How often the examples are looked at again; after more, they are learned by heart."""
+"""Passes over the examples; more of them would overfit."""
 
 STEP: Final = 0.6
-"""How far a step goes, in telling words, for an example that would go to others altogether."""
+"""Size of a step, in units of evidence, for an example that would certainly go to others."""
 
 RIVALS: Final = 3
-"""How many others an example is held against: those who would most likely get it."""
+"""Rivals that an example is compared with: the agents with the most evidence."""
 
 MOST: Final = 10
-"""Examples of an agent that correct: more of them need no correction."""
+"""Examples of an agent that are used: agents with more need no correction."""
 
 COMPARED: Final = 300_000
-"""How many pairs of an example and an agent are compared at most: larger trees are read as fast."""
+"""Limit on pairwise comparisons, so that a large tree is read in bounded time."""
 
 SETTLED: Final = 0.01
-"""The mistake that is too small to be corrected."""
+"""Errors up to this are not corrected."""
 
 
 def lessons_of_each(agents: int) -> int:
-    """Return how many examples of each agent may correct.
+    """Return how many examples of each agent are used.
 
     >>> [lessons_of_each(agents) for agents in (3, 150, 300, 1000)]
     [10, 10, 3, 0]
@@ -46,14 +47,14 @@ def lessons_of_each(agents: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """An example, and who would get it if it were not known.
+    """An example, with the evidence for the agents that compete for it.
 
     Attributes:
-        place: Whose example it is.
-        scores: The evidence for it and its rivals, without what `told` says.
-        others: The odds of all others together.
-        told: For each of its features what it tells of whom.
-        rates: How fast each of that changes.
+        place: Position of its own agent among the profiles.
+        scores: Evidence for its own agent and the rivals, without the weights in `told`.
+        others: The summed odds of all other agents.
+        told: The weights of each of its features, by position; shared, and changed in place.
+        rates: The learning rate of each of its features.
     """
 
     place: int
@@ -63,16 +64,16 @@ class Lesson:
     rates: Sequence[float]
 
     def mistakes(self) -> Mapping[int, float]:
-        """Return how much too little the example goes to each, less than 0 for too much."""
+        """Return the error for each position: target minus probability."""
         odds = {
-            place: exp(min(fixed + told_of(place, self.told), 500.0))
+            place: exp(min(fixed + told_of(place, self.told), 500.0))  # no overflow
             for place, fixed in self.scores.items()
         }
         whole = self.others + sum(odds.values())
         return {place: (place == self.place) - each / whole for place, each in odds.items()}
 
     def correct(self, mistakes: Mapping[int, float]) -> None:
-        """Let its features tell more and less; nothing of those who do not have them."""
+        """Change the weights of its features, for agents that have the feature."""
         much = [(place, each) for place, each in mistakes.items() if abs(each) > SETTLED]
         for tells, rate in zip(self.told, self.rates, strict=True):
             for place, each in much:
@@ -81,7 +82,7 @@ class Lesson:
 
 
 def told_of(place: int, told: Sequence[Mapping[int, float]]) -> float:
-    """Return what some features together tell of an agent.
+    """Return the sum of the weights that features have for an agent.
 
     >>> told_of(1, [{1: 0.5}, {2: 1.0}, {1: 0.25}])
     0.75
@@ -90,7 +91,7 @@ def told_of(place: int, told: Sequence[Mapping[int, float]]) -> float:
 
 
 def held_against(place: int, evidence: Mapping[int, float]) -> list[int]:
-    """Return an example's own agent, and those who would most likely get it.
+    """Return the position of an example's own agent, then those of its strongest rivals.
 
     >>> held_against(7, {1: 0.5, 2: 3.0, 3: 1.0, 4: 2.0, 7: 0.1})
     [7, 2, 4, 3]
@@ -100,9 +101,9 @@ def held_against(place: int, evidence: Mapping[int, float]) -> list[int]:
 
 
 def rates(texts: Sequence[Features]) -> list[list[float]]:
-    """Return for each feature of each text how fast it changes.
+    """Return the learning rate of each feature of each text.
 
-    A feature counts by how rare it is, and a text as one, however long.
+    Proportional to the squared inverse document frequency, and normalised by text length.
     """
     having: dict[str, int] = {}
     for text in texts:
@@ -118,9 +119,10 @@ def rates(texts: Sequence[Features]) -> list[list[float]]:
 
 
 def correct(lessons: Sequence[Lesson]) -> None:
-    """Correct what features tell; the order of the lessons makes no difference."""
+    """Correct the feature weights in place; the order of the examples makes no difference."""
     left = lessons
     for _ in range(STEPS):
+        # All errors are computed before any weight changes, or the order would matter.
         found = [(lesson, lesson.mistakes()) for lesson in left]
         left = [lesson for lesson, each in found if max(map(abs, each.values())) > SETTLED]
         for lesson, each in found:

@@ -1,7 +1,7 @@
 """`EmbeddingMatcher`: compares meanings, by the vectors of any LangChain `Embeddings`.
 
-For trees whose people ask in other words than the agents are described in. It adds to what
-`LexicalMatcher` finds, for names and numbers have no meaning that a vector could hold.
+For trees whose users ask in other words than the agents are described in. It adds to the evidence
+of `LexicalMatcher`, because vectors represent names and numbers poorly.
 """
 
 from __future__ import annotations
@@ -21,34 +21,34 @@ if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings
 
 ALIKE: Final = 5.0
-"""Evidence of a text that means the same."""
+"""Evidence of a text with the same meaning."""
 
 SAID_IN_NAMES: Final = 0.35
-"""What words count beside it for an agent without examples: names mean little but their words."""
+"""Weight of word evidence for an agent without examples; with examples it is 1."""
 
 UNLIKE: Final = 0.25
-"""The likeness to an agent's examples from which on something speaks for it."""
+"""Scaled likeness to an agent's examples above which it is evidence."""
 
 UNLIKE_NAMES: Final = 0.0
-"""The same for an agent without examples: no task is much like a name."""
+"""The same for an agent without examples: no task is very similar to a name."""
 
 ASKED: Final = ("{} please", "can you tell me {}?", "{} for me")
-"""How names are asked for: a task is more like a question or a wish than like a name alone."""
+"""Phrasings of a name: a task resembles a question or a request more than a bare name."""
 
 
 class EmbeddingMatcher:
     """Compares the meaning of a task with that of each agent's example tasks, or of its names.
 
-    An agent is the middle of its examples' vectors, moved away from the examples of those who are
-    most like it (see `sharpening`); without examples, that of its names as one asks for them,
-    seen beside those of the others (see `naming`).
-    How alike vectors are depends on the model, so a likeness is measured from how alike this
-    tree's agents are among themselves. The vectors of a tree are asked for at its first task and
-    kept, by text, as long as the matcher.
+    An agent is represented by the centroid of its examples' vectors, moved away from the examples
+    of its rivals (see `centroid_updates`); without examples, by that of its names in several
+    phrasings, corrected for hubness (see `hubness_correction`).
+    The scale of cosines depends on the model, so a likeness is measured relative to the mean
+    cosine among this tree's agents. The vectors of a tree are requested at its first task and
+    cached by text, as long as the matcher lives.
 
     Args:
         embeddings: Any LangChain `Embeddings`.
-        words: Compares words beside meanings; `None` for meanings alone.
+        words: Compares words in addition to meanings; `None` for meanings alone.
     """
 
     threshold: float = 0.6
@@ -63,19 +63,19 @@ class EmbeddingMatcher:
         self._kept: dict[str, Vector] = {}
 
     def prepare(self, profiles: Sequence[Profile]) -> PreparedMeanings:
-        """Read the profiles; their vectors are asked for at the first task."""
+        """Prepare the profiles; their vectors are requested at the first task."""
         words = self._words.prepare(profiles) if self._words else None
         return PreparedMeanings(profiles, self._embeddings, self._kept, words)
 
 
 class PreparedMeanings:
-    """What a tree's profiles mean, ready to be compared with tasks.
+    """The meanings of a tree's profiles, ready to be compared with tasks.
 
     Args:
         profiles: The profiles.
-        embeddings: Makes vectors.
-        kept: The vectors made so far, by text.
-        words: The profiles' words, if they count.
+        embeddings: The embeddings model.
+        kept: The vectors cached so far, by text; new ones are added.
+        words: The profiles' words, if they are compared too.
     """
 
     def __init__(
@@ -97,10 +97,10 @@ class PreparedMeanings:
         self._unlike = [UNLIKE if each else UNLIKE_NAMES for each in _shown(profiles)]
 
     def match(self, task: str) -> Mapping[int, Match]:
-        """Return the matches above 0, by the places of the profiles.
+        """Return the matches above 0, by position of the profile.
 
         Raises:
-            MatcherFailed: What the embeddings returned are no vectors.
+            MatcherFailed: The embeddings returned something other than vectors.
         """
         if not self._centres:
             missing = self._missing()
@@ -108,7 +108,7 @@ class PreparedMeanings:
         return self._matches(task, self._embeddings.embed_query(excerpt(task)))
 
     async def amatch(self, task: str) -> Mapping[int, Match]:
-        """Return the same, without blocking the event loop."""
+        """Async version of `match`."""
         if not self._centres:
             missing = self._missing()
             made = await self._embeddings.aembed_documents(missing) if missing else []
@@ -116,7 +116,7 @@ class PreparedMeanings:
         return self._matches(task, await self._embeddings.aembed_query(excerpt(task)))
 
     def reasons(self, task: str, place: int) -> Sequence[str]:
-        """Return what it was compared with, and what speaks for it by its words."""
+        """Return what the task was compared with, and the reasons by words."""
         number = len(self._profiles[place].examples)
         meant = (
             f"the meaning of {number} example{'s' if number > 1 else ''}"
@@ -137,7 +137,7 @@ class PreparedMeanings:
         for vector in vectors:
             made.append(self._checked(vector, size))
             size = len(made[0])
-        # All or none is kept: a service that fails half-way is asked again.
+        # All or none are cached: a service that fails half-way is asked again.
         self._kept.update(zip(texts, made, strict=True))
         vectors_of = [[self._kept[text] for text in texts] for texts in self._texts]
         named = [place for place, each in enumerate(self._profiles) if not each.examples]
@@ -176,7 +176,7 @@ class PreparedMeanings:
 
 
 def _texts(profile: Profile) -> Sequence[str]:
-    """Return the texts whose middle an agent is."""
+    """Return the texts whose centroid represents an agent."""
     if profile.examples:
         return tuple(text for text, _ in profile.examples)
     can = ", ".join(profile.capabilities) or profile.name
@@ -188,8 +188,8 @@ def _texts(profile: Profile) -> Sequence[str]:
 def _shown(profiles: Sequence[Profile]) -> list[bool]:
     """Return for each agent whether examples show what it can do: its own, or its subordinates'.
 
-    What the name of a superior says that declares nothing is done below it. So it must be as
-    like a task as the examples are that stand there.
+    A superior that declares no capabilities delegates what its name says. So it is held to the
+    same likeness as the examples below it.
     """
     above = {
         each.path[:depth]

@@ -1,9 +1,9 @@
-"""Evidence from example tasks: which agent's examples a task is most likely to be one of.
+"""Evidence from example tasks: whose examples a task resembles most.
 
-`lexical` keeps one `Shown` for a tree. Each kind of feature (stems, words, pairs, pieces) is a
-language model of its own: the logarithm of how much more likely a feature is in an agent's
-examples than in general (see `language`). The examples themselves correct what features tell
-(see `correcting`).
+`lexical_matcher` keeps one index for a tree. Each kind of feature (stems, words, pairs, pieces)
+has its own statistics: the logarithm of how much more likely a feature is in an agent's examples
+than in general (see `feature_statistics`). The examples also correct these weights (see
+`discriminative_weights`).
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from echelons.routing.matcher import Profile
 from echelons.routing.text_features import SMALL_STEMS, Words, read
 
 POOLED: Final = 0.8
-"""What the examples of all colleagues under one superior count, beside the agent's own."""
+"""Weight of the pooled examples of all agents under one superior; that of the own ones is 1."""
 
 
 class Shown:
-    """The examples of all profiles of a tree.
+    """An index of the examples of all profiles of a tree.
 
     Args:
-        profiles: The profiles; evidence names them by their places.
+        profiles: The profiles; evidence refers to them by position.
 
     Attributes:
-        numbers: How many examples each profile has that has some.
+        numbers: The number of examples by position, for profiles that have some.
     """
 
     def __init__(self, profiles: Sequence[Profile]) -> None:
@@ -44,7 +44,7 @@ class Shown:
             place: profile.examples for place, profile in enumerate(profiles) if profile.examples
         }
         self.numbers = {place: len(each) for place, each in self._examples.items()}
-        # Agents are asked for by the names of what they can do, too.
+        # Users also ask for capabilities by name.
         self._texts = {
             place: (*each, *profiles[place].capabilities.items())
             for place, each in self._examples.items()
@@ -57,7 +57,7 @@ class Shown:
         self._groups = len(groups)
         self._own: list[LanguageModel] = []
         self._pooled: list[LanguageModel] = []
-        # What a word tells that only one agent's examples have.
+        # The unit of evidence: the weight of a word in the examples of only one agent.
         unit = log1p((len(own) + ELSEWHERE) / SMOOTHING) - log1p(1 / SMOOTHING)
         known = [
             {place: [kind.of(text) for text in each] for place, each in own.items()}
@@ -72,10 +72,10 @@ class Shown:
         self._correct(known)
 
     def evidence(self, task: Words) -> Mapping[int, float]:
-        """Return, by place, how many telling words' worth speaks for it.
+        """Return the evidence above 0 by position, in units of one distinctive word.
 
-        Colleagues' examples count for an agent only beside its own. What is in nobody's
-        examples is no evidence against what a name says.
+        The pooled examples of a team count for an agent only in addition to its own. Words that
+        occur in no examples are no evidence against the evidence of names.
         """
         if not self._examples or not task.said:
             return {}
@@ -96,15 +96,15 @@ class Shown:
         }
 
     def _correct(self, known: Sequence[Mapping[int, Sequence[Features]]]) -> None:
-        """Correct what features tell by the examples, the first few of each agent.
+        """Correct the feature weights by the first few examples of each agent.
 
         Args:
-            known: The features of each example of each agent, by kind.
+            known: The features of each example, by kind and position.
         """
         texts = [
             (place, [features[place][each] for features in known])
             for place, number in self.numbers.items()
-            # Without its only example nothing is left of an agent that could be mistaken.
+            # Leaving out an agent's only example would leave nothing to compare.
             for each in range(min(number, lessons_of_each(len(self.numbers))) if number > 1 else 0)
         ]
         learning = [at for at, kind in enumerate(KINDS) if kind.learns]
@@ -124,7 +124,7 @@ class Shown:
         self, place: int, text: Sequence[Features], fast: Sequence[tuple[int, Sequence[float]]]
     ) -> Lesson:
         told = [self._own[at].tells(feature) for at, _ in fast for feature in text[at]]
-        # The more examples an agent has, the better its models know it without.
+        # The more examples an agent has, the less each of them needs to correct.
         part = min(1.0, MOST / self.numbers[place])
         evidence = self._as_if_new(text, place)
         scores = {
@@ -142,7 +142,7 @@ class Shown:
         )
 
     def _as_if_new(self, text: Sequence[Features], place: int) -> Mapping[int, float]:
-        """Return the evidence of an example as if it were not known."""
+        """Return the evidence for an example, leaving that example out."""
         own, pooled = self._scores(text)
         group = self._group[place]
         for features, mine, ours in zip(text, self._own, self._pooled, strict=True):
@@ -151,11 +151,11 @@ class Shown:
         return self._evidence(own, pooled)
 
     def nearest(self, task: Words, place: int) -> str:
-        """Return the example with most of a task's words."""
+        """Return the example that shares most words with a task."""
         return _nearest(task, self._examples[place])[0]
 
     def confidence(self, task: Words, place: int) -> float:
-        """Return the confidence of what a task is about, of the nearest example or name."""
+        """Return the confidence of the example or capability name nearest to a task."""
         texts = self._texts[place]
         first = texts[0][1]
         if all(confidence == first for _, confidence in texts):
@@ -164,7 +164,7 @@ class Shown:
 
 
 def _nearest(task: Words, texts: Sequence[tuple[str, float]]) -> tuple[str, float]:
-    """Return the text with most of a task's words, and its confidence."""
+    """Return the text that shares most words with a task, and its confidence."""
     meant = {stem for stem in task.stems if stem not in SMALL_STEMS}
 
     def likeness(text: tuple[str, float]) -> float:

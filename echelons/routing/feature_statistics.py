@@ -1,9 +1,8 @@
-"""`LanguageModel`: how much more likely a feature is in one group of texts than in general.
+"""Unigram statistics: how much more likely a feature is in one group of texts than in general.
 
-`shown` keeps some for the example tasks of a tree. Each is smoothed by Dirichlet's prior (Zhai
-and Lafferty 2001, "A Study of Smoothing Methods for Language Models"). In general means: in all
-texts, and in those of some groups that are not there, or the words of a small tree would all seem
-common.
+`example_index` keeps several for the example tasks of a tree. Each is smoothed with a Dirichlet
+prior (Zhai and Lafferty 2001, "A Study of Smoothing Methods for Language Models"). The background
+is all texts and those of some imagined groups, or all words of a small tree would seem common.
 """
 
 from __future__ import annotations
@@ -17,10 +16,10 @@ from typing import Final
 from echelons.routing.text_features import SMALL_STEMS, Words, pairs, pieces
 
 ELSEWHERE: Final = 5
-"""Agents that are not in the tree, for what a word means outside of it."""
+"""Imagined agents outside the tree, in whose texts none of its content words occur."""
 
 SMOOTHING: Final = 2.0
-"""How many times the usual length of an agent's examples is added of general language."""
+"""Weight of the prior, in multiples of the mean length of an agent's examples."""
 
 Features = Sequence[str]
 
@@ -30,10 +29,10 @@ class Kind:
     """A kind of feature.
 
     Attributes:
-        of: Takes the features from a text.
-        weight: What the kind counts.
+        of: Extracts the features of a text.
+        weight: The weight of this kind.
         smoothing: As `SMOOTHING`, for this kind.
-        learns: Whether what its features tell is corrected by the examples (see `correcting`).
+        learns: Whether its weights are corrected by the examples (see `discriminative_weights`).
     """
 
     of: Callable[[Words], Features]
@@ -51,12 +50,12 @@ KINDS: Final = (
 
 
 class LanguageModel:
-    """One kind of feature over texts that are grouped by some key.
+    """Statistics of one kind of feature over groups of texts.
 
     Args:
-        kind: The kind.
-        texts: The features of each text of each group.
-        unit: What counts as 1.
+        kind: The kind of feature.
+        texts: The features of each text, by group.
+        unit: The log-likelihood ratio that counts as 1.
     """
 
     def __init__(
@@ -86,7 +85,7 @@ class LanguageModel:
         }
 
     def add(self, features: Features, scores: list[float]) -> None:
-        """Add to the scores of the groups how much more likely a text is in each of them."""
+        """Add to the score of each group the log-likelihood ratio of a text."""
         weights = self._weights
         for feature in features:
             if feature in weights:
@@ -96,7 +95,7 @@ class LanguageModel:
             scores[group] -= cost * len(features)
 
     def lost(self, features: Features, group: int) -> float:
-        """Return how much less `add` would add for a text if it were none of its group's."""
+        """Return how much of a group's score for its own text is due to that text being in it."""
         left = self._lengths[group] - len(features)
         much = len(features) * (self._cost(left) - self._costs[group])
         for feature in features:
@@ -106,12 +105,12 @@ class LanguageModel:
         return much
 
     def tells(self, feature: str) -> dict[int, float]:
-        """Return what a feature tells of each group that has it; to be read, or corrected."""
+        """Return the weights of a feature by group; the caller may change them in place."""
         return self._weights[feature]
 
     def _cost(self, length: int) -> float:
         return self._weight * log1p(length / self._added)
 
     def _world(self, feature: str) -> float:
-        # Small words are as frequent elsewhere as here; other words belong to their agents.
+        # Stop words are as frequent elsewhere as here; content words occur in this tree only.
         return 1.0 if feature in SMALL_STEMS else self._elsewhere

@@ -1,8 +1,8 @@
-"""Naming: what a name means beside the other names of its tree.
+"""Corrects the meaning of agents known by name only, relative to the others of their tree.
 
-A few words alone mean little. Whom an agent stands beside says more of what it is for; and a name
-as general as "calendar", which is somewhat like everything, must not take what more special names
-are meant for. `embedding` sees all agents without examples like this, once for a tree.
+A few words alone mean little: the colleagues of an agent say more about its purpose. And a name as
+general as "calendar", whose vector is close to all others (a hub), must not win tasks of more
+specific names. `embedding_matcher` applies both once for a tree.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from echelons.routing.discriminative_weights import COMPARED
 from echelons.routing.vectors import Vector, dot, unit
 
 TEAM: Final = 0.25
-"""What the middle of all who have the same superior counts beside what an agent's names mean."""
+"""Weight of the mean of all agents with the same superior; that of the agent itself is 1."""
 
 NEAREST: Final = 20
-"""How many others say how like everything a name is: those that are most like it."""
+"""Nearest neighbours whose mean cosine measures how much of a hub a name is."""
 
 HELD_BACK: Final = 0.25
-"""How much of what it is more like them than others are like theirs is no likeness to a task."""
+"""Fraction of a name's excess hubness that is subtracted from its likeness to a task."""
 
 
 def beside_team(
     middles: Sequence[Vector], paths: Sequence[Sequence[str]], named: Sequence[int]
 ) -> list[Vector]:
-    """Return the meanings, of those who are only named a little nearer to their team's.
+    """Return the centroids, those at the positions `named` moved towards their team's mean.
 
     >>> alone, one, other = (0.0, 0.0), (1.0, 0.0), (0.0, 1.0)
     >>> moved = beside_team([alone, one, other], [["a"], ["a", "b"], ["a", "c"]], [1])
@@ -51,10 +51,10 @@ def beside_team(
 
 
 def held_back(middles: Sequence[Vector], named: Sequence[int]) -> Mapping[int, float]:
-    """Return by how much more, or less below 0, a task must be like those who are only named.
+    """Return the penalty on the cosine for each position in `named`, negative for non-hubs.
 
-    This is what cross-domain similarity local scaling (Conneau et al. 2018, "Word Translation
-    Without Parallel Data") does against hubs, vectors that are near to all others.
+    The penalty follows cross-domain similarity local scaling (Conneau et al. 2018, "Word
+    Translation Without Parallel Data"). Empty if the tree is too large to compare all pairs.
 
     >>> hub, one, other = (0.8, 0.6), (1.0, 0.0), (0.0, 1.0)
     >>> [round(each, 2) for each in held_back([hub, one, other], [0, 1, 2]).values()]

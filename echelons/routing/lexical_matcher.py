@@ -1,4 +1,4 @@
-"""`LexicalMatcher`: compares words. The default: no model, no network, always alike.
+"""`LexicalMatcher`: compares words. The default: deterministic, without a model or network.
 
 `Router` uses it unless it is given another matcher; `EmbeddingMatcher` adds to it.
 """
@@ -14,26 +14,25 @@ from echelons.routing.name_index import Names
 from echelons.routing.text_features import Words, is_small, read
 
 NAMED: Final = 1.0
-"""Evidence of a phrase of one word that only one agent has."""
+"""Evidence of a one-word phrase that only one agent has."""
 
 TELLING: Final = 4.0
-"""Words of one agent's examples alone that make an evidence of 1."""
+"""Distinctive words of one agent's examples that together make an evidence of 1."""
 
 EXAMPLES_TELL: Final = 0.2
-"""How much less its names count for each example of an agent, up to ten: examples tell more."""
+"""Discount on an agent's names for each of its examples, up to ten: examples are more reliable."""
 
 
 THRESHOLD: Final = 0.25
-"""The match below which nobody counts as able: to ask in vain costs less than to refuse."""
+"""The match an agent needs; it is low, as asking in vain costs less than refusing wrongly."""
 
 
 class LexicalMatcher:
     """Compares the words of a task with capabilities, descriptions and example tasks.
 
-    Names are compared by stems, weighted by how few agents have them; words that are written
-    apart, abbreviated or derived from each other are found too (see `named`). Example tasks
-    are compared as a whole (see `shown`). Both evidences add up, and `saturated` makes a
-    match of their sum.
+    Names are compared by stems, weighted by how few agents have them; compounds, abbreviations
+    and derived words are found too (see `name_index`). Example tasks are compared as a whole
+    (see `example_index`). The sum of both evidences becomes the match.
 
     Examples:
         >>> from echelons import Agent
@@ -65,18 +64,18 @@ class PreparedWords:
         ]
 
     def match(self, task: str) -> Mapping[int, Match]:
-        """Return the matches above 0, by the places of the profiles."""
+        """Return the matches above 0, by position of the profile."""
         return {
             place: Match(saturated(evidence), confidence)
             for place, (evidence, confidence) in self.evidence(task).items()
         }
 
     async def amatch(self, task: str) -> Mapping[int, Match]:
-        """Return the same; nothing is waited for."""
+        """Async version of `match`."""
         return self.match(task)
 
     def evidence(self, task: str) -> Mapping[int, tuple[float, float]]:
-        """Return evidence and confidence by place, of those for whom anything speaks."""
+        """Return evidence and confidence by position, for profiles with any evidence."""
         words = read(excerpt(task))
         named: dict[int, float] = {}
         sure: dict[int, float] = {}
@@ -95,7 +94,7 @@ class PreparedWords:
         return found
 
     def reasons(self, task: str, place: int) -> Sequence[str]:
-        """Return the words that the agent's names share with a task, and its nearest example."""
+        """Return the words that an agent's names share with a task, and its nearest example."""
         words = read(excerpt(task))
         lines = []
         if said := self._said(words, place):
@@ -107,7 +106,7 @@ class PreparedWords:
         return lines
 
     def _said(self, words: Words, place: int) -> Sequence[str]:
-        """Return the words said that stand in a profile's names, what tells most first."""
+        """Return the task's words that occur in a profile's names, the heaviest first."""
         found: dict[str, float] = {}
         for said, certain, entries in self._names.entries(words):
             for entry in entries:

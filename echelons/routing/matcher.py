@@ -1,7 +1,7 @@
-"""What a matcher is: it says how well each agent fits a task, from 0 to 1.
+"""The protocol of matchers, which rate from 0 to 1 how well each agent fits a task.
 
-`Router` prepares a matcher once for a map and asks it for every task. `LexicalMatcher`,
-`EmbeddingMatcher` and `ModelMatcher` are three; anything with these methods is another.
+`Router` prepares a matcher once for a capability map and calls it for every task.
+`LexicalMatcher`, `EmbeddingMatcher` and `ModelMatcher` implement the protocol.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from typing import NamedTuple, Protocol
 from echelons.capabilities import Declared
 
 MOST_READ = 12_000
-"""Characters of a task that a matcher reads: of a longer one the beginning and the end."""
+"""Characters of a task that a matcher reads; of a longer one, its beginning and its end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """All that a matcher may know of an agent.
+    """What a matcher knows of an agent.
 
     Attributes:
         path: Names from the root down to the agent.
-        capabilities: What it can do; `capabilities.full` has the example tasks.
+        capabilities: Its capabilities; `capabilities.full` has their example tasks.
         derived: Whether the capabilities were derived from names.
         texts: Descriptions of it and its tools.
     """
@@ -39,12 +39,12 @@ class Profile:
 
     @property
     def confidence(self) -> float:
-        """Its best confidence: what counts where it is unknown which capability is meant."""
+        """Its best confidence, used where it is unknown which capability is meant."""
         return max(self.capabilities.values(), default=0.0)
 
     @property
     def examples(self) -> tuple[tuple[str, float], ...]:
-        """Its example tasks, each with the confidence of the capability it stands under."""
+        """Its example tasks, each with the confidence of its capability."""
         return tuple(
             (text, each.confidence)
             for each in self.capabilities.full.values()
@@ -56,8 +56,8 @@ class Match(NamedTuple):
     """How well an agent fits a task.
 
     Attributes:
-        value: From 0, not at all, to 1.
-        confidence: What the agent says of itself, for what of it the task is about.
+        value: The match, from 0 (not at all) to 1.
+        confidence: The agent's declared confidence in the capability that the task is about.
     """
 
     value: float
@@ -68,36 +68,36 @@ class Prepared(Protocol):
     """A matcher that has read the profiles of a tree."""
 
     def match(self, task: str) -> Mapping[int, Match]:
-        """Return the matches above 0, by the places of the profiles."""
+        """Return the matches above 0, by position of the profile."""
         ...
 
     async def amatch(self, task: str) -> Mapping[int, Match]:
-        """Return the same, without blocking the event loop."""
+        """Async version of `match`."""
         ...
 
     def reasons(self, task: str, place: int) -> Sequence[str]:
-        """Return in readable lines what of a task speaks for the profile at `place`."""
+        """Return readable reasons why a task matches the profile at position `place`."""
         ...
 
 
 class Matcher(Protocol):
-    """A way to find out who fits a task."""
+    """A way of rating how well agents fit a task."""
 
     @property
     def threshold(self) -> float:
-        """The match, from 0 to 1, below which nobody counts as able, if a router says nothing."""
+        """The match, from 0 to 1, that an agent needs, unless the router sets another."""
         ...
 
     def prepare(self, profiles: Sequence[Profile]) -> Prepared:
-        """Read the profiles of a tree; nothing is waited for."""
+        """Prepare the profiles of a tree, without blocking."""
         ...
 
 
 def saturated(evidence: float) -> float:
-    """Return evidence, which has no upper end, as a match: `e² / (1 + e²)`.
+    """Return unbounded evidence as a match below 1: `e² / (1 + e²)`.
 
-    This is Hill's equation: little counts next to nothing, 1 is as likely as not, and no
-    amount reaches 1, so that more evidence is always more.
+    This is Hill's equation: a little evidence counts almost nothing, 1 gives a half, and more
+    evidence always gives a higher match.
 
     >>> [round(saturated(evidence), 2) for evidence in (-1, 0, 0.5, 1, 2, 4)]
     [0.0, 0.0, 0.2, 0.5, 0.8, 0.94]
@@ -108,7 +108,7 @@ def saturated(evidence: float) -> float:
 
 
 def excerpt(task: str) -> str:
-    """Return what matchers read of a task."""
+    """Return the excerpt of a task that matchers read."""
     if len(task) <= MOST_READ:
         return task
     return f"{task[: MOST_READ // 2]}\n{task[-MOST_READ // 2 :]}"

@@ -1,7 +1,7 @@
 """`ModelMatcher`: asks a chat model how well each agent fits.
 
-For trees whose tasks need thinking to be understood. It costs a model call for each task, and
-its answers vary as the model's do.
+For trees whose tasks need reasoning to be understood. It costs a model call for each task, and
+its ratings vary as the model's answers do.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
 
 MOST_SHOWN: Final = 50
-"""Agents that the model is shown; of a larger tree, those whose words fit best."""
+"""Agents shown to the model; of a larger tree, those whose words match best."""
 
 MOST_EXAMPLES: Final = 3
-"""Example tasks of an agent that it is shown."""
+"""Example tasks of each agent shown to the model."""
 
 QUIETLY: Final[RunnableConfig] = {"tags": ["nostream"]}
-"""Without the tag, whoever streams the messages of a run would see what is said here."""
+"""The tag keeps this call out of a run's stream of messages."""
 
 TOOL: Final = "rate_agents"
 INSTRUCTIONS: Final = (
@@ -61,7 +61,7 @@ SCHEMA: Final[Mapping[str, Any]] = {
 
 
 class ModelMatcher:
-    """Asks a model, which answers by calling a tool.
+    """Asks a chat model, which answers by calling a tool.
 
     Args:
         model: Any LangChain chat model that can call tools.
@@ -73,15 +73,15 @@ class ModelMatcher:
         self._model = model.bind_tools([dict(SCHEMA)])
 
     def prepare(self, profiles: Sequence[Profile]) -> PreparedQuestion:
-        """Read the profiles; the model is asked for each task."""
+        """Prepare the profiles; the model is called for each task."""
         return PreparedQuestion(self._model, profiles)
 
 
 class PreparedQuestion:
-    """The question to a model, with a tree's profiles in it.
+    """The prompt for a model, which contains a tree's profiles.
 
     Args:
-        model: The model, with the tool bound.
+        model: The model with the tool bound.
         profiles: The profiles.
     """
 
@@ -92,19 +92,19 @@ class PreparedQuestion:
         self._words = LexicalMatcher().prepare(profiles) if len(profiles) > MOST_SHOWN else None
 
     def match(self, task: str) -> Mapping[int, Match]:
-        """Return the matches above 0, by the places of the profiles.
+        """Return the matches above 0, by position of the profile.
 
         Raises:
-            MatcherFailed: The model did not call the tool, or with something else than ratings.
+            MatcherFailed: The model did not call the tool once with valid ratings.
         """
         return self._read(self._model.invoke(self._question(task), QUIETLY))
 
     async def amatch(self, task: str) -> Mapping[int, Match]:
-        """Return the same, without blocking the event loop."""
+        """Async version of `match`."""
         return self._read(await self._model.ainvoke(self._question(task), QUIETLY))
 
     def reasons(self, task: str, place: int) -> Sequence[str]:
-        """Return that a model said so; it gives no reasons."""
+        """Return a line naming the model as the source; it gives no reasons."""
         return ["rated by the model"]
 
     def _question(self, task: str) -> list[tuple[str, str]]:

@@ -1,7 +1,7 @@
-"""Evidence from names: the words of capabilities, of the agent's own name, of descriptions.
+"""Evidence from names: the words of capabilities, agent names and descriptions.
 
-`lexical` keeps one `Names` for a tree. A phrase that a task names in full counts the square
-root of its rare words; one that it names in part, in proportion.
+`lexical_matcher` keeps one index for a tree. A phrase that a task contains in full counts the
+square root of the sum of its words' rarities; one that it contains in part, in proportion.
 """
 
 from __future__ import annotations
@@ -14,35 +14,35 @@ from echelons.routing.matcher import Profile
 from echelons.routing.text_features import Words, is_small, read
 
 OWN_NAME: Final = 0.5
-"""What the agent's name counts beside capabilities that it declares (1.0)."""
+"""Weight of the agent's name; that of a declared capability is 1."""
 
 TEXT: Final = 0.8
-"""What a description counts."""
+"""Weight of a description."""
 
 IN_A_TEXT: Final = 0.25
-"""The power of its length by which a text's words count less; a phrase has a half (the root)."""
+"""Exponent of the length by which words of a description are divided; names have 0.5."""
 
 SUPERIOR: Final = 0.3
-"""What the names of its superiors count: what they stand for is true of it too."""
+"""Weight of the superiors' names, which describe the agent too."""
 
 SMALL: Final = 0.3
-"""What a small word ("my", "who") counts beside another one."""
+"""Weight of a stop word ("my", "who"); that of a content word is 1."""
 
 NEAR: Final = 0.7
-"""What a word counts that only begins like another one, times the part that is alike."""
+"""Weight of a word with the same beginning as another, times the fraction in common."""
 
 ALIKE: Final = 0.6
-"""Of the longer of two stems: so much must be alike ("defin", "definit")."""
+"""Fraction of the longer of two stems that must be in common ("defin", "definit")."""
 
 HEAD: Final = 4
-"""Characters that two stems have in common at least, to be alike."""
+"""Characters that two similar stems have in common at least."""
 
 INITIALS: Final = range(3, 5)
-"""Letters of an abbreviation: "pto" is found in "paid time off"."""
+"""Lengths of abbreviations: "pto" is found in "paid time off"."""
 
 
 class Phrase(NamedTuple):
-    """Words that stand together in a profile, what they count, and with which confidence."""
+    """A text of a profile, with its weight and the confidence of what it describes."""
 
     words: Words
     weight: float
@@ -51,12 +51,12 @@ class Phrase(NamedTuple):
 
     @property
     def power(self) -> float:
-        """By which power of its length a word of it counts less."""
+        """The exponent of its length by which the weight of its words is divided."""
         return 0.5 if self.names else IN_A_TEXT
 
 
 class Entry(NamedTuple):
-    """That a term stands in a profile, what it counts there, and with which confidence."""
+    """An occurrence of a term in the profile at `place`, with its weight and confidence."""
 
     place: int
     weight: float
@@ -64,7 +64,7 @@ class Entry(NamedTuple):
 
 
 def phrases(profile: Profile) -> Iterator[Phrase]:
-    """Yield what is written about an agent, what counts most first."""
+    """Yield the texts of a profile, the heaviest first."""
     best = profile.confidence
     for name, capability in profile.capabilities.full.items():
         yield Phrase(read(name), 1.0, capability.confidence)
@@ -77,10 +77,10 @@ def phrases(profile: Profile) -> Iterator[Phrase]:
 
 
 class Names:
-    """The words of all profiles of a tree, by the stems that a task may have.
+    """An index from stems to the profiles of a tree that contain them.
 
     Args:
-        profiles: The profiles; entries name them by their places.
+        profiles: The profiles; entries refer to them by position.
     """
 
     def __init__(self, profiles: Sequence[Profile]) -> None:
@@ -98,7 +98,7 @@ class Names:
         self._alike: dict[str, list[tuple[str, float]]] = {}
 
     def entries(self, task: Words) -> Iterator[tuple[str, float, Sequence[Entry]]]:
-        """Yield, for what of a task is known: the words said, how surely, and where it stands."""
+        """Yield for each known term of a task: its words, the certainty, and its occurrences."""
         terms: dict[str, tuple[str, float]] = {}
         for said, stem in zip(task.said, task.stems, strict=True):
             terms.setdefault(stem, (said, 1.0))
@@ -116,7 +116,7 @@ class Names:
     def _index(self, place: int, own: Sequence[Phrase]) -> None:
         best: dict[str, Entry] = {}
         for phrase in own:
-            # In a sentence small words are everywhere; in a name they are part of it.
+            # Stop words are noise in a description; in a name they are part of it.
             weights = {
                 stem: self._rarity[stem] * (SMALL if is_small(said) else 1.0)
                 for said, stem in zip(*phrase.words, strict=True)
@@ -144,7 +144,7 @@ class Names:
         return compounds
 
     def _compounds(self, task: Words) -> Iterator[tuple[str, str]]:
-        """Yield the terms of words written apart or together: "time zone", "timezone"."""
+        """Yield terms of words written apart or together, each with the words: "time zone"."""
         for one, other in zip(task.said, task.said[1:], strict=False):
             if one + other in self._words:
                 yield read(one + other).stems[0], f"{one} {other}"
@@ -161,7 +161,7 @@ class Names:
                     yield read(short).stems[0], " ".join(task.said[at : at + size])
 
     def _like(self, stem: str) -> Sequence[tuple[str, float]]:
-        """Return the terms that begin like a stem, with how surely they mean the same."""
+        """Return the indexed terms with the same beginning as a stem, each with a certainty."""
         if stem not in self._alike:
             near = ((term, _alike(stem, term)) for term in self._heads.get(stem[:HEAD], ()))
             self._alike[stem] = [
@@ -171,9 +171,10 @@ class Names:
 
 
 def _rarities(every: Sequence[Sequence[Phrase]]) -> dict[str, float]:
-    """How much each stem tells: `log(1 + n / having)`, as a part of the most that can be.
+    """Return the inverse document frequency of each stem, scaled to at most 1.
 
-    Who has it with little weight counts as little among those who have it.
+    It is `log(1 + n / having) / log(1 + n)`, where a profile counts among those having the stem
+    by the best weight that it gives to it.
     """
     having: dict[str, float] = {}
     for own in every:

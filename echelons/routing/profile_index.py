@@ -1,6 +1,6 @@
-"""`Places`: the agents of a tree in one row, superiors first, so that a subtree is a range.
+"""The profiles of a tree in preorder, superiors first, so that a subtree is a range.
 
-`Router` keeps one; matchers are given its profiles, and name agents by their places.
+`Router` keeps one index; matchers get its profiles and refer to agents by position.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from echelons.routing.matcher import Profile
 from echelons.tree.names import PATH_SEPARATOR
 
 PASSED_ON: Final = 0.5
-"""Of its confidence, for a superior that is known by its name only: others do what it says."""
+"""Factor on the confidence of a superior known by its name only, as others do the work."""
 
 
 class Places:
-    """Where everybody stands.
+    """The agents of a tree by position, name and path.
 
     Args:
-        tree: What everybody can do.
+        tree: The capabilities of all agents.
 
     Attributes:
-        profiles: What a matcher may know of each agent.
-        paths: Names from the root down to each.
+        profiles: The profile of each agent.
+        paths: The path of each agent: the names from the root down to it.
     """
 
     def __init__(self, tree: CapabilityMap) -> None:
@@ -35,22 +35,22 @@ class Places:
         self._sizes = _sizes(self.paths)
 
     def at(self, agent: str | Sequence[str]) -> int:
-        """Return the place of an agent, by its name or its path; the root's for none.
+        """Return the position of an agent by its name or path; the root's if it is empty.
 
         Raises:
-            UnknownAgent: Nobody has that name, or stands at that path.
+            UnknownAgent: No agent has that name or path.
         """
         path = agent.split(PATH_SEPARATOR) if isinstance(agent, str) else list(agent)
         if not path:
             return 0
         place = self._names.get(path[-1])
-        # A name alone will do; a path must be the agent's own.
+        # A name alone is enough, as names are unique; a path must be the agent's own.
         if place is None or (len(path) > 1 and tuple(path) != self.paths[place]):
             raise UnknownAgent(PATH_SEPARATOR.join(path), list(self._names))
         return place
 
     def below(self, place: int) -> range:
-        """Return the places of everybody below an agent."""
+        """Return the positions of all agents below an agent."""
         return range(place + 1, place + self._sizes[place])
 
 
@@ -64,7 +64,7 @@ def _profile(path: tuple[str, ...], known: CapabilityMap) -> Profile:
 
 
 def _sizes(paths: Sequence[tuple[str, ...]]) -> list[int]:
-    """Return for each place how many agents its subtree has, itself included."""
+    """Return the number of agents in the subtree at each position, its own root included."""
     sizes = [1] * len(paths)
     last: dict[int, int] = {}
     superior: list[int] = []

@@ -1,7 +1,6 @@
-"""`Ranking`: a tree's agents in order, as one matcher sees them.
+"""Ranks the agents of a tree for a task, by the matches of one matcher.
 
-`Router` has one with the matcher that it was given, and one that compares words, for when the
-first fails.
+`Router` has one ranking with its matcher, and one that compares words, for when the first fails.
 """
 
 from __future__ import annotations
@@ -16,15 +15,15 @@ from echelons.routing.profile_index import Places
 from echelons.routing.route import Candidate, Route
 
 DEPTH_PENALTY: Final = 0.1
-"""What every level between receiver and agent costs: the closer of two equals is asked."""
+"""Deduction for each level between receiver and agent: the closer of two equals is asked."""
 
 
 class Asked(NamedTuple):
-    """What a router is asked.
+    """A task to rank agents for.
 
     Attributes:
-        task: What is to be done.
-        receiver: The place of the agent that has the request.
+        task: The task.
+        receiver: The position of the agent that has the request.
         without: Names of agents that are no candidates.
     """
 
@@ -34,12 +33,12 @@ class Asked(NamedTuple):
 
 
 class Ranking:
-    """Ranks a receiver and everybody below it.
+    """Ranks a receiver and all agents below it.
 
     Args:
-        tree: Where everybody stands.
-        matcher: Says how well each agent fits.
-        threshold: The match that an agent needs.
+        tree: The profiles of the tree.
+        matcher: Rates how well each agent fits.
+        threshold: The match that an agent needs, from 0 to 1.
     """
 
     def __init__(self, tree: Places, matcher: Matcher, threshold: float) -> None:
@@ -49,16 +48,16 @@ class Ranking:
         self._prepared = matcher.prepare(tree.profiles)
 
     def rank(self, asked: Asked) -> Route:
-        """Return the ranking of a task.
+        """Return the route for a task.
 
         Raises:
-            MatcherFailed: The matcher said something that is no match.
-            Exception: Whatever the matcher raises.
+            MatcherFailed: The matcher returned something other than matches.
+            Exception: Any exception of the matcher.
         """
         return self._ranked(asked, self._prepared.match(asked.task))
 
     async def arank(self, asked: Asked) -> Route:
-        """Return the same, without blocking the event loop while the matcher waits."""
+        """Async version of `rank`."""
         return self._ranked(asked, await self._prepared.amatch(asked.task))
 
     def _ranked(self, asked: Asked, matches: Mapping[int, Match]) -> Route:

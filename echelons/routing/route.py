@@ -1,4 +1,4 @@
-"""`Route`: who was found for a task, in order, and why. `Router` makes one for each task."""
+"""`Route`: the agents found for a task, ranked, with reasons. `Router` makes one for each task."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from echelons.tree.names import PATH_SEPARATOR
 
 EXPLAINED = 10
-"""Candidates that an explanation shows."""
+"""Candidates shown in an explanation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,10 +19,10 @@ class Candidate:
     Attributes:
         path: Names from the root down to it.
         depth: Levels below the receiver; 0 for the receiver itself.
-        match: How well it fits, from 0 to 1, as the matcher sees it.
-        confidence: What it says of itself, for what the task is about.
+        match: How well it fits according to the matcher, from 0 to 1.
+        confidence: Its declared confidence in the capability that the task is about.
         score: `confidence * match - 0.1 * depth`.
-        place: Its place in the map, superiors first.
+        place: Its position among the profiles of the tree, superiors first.
     """
 
     path: tuple[str, ...]
@@ -46,10 +46,9 @@ class Route:
         task: The task.
         receiver: Path of the agent that has the request.
         threshold: The match that an agent needs.
-        candidates: Who can do it, the best first; empty if nobody can.
-        short: Who matches, but not well enough, the best first.
-        fallback: Why words were compared instead of what the matcher compares; empty if it
-            did its work.
+        candidates: The agents that reach the threshold, the best first.
+        short: The agents that match but stay below the threshold, the best first.
+        fallback: Why words were compared instead of using the matcher; empty if it succeeded.
 
     Examples:
         >>> from echelons import Agent
@@ -74,26 +73,26 @@ class Route:
 
     @property
     def best(self) -> Candidate | None:
-        """The first candidate, or None if nobody can."""
+        """The first candidate, or None if there is none."""
         return self.candidates[0] if self.candidates else None
 
     @property
     def match(self) -> float:
-        """The best match of all, of those too that fall short: how sure it is that anybody can."""
+        """The best match, agents below the threshold included; 0 if no agent matches."""
         return max((each.match for each in (*self.candidates, *self.short)), default=0.0)
 
     def led_by(self, agent: str, *, without: Collection[str] = ()) -> Route:
-        """Return the same ranking with one of the candidates first, and without some others."""
+        """Return the route with candidate `agent` first, and without the agents in `without`."""
         kept = [each for each in self.candidates if each.agent not in without]
         # Sorting is stable: all others keep their order.
         return replace(self, candidates=tuple(sorted(kept, key=lambda each: each.agent != agent)))
 
     def reasons(self, candidate: Candidate) -> Sequence[str]:
-        """Return what of the task speaks for a candidate."""
+        """Return readable reasons why the task matches a candidate."""
         return self._reasons(candidate.place)
 
     def explain(self) -> str:
-        """Return the ranking in lines, with the terms of each score and the reasons."""
+        """Return the ranking as text, with the terms of each score and the reasons."""
         best = self.best.agent if self.best else "nobody"
         lines = [f'at {PATH_SEPARATOR.join(self.receiver)}, for "{_brief(self.task)}": {best}']
         shown = self.candidates[:EXPLAINED]
@@ -111,7 +110,7 @@ class Route:
         return "\n".join(lines)
 
     def json(self) -> dict[str, Any]:
-        """Return the ranking for programs."""
+        """Return the ranking as a JSON-compatible dict."""
         return {
             "task": self.task,
             "receiver": PATH_SEPARATOR.join(self.receiver),

@@ -1,8 +1,8 @@
-"""`Router`: finds who fits a task, and takes tasks for several agents apart.
+"""`Router`: ranks the agents that fit a task, and splits tasks that need several agents.
 
-The rule is one line: `confidence * match - 0.1 * depth`, for the receiver itself at depth 0 and
-for everybody below it (see `ranking`). The matcher says the match. If it fails, as a service
-that is down does, words are compared instead, and the route says so.
+The score is `confidence * match - 0.1 * depth`, for the receiver itself at depth 0 and for all
+agents below it (see `ranking`). The matcher supplies the match. If it fails, for instance because
+a service is down, words are compared instead, and the route says so.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ LOG = logging.getLogger(__name__)
 
 
 class Router:
-    """Finds who fits a task, anywhere in a tree.
+    """Finds the agents that fit a task, anywhere in a tree.
 
     Args:
-        tree: What everybody can do.
-        matcher: Says how well somebody fits; the words of both are compared if left out.
-        threshold: The match, from 0 to 1, that somebody needs; the matcher's own if left out.
-            It is held against the match alone: who is far away, or modest, can still be the only
-            one who can.
+        tree: The capabilities of all agents.
+        matcher: Rates how well each agent fits; a `LexicalMatcher` if left out.
+        threshold: The match, from 0 to 1, that an agent needs; the matcher's own if left out.
+            It applies to the match alone, not to the score: an agent far below the receiver, or
+            of low confidence, may still be the only one that can do the task.
 
     Raises:
         InvalidThreshold: The threshold is no number from 0 to 1.
@@ -63,16 +63,16 @@ class Router:
     def route(
         self, task: str, receiver: str | Sequence[str] = (), *, without: Collection[str] = ()
     ) -> Route:
-        """Rank the receiver and everybody below it for `task`.
+        """Return the receiver and all agents below it, ranked for `task`.
 
         Args:
-            task: What is asked for.
+            task: The task.
             receiver: Name or path of the agent that has the request; the root if left out.
-            without: Names of agents that are no candidates: the caller of its own request, and
-                who has been asked before.
+            without: Names of agents that are no candidates, such as the caller itself and
+                agents that were asked before.
 
         Raises:
-            InvalidTask: The task is no text, or blank.
+            InvalidTask: The task is not a string, or blank.
             UnknownAgent: There is no such receiver.
         """
         return self._rank(self._asked(task, receiver, without))
@@ -80,25 +80,25 @@ class Router:
     async def aroute(
         self, task: str, receiver: str | Sequence[str] = (), *, without: Collection[str] = ()
     ) -> Route:
-        """Do the same, without blocking the event loop while the matcher waits."""
+        """Async version of `route`."""
         return await self._arank(self._asked(task, receiver, without))
 
     def split(
         self, task: str, receiver: str | Sequence[str] = (), *, without: Collection[str] = ()
     ) -> tuple[Part, ...]:
-        """Take `task` apart by who can do what of it.
+        """Return the parts of `task`, each for the agent that can do it.
 
-        Each clause is ranked once. In it is meant whom its words name, by the rules of the
-        offline planner: what is refused or settled is nobody's part. Where nobody is named,
-        it is for the best candidate. What one agent can do whole stays one part. The receiver
-        gets no part: it is the one who splits.
+        Each clause is ranked once and goes to the agents that its words name, by the rules of
+        `echelons.language`: refused and settled clauses become no part. A clause that names no
+        agent goes to its best candidate. A task that one agent can do as a whole stays one part.
+        The receiver, which does the splitting, gets no part.
 
         Returns:
-            The parts, each with who is meant and the ranking for it, nobody meant twice; none
-            if nobody can do any of it.
+            The parts, one for each agent, with the route of each; empty if no agent below the
+            receiver can do any of it.
 
         Raises:
-            InvalidTask: The task is no text, or blank.
+            InvalidTask: The task is not a string, or blank.
             UnknownAgent: There is no such receiver.
         """
         asked, steps = self._splitting(self._asked(task, receiver, without))
@@ -109,7 +109,7 @@ class Router:
     async def asplit(
         self, task: str, receiver: str | Sequence[str] = (), *, without: Collection[str] = ()
     ) -> tuple[Part, ...]:
-        """Do the same, without blocking the event loop while the matcher waits."""
+        """Async version of `split`."""
         asked, steps = self._splitting(self._asked(task, receiver, without))
         while steps.asked:
             steps.take(await self._arank(asked._replace(task=steps.asked)))
@@ -118,11 +118,11 @@ class Router:
     def needs(self, task: str, receiver: str | Sequence[str] = ()) -> tuple[str, ...]:
         """Return the capabilities of agents below the receiver that a task's words name.
 
-        By words alone, whatever the matcher: nothing is waited for. Empty if fewer than two
-        are named, for then one agent's answer is all that there can be.
+        Words alone count, whatever the matcher, so the call does not block. Empty if fewer than
+        two are named, because then there is nothing to combine.
 
         Raises:
-            InvalidTask: The task is no text, or blank.
+            InvalidTask: The task is not a string, or blank.
             UnknownAgent: There is no such receiver.
         """
         asked = self._asked(task, receiver, ())
@@ -130,10 +130,10 @@ class Router:
         return tuple(dict.fromkeys(map(self._vocabulary(0).spelled, needed)))
 
     def able(self, agent_name: str) -> frozenset[str]:
-        """Return the names of an agent's own capabilities, to be held against `needs`.
+        """Return the names of an agent's own capabilities, for comparison with `needs`.
 
-        Where two agents spell a capability differently ("flight", "flights"), both spellings
-        are among them.
+        Where agents spell a capability differently ("flight", "flights"), both the agent's own
+        and the common spelling are included.
 
         Raises:
             UnknownAgent: There is no such agent.
@@ -162,7 +162,7 @@ class Router:
 
     @cached_property
     def _words(self) -> Ranking:
-        # A threshold is of no use for another matcher than the one that it was chosen for.
+        # A threshold chosen for one matcher does not apply to another.
         return Ranking(self._tree, LexicalMatcher(), LexicalMatcher.threshold)
 
     def _splitting(self, asked: Asked) -> tuple[Asked, Splitting]:

@@ -1,9 +1,8 @@
-"""Splitting: the parts of a task that needs several agents, and who is meant by each.
+"""Splits a task that needs several agents into parts, one for each agent.
 
-`plan` says which texts are to be ranked and makes parts of the rankings; it waits for nothing.
-`Router` runs it, with or without an event loop. What words name is read by the rules of the
-offline planner, which splits tasks for a superior's direct subordinates; here they are asked for
-everybody below a receiver (see `wording`).
+The split is a generator: it yields the texts to be ranked, is sent their routes and returns the
+parts. So the same code serves the synchronous and the asynchronous `Router`, which does the
+ranking. Which agents the words name is read by `task_wording`.
 """
 
 from __future__ import annotations
@@ -16,19 +15,19 @@ from echelons.routing.route import Candidate, Route
 from echelons.routing.task_wording import Clause, Wording
 
 NEARLY: Final = 0.75
-"""Of the best match: who reaches it in every clause can do a task whole."""
+"""Fraction of the best match; an agent that reaches it in every clause can do the whole task."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What one agent is asked for.
+    """The part of a task for one agent.
 
     Attributes:
-        task: What it is about: the clauses that are meant; of a clause for several agents the
-            words that name this one. The only part has the task whole.
-        candidate: Who is meant.
-        route: Who else can do this part, for when that one cannot: the ranking of the clause
-            that it stands in, without those who are meant for other words of it.
+        task: Its clauses; of a clause for several agents only the words that name this one. An
+            only part has the whole task.
+        candidate: The agent that it is for.
+        route: The ranking of its clause, for when that agent cannot do it; without the agents
+            that other words of the clause name.
     """
 
     task: str
@@ -37,18 +36,18 @@ class Part:
 
 
 Plan = Generator[str, Route, tuple[Part, ...]]
-"""Yields texts to be ranked, is sent their rankings, and returns the parts."""
+"""A generator that yields texts to be ranked, is sent their routes, and returns the parts."""
 
 
 class Splitting:
-    """A plan while it is followed: whoever ranks, waits or not, as it must.
+    """A split in progress; the caller ranks each text, synchronously or not.
 
     Args:
-        steps: The plan.
+        steps: The generator to run.
 
     Attributes:
-        asked: The text whose ranking is needed next; empty when the parts are known.
-        parts: The parts.
+        asked: The text to rank next; empty when the parts are known.
+        parts: The parts, once known.
     """
 
     def __init__(self, steps: Plan) -> None:
@@ -58,7 +57,7 @@ class Splitting:
         self._go_on(None)
 
     def take(self, route: Route) -> None:
-        """Go on with the ranking of `asked`."""
+        """Continue with the route of the text in `asked`."""
         self._go_on(route)
 
     def _go_on(self, route: Route | None) -> None:
@@ -70,7 +69,7 @@ class Splitting:
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """What one clause has for one agent; nobody's, if none can do it."""
+    """The words of a clause for one agent; without a candidate if no agent can do them."""
 
     said: str
     route: Route
@@ -78,11 +77,11 @@ class _Piece:
 
 
 def plan(task: str, wording: Wording) -> Plan:
-    """Take `task` apart, with one ranking for each of its clauses.
+    """Split `task`, with one route for each of its clauses.
 
     Args:
         task: The task.
-        wording: Its clauses, and whom their words name.
+        wording: Its clauses, with the agents that their words name.
     """
     routes: dict[str, Route] = {}
     for clause in wording.clauses:
@@ -118,14 +117,14 @@ def _pieces(clause: Clause, routes: dict[str, Route]) -> Iterator[_Piece]:
 
 
 def _better(route: Route, named: dict[str, tuple[str, ...]]) -> bool:
-    """Whether somebody fits a clause as a whole much better than all whom single words name."""
+    """Return whether the best candidate fits a clause far better than the agents its words name."""
     most = max(route.candidates, key=lambda each: each.match)
     known = max(each.match for each in route.candidates if each.agent in named)
     return most is route.best and known < NEARLY * most.match
 
 
 def _able_of_all(routes: Sequence[Route]) -> set[str]:
-    """Return who is nearly the best in all clauses that anybody can do."""
+    """Return the names of agents nearly the best in all clauses that have candidates."""
     ables = [
         {each.agent for each in route.candidates if each.match >= NEARLY * route.match}
         for route in routes
@@ -135,7 +134,7 @@ def _able_of_all(routes: Sequence[Route]) -> set[str]:
 
 
 def _merged(pieces: Sequence[_Piece]) -> Iterator[Part]:
-    """Yield a part for each agent; what nobody can do goes with what stands before it."""
+    """Yield a part for each agent; a piece without candidate joins the piece before it."""
     said: dict[str, list[str]] = {}
     first: dict[str, tuple[Candidate, Route]] = {}
     agent = next((piece.candidate.agent for piece in pieces if piece.candidate), "")

@@ -1,8 +1,8 @@
-"""Wording: the clauses of a task, and which agents and capabilities its words name.
+"""The clauses of a task, with the agents and capabilities that its words name.
 
-`Router` keeps one `Vocabulary` for the agents below each receiver that splits tasks. It sees
-them as the offline planner sees a team, so that refusals ("no tours") and what is settled
-already ("we have flights") are read alike in both.
+`Router` keeps one `Vocabulary` for the agents below each receiver that splits tasks. It reads
+tasks by the rules of `echelons.language`, as the offline planner does, so both treat refusals
+("no tours") and settled matters ("we have flights") alike.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class Clause:
 
     Attributes:
         text: As it was written; the whole task if it has one clause only.
-        wished: Whether anything is asked for in it; not in "we have flights already".
-        named: The words that name somebody in it, by agent.
+        wished: Whether it requests anything; "we have flights already" does not.
+        named: The words in it that name an agent, by agent name.
     """
 
     text: str
@@ -39,17 +39,17 @@ class Clause:
 
 @dataclass(frozen=True, slots=True)
 class Wording:
-    """A task as `plan` reads it.
+    """A task as `task_splitter` reads it.
 
     Attributes:
-        clauses: Its clauses in order.
+        clauses: Its clauses, in order.
     """
 
     clauses: tuple[Clause, ...]
 
 
 class Vocabulary:
-    """What can be asked for in words, of some agents.
+    """The names and capabilities of some agents, as they can be named in a task.
 
     Args:
         profiles: The agents.
@@ -69,7 +69,7 @@ class Vocabulary:
                     self._spellings.setdefault(key, name)
 
     def read(self, task: str) -> Wording:
-        """Return the clauses of a task, with who is named in each."""
+        """Return the clauses of a task, with the agents named in each."""
         reading = Reading(task)
         tokens, given = reading.tokens, marks(reading)
         cut = _telling(tokens)
@@ -90,7 +90,7 @@ class Vocabulary:
         return Wording(tuple(found))
 
     def needs(self, task: str) -> tuple[str, ...]:
-        """Return the capabilities that the words of a task name, in order; none for one."""
+        """Return the capabilities that a task's words name, in order; empty if fewer than two."""
         reading = Reading(task)
         meant = {said for every in self._named(reading).values() for said in every}
         places = (each for each in self._found(reading) if each.words in meant)
@@ -98,19 +98,20 @@ class Vocabulary:
         return tuple(names) if len(names) > 1 else ()
 
     def spelled(self, capability: str) -> str:
-        """Return the first of all spellings of a capability: "flight" for "flights"."""
+        """Return the common (first) spelling of a capability: "flight" for "flights"."""
         return self._spellings.get(phrase_of(capability), capability)
 
     def _found(self, reading: Reading) -> list[Found]:
         return self._team.find(reading.tokens, marks(reading))
 
     def _named(self, reading: Reading) -> dict[str, tuple[str, ...]]:
-        """Return who is named by which words, without those whom somebody else makes needless.
+        """Return the words that name each agent, without agents made redundant by another.
 
-        A word is for whoever is best at it. But who can do all that is named, and nearly as
-        well, is asked for all of it; who is exactly as good at a word is meant beside it.
+        A word names the agents with the best confidence for it. But one agent that can serve
+        all words nearly as well as the best gets all of them; the others then keep their words
+        only where they tie with it.
         """
-        # What only descriptions speak of names nobody; matchers read descriptions.
+        # Words known from descriptions only name no agent; the matchers read descriptions.
         offers = {place.words: place.offers for place in self._found(reading)}
         shares = {
             share.name: [said for said in share.words if said in offers]
@@ -138,14 +139,14 @@ class Vocabulary:
         return self._without_twins({**beside, able: tuple(best)})
 
     def _without_twins(self, named: dict[str, Phrase]) -> dict[str, Phrase]:
-        """Return the same, of those who can do the same the first: others stand in for it."""
+        """Return `named` with only the first of agents with equal words and equal capabilities."""
         first: dict[tuple[Phrase, frozenset[Phrase]], str] = {}
         for name, own in named.items():
             first.setdefault((own, frozenset(self._phrases[name])), name)
         return {name: own for name, own in named.items() if name in first.values()}
 
     def _names(self, place: Found) -> Iterable[str]:
-        """Return the capability that a place in a task names; none if it is an agent's name."""
+        """Return the capability that a mention names; empty if it is an agent's name."""
         key = phrase_of(place.words)
         for agent in place.offers:
             for phrase, name in self._phrases[agent].items():
@@ -155,7 +156,7 @@ class Vocabulary:
 
 
 def phrase_of(name: str) -> Phrase:
-    """Return the stems by which a capability is recognised in a task.
+    """Return the stems by which a task's words are matched with a capability.
 
     >>> phrase_of("Italian flights")
     ('italian', 'flight')
@@ -164,7 +165,7 @@ def phrase_of(name: str) -> Phrase:
 
 
 def _telling(tokens: Sequence[Token]) -> list[range]:
-    """Return the clauses, each "then" and "well" as a part of what it leads to."""
+    """Return the clauses; one without content words ("well, …") joins the next clause."""
     found: list[range] = []
     start = 0
     for each in clauses(tokens):

@@ -1,7 +1,7 @@
-"""What is compared of two texts: stems, and for example tasks also pairs and pieces of words.
+"""Features of a text: words and stems, and for example tasks also word pairs and n-grams.
 
-`named` and `shown` read every text through here. Everything comes in the order of the text,
-never in that of a set, so that sums of floats are the same in every process.
+`name_index` and `example_index` read every text through here. All features keep the order of the
+text, never that of a set, so that sums of floats are the same in every process.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from typing import Final, NamedTuple
 from echelons.text.stemming import STOPWORDS, stem, words
 
 PIECE: Final = 4
-"""Characters of a piece; pieces bridge endings, compounds and typing mistakes."""
+"""Length of the character n-grams, which bridge inflection, compounds and typos."""
 
 LONGEST_READ: Final = 600
-"""Words of one text that are compared."""
+"""Words of one text that are compared at most."""
 
 
 class Words(NamedTuple):
     """A text as words.
 
     Attributes:
-        said: In lower case, as they stand.
-        stems: The stem of each.
+        said: The words in order, in lower case.
+        stems: The stem of each word.
     """
 
     said: tuple[str, ...]
@@ -34,13 +34,13 @@ class Words(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def read(text: str) -> Words:
-    """Cut a text into words and stems; small words are kept, for "who" and "how" can tell."""
+    """Return the words and stems of a text; stop words are kept, as "who" and "how" can matter."""
     said = tuple(words(text)[:LONGEST_READ])
     return Words(said, tuple(map(stem, said)))
 
 
 def is_small(word: str) -> bool:
-    """Whether a word says little by itself."""
+    """Return whether a word is a stop word."""
     return word in STOPWORDS
 
 
@@ -48,7 +48,7 @@ SMALL_STEMS: Final = frozenset(map(stem, STOPWORDS)) | STOPWORDS
 
 
 def pairs(stems: Iterable[str]) -> list[str]:
-    """Return neighbours, and pairs with one or two words between, in either order.
+    """Return bigrams with text ends, and unordered pairs with one or two words between.
 
     >>> pairs(["book", "flight", "rome"])
     ['^ book', 'book flight', 'flight rome', 'rome $', 'book~rome']
@@ -65,7 +65,7 @@ def pairs(stems: Iterable[str]) -> list[str]:
 
 
 def pieces(said: Iterable[str]) -> list[str]:
-    """Return the pieces of the running text, across the ends of words.
+    """Return the character n-grams of the running text, across word boundaries.
 
     >>> pieces(["my", "car"])
     ['#my#', 'my#c', 'y#ca', '#car', 'car#']

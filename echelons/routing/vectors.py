@@ -1,4 +1,4 @@
-"""Vectors in plain Python: enough of them to compare a text with a tree of agents."""
+"""Vector arithmetic in plain Python, enough to compare a text with a tree of agents."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Vector = tuple[float, ...]
 
 
 def unit(values: Sequence[float]) -> Vector:
-    """Return a vector of length 1 in the same direction; zeros stay zeros.
+    """Return the unit vector in the same direction; a zero vector stays zero.
 
     >>> unit([3.0, 4.0])
     (0.6, 0.8)
@@ -35,12 +35,12 @@ def added(one: Vector, other: Vector) -> Vector:
 
 
 def centre(vectors: Sequence[Vector]) -> Vector:
-    """Return the direction in the middle of some vectors."""
+    """Return the centroid of vectors, scaled to length 1."""
     return unit([fsum(each) for each in zip(*vectors, strict=True)])
 
 
 def usual_likeness(vectors: Sequence[Vector]) -> float:
-    """Return the mean cosine of two different ones of some unit vectors, 0 for fewer than two."""
+    """Return the mean cosine over pairs of unit vectors; 0 for fewer than two vectors."""
     many = len(vectors)
     if many < 2:
         return 0.0
@@ -50,7 +50,7 @@ def usual_likeness(vectors: Sequence[Vector]) -> float:
 
 
 def is_vector(given: Any, size: int | None) -> bool:
-    """Whether something is a list of finite numbers, as many as `size` says."""
+    """Return whether a value is a non-empty list of finite numbers, of length `size` if given."""
     if not isinstance(given, Sequence) or isinstance(given, str) or not len(given):
         return False
     numbers = all(isinstance(value, (int, float)) and isfinite(value) for value in given)

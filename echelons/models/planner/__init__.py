@@ -1,4 +1,4 @@
-"""The offline planner: the chat model of agents that were given none."""
+"""The offline planner: the chat model of agents without a model of their own."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Composing: one answer out of what subordinates and tools gave.
+"""Composes one answer from the results of subordinates and tools.
 
-`plan` calls it when all calls are answered. Contributions stay word for word as they
-came, with their sources; what could not be had is said in one line at the end.
+`reply_plan` calls it when all calls are answered. Contributions are quoted verbatim with their
+sources; everything that is lacking is listed at the end.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 from echelons.models.planner.planner_turn import Answer
 
 LONGEST_REASON: Final = 300
-"""Characters of a reason that are told; an error may bring a page of them."""
+"""Characters of a reason that are quoted; an error may have a page of them."""
 
 WITHOUT_WORDS: Final = "empty answer"
 
@@ -20,7 +20,7 @@ _ASKS: Final = " asks: "
 
 
 def contributions(answers: Iterable[Answer]) -> list[Answer]:
-    """The answers that give something, the best first among those to the same question."""
+    """Return the answers with content, the best first among those to the same question."""
     given = [one for one in answers if one.status in ("fulfilled", "partial") and one.text.strip()]
     questions: dict[str, int] = {}
     for answer in given:
@@ -29,23 +29,23 @@ def contributions(answers: Iterable[Answer]) -> list[Answer]:
 
 
 def failures(answers: Iterable[Answer]) -> str:
-    """Who gave nothing, and why: "events (closed today), tours (no answer)"."""
+    """Return the sources without a result, and why: "events (closed today), tours (no answer)"."""
     failed = [
         one
         for one in answers
         if one.status == "unable" or (one.status != "needs_input" and not one.text.strip())
     ]
-    return ", ".join(f"{one.source} ({_why(one)})" for one in failed)
+    return ", ".join(f"{one.source} ({_line(one.reason) or WITHOUT_WORDS})" for one in failed)
 
 
 def questions(answers: Iterable[Answer]) -> str:
-    """What the others need to know before they can go on."""
+    """Return the open questions of the sources, joined into one line."""
     open_ones = [one for one in answers if one.status == "needs_input"]
     return "; ".join(map(_question, open_ones))
 
 
 def compose(answers: Sequence[Answer]) -> str:
-    """Write the answer: each contribution under who gave it, then what is lacking."""
+    """Return the answer: each contribution under its source, then what is lacking."""
     given = contributions(answers)
     only = len(given) == 1 and not given[0].delegated
     parts = [one.text if only else f"{one.source}:\n{one.text}" for one in given]
@@ -62,18 +62,14 @@ def compose(answers: Sequence[Answer]) -> str:
 
 
 def _certainty(answer: Answer) -> float:
-    # Only answers to one question compete; a tool's own have no common question to rank by.
+    # Only answers to the same question compete; results of tools have none to rank by.
     return answer.confidence or 0.0 if answer.delegated else 0.0
 
 
 def _question(answer: Answer) -> str:
     asked = _line(answer.reason or answer.text)
-    # Passed up through several levels, a question still belongs to whoever asked it first.
+    # A question passed up through several levels keeps the source that asked it first.
     return asked if _ASKS in asked else f"{answer.source}{_ASKS}{asked}"
-
-
-def _why(answer: Answer) -> str:
-    return _line(answer.reason) or WITHOUT_WORDS
 
 
 def _line(text: str) -> str:

@@ -1,6 +1,6 @@
-"""Arguments for a tool, taken from a task by the tool's schema.
+"""Takes the arguments for a tool from a task, by the tool's schema.
 
-`choose` asks what a call would look like; nothing is ever made up to complete one.
+`tool_choice` uses it to see what a call would look like; no value is ever made up.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from echelons.models.planner.toolbox import Tool
 from echelons.text.stemming import stem, words
 
 MOST_CALLS: Final = 5
-"""Calls of one tool for places named in one breath."""
+"""Calls of one tool at most, for places listed together."""
 
 _SWITCHES: Final = frozenset(
     map(stem, listed("is has have with include includes only want wants need needs allow use"))
@@ -36,21 +36,21 @@ _PREFERRED: Final[dict[Kind, tuple[Role, ...]]] = {
     Kind.PLACE: (Role.PLACE, Role.NEAR, Role.DESTINATION),
     Kind.NEAR: (Role.NEAR,),
 }
-"""Roles that fit a kind of place, the best first."""
+"""Roles that fit each kind of place parameter, the best first."""
 
 _ANYWHERE: Final = (Kind.DESTINATION, Kind.PLACE)
-"""Kinds for which a place may be meant that is only mentioned."""
+"""Kinds for which a place that is only mentioned may be meant."""
 
 
 @dataclass(frozen=True)
 class Filled:
-    """What a task gives for a tool.
+    """The arguments that a task gives for a tool.
 
     Attributes:
-        calls: The arguments of each call; more than one if the task names several places in
-            one breath. Empty if a required argument is missing.
-        missing: Names of required parameters for which the task has nothing.
-        given: Names of the parameters for which it has something.
+        calls: The arguments of each call; more than one if the task lists several places.
+            Empty if a required argument is missing.
+        missing: Names of required parameters without a value.
+        given: Names of the parameters with a value.
     """
 
     calls: tuple[dict[str, Any], ...]
@@ -59,14 +59,15 @@ class Filled:
 
 
 def fill(tool: Tool, said: Said, trade: frozenset[str] = frozenset()) -> Filled:
-    """Take the arguments of `tool` from what was `said`.
+    """Return the arguments of `tool` found in the task and its conversation.
 
-    Optional parameters of which nothing was said are left out.
+    Optional parameters without a value are left out.
 
     Args:
         tool: The tool.
         said: The task in its conversation.
-        trade: Stems of the agent's whole trade; they and the tool's own choose nothing.
+        trade: Stems of the names of all the agent's tools; as search terms these and the tool's
+            own words say nothing.
     """
     own = frozenset(map(stem, words(f"{tool.name} {tool.summary}")))
     source = _Source(said, own | trade)
@@ -78,16 +79,16 @@ def fill(tool: Tool, said: Said, trade: frozenset[str] = frozenset()) -> Filled:
 
 
 class _Source:
-    """What was said, as a source of values for one tool."""
+    """The task and its conversation as a source of values for one tool."""
 
     def __init__(self, said: Said, trade: frozenset[str]) -> None:
         self._said = said
         self._trade = trade
-        # No place is called by what is asked for: "Flights to Rome" go from nowhere.
+        # A requested word is no place: "Flights" in "Flights to Rome" is not where they start.
         self._asked = trade.union(stem(word) for part in said.part for word in words(part))
 
     def value(self, parameter: Parameter) -> Any:
-        """The value of `parameter`, or None if nothing of it was said."""
+        """Return the value of `parameter`, or None if there is none."""
         if parameter.choices:
             return choice(parameter, self._said.task)
         readers: dict[str, Callable[[Parameter], Any]] = {
@@ -104,7 +105,7 @@ class _Source:
     def spread(
         self, parameters: Sequence[Parameter], given: dict[str, Any]
     ) -> tuple[dict[str, Any], ...]:
-        """One call, or one for each of the places that are named together."""
+        """Return the arguments of one call, or of one for each place that is listed together."""
         for parameter in parameters:
             if parameter.type == "string" and parameter.name in given and not parameter.choices:
                 together = self._together(kind(parameter))
@@ -167,17 +168,17 @@ class _Source:
             if found := named(parameter, meant, reading, known):
                 return found
             if len(sources) > 1 and len(known) == 1 and _is_all(known[0], reading):
-                return known[0].name  # the answer to a question of ours: "Roscioli"
+                return known[0].name  # the answer to our own question: "Roscioli"
         return None
 
     def _whole(self) -> str | None:
-        """The task; a task that leans on an earlier one takes it along."""
+        """Return the task, with the earlier statement if it depends on one."""
         task, ground = self._said.brief.task, self._said.ground
         whole = f"{task}\n{ground}" if self._said.leans else task
         return whole.strip() or None
 
     def _sources(self, parameter: Parameter) -> tuple[Reading, ...]:
-        """Where to look: in earlier statements only if the value is needed or pointed at."""
+        """Return the texts to search; earlier ones only for a required or referenced value."""
         back = parameter.required or self._said.leans
         return tuple(self._said.back()) if back else (self._said.task,)
 
@@ -192,10 +193,10 @@ class _Source:
         return tuple(dict.fromkeys(place.name for place in chain))[:MOST_CALLS]
 
     def _place(self, meant: Kind, needed: bool) -> tuple[Reading, Place] | None:
-        """The place that was meant; what is said now goes before what was said earlier.
+        """Return the place that fits best, with its text; the latest text comes first.
 
-        Within one text a place after the right preposition goes before one that is merely
-        mentioned, and a capital before none. A house counts only if a place is needed.
+        Within one text a place after the right preposition is preferred to one only mentioned,
+        and a capitalised name to any other. A venue counts only if a place is needed.
         """
         for reading in self._said.back():
             known = [place for place in places(reading) if self._fits(reading, place)]

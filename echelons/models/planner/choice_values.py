@@ -1,6 +1,6 @@
-"""Values out of a closed list: which of a parameter's choices a text mentions.
+"""Finds which of a parameter's choices a text mentions.
 
-`arguments` asks here for parameters with an `enum`.
+`arguments` uses it for parameters with an `enum`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from echelons.text.stemming import stem, words
 
 
 def choice(parameter: Parameter, reading: Reading) -> Any:
-    """The choice that `reading` mentions, or the only one that a needed parameter has."""
+    """Return the choice that `reading` mentions, or the only one of a required parameter."""
     found = mentioned(parameter, reading)
     if found:
         return found[0]
@@ -25,7 +25,7 @@ def choice(parameter: Parameter, reading: Reading) -> Any:
 
 
 def mentioned(parameter: Parameter, reading: Reading) -> list[Any]:
-    """The choices that a text mentions and does not refuse, longer ones first."""
+    """Return the choices that a text mentions and does not refuse, longer ones first."""
     marked = zip(reading.tokens, marks(reading), strict=True)
     wished = [token.stem for token, mark in marked if mark > Mark.REFUSED]
     found: list[tuple[int, int, Any]] = []

@@ -1,6 +1,6 @@
-"""What was said: the task of this turn and what the human said before it.
+"""The task of this turn in the context of the human's earlier messages.
 
-`turn` makes it from the conversation, `arguments` and `plan` read from it.
+`planner_turn` builds it from the conversation; `arguments` and `reply_plan` read from it.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from echelons.models.planner.place_names import Place, Role, places
 from echelons.models.planner.task_brief import Brief
 
 MOST_STATEMENTS: Final = 3
-"""Earlier messages of the human that a task can stand on."""
+"""Earlier messages of the human that a task can depend on."""
 
 MOST_WORDS: Final = 200
-"""Words of a task in which pointers are looked for; who writes more says it all."""
+"""Words of a task searched for references; a longer task is taken to be complete."""
 
 SHORT: Final = 12
-"""Words of a task in which "it" may well be something said before."""
+"""Length in words up to which "it" may refer to an earlier message."""
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,8 @@ class Said:
     """A task in its conversation.
 
     Attributes:
-        brief: The task with the lines of its superior.
-        thread: What was said before in the same thread, the latest first.
+        brief: The task with the lines added by the superior.
+        thread: Earlier messages of the same thread, the latest first.
     """
 
     brief: Brief
@@ -39,13 +39,13 @@ class Said:
 
     @cached_property
     def earlier(self) -> tuple[Reading, ...]:
-        """What was said before, the latest first; what the superior told goes before all."""
+        """The earlier statements, the latest first; that passed on by the superior comes first."""
         told = (Reading(self.brief.earlier),) if self.brief.earlier else ()
         return (*told, *self.thread)
 
     @cached_property
     def task(self) -> Reading:
-        """The task as rules read it."""
+        """The tokenised task."""
         return Reading(self.brief.task)
 
     @property
@@ -60,12 +60,12 @@ class Said:
 
     @cached_property
     def leans(self) -> bool:
-        """Whether the task cannot be understood without what was said before."""
+        """Whether the task cannot be understood without the earlier statements."""
         return bool(self.earlier) and _leans(self.task)
 
     @cached_property
     def ground(self) -> str:
-        """The earlier statements that the task stands on, the latest first; empty if none."""
+        """The text of the earlier statements that the task depends on; empty if none."""
         if self.brief.earlier:
             return self.brief.earlier
         if self.leans:
@@ -75,13 +75,13 @@ class Said:
         return next((one.text for one in self.earlier if _names_a_place(one)), "")
 
     def back(self) -> Iterator[Reading]:
-        """The task, then what was said before it, the latest first."""
+        """Yield the task, then the earlier statements, the latest first."""
         yield self.task
         yield from self.earlier
 
 
 def _down_to_firm(earlier: Sequence[Reading]) -> Iterator[Reading]:
-    """The last few statements, down to the first that stands on its own."""
+    """Yield the last few statements, up to the first that is complete in itself."""
     for reading in earlier[:MOST_STATEMENTS]:
         yield reading
         if not _leans(reading):
@@ -99,7 +99,7 @@ def _leans(reading: Reading) -> bool:
 
 
 def _points_there(said: Sequence[str]) -> bool:
-    """Whether "there" is a place: in "is there a museum" it is not."""
+    """Return whether a "there" refers to a place: in "is there a museum" it does not."""
     return any(
         word == "there"
         and not lex.EXISTENCE.intersection(said[max(0, i - 1) : i])

@@ -1,7 +1,7 @@
-"""Dates and times as people say them. `arguments` asks for them by kind.
+"""Finds dates and times in natural language; `arguments` uses it for date and time parameters.
 
-Nothing here knows what day it is: "tomorrow" stays "tomorrow", for the planner must answer
-alike whenever it is asked. Only a full date can be written as ISO 8601.
+Nothing here depends on the current day: "tomorrow" stays "tomorrow", so that the planner's answers
+are reproducible. Only a full date can be converted to ISO 8601.
 """
 
 from __future__ import annotations
@@ -68,10 +68,10 @@ class Moment:
     """A date or a time of day that a text names.
 
     Attributes:
-        text: As it was said.
-        kind: Whether it tells the day or the hour.
-        start: Offset of its first character in the excerpt of the reading.
-        end: Offset behind its last.
+        text: As it was written.
+        kind: Whether it is a date or a time of day.
+        start: Offset of its first character in the text searched.
+        end: Offset after its last character.
     """
 
     text: str
@@ -82,7 +82,7 @@ class Moment:
 
 @lru_cache(maxsize=32)
 def moments(text: str) -> tuple[Moment, ...]:
-    """All dates and times in `text`, in their order; remembered within a turn.
+    """Return all dates and times in `text`, in order; cached within a turn.
 
     >>> [moment.text for moment in moments("On Friday 5 May at 8pm, or tomorrow")]
     ['Friday 5 May', '8pm', 'tomorrow']
@@ -95,7 +95,7 @@ def moments(text: str) -> tuple[Moment, ...]:
 
 
 def spoken(text: str, kind: Kind | None = None) -> str:
-    """What `text` says about when: its first date and its first time, or one of them.
+    """Return the first date and the first time in `text`, or only that of one kind.
 
     >>> spoken("a table tomorrow for two at 8pm"), spoken("tomorrow at 8pm", "time")
     ('tomorrow at 8pm', '8pm')
@@ -114,7 +114,7 @@ def spoken(text: str, kind: Kind | None = None) -> str:
 
 
 def edges(text: str) -> tuple[str, str]:
-    """The first and the last day that `text` names; empty where it names none.
+    """Return the first and the last day that `text` names; empty strings for none.
 
     >>> edges("from 3 to 7 May 2026"), edges("2026-05-03 until 2026-05-07"), edges("on Friday")
     (('3 May 2026', '7 May 2026'), ('2026-05-03', '2026-05-07'), ('Friday', ''))
@@ -130,7 +130,7 @@ def edges(text: str) -> tuple[str, str]:
 
 
 def iso_date(said: str) -> str:
-    """`said` as ISO 8601, or nothing if it is not a full date.
+    """Return `said` as an ISO 8601 date; empty if it is not a full date.
 
     >>> iso_date("5 May 2026"), iso_date("May 5th, 2026"), iso_date("tomorrow")
     ('2026-05-05', '2026-05-05', '')
@@ -141,7 +141,7 @@ def iso_date(said: str) -> str:
         day, year, month = numbers[0], numbers[1], named[0]
     elif len(numbers) == 3 and re.match(r"\d{4}-", said):
         year, month, day = numbers
-    elif len(numbers) == 3 and numbers[2] > 99:  # the day first, as most of the world writes
+    elif len(numbers) == 3 and numbers[2] > 99:  # day first, the order used in most of the world
         day, month, year = numbers
     else:
         return ""
@@ -152,7 +152,7 @@ def iso_date(said: str) -> str:
 
 
 def iso_time(said: str) -> str:
-    """`said` as ISO 8601, or nothing if it names no hour.
+    """Return `said` as an ISO 8601 time; empty if it names no hour.
 
     >>> iso_time("8pm"), iso_time("20:30"), iso_time("noon"), iso_time("later")
     ('20:00:00', '20:30:00', '12:00:00', '')

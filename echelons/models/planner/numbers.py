@@ -1,4 +1,4 @@
-"""Numbers in a text, and which of them a parameter means. `arguments` asks for one."""
+"""Finds the number in a text that a numeric parameter means; `arguments` uses it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NUMBER: Final = re.compile(
     re.IGNORECASE,
 )
 _NEAR: Final = 40
-"""Characters on each side of a number in which its unit is looked for."""
+"""Characters searched for a unit on each side of a number."""
 
 
 def _stemmed(text: str) -> frozenset[str]:
@@ -59,7 +59,7 @@ _IN_DAYS: Final = {"nights": 7, "days": 7}
 
 @dataclass(frozen=True)
 class _Amount:
-    """A number with the words on both sides of it."""
+    """A number with the words before and after it."""
 
     value: float
     before: tuple[str, ...]
@@ -68,7 +68,7 @@ class _Amount:
 
     @property
     def unit(self) -> str:
-        """The unit that it is said to count; empty if it is said of none."""
+        """The unit that it counts; empty if none is named."""
         rate = self.after[:1] in (("per",), ("a",))  # "200 per night" counts no nights
         near = [] if rate else [stem(word) for word in self.after[:2]]
         found = next((unit for unit, known in _UNITS.items() if known.intersection(near)), "")
@@ -76,7 +76,7 @@ class _Amount:
 
 
 def number(parameter: Parameter, text: str) -> float | None:
-    """The number in `text` that `parameter` asks for, if there is one.
+    """Return the number in `text` that `parameter` asks for, or None.
 
     >>> number(Parameter("people", "integer"), "A table for four, 2 May, at most 80 euros")
     4.0
@@ -131,7 +131,7 @@ def _value(said: str) -> float:
 
 
 def _meaning(parameter: Parameter) -> str:
-    """The unit that a parameter counts, by its name before its description."""
+    """Return the unit that a parameter counts, by its name first, then its description."""
     about = frozenset(map(stem, words(parameter.description)))
     for known_by in (parameter.stems, about):
         for unit, known in _UNITS.items():
@@ -141,7 +141,7 @@ def _meaning(parameter: Parameter) -> str:
 
 
 def _fit(parameter: Parameter, meant: str, amount: _Amount) -> int:
-    """How well `amount` fits: 4 by the parameter's own name down to 0, not at all."""
+    """Return how well `amount` fits: from 4, by the parameter's name, to 0, not at all."""
     own = parameter.stems - _GENERIC
     weeks = amount.unit == "weeks" and meant in _IN_DAYS
     plain = not amount.unit

@@ -1,6 +1,6 @@
-"""The offline planner as a LangChain chat model: the outside of `plan`.
+"""The offline planner as a LangChain chat model, a wrapper of `reply_plan`.
 
-Agents without a model of their own get one, through `echelons.models.resolve`.
+Agents without a model of their own get one, through `models.resolution`.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from echelons.models.planner.reply_plan import NAME, Sharing
 
 
 class OfflinePlanner(BaseChatModel):
-    """A chat model that plans by rules, offline and always alike.
+    """A chat model that plans by rules, offline and deterministically.
 
     It splits the last human message among the subordinates whose capabilities it names,
     calls the agent's own tools with arguments taken from it, and composes what comes back.
-    It does not think: what no rule matches, it says that it cannot do. The same messages
-    and tools give the same answer, call ids included; it keeps nothing between calls, needs
-    no key and no network, and replies carry `model_name: "offline planner"`.
+    It does not reason: if no rule matches, it replies that it cannot do the task. The same
+    messages and tools give the same answer, call ids included; it keeps no state between calls
+    and needs no key and no network. Replies carry `model_name: "offline planner"`.
 
     Examples:
         >>> planner = OfflinePlanner().bind_tools([
@@ -42,17 +42,17 @@ class OfflinePlanner(BaseChatModel):
     """
 
     sharing: Sharing = Field(default=split, exclude=True, repr=False)
-    """Says who of a team is asked; by the capabilities that they declare, if left out."""
+    """Selects the subordinates to ask; by their declared capabilities, if left out."""
 
     def bind_tools(
         self, tools: Sequence[Any], *, tool_choice: Any = None, **kwargs: Any
     ) -> Runnable[LanguageModelInput, AIMessage]:
-        """The planner with tools; a `tool_choice` is accepted and does not sway its rules.
+        """Return the planner with tools bound; a `tool_choice` is accepted but has no effect.
 
         Args:
             tools: Tools in any form that LangChain can convert to OpenAI's.
-            tool_choice: Passed along, for whoever looks at the binding.
-            **kwargs: Further options, passed along.
+            tool_choice: Stored in the binding, otherwise ignored.
+            **kwargs: Further options, stored in the binding.
         """
         if tool_choice is not None:
             kwargs["tool_choice"] = tool_choice

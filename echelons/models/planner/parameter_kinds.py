@@ -1,6 +1,6 @@
-"""What a parameter asks for, told from its name first and from its description then.
+"""Classifies the string parameters of tools, by name first and then by description.
 
-`arguments` chooses by it where in a task the value is to be looked for.
+`arguments` decides by the kind where in a task to look for the value.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from echelons.text.stemming import words
 
 
 class Kind(Enum):
-    """The kinds of text that a task can hold a value for."""
+    """The kind of value that a string parameter takes."""
 
     FREE = auto()
     """The task itself: a question, a search."""
@@ -29,11 +29,11 @@ class Kind(Enum):
     ADDRESS = auto()
     """An e-mail or web address."""
     VENUE = auto()
-    """The name of a house: "at Roscioli"."""
+    """The name of a restaurant, hotel or the like: "at Roscioli"."""
     PERSON = auto()
-    """The name of a person or a firm: "for Anna Schmidt"."""
+    """The name of a person or a company: "for Anna Schmidt"."""
     WISH = auto()
-    """What to look for, in a word or two: a dish, an interest."""
+    """A search term of a word or two: a dish, an interest."""
     OTHER = auto()
 
 
@@ -70,7 +70,7 @@ _HEAD_ENDS: Final = listed("in for at with that which who when where of to from 
 
 
 def kind(parameter: Parameter) -> Kind:
-    """What `parameter`, a string, asks for.
+    """Return the kind of a string parameter.
 
     >>> kind(Parameter("departure_date")).name, kind(Parameter("departure_city")).name
     ('DATE', 'ORIGIN')
@@ -94,12 +94,12 @@ def kind(parameter: Parameter) -> Kind:
 
 
 def is_later(parameter: Parameter) -> bool:
-    """Whether a date parameter means the end of a span: `return_date`, `check_out`."""
+    """Return whether a date parameter is the end of a range: `return_date`, `check_out`."""
     return bool(_LATER.intersection(parameter.name_words))
 
 
 def _head(description: str) -> list[str]:
-    """What a description says the parameter is, before it says what for."""
+    """Return the words of a description's head noun phrase, before any qualification."""
     found = _HEAD.match(description)
     said = words(found[0] if found else "")
     if "name" in said[:2] and "of" in said[:4]:

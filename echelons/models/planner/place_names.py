@@ -1,6 +1,7 @@
-"""Places and names in a text: capitalised spans, and what the words before them make of them.
+"""Finds places and other names in a text, with their role in the sentence.
 
-`arguments` asks by role. Where nobody wrote a capital, the words after a preposition do.
+Names are capitalised spans, or else the words after a preposition; the preposition gives the
+role. `arguments` looks them up by role.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from echelons.text.stemming import STOPWORDS
 
 
 class Role(StrEnum):
-    """What a place is in its sentence."""
+    """The role of a place in its sentence."""
 
     ORIGIN = "origin"
     DESTINATION = "destination"
@@ -30,7 +31,7 @@ class Role(StrEnum):
 
 
 LONGEST: Final = 5
-"""Words of a name."""
+"""Words of a name at most."""
 
 _ROLES: Final = {
     "from": Role.ORIGIN,
@@ -64,11 +65,11 @@ class Place:
     """A span of a text that names something.
 
     Attributes:
-        name: As it was written; with capitals if it was written without.
-        role: What it is in its sentence.
-        certain: Whether it was written with a capital, or only stands where a name would.
+        name: As it was written; capitalised if it was written without capitals.
+        role: Its role in the sentence.
+        certain: Whether it was capitalised; otherwise it only stands where a name would.
         start: Index of its first token.
-        end: Index behind its last.
+        end: Index after its last token.
     """
 
     name: str
@@ -80,7 +81,7 @@ class Place:
 
 @lru_cache(maxsize=32)
 def places(reading: Reading) -> tuple[Place, ...]:
-    """All places that `reading` may name, in their order; remembered within a turn.
+    """Return all places that `reading` may name, in order; cached within a turn.
 
     >>> [(p.name, p.role.value) for p in places(Reading("Fly to New York from London in May"))]
     [('New York', 'destination'), ('London', 'origin')]
@@ -98,7 +99,7 @@ def places(reading: Reading) -> tuple[Place, ...]:
 
 
 def enumerated(tokens: Sequence[Token], found: Sequence[Place], first: Place) -> list[Place]:
-    """The places that are named in one breath with `first`, itself included.
+    """Return the places listed together with `first`, itself included.
 
     "Rome, Florence and Venice" are three; "Rome, Italy" is one, for nothing joins the two.
     """
@@ -117,7 +118,7 @@ def enumerated(tokens: Sequence[Token], found: Sequence[Place], first: Place) ->
 
 
 def _dated(reading: Reading) -> set[int]:
-    """Indices of the tokens that belong to a date or a time."""
+    """Return the indices of the tokens that belong to a date or a time."""
     spans = [(moment.start, moment.end) for moment in moments(reading.excerpt)]
     taken: set[int] = set()
     at = 0
@@ -165,7 +166,7 @@ def _after_preposition(tokens: Sequence[Token], i: int, taken: set[int]) -> Plac
 
 
 def _between(tokens: Sequence[Token], found: Sequence[Place]) -> Iterator[Place]:
-    """Read "London to Rome" and "between London and Rome" as a journey."""
+    """Yield the places, with the roles of journeys: "London to Rome", "between A and B"."""
     for number, place in enumerate(found):
         role = place.role
         before = tokens[place.start - 1].word if place.start else ""
@@ -186,13 +187,13 @@ def _between(tokens: Sequence[Token], found: Sequence[Place]) -> Iterator[Place]
 
 
 def _opens_list(tokens: Sequence[Token], place: Place, link: Sequence[str]) -> bool:
-    """Whether "London, then Paris" goes on with a name, which makes London one."""
+    """Return whether a list of names goes on, as in "London, then Paris": so London is a name."""
     begins = place.role is Role.MENTION and tokens[place.start].capital
     return begins and (link in _JOINTS or (not link and tokens[place.end].gap.strip() == ","))
 
 
 def _role(tokens: Sequence[Token], i: int) -> Role | None:
-    """The role that the words before the name at `i` give it; articles are passed over."""
+    """Return the role given by the words before the name at `i`, articles skipped."""
     before = i - 1
     if before >= 0 and tokens[before].word in ("the", "central", "downtown"):
         before -= 1
@@ -236,7 +237,7 @@ def _may_name(token: Token, i: int, taken: set[int]) -> bool:
 
 
 def _opens(word: str) -> bool:
-    """Whether `word` has its capital from the sentence that it begins."""
+    """Return whether `word` is capitalised only because it begins a sentence."""
     known = word in lex.REQUESTS or word in lex.OPENERS or word in lex.MORE_VERBS
     return known or word.endswith(lex.NO_NAME_ENDINGS)
 
@@ -246,7 +247,7 @@ def _begins_sentence(tokens: Sequence[Token], i: int) -> bool:
 
 
 def _written(tokens: Sequence[Token]) -> str:
-    """The words with the single characters that stood between them: "Baden-Baden"."""
+    """Return the words joined with their hyphens and full stops: "Baden-Baden"."""
     name = _bare(tokens[0])
     for token in tokens[1:]:
         name += (token.gap if token.gap.strip() in ("-", ".") else " ") + _bare(token)

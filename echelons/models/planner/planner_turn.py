@@ -1,7 +1,7 @@
-"""The turn: what the human said last, and what has come of it so far.
+"""The current turn: the human's last message, and the results of its calls so far.
 
-Read from the messages at every call, for the planner remembers nothing. What tools answer
-is kept as data for `compose`; no rule ever reads a wish out of it.
+It is read from the messages at every call, as the planner keeps no state. Results of tools are
+data for `answer_text`; no rule ever reads a request out of them.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ NO_ANSWER = "no answer"
 
 @dataclass(frozen=True)
 class Answer:
-    """What came of one call.
+    """The answer to one call.
 
     Attributes:
-        source: Who gave it: the subordinate's name, or the tool's.
-        asked: What it was asked, to tell which answers are to the same question.
-        text: The answer, untouched.
+        source: The name of the subordinate or tool.
+        asked: The message to the subordinate, which groups answers to the same question.
+        text: The answer, verbatim.
         status: "fulfilled", "partial", "unable" or "needs_input".
-        confidence: How sure the source is, 0 to 1; None if it does not say.
+        confidence: The source's confidence, 0 to 1; None if it gives none.
         reason: Why it is not fulfilled.
-        delegated: Whether a subordinate gave it.
+        delegated: Whether it is from a subordinate.
     """
 
     source: str
@@ -50,8 +50,8 @@ class Turn:
 
     Attributes:
         said: The task, in its conversation.
-        called: Names of the tools that were called in this turn.
-        answers: What the calls gave, in the order in which they were made.
+        called: Names of the tools called in this turn.
+        answers: The answers to the calls, in the order of the calls.
     """
 
     said: Said
@@ -60,7 +60,7 @@ class Turn:
 
     @classmethod
     def read(cls, messages: Sequence[BaseMessage]) -> Turn:
-        """Find the last turn of `messages`; without a human message it has no task."""
+        """Return the last turn of `messages`; without a human message its task is empty."""
         humans = [i for i, message in enumerate(messages) if isinstance(message, HumanMessage)]
         if not humans:
             return cls(Said(Brief("")))

@@ -1,6 +1,6 @@
-"""Names that a text gives to a thing: addresses, houses, quoted titles, examples.
+"""Finds names in a text: addresses, venues, people, quoted titles, given examples.
 
-`arguments` asks here for text parameters that are no place, no date and no question.
+`arguments` uses it for text parameters that are no place, no date and no question.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _ROLES: Final = {
     Kind.VENUE: (Role.VENUE,),
     Kind.PERSON: (Role.MENTION, Role.NEAR, Role.VENUE),
 }
-"""Where names of houses and people stand: "at Roscioli", "does Bob", "of Bob"."""
+"""Roles of venues' and people's names: "at Roscioli", "does Bob", "of Bob"."""
 
 _EMAIL: Final = re.compile(r"[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,5}")
 _LINK: Final = re.compile(r"https?://[^\s<>\"']{1,2000}")
@@ -34,13 +34,13 @@ _EXAMPLES: Final = re.compile(
 
 
 def named(parameter: Parameter, kind: Kind, reading: Reading, known: Sequence[Place]) -> str | None:
-    """The name that `reading` gives for `parameter`, or None if it gives none.
+    """Return the name that `reading` gives for `parameter`, or None.
 
     Args:
-        parameter: What asks.
-        kind: What it asks for.
+        parameter: The parameter.
+        kind: Its kind.
         reading: A text of the human's.
-        known: The names in that text that are no words of the trade.
+        known: The names in that text, without the tool's own words.
     """
     text = reading.excerpt
     if kind is Kind.ADDRESS:
@@ -55,7 +55,7 @@ def named(parameter: Parameter, kind: Kind, reading: Reading, known: Sequence[Pl
 
 
 def addressee(text: str) -> str | None:
-    """The first e-mail address in `text`."""
+    """Return the first e-mail address in `text`, or None."""
     found = _EMAIL.search(text)
     return found[0] if found else None
 
@@ -67,7 +67,7 @@ def _address(parameter: Parameter, text: str) -> str | None:
 
 
 def _stated(parameter: Parameter, text: str) -> str | None:
-    """What the text says by the parameter's name: "dish: carbonara"."""
+    """Return the value stated with the parameter's name, as in "dish: carbonara", or None."""
     name = r"[\s_-]".join(map(re.escape, parameter.name_words))
     if not name:
         return None
@@ -76,7 +76,7 @@ def _stated(parameter: Parameter, text: str) -> str | None:
 
 
 def _name(parameter: Parameter, kind: Kind, reading: Reading, known: Sequence[Place]) -> str | None:
-    """A name beside the parameter's, "Hotel Artemide", or where a name of its kind stands."""
+    """Return a name beside the parameter's ("Hotel Artemide") or in a role of its kind."""
     for place in known:
         if _stands_beside(place, parameter, reading) or _holds(place, parameter, reading):
             return place.name
@@ -101,7 +101,7 @@ def _holds(place: Place, parameter: Parameter, reading: Reading) -> bool:
 
 
 def examples(parameter: Parameter, reading: Reading) -> tuple[str, ...]:
-    """The words of `reading` that the parameter's description gives as examples."""
+    """Return the words of `reading` that the parameter's description gives as examples."""
     found = _EXAMPLES.search(parameter.description)
     if not found:
         return ()

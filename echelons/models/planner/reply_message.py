@@ -1,6 +1,6 @@
-"""A reply as LangChain's message: ids of its calls, its usage, its pieces in a stream.
+"""Converts a reply to a LangChain message: its call ids, its usage, its streamed chunks.
 
-`model` calls it. All of it is worked out from the conversation, so that the same messages
+`offline_planner` uses it. Everything is derived from the conversation, so that the same messages
 and tools give the same message.
 """
 
@@ -24,9 +24,9 @@ from echelons.models.planner.toolbox import Toolbox
 PROVIDER: Final = "echelons"
 
 CHARACTERS_PER_TOKEN: Final = 4
-"""Usage is estimated: four characters of text or of JSON count as one token, rounded up for
-each message, each call and the list of tools. A rule of thumb for English; no tokenizer is
-asked, for no language model reads the text."""
+"""Usage is estimated: four characters of text or JSON count as one token, rounded up for each
+message, each call and the list of tools. This is a rule of thumb for English; no tokenizer is
+used, because no language model reads the text."""
 
 _WORD_BEGINS: Final = re.compile(r"(?<=\s)(?=\S)")
 
@@ -34,7 +34,7 @@ _WORD_BEGINS: Final = re.compile(r"(?<=\s)(?=\S)")
 def answer(
     messages: Sequence[BaseMessage], tools: Sequence[Any], sharing: Sharing = split
 ) -> AIMessage:
-    """What the planner says after `messages`, with `tools` in OpenAI's form."""
+    """Return the planner's message in reply to `messages`, with `tools` in OpenAI's format."""
     said = reply(Turn.read(messages), Toolbox.read(tools), sharing)
     written = [_written(message) for message in messages]
     calls = _tool_calls(said, "\n".join(written))
@@ -55,7 +55,7 @@ def answer(
 
 
 def pieces(message: AIMessage) -> Iterator[AIMessageChunk]:
-    """`message` word by word, then call by call; the sum of all is the message again."""
+    """Yield `message` word by word, then call by call; the chunks add up to the message."""
     for word in _WORD_BEGINS.split(str(message.content)) if message.content else ():
         yield AIMessageChunk(content=word)
     for index, call in enumerate(message.tool_calls):
@@ -75,7 +75,7 @@ def pieces(message: AIMessage) -> Iterator[AIMessageChunk]:
 
 
 def _tool_calls(said: Reply, conversation: str) -> list[ToolCall]:
-    """The calls with ids made of the conversation and their place in the message."""
+    """Return the calls, with ids hashed from the conversation and their index in the message."""
     seed = hashlib.sha256(conversation.encode("utf-8", "surrogatepass"))
     made: list[ToolCall] = []
     for index, call in enumerate(said.calls):
@@ -87,7 +87,7 @@ def _tool_calls(said: Reply, conversation: str) -> list[ToolCall]:
 
 
 def _written(message: BaseMessage) -> str:
-    """The substance of a message: who, what, and which calls; never its random id."""
+    """Return the type, text and calls of a message, without its random id."""
     calls: Iterable[ToolCall] = message.tool_calls if isinstance(message, AIMessage) else ()
     made = "".join(f"\n{call['name']} {_json(call['args'])}" for call in calls)
     return f"{message.type}: {message.text}{made}"

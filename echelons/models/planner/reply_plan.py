@@ -1,8 +1,8 @@
-"""The plan: what the planner says next, given a conversation and its tools.
+"""Plans the next reply, given a turn and its tools.
 
-The one function `reply` is the whole planner; `model` makes a LangChain model of it.
-A turn has two steps: everything that fits is called at once, and what comes back is
-composed. No call is made twice, whatever it gave.
+This is the core of the planner; `offline_planner` makes a LangChain model of it. A turn has two
+steps: all fitting calls are made at once, and then their results are composed. No call is
+repeated, whatever its result.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from echelons.models.planner.tool_choice import Choice, choose
 from echelons.models.planner.toolbox import DELEGATE, REPORT, Toolbox
 
 Sharing = Callable[[Team, Reading, Sequence[str]], Sequence[Share]]
-"""Says who of a team is asked for a task, as `split` does: team, task, the part that is meant."""
+"""Selects the subordinates for a task, from the team, the task and the part that is meant."""
 
 NAME = "offline planner"
 NOTHING_FITS = "nothing here can do this"
@@ -44,7 +44,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Reply:
-    """What the planner says: a text, or calls.
+    """The planner's reply: a text, or calls.
 
     Attributes:
         text: The answer; empty if calls are made.
@@ -56,7 +56,7 @@ class Reply:
 
 
 def reply(turn: Turn, box: Toolbox, sharing: Sharing = split) -> Reply:
-    """Say what comes next in `turn`."""
+    """Return the next reply in `turn`."""
     if turn.called:
         return _conclude(turn, box)
     if not turn.said.task.text.strip():
@@ -73,7 +73,7 @@ def reply(turn: Turn, box: Toolbox, sharing: Sharing = split) -> Reply:
 
 
 def _shared(said: Said, team: Team, sharing: Sharing) -> tuple[Said, Sequence[Share]]:
-    """Who is asked; a task that names nobody's trade goes on with the last one that did."""
+    """Return the shares of the task; if there are none, those of the last task that had some."""
     shares = sharing(team, said.task, said.part)
     for reading in () if shares else said.earlier:
         if shares := sharing(team, reading, ()):
@@ -82,12 +82,13 @@ def _shared(said: Said, team: Team, sharing: Sharing) -> tuple[Said, Sequence[Sh
             brief = replace(said.brief, part=tuple(meant), earlier=ground)
             return replace(said, brief=brief), shares
     if not shares and len(team) == len(team.unspecified) == 1:
-        return said, (Share(team.names[0], ()),)  # who says nothing of itself may be able
+        # An only subordinate that declares no capabilities may still be able to do it.
+        return said, (Share(team.names[0], ()),)
     return said, shares
 
 
 def _delegations(said: Said, shares: Sequence[Share], large: bool) -> Iterator[Call]:
-    """One call for each share: the whole task, and which part of it is meant."""
+    """Yield a call for each share, with the whole task and the part that is meant."""
     every = {word for share in shares for word in share.words}
     for share in shares:
         told = bool(said.part) or set(share.words) != every
@@ -98,7 +99,7 @@ def _delegations(said: Said, shares: Sequence[Share], large: bool) -> Iterator[C
 
 
 def _conclude(turn: Turn, box: Toolbox) -> Reply:
-    """Answer with what came back; report what is no plain success."""
+    """Return the final reply: the composed answers, as a report where it is not a plain success."""
     answers = [one for one in turn.answers if one.source != REPORT]
     text = compose(answers)
     if not box.reports or REPORT in turn.called:
@@ -108,7 +109,7 @@ def _conclude(turn: Turn, box: Toolbox) -> Reply:
         return _report("needs_input", text, reason=asked)
     if not given:
         return _report("unable", text or NOTHING_FITS, reason=failures(answers) or NOTHING_FITS)
-    # An answer that was passed on is as good as the best that it was made of.
+    # A composed answer is as certain as the best of its contributions.
     sure = [one.confidence for one in given if one.confidence is not None]
     return _report("fulfilled", text, confidence=max(sure)) if sure else Reply(text)
 
@@ -123,14 +124,11 @@ def _needs(box: Toolbox, own: Choice) -> Reply:
 def _unable(box: Toolbox, reason: str) -> Reply:
     if box.reports:
         return _report("unable", f"Not available: {reason}", reason=reason)
-    return Reply(" ".join([_introduction(reason), *_abilities(box)]))
-
-
-def _introduction(reason: str) -> str:
-    return (
+    introduction = (
         f"I am the {NAME}: I match words and pass tasks on, but do not think for myself. "
         f"I cannot help with this: {reason}."
     )
+    return Reply(" ".join([introduction, *_abilities(box)]))
 
 
 def _abilities(box: Toolbox) -> Iterator[str]:

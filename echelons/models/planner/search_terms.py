@@ -1,4 +1,4 @@
-"""What is looked for, in a word or two. `arguments` asks for parameters such as a dish."""
+"""Finds search terms of a word or two; `arguments` uses it for parameters such as a dish."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from echelons.models.planner.tool_parameters import Parameter
 from echelons.text.stemming import stem, words
 
 MOST_WORDS: Final = 3
-"""More words than this are no wish but a story; then nothing is said rather than all of it."""
+"""Words of a search term at most; with more of them, none is given at all."""
 
 _SAYS_NOTHING: Final = (
     lex.REQUESTS
@@ -31,11 +31,11 @@ _SAYS_NOTHING: Final = (
 
 
 def wish(parameter: Parameter, said: Said, trade: frozenset[str]) -> str | None:
-    """What the human looks for within the trade, or None if it is nothing in particular.
+    """Return what the human is looking for, or None if it is nothing in particular.
 
     Args:
-        parameter: What asks; examples in its description are recognised first.
-        said: The task.
+        parameter: The parameter; examples in its description are recognised first.
+        said: The task in its conversation.
         trade: Stems that say no more than what the tool does anyway.
     """
     if known := examples(parameter, said.task):
@@ -53,7 +53,7 @@ def _is_trade(phrase: str, trade: frozenset[str]) -> bool:
 
 
 def _content(said: Said) -> list[Token]:
-    """The wished words that are no place, no date, no number and no way of asking."""
+    """Return the requested content words that are no place, date, number or generic word."""
     reading = said.task
     named = {i for place in places(reading) for i in range(place.start, place.end)}
     dated = [(moment.start, moment.end) for moment in moments(reading.excerpt)]

@@ -1,8 +1,8 @@
-"""The brief: what an agent is asked, with the lines that its superior's planner added.
+"""The message to a subordinate: a task, with the lines that its superior's planner added.
 
-A superior hands a task on whole, so that the next level can split it by the same rules,
-and says below it which part is meant and what was said before. Both lines are plain
-language: a language model at the next level understands them as well as a planner does.
+A superior passes a task on whole, so that the next level can split it by the same rules, and adds
+which part is meant and what was said before. Both lines are plain language, so that a language
+model at the next level understands them as well as a planner does.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ PART: Final = "Your part: "
 EARLIER: Final = "Earlier: "
 
 MOST_OF_EARLIER: Final = 1_000
-"""Characters of an earlier message that travel along."""
+"""Characters of the earlier message that are passed on."""
 
 
 @dataclass(frozen=True)
 class Brief:
-    """A task and its frame.
+    """A task with its context.
 
     Attributes:
         task: The task, as the human put it.
         part: The words of the task that are meant; empty if all of it is.
-        earlier: What was said before that the task leans on; empty if nothing was.
+        earlier: The earlier statement that the task depends on; empty if none.
     """
 
     task: str
@@ -33,7 +33,7 @@ class Brief:
 
     @classmethod
     def read(cls, text: str) -> Brief:
-        r"""Take `text` apart; a text without the lines is a task and nothing else.
+        r"""Parse `text`; a text without the added lines is only a task.
 
         >>> Brief.read("Rome, with museums and food\nYour part: museums, food")
         Brief(task='Rome, with museums and food', part=('museums', 'food'), earlier='')

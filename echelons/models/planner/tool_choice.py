@@ -1,7 +1,7 @@
-"""Choosing among an agent's own tools: those that the task speaks of and has arguments for.
+"""Chooses among an agent's own tools those that the task names and has arguments for.
 
-`plan` asks once per turn. A tool that acts on the world, such as one that reserves a
-table, needs its own verb or noun in the task; one that only looks things up needs less.
+`reply_plan` calls it once per turn. A tool that acts on the world, such as one that reserves a
+table, needs its own verb or noun in the task; a look-up needs less.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from echelons.models.planner.toolbox import Tool
 from echelons.text.stemming import STOPWORDS, stem, words
 
 MOST_TOOLS: Final = 5
-"""Different tools called at once."""
+"""Different tools called at once at most."""
 
 _SAME_ACT: Final = tuple(
     frozenset(map(stem, listed(group)))
@@ -46,12 +46,12 @@ Calls = tuple[tuple[str, dict[str, Any]], ...]
 
 @dataclass(frozen=True)
 class Choice:
-    """What is done with the agent's own tools.
+    """The calls of the agent's own tools.
 
     Attributes:
         calls: Name and arguments of each call.
-        missing: If nothing can be called: what the tool that fits would need.
-        tool: Name of the tool that needs it.
+        missing: If no call is possible: the parameters that the fitting tool lacks.
+        tool: Name of the tool that lacks them.
     """
 
     calls: Calls = ()
@@ -60,12 +60,12 @@ class Choice:
 
 
 def choose(tools: Sequence[Tool], said: Said, alone: bool) -> Choice:
-    """Choose among `tools`.
+    """Return the calls of `tools` that fit the task.
 
     Args:
         tools: The agent's own tools.
         said: The task in its conversation.
-        alone: Whether nobody else is asked; then a tool that merely could do is used.
+        alone: Whether no subordinate is asked; then a tool that only might fit is used too.
     """
     fitting = _fitting(tools, said, alone)
     trade = _trade(tools)
@@ -73,7 +73,7 @@ def choose(tools: Sequence[Tool], said: Said, alone: bool) -> Choice:
     calls = _apart(_calls(filled), tools)
     if calls or not (alone or fitting):
         return Choice(calls)
-    # What fits lacks arguments, or nothing fits: a tool that only looks things up may do.
+    # The fitting tools lack arguments, or none fits: fall back to a look-up, which does no harm.
     harmless = [tool for tool in tools if not _acts(tool) and tool not in fitting]
     if fitting:
         harmless = [tool for tool in harmless if _shares_a_noun(tool, fitting)]
@@ -93,9 +93,9 @@ def _trade(tools: Iterable[Tool]) -> frozenset[str]:
 
 
 def _apart(calls: Calls, tools: Sequence[Tool]) -> Calls:
-    """The calls without look-ups of what an act is done with.
+    """Return the calls without look-ups of values that an act already uses.
 
-    Whoever reserves "at Roscioli" has named a house, and no place to look around in.
+    In "reserve at Roscioli" the name is a restaurant, not a place to search in.
     """
     acting = {tool.name for tool in tools if _acts(tool)}
     used = {value for name, given in calls if name in acting for value in map(str, given.values())}
@@ -111,7 +111,7 @@ def _lacking(filled: Iterable[tuple[Tool, Filled]]) -> Choice | None:
 
 
 def _fitting(tools: Sequence[Tool], said: Said, alone: bool) -> list[Tool]:
-    """The tools that the task speaks of, best first, without those that fit far worse."""
+    """Return the tools that the task names, the best first, without those that fit far worse."""
     shared = Counter(word for tool in tools for word in _name(tool) | _summary(tool))
     scores = {tool.name: _score(tool, shared, said, alone) for tool in tools}
     best = {
@@ -123,9 +123,10 @@ def _fitting(tools: Sequence[Tool], said: Said, alone: bool) -> list[Tool]:
 
 
 def _score(tool: Tool, shared: Counter[str], said: Said, alone: bool) -> float:
-    """Two for each telling word of the name that the task has, one for each of the summary.
+    """Return 2 points for each of the tool's name words in the task, 1 for each of its summary.
 
-    A verb of asking, "find" or "get", is worth half a point: it decides where nothing else does.
+    A generic word such as "find" or "get" counts half a point, enough to break ties. Words that
+    several tools share count nothing.
     """
     own = frozenset(word for word in _name(tool) | _summary(tool) if shared[word] == 1)
     wished = _wished(said)
@@ -138,11 +139,11 @@ def _score(tool: Tool, shared: Counter[str], said: Said, alone: bool) -> float:
 
 
 def _asks_to_act(tool: Tool, own: frozenset[str], said: Said, alone: bool) -> bool:
-    """Whether a clause has the tool's own noun, or its verb, or one that means the same.
+    """Return whether a clause requests the tool's act, by its noun, its verb or a synonym.
 
-    In "book a flight and find a restaurant" the verb is not for who reserves tables: with a
-    verb, a clause must have another of the tool's words, or one of the part that is meant;
-    if the whole task is the agent's own, the verb suffices. A question asks for no act.
+    In "book a flight and find a restaurant" the verb does not mean a tool that reserves tables:
+    beside the verb, a clause needs another of the tool's words, or one of the part that is meant;
+    if the whole task is for this agent alone, the verb suffices. A question requests no act.
     """
     verbs = _name(tool) & _ACTS
     verbs = verbs.union(*(group for group in _SAME_ACT if group & verbs))
@@ -157,7 +158,7 @@ def _asks_to_act(tool: Tool, own: frozenset[str], said: Said, alone: bool) -> bo
         asked = verbs & stems and (whole or about & stems or len(_name(tool) & stems) > 1)
         if (asked or nouns & stems) and task.tokens[clause.start].word not in QUESTION_OPENERS:
             return True
-    # An answer to a question of ours, "Roscioli", need not say again what it is for.
+    # An answer to our own question, "Roscioli", need not repeat what it is for.
     return bool(nouns & (part - {token.stem for token in task.tokens}))
 
 
@@ -170,7 +171,7 @@ def _acts(tool: Tool) -> bool:
 
 
 def _wished(said: Said) -> frozenset[str]:
-    """The stems of the task that are asked for, the part that is meant among them."""
+    """Return the stems of the task that are requested, including the part that is meant."""
     marked = zip(said.task.tokens, marks(said.task), strict=True)
     wished = {token.stem for token, mark in marked if mark >= Mark.FRAME and token.telling}
     return frozenset(wished) | _stems(" ".join(said.part))

@@ -1,7 +1,7 @@
-"""Parameters of a tool, read from its JSON schema.
+"""The parameters of a tool, read from its JSON schema.
 
-`toolbox` reads them, `arguments` fills them. Schemas come from anywhere: what is not
-understood reads as a plain string parameter, or is left out, and never raises.
+`toolbox` reads them, `arguments` fills them. Schemas come from anywhere: an unknown construct is
+read as a plain string parameter or left out, and never raises.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Final
 from echelons.text.stemming import stem, words
 
 DEEPEST: Final = 8
-"""References and objects are followed so far down; a schema may refer to itself."""
+"""Depth to which references and objects are followed, as a schema may refer to itself."""
 
 
 @dataclass(frozen=True)
@@ -24,11 +24,11 @@ class Parameter:
     Attributes:
         name: Its name.
         type: "string", "integer", "number", "boolean", "array" or "object".
-        description: What its author wrote about it.
-        required: Whether a call without it is refused.
-        choices: The only values that it takes; empty if there is no such list.
+        description: Its description.
+        required: Whether every call needs it.
+        choices: The only values allowed; empty if any value is.
         format: The schema's `format`, such as "date"; empty if there is none.
-        bounds: The least and the greatest number that it takes.
+        bounds: The smallest and the largest number allowed.
         inner: The parameters of an object, or the one item of an array.
     """
 
@@ -53,7 +53,7 @@ class Parameter:
 
 
 def parameters(schema: object) -> tuple[Parameter, ...]:
-    """Read the parameters of an object schema, in their order."""
+    """Return the parameters of an object schema, in order."""
     root = schema if isinstance(schema, Mapping) else {}
     return _properties(root, root, 0)
 
@@ -96,7 +96,7 @@ def _parameter(
 
 
 def _resolved(written: object, root: Mapping[str, Any], depth: int) -> dict[str, Any]:
-    """The schema with references followed and the first alternative that is no null."""
+    """Return the schema with references resolved and unions cut to the first non-null option."""
     schema = dict(written) if isinstance(written, Mapping) else {}
     if depth > DEEPEST:
         return schema
@@ -137,7 +137,7 @@ def _choices(schema: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _bound(schema: Mapping[str, Any], name: str, default: float) -> float:
-    """The bound that is set as `minimum` or `exclusiveMinimum` (which is read as it is)."""
+    """Return the bound in `minimum` or `exclusiveMinimum` (treated alike), or the maximum."""
     for key in (f"m{name}", f"exclusiveM{name}"):
         value = schema.get(key)
         if isinstance(value, int | float) and not isinstance(value, bool):

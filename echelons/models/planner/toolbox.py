@@ -1,6 +1,6 @@
-"""The toolbox: what a model call may use, sorted by what it is for.
+"""The tools of a model call, sorted by purpose: delegation, reporting and the agent's own.
 
-Read from the bound tools at every call; `plan` asks it whom and what there is.
+They are read from the bound tools at every call; `reply_plan` uses them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ REPORT: Final = "report"
 BUILT_IN: Final = frozenset(
     {DELEGATE, REPORT, "delegate_many", "ask_superior", "contact_user", "send_message"}
 )
-"""Tools that every agent may have; they do none of its own work."""
+"""Tools that any agent may have, none of which is its own."""
 
 _SECTION: Final = re.compile(r"\n[ \t]{0,40}(?:Args|Arguments|Parameters|Returns|Raises):")
 
@@ -30,8 +30,8 @@ class Tool:
 
     Attributes:
         name: Its name.
-        description: What it does, without the list of its arguments.
-        parameters: Its arguments.
+        description: Its description.
+        parameters: Its parameters.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Tool:
 
     @classmethod
     def read(cls, written: object) -> Tool | None:
-        """Read a tool in OpenAI's form; None if `written` is no function with a name."""
+        """Return the tool for OpenAI's format; None if `written` is no function with a name."""
         function = written.get("function", written) if isinstance(written, Mapping) else None
         if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
             return None
@@ -49,7 +49,7 @@ class Tool:
 
     @cached_property
     def summary(self) -> str:
-        """The description up to its section of arguments or results."""
+        """The description before its sections on arguments and results."""
         return _SECTION.split(self.description, maxsplit=1)[0]
 
 
@@ -69,14 +69,14 @@ class Toolbox:
 
     @classmethod
     def read(cls, tools: Iterable[Any]) -> Toolbox:
-        """Sort `tools`; what is no tool is passed over, the first of a name counts."""
+        """Return the toolbox of `tools`; invalid ones and repeated names are skipped."""
         read: dict[str, Tool] = {}
         for written in tools:
             tool = Tool.read(written)
             if tool is not None:
                 read.setdefault(tool.name, tool)
         team = _team(read.get(DELEGATE))
-        taken = BUILT_IN | set(team.names)  # a subordinate with a form of its own is no tool
+        taken = BUILT_IN | set(team.names)  # a subordinate bound as a tool of its own
         own = tuple(tool for tool in read.values() if tool.name not in taken)
         return cls(team, own, REPORT in read)
 
