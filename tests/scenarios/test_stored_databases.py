@@ -1,0 +1,290 @@
+"""Databases that an earlier state of the code has left are opened, gone on with and finished.
+
+`tests/fixtures/before_rooms.db` and `before_rooms_sealed.db` were written by commit b686887, the
+last one before the modules moved into rooms. For each thread of `stored.PLAIN` and `stored.SEALED`
+it opened `Session(Trees().tree(thread), SqliteCheckpointer(path), thread=thread,
+metadata={"made": "before the rooms"})`, the sealed file with `seal=KEY`, sent `TASK` under
+`turn_id(thread)`, with `Trees.pause` set to the session's `pause`, and took the result. The clock
+stood two months back. At the end came `PRAGMA wal_checkpoint(TRUNCATE)` and `VACUUM`, so that each
+is one file. They are never written anew: what is stored by a release must be read by all later
+ones, and a test that fails here has found a name that is stored and was changed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import ormsgpack
+import pytest
+from langchain_core.messages import ToolMessage
+
+from echelons import Result, Session, SqliteCheckpointer, ThreadStore
+from echelons.errors import CheckpointTampered, QuestionClosed, UnfinishedTurn, UnknownSealKey
+from echelons.testing import ScriptedModel
+from tests.scenarios.drivers.stored import KEY, PLAIN, SEALED, TASK, Trees, turn_id
+
+if TYPE_CHECKING:
+    from tests.scenarios.conftest import World
+
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+FILES = {"before_rooms": PLAIN, "before_rooms_sealed": SEALED}
+
+
+class Found:
+    """One stored thread, opened by today's code from a copy of its file."""
+
+    def __init__(self, folder: Path, thread: str) -> None:
+        name = next(each for each, threads in FILES.items() if thread in threads)
+        path = Path(shutil.copy(FIXTURES / f"{name}.db", folder))
+        self.trees = Trees()
+        tree = self.trees.tree(thread)
+        assert isinstance(tree.model, ScriptedModel)
+        self.model = tree.model
+        self.saver = SqliteCheckpointer(path, seal=KEY if thread in SEALED else None)
+        assert self.saver.check().is_sound
+        self.session = Session(tree, self.saver, thread=thread)
+        self.store = ThreadStore(self.saver)
+
+    def asked(self) -> dict[str, tuple[str, ...]]:
+        """Return the open questions with the paths of those who ask."""
+        return {each.value: tuple(each.path) for each in self.session.inbox()}
+
+    def answer(self, world: World, question: str, answer: str) -> Result:
+        [found] = [each for each in self.session.inbox() if each.value == question]
+        return world.answer(self.session, {found.id: answer})
+
+    def statuses(self) -> dict[str, str]:
+        """Return what came of each agent that was asked."""
+        return {each.agent: str(each.status) for each in self.session.trace().walk()}
+
+    def answers(self, agent: str) -> list[str]:
+        """Return what the calls of an agent were answered with."""
+        [found] = [each for each in self.session.trace().walk() if each.agent == agent]
+        messages = self.store.get(found.thread_id).messages
+        return [str(each.text) for each in messages if isinstance(each, ToolMessage)]
+
+    def ended_well(self, text: str, result: Result) -> None:
+        """Check that a turn is over, that nothing was done twice, and that all of it is sound."""
+        assert (result.finished, result.text, result.questions) == (True, text, ())
+        assert self.session.inbox() == []
+        assert self.model.repeated_calls == []
+        links = self.store.verify(self.session.thread_id)
+        assert {str(each.state) for each in links} <= {"ok", "refused"}
+        report = self.saver.check()
+        assert report.is_sound, report.faults
+
+
+@pytest.fixture
+def found(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Found]:
+    found = Found(tmp_path, request.param)
+    yield found
+    found.saver.close()
+
+
+def of(thread: str) -> Any:
+    return pytest.mark.parametrize("found", [thread], indirect=True)
+
+
+@of("deep")
+def test_a_question_three_levels_down_is_answered(world: World, found: Found) -> None:
+    assert found.asked() == {"leaf?": ("root", "middle", "leaf")}
+
+    result = found.answer(world, "leaf?", "north")
+
+    assert found.answers("leaf") == ["leaf dug", "leaf heard north"]
+    assert found.trees.dug == []
+    found.ended_well("root is done", result)
+
+
+@of("queue")
+def test_a_request_that_waits_behind_another_begins_when_that_is_answered(
+    world: World, found: Found
+) -> None:
+    assert found.asked() == {"clerk?": ("head", "clerk")}
+
+    result = found.answer(world, "clerk?", "yes")
+
+    assert found.answers("head") == [
+        "one, clerk heard yes",
+        "one, clerk heard yes, two",
+    ]
+    found.ended_well("head is done", result)
+
+
+@of("first")
+def test_a_race_is_decided_by_the_first_answer(world: World, found: Found) -> None:
+    assert found.asked() == {"ann?": ("head", "ann"), "bob?": ("head", "bob")}
+    other = next(each.id for each in found.session.inbox() if each.value == "ann?")
+
+    result = found.answer(world, "bob?", "east")
+
+    assert found.statuses() == {"head": "root", "ann": "unable", "bob": "fulfilled"}
+    assert found.trees.dug == []
+    found.ended_well("head is done", result)
+    with pytest.raises(QuestionClosed):
+        world.answer(found.session, {other: "too late"})
+
+
+@of("quorum")
+def test_a_quorum_that_one_has_come_to_is_completed_by_the_one_who_asks(
+    world: World, found: Found
+) -> None:
+    assert found.asked() == {"ann?": ("head", "chief", "ann")}
+
+    result = found.answer(world, "ann?", "west")
+
+    assert found.answers("chief") == ["1. bob: bob found\n\n2. ann: ann found"]
+    assert found.trees.dug == []
+    found.ended_well("head is done", result)
+
+
+@of("paused")
+def test_a_paused_agent_is_held_until_it_is_resumed(world: World, found: Found) -> None:
+    assert found.asked() == {}
+    with pytest.raises(UnfinishedTurn):
+        world.send(found.session, "something else")
+
+    result = world.resume(found.session)
+
+    assert found.answers("head") == ["north found", "south found"]
+    assert found.trees.dug == ["north"]
+    found.ended_well("head is done", result)
+
+
+@of("routed")
+def test_the_next_best_is_asked_when_the_one_who_waited_cannot(world: World, found: Found) -> None:
+    assert found.asked() == {"mechanic?": ("head", "shop", "mechanic")}
+
+    result = found.answer(world, "mechanic?", "no")
+
+    assert found.statuses()["mechanic"] == "unable"
+    assert found.answers("head") == ["smith found"]
+    assert found.trees.dug == ["smith"]
+    found.ended_well("head is done", result)
+
+
+@of("finished")
+def test_a_finished_turn_is_known_by_its_id_and_its_conversations_go_on(
+    world: World, found: Found
+) -> None:
+    again = world.do(found.session, "send", TASK, turn_id=turn_id("finished"))
+    replayed = world.do(again, "result") if hasattr(again, "__iter__") else _result(world, again)
+    assert (replayed.replayed, replayed.text, found.trees.dug) == (True, "head is done", [])
+
+    result = world.send(found.session, "again")
+
+    assert found.answers("head") == ["1 counted", "2 counted"]
+    assert found.trees.dug == ["clerk"]
+    found.ended_well("head is done", result)
+
+
+def _result(world: Any, run: Any) -> Any:
+    return world._run(run.result())
+
+
+# Seals
+
+
+def test_seals_of_before_hold_and_are_broken_by_a_changed_row(tmp_path: Path) -> None:
+    path = Path(shutil.copy(FIXTURES / "before_rooms_sealed.db", tmp_path))
+    with SqliteCheckpointer(path, seal=KEY) as saver:
+        assert saver.reseal() > 0
+        thread = Session(Trees().tree("deep"), saver, thread="deep").thread_id
+    with SqliteCheckpointer(path, seal=b"another key of 16") as saver:
+        with pytest.raises(UnknownSealKey):
+            ThreadStore(saver).get(thread)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE checkpoints SET metadata = metadata || ' '")
+    with SqliteCheckpointer(path, seal=KEY) as saver:
+        with pytest.raises(CheckpointTampered):
+            ThreadStore(saver).get(thread)
+
+
+# Names
+
+
+@pytest.mark.parametrize(("name", "threads"), FILES.items())
+def test_what_is_stored_today_has_every_name_that_was_stored_before(
+    tmp_path: Path, name: str, threads: Sequence[str]
+) -> None:
+    before = Path(shutil.copy(FIXTURES / f"{name}.db", tmp_path))
+    today = tmp_path / "today.db"
+    with SqliteCheckpointer(today, seal=KEY if threads is SEALED else None) as saver:
+        for thread in threads:
+            trees = Trees()
+            session = Session(trees.tree(thread), saver, thread=thread, metadata={"made": "today"})
+            trees.pause = session.pause
+            session.send(TASK, turn_id=turn_id(thread)).result()
+
+    lost = names(before) - names(today)
+
+    assert not lost, f"stored names have gone or were changed: {sorted(lost)}"
+
+
+def names(path: Path) -> set[tuple[str, ...]]:
+    """Return every name in a database that later code must know to go on with it."""
+    with closing(sqlite3.connect(path)) as connection:
+        return set(_names(connection))
+
+
+def _names(connection: sqlite3.Connection) -> Iterator[tuple[str, ...]]:
+    ask = connection.execute
+    tables = ask("SELECT name FROM sqlite_schema WHERE type IN ('table', 'view')").fetchall()
+    for (table,) in tables:
+        columns = ask("SELECT name FROM pragma_table_info(?)", (table,)).fetchall()
+        yield from (("column", table, column) for (column,) in columns)
+    for thread, place, metadata in ask(
+        "SELECT thread_id, checkpoint_ns, metadata FROM checkpoints"
+    ):
+        yield "place", _without_ids(place)
+        noted = json.loads(metadata)
+        yield from (("metadata", key) for key in noted)
+        same = ("agent", "agent_path", "tree", "turn_id", "thread_name")
+        yield ("row", thread, *(noted[key] for key in same))
+    yield from (("channel", channel) for (channel,) in ask("SELECT DISTINCT channel FROM writes"))
+    kept = "SELECT type, checkpoint FROM checkpoints UNION SELECT type, value FROM writes"
+    for kind, stored in ask(kept):
+        yield "tag", kind
+        if kind == "msgpack":
+            yield from _stored_names(ormsgpack.unpackb(stored, ext_hook=_extension, option=_ANY))
+    for kind, data in ask("SELECT kind, data FROM events"):
+        yield from (("event", kind, key) for key in json.loads(data))
+    for key, value in ask("SELECT key, value FROM ledger_values"):
+        yield "ledger", _without_ids(key)
+        held = json.loads(value)
+        parts = held if isinstance(held, dict) else ()
+        yield from (("ledger", _without_ids(key), part) for part in parts)
+
+
+_ANY = ormsgpack.OPT_NON_STR_KEYS
+SNAPSHOT = "form 7"
+"""A channel's value as a whole: the only extension that names no type."""
+
+
+def _extension(code: int, stored: bytes) -> dict[str, Any]:
+    return {f"form {code}": ormsgpack.unpackb(stored, ext_hook=_extension, option=_ANY)}
+
+
+def _stored_names(value: Any) -> Iterator[tuple[str, ...]]:
+    if isinstance(value, dict):
+        for key, below in value.items():
+            yield "key", _without_ids(str(key))
+            if str(key).startswith("form ") and key != SNAPSHOT:
+                yield ("type", str(key), *map(str, below[:2]))
+            yield from _stored_names(below)
+    elif isinstance(value, list):
+        for below in value:
+            yield from _stored_names(below)
+            if below in ("DelegationRequest", "DelegationResponse"):
+                yield "model", below
+
+
+def _without_ids(text: str) -> str:
+    return re.sub(r"[0-9a-f]{8}-[0-9a-f-]{27}|[0-9a-f]{32}|\d+\.\d{16}|call_\d+_\d+", "*", text)
