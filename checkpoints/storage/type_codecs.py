@@ -58,8 +58,14 @@ class Form(NamedTuple):
 
 
 def form_of(code: int, kind: type[Any], parts: Parts, make: Parts) -> Form:
-    """Return the form of a type under its own name."""
-    return Form(code, kind.__module__, kind.__name__, parts, make)
+    """Return the form of a type, under its own name or the one it gives in `__stored_as__`.
+
+    A type that is moved or renamed keeps its first module and name there, so that old files can
+    be read by new code and new files by old code. Subclasses do not inherit it.
+    """
+    stored_as = vars(kind).get("__stored_as__", f"{kind.__module__}.{kind.__name__}")
+    module, _, name = stored_as.rpartition(".")
+    return Form(code, module, name, parts, make)
 
 
 def model_form(kind: type[Any]) -> Form:

@@ -48,6 +48,8 @@ class Question:
         schema: JSON Schema of the answer; `None` if any value will do.
     """
 
+    __stored_as__ = "echelons.checkpoints.pending.Question"
+
     id: str
     value: Any
     path: tuple[str, ...]

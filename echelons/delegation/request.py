@@ -21,6 +21,8 @@ MAX_HOPS = 10
 class Status(StrEnum):
     """How a request ended."""
 
+    __stored_as__ = "echelons.delegation.Status"
+
     FULFILLED = "fulfilled"
     PARTIAL = "partial"
     UNABLE = "unable"
@@ -67,6 +69,8 @@ class Usage(BaseModel):
         model_calls: Model calls made.
     """
 
+    __stored_as__ = "echelons.delegation.Usage"
+
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     input_tokens: int = 0
@@ -100,6 +104,8 @@ class DelegationRequest(_Record):
             time in which people are asked comes on top.
         route: Agents still ahead of it, if it is on its way to one further down.
     """
+
+    __stored_as__ = "echelons.delegation.DelegationRequest"
 
     id: str
     origin: str
@@ -149,6 +155,8 @@ class DelegationResponse(_Record):
         failed: Whether it is unable for an error, for want of time, or because it was not asked,
             and has not said so itself.
     """
+
+    __stored_as__ = "echelons.delegation.DelegationResponse"
 
     request_id: str
     agent: str

@@ -42,6 +42,8 @@ class Limits(BaseModel):
         3
     """
 
+    __stored_as__ = "echelons.limits.Limits"
+
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     depth: int = Field(default=MAX_DEPTH, ge=1, le=MAX_DEPTH)

@@ -28,6 +28,8 @@ STREAM_MODES = ("tasks", "messages")
 class Kind(StrEnum):
     """What an event tells."""
 
+    __stored_as__ = "echelons.runtime.events.Kind"
+
     TASK = "task"
     TOKEN = "token"  # noqa: S105  a piece of a reply, no secret
     MESSAGE = "message"
@@ -56,6 +58,8 @@ class RunEvent:
             was sent to who is asked; a response has the ``status``, who answers as ``agent``, the
             ``attempt``, and whether it is ``final`` or the next is asked.
     """
+
+    __stored_as__ = "echelons.runtime.events.RunEvent"
 
     path: str
     kind: Kind

@@ -35,6 +35,8 @@ class Result:
             delivers them.
     """
 
+    __stored_as__ = "echelons.runtime.run.Result"
+
     text: str
     questions: tuple[Question, ...]
     finished: bool

@@ -88,7 +88,7 @@ def found(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Found]:
     found.saver.close()
 
 
-def of(thread: str) -> Any:
+def of(thread: str) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("found", [thread], indirect=True)
 
 
