@@ -166,9 +166,9 @@ class Router:
         return Ranking(self._tree, LexicalMatcher(), LexicalMatcher.threshold)
 
     def _splitting(self, asked: Asked) -> tuple[Asked, Splitting]:
-        wording = self._vocabulary(asked.receiver, asked.without).read(asked.task)
+        clauses = self._vocabulary(asked.receiver, asked.without).read(asked.task)
         own = self._tree.paths[asked.receiver][-1]
-        return asked._replace(without={*asked.without, own}), Splitting(plan(asked.task, wording))
+        return asked._replace(without={*asked.without, own}), Splitting(plan(asked.task, clauses))
 
     def _vocabulary(self, place: int, without: Collection[str] = ()) -> Vocabulary:
         below = [self._tree.profiles[each] for each in self._tree.below(place)]

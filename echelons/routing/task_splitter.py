@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from echelons.routing.route import Candidate, Route
-from echelons.routing.task_wording import Clause, Wording
+from echelons.routing.task_wording import Clause
 
 NEARLY: Final = 0.75
 """Fraction of the best match; an agent that reaches it in every clause can do the whole task."""
@@ -76,18 +76,18 @@ class _Piece:
     candidate: Candidate | None
 
 
-def plan(task: str, wording: Wording) -> Plan:
+def plan(task: str, clauses: Sequence[Clause]) -> Plan:
     """Split `task`, with one route for each of its clauses.
 
     Args:
         task: The task.
-        wording: Its clauses, with the agents that their words name.
+        clauses: Its clauses, with the agents that their words name.
     """
     routes: dict[str, Route] = {}
-    for clause in wording.clauses:
+    for clause in clauses:
         if clause.wished and clause.text not in routes:
             routes[clause.text] = yield clause.text
-    pieces = [piece for each in wording.clauses for piece in _pieces(each, routes)]
+    pieces = [piece for each in clauses for piece in _pieces(each, routes)]
     parts = tuple(_merged(pieces))
     if len(parts) < 2:
         return tuple(replace(part, task=task) for part in parts)

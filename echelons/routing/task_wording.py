@@ -13,13 +13,11 @@ from dataclasses import dataclass, field
 from echelons.language.clauses import clauses
 from echelons.language.requested_words import Mark, marks
 from echelons.language.task_split import NEARLY, split
-from echelons.language.team_index import LONGEST_PHRASE, Found, Team
+from echelons.language.team_index import LONGEST_PHRASE, Found, Phrase, Team
 from echelons.language.tokens import Reading, Token
 from echelons.routing.matcher import Profile
 from echelons.text.stemming import stem, words
 from echelons.tree.roster import Entry
-
-Phrase = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,17 +33,6 @@ class Clause:
     text: str
     wished: bool = True
     named: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Wording:
-    """A task as `task_splitter` reads it.
-
-    Attributes:
-        clauses: Its clauses, in order.
-    """
-
-    clauses: tuple[Clause, ...]
 
 
 class Vocabulary:
@@ -68,14 +55,14 @@ class Vocabulary:
                     own.setdefault(key, name)
                     self._spellings.setdefault(key, name)
 
-    def read(self, task: str) -> Wording:
+    def read(self, task: str) -> tuple[Clause, ...]:
         """Return the clauses of a task, with the agents named in each."""
         reading = Reading(task)
         tokens, given = reading.tokens, marks(reading)
         cut = _telling(tokens)
         named = self._named(reading)
         if len(cut) < 2:
-            return Wording((Clause(task, named=named),))
+            return (Clause(task, named=named),)
         found: list[Clause] = []
         for each in cut:
             text = reading.excerpt[tokens[each[0]].start : tokens[each[-1]].end]
@@ -87,7 +74,7 @@ class Vocabulary:
                 if (own := tuple(said for said in every if f" {said} " in line))
             }
             found.append(Clause(text, wished, here if wished else {}))
-        return Wording(tuple(found))
+        return tuple(found)
 
     def needs(self, task: str) -> tuple[str, ...]:
         """Return the capabilities that a task's words name, in order; empty if fewer than two."""
