@@ -1,4 +1,4 @@
-"""The asynchronous methods of a saver: each is its synchronous twin, run as the saver waits."""
+"""`AsyncMethods`: a saver's asynchronous methods, each of which runs its synchronous version."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ T = TypeVar("T")
 
 
 class Awaited(BaseCheckpointSaver[str]):
-    """A saver whose asynchronous methods do what its synchronous ones do."""
+    """A saver whose asynchronous methods run its synchronous ones."""
 
     @abstractmethod
     async def _run(self, work: Callable[[], T]) -> T:
-        """Do some work as the saver does all of it in an event loop."""
+        """Run synchronous work of the saver from an event loop, and return its result."""
 
     @abstractmethod
     def _failing(self, config: RunnableConfig) -> AbstractContextManager[None]:
-        """Let the turn of a write know if the write fails."""
+        """Return a context manager that records the failure of a write in its turn."""
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Async version of `get_tuple`."""

@@ -1,6 +1,6 @@
-"""`SqliteCheckpointer`: LangGraph's SQLite saver, with events, and without thread hops.
+"""`SqliteCheckpointer`: LangGraph's SQLite saver with events, seals and a ledger.
 
-Keeps LangGraph's tables. The asynchronous methods call the synchronous core directly: in
+It keeps LangGraph's tables. The asynchronous methods call the synchronous core directly: in
 WAL mode with `synchronous=NORMAL` a commit takes tens of microseconds, less than handing
 it to another thread.
 """
@@ -60,28 +60,28 @@ class SqliteCheckpointer(Awaited, Cared):
     """Checkpoints, and the events of every thread, in one SQLite file.
 
     Args:
-        path: The database; made with mode 0600 if it is not there. `":memory:"` keeps
-            nothing.
+        path: The database file, created with mode 0600 if it does not exist. `":memory:"` for a
+            database without a file.
         synchronous: `"NORMAL"` survives the death of the process, `"FULL"` also a
             power cut, at about 4 ms a commit instead of 0.05 ms.
-        busy_timeout: Seconds to wait for another's lock: a synchronous caller blocks, in an
-            event loop other work goes on.
+        busy_timeout: Seconds to wait for another connection's lock. A synchronous caller blocks;
+            in an event loop other work goes on.
         offload: Hop to a thread in the asynchronous methods, for servers that forbid
             blocking calls in the event loop.
-        clock: Tells the time of events.
-        allowed_types: Types of yours in the states of graphs that you run: pydantic models,
-            dataclasses, named tuples, enumerations. Nothing else but plain values, messages
-            and LangGraph's own is ever stored or loaded.
-        seal: A key of 16 bytes or more with which every row is sealed and checked; of several
-            the first seals, and rows sealed with the others are read too.
-        remembered: Conversations that are kept in memory, so that no turn reads its whole past
-            again; the least recently used is forgotten first. 0 for none.
+        clock: Returns the time of events.
+        allowed_types: Your own types in graph states: pydantic models, dataclasses, named tuples
+            and enumerations. Otherwise only plain values, messages and LangGraph's own types
+            are stored or loaded.
+        seal: A key of 16 bytes or more with which every row is sealed and checked. Of several
+            keys the first one seals; rows sealed with the others can still be read.
+        remembered: Number of conversations cached in memory, so that a turn does not read its
+            whole past again. The least recently used is evicted first; 0 for no cache.
 
     Raises:
         InvalidAllowedType: One of the types cannot be stored.
-        InvalidSealKey: A key is no bytes, or too short.
-        StorageError: The file cannot be opened, or is no database.
-        DatabaseTooNew: A newer version has brought its tables up to date.
+        InvalidSealKey: A key is not bytes, or too short.
+        StorageError: The file cannot be opened, or is not a database.
+        DatabaseTooNew: A newer version of Echelons has migrated it.
     """
 
     def __init__(  # noqa: PLR0913  each option stands for itself
@@ -117,27 +117,25 @@ class SqliteCheckpointer(Awaited, Cared):
             raise
 
     def setup(self) -> None:
-        """Make the tables, indexes and views that are not there yet."""
+        """Create the tables, indexes and views that do not exist yet."""
         if not self.is_setup:
             refuse_newer(self.conn, self.path)
             super().setup()
             migrate(self.conn, self.path, self._clock)
 
     def reseal(self, *, adopt: bool = False) -> int:
-        """Check every row, and seal it anew with the first key.
-
-        Afterwards the other keys can be given up.
+        """Check every row and seal it again with the first key; the other keys can then be dropped.
 
         Args:
-            adopt: Whether rows without a seal are taken as they are, as all are in a database
-                that was not sealed before.
+            adopt: Whether rows without a seal are accepted, for a database that was not sealed
+                before.
 
         Returns:
             The number of rows.
 
         Raises:
             InvalidSealKey: There is no key.
-            CheckpointTampered: A row is not what was sealed; nothing was changed.
+            CheckpointTampered: A row does not match its seal; nothing was changed.
             StorageError: SQLite could not read or write.
         """
         with self.cursor() as cursor:
@@ -145,7 +143,7 @@ class SqliteCheckpointer(Awaited, Cared):
             return self._seals.renew(cursor, adopt)
 
     def close(self) -> None:
-        """Close the database; everything is written already."""
+        """Close the database; everything has been written already."""
         self.conn.close()
 
     def __enter__(self) -> Self:
@@ -162,7 +160,7 @@ class SqliteCheckpointer(Awaited, Cared):
 
     @contextmanager
     def cursor(self, transaction: bool = True) -> Iterator[sqlite3.Cursor]:
-        """Hold the connection for one transaction, all of it or nothing.
+        """Hold the connection for one transaction, which is committed as a whole or not at all.
 
         Raises:
             StorageError: SQLite could not read or write.
@@ -172,16 +170,16 @@ class SqliteCheckpointer(Awaited, Cared):
             try:
                 yield cursor
             finally:
-                # What was written may be a part of anything that is remembered.
+                # The caller may have written to any conversation in the cache.
                 if self.conn.total_changes != before:
                     self._forget()
 
     @contextmanager
     def _holding(self, transaction: bool = True) -> Iterator[sqlite3.Cursor]:
-        """Do what `cursor` does for who says by himself what he writes to conversations."""
+        """Hold the connection as `cursor` does, for writers that update the caches themselves."""
         with named(self.path), self._line.held() as connection:
             cursor = connection.cursor()
-            # Somebody has used the connection without asking us.
+            # The connection was used directly, so the caches may be stale.
             if self.conn.total_changes != self._changes:
                 self._forget()
             try:
@@ -209,7 +207,7 @@ class SqliteCheckpointer(Awaited, Cared):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        """Store a checkpoint, and the events of an input that it holds whole."""
+        """Store a checkpoint, and the events of an input that it holds in full."""
         where = Where.of(config, checkpoint["id"])
         kind, blob = self.serde.dumps_typed(checkpoint)
         kept = kept_metadata(config, metadata)
@@ -252,7 +250,7 @@ class SqliteCheckpointer(Awaited, Cared):
         task_id: str,
         task_path: str = "",
     ) -> None:
-        """Store what a task wrote, and its events, in one transaction."""
+        """Store the writes of a task, and their events, in one transaction."""
         where = Where.of(config, str(config["configurable"]["checkpoint_id"]))
         special = all(channel in WRITES_IDX_MAP for channel, _ in writes)
         rows = [
@@ -285,7 +283,7 @@ class SqliteCheckpointer(Awaited, Cared):
         Raises:
             StorageError: SQLite could not read.
         """
-        # Asked before each step of each agent, so without the cursor that others hold.
+        # Called before each step of each agent, so it skips the cost of a cursor.
         with named(self.path), self._line.held() as connection:
             return foreign_writes(connection)
 
@@ -309,13 +307,13 @@ class SqliteCheckpointer(Awaited, Cared):
         return await (asyncio.to_thread(work) if self._offload else self._line.run(work))
 
 
-# LangGraph asks for the signature of these in every run of every graph: it is made once.
+# LangGraph inspects the signature of these in every run of every graph: compute it once.
 for _method in (SqliteCheckpointer.put_writes, SqliteCheckpointer.aput_writes):
     vars(_method)["__signature__"] = signature(_method)
 
 
 class _Beside:
-    """The database as its ledger has it: nothing that it writes is a part of conversations."""
+    """The database as its ledger sees it: ledger writes never invalidate cached conversations."""
 
     def __init__(self, saver: SqliteCheckpointer) -> None:
         self._run = saver._run

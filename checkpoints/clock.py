@@ -1,4 +1,4 @@
-"""The time of what is stored: UTC, and replaced by a test's own clock where it matters."""
+"""The type of a clock, and the default one: UTC. Tests pass their own."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ Clock: TypeAlias = Callable[[], datetime]
 
 
 def now() -> datetime:
-    """Return the time, UTC."""
+    """Return the current time in UTC."""
     return datetime.now(UTC)

@@ -1,4 +1,4 @@
-"""Where the database is that nobody names, for the command line and for LangGraph's server."""
+"""The default path of the database, for the command line and for LangGraph's server."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from pathlib import Path
 from echelons.errors import StorageError
 
 VARIABLE = "ECHELONS_DB"
-"""The environment variable that names another one."""
+"""The environment variable that overrides the default path."""
 
 
 def default_database() -> Path:
-    """Return the database in the user's data folder, where the system keeps such things."""
+    """Return the path of the database in the user's data folder."""
     from platformdirs import user_data_path
 
     return user_data_path("echelons", appauthor=False) / "echelons.sqlite"
 
 
 def make_folder(database: Path) -> None:
-    """Make the folder of the default database, which only its user can enter.
+    """Create the folder of the default database with mode 0700.
 
     Raises:
-        StorageError: It cannot be made.
+        StorageError: It cannot be created.
     """
     try:
         database.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

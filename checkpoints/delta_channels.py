@@ -1,9 +1,8 @@
-"""The `messages` channel: LangGraph's delta channel with a reducer of ours.
+"""The delta channels of a level: `messages` and `heads`, each with its own reducer.
 
-A delta channel stores what was written, not the whole list, and replays the writes
-through the reducer when it reads. It is beta in LangGraph, so everything that knows it
-stands in this module. `graphs` declares the state with `Messages`; `history` and
-`threads` rebuild messages with `rebuild`.
+A delta channel stores the writes, not the whole value, and replays them through the reducer
+when it is read. It is beta in LangGraph. `graphs.state` declares the state with `Messages` and
+`Entries`; `threads.segments` and `storage.cached_saver` rebuild their values.
 """
 
 from __future__ import annotations
@@ -29,34 +28,35 @@ from echelons.errors import CheckpointTampered, InvalidMessages
 from echelons.identity.lineage import message_id
 
 MESSAGES = "messages"
-"""The key of a state under which the conversation stands."""
+"""The state key of the conversation."""
 HEADS = "heads"
-"""The key of a state under which the ends of subordinate threads stand."""
+"""The state key of the ends of the subordinates' threads."""
 
 ROLES = frozenset(
     {"human", "user", "ai", "assistant", "system", "developer", "function", "tool", "remove"}
 )
-"""What may stand first in a pair that is a message, as LangChain reads it."""
+"""Roles that LangChain accepts as the first item of a `(role, text)` pair."""
 
 SNAPSHOT_EVERY = 100
-"""Updates after which the whole list is stored once, to bound the replay."""
+"""Updates after which the whole value is stored as a snapshot, to bound the replay."""
 
 
 def reduce_messages(held: Sequence[BaseMessage] | None, writes: Sequence[Any]) -> list[BaseMessage]:
     """Fold writes into a list of messages.
 
-    Appends; a message with an id that is held already replaces it; `RemoveMessage`
-    takes one out, `REMOVE_ALL_MESSAGES` all before it. A message without an id gets one
+    Messages are appended; one with the id of an existing message replaces it. `RemoveMessage`
+    removes a message, `REMOVE_ALL_MESSAGES` all before it. A message without an id gets one
     from its position and content, so that each replay gives the same id.
 
-    Folding twice gives what folding the concatenation gives, as a delta channel requires.
+    Folding two batches one after the other gives the same as folding them together, as a delta
+    channel requires.
 
     Args:
         held: The messages so far.
-        writes: Messages, or lists of them, in any form that LangChain understands.
+        writes: Messages, or lists of them, in any form that LangChain accepts.
 
     Raises:
-        NotImplementedError, ValueError: A write is nothing that LangChain takes for a message.
+        NotImplementedError, ValueError: LangChain cannot convert a write to a message.
     """
     messages = list(held or ())
     new = list(_coerce(writes))
@@ -79,9 +79,9 @@ def reduce_messages(held: Sequence[BaseMessage] | None, writes: Sequence[Any]) -
 
 
 def _only_adds(messages: Sequence[BaseMessage], new: Sequence[BaseMessage]) -> bool:
-    """Whether all of some messages are to be appended as they are, the ordinary case.
+    """Return whether all new messages can simply be appended, the ordinary case.
 
-    Cheaper than an index of what is held: one goes through it without a line of Python.
+    Cheaper than building an index of the list: the loop runs in C.
     """
     if any(not each.id or isinstance(each, RemoveMessage) for each in new):
         return False
@@ -95,17 +95,18 @@ _ID = attrgetter("id")
 
 
 class SpacedDelta(DeltaChannel[Any]):
-    """A delta channel whose wholes are stored further apart the longer they are.
+    """A delta channel whose snapshots become rarer as the value grows.
 
-    The next whole waits for as many updates as the value has entries, so all wholes together
-    are at most about twice the last one; at a fixed distance they grow with the square.
+    The next snapshot waits for as many updates as the value has entries, so all snapshots
+    together are at most about twice the size of the last; at a fixed interval they would grow
+    with the square of the length.
     """
 
     __slots__ = ("_least",)
 
     @property
     def snapshot_frequency(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Updates after which the whole is stored."""
+        """Updates after which the next snapshot is stored."""
         return max(self._least, len(self.value) if self.is_available() else 0)
 
     @snapshot_frequency.setter
@@ -120,13 +121,13 @@ Messages: TypeAlias = Annotated[
 
 
 def with_messages(values: Any) -> Any:
-    """Return what a caller writes into a state, with each message whole and under an id.
+    """Return a caller's state update with its messages converted and given ids.
 
-    A run stores its input as it is given. Texts and pairs would have no id there, and what is
-    no message would be stored before anybody notices.
+    A run stores its input unchanged: texts and pairs would have no id there, and an invalid
+    message would be noticed only after it was stored.
 
     Raises:
-        InvalidMessages: What stands under `messages` is nothing that LangChain takes for some.
+        InvalidMessages: LangChain cannot convert the value under `messages`.
     """
     given = values.get(MESSAGES) if isinstance(values, Mapping) else None
     if given is None or isinstance(given, Overwrite):
@@ -142,7 +143,7 @@ def with_messages(values: Any) -> Any:
 def reduce_entries(
     held: Mapping[str, Any] | None, writes: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Fold mappings of mappings together: later fields win, entries keep their first place."""
+    """Merge mappings of mappings: later fields win, entries keep their first position."""
     entries = dict(held or {})
     for write in writes:
         for key, fields in write.items():
@@ -160,15 +161,15 @@ CHANNELS = {MESSAGES: Messages, HEADS: Entries}
 
 
 def rebuild(annotated: Any, stored: Any, writes: Sequence[tuple[str, str, Any]]) -> Any:
-    """Return the value that a stored one and the writes after it make.
+    """Return the value of a channel, from its stored value and the writes since then.
 
     Args:
-        annotated: The type of the state's key, `Messages` or `Entries`.
-        stored: What the channel holds in a checkpoint: a snapshot, a plain value, or nothing.
+        annotated: The type of the state key, `Messages` or `Entries`.
+        stored: The channel's value in a checkpoint: a snapshot, a plain value, or `None`.
         writes: Pending writes `(task id, channel, value)` since then, oldest first.
 
     Raises:
-        CheckpointTampered: They are nothing that the key takes.
+        CheckpointTampered: The reducer cannot take them.
     """
     kind, channel = get_args(annotated)
     empty = get_origin(kind)()
@@ -181,7 +182,7 @@ def rebuild(annotated: Any, stored: Any, writes: Sequence[tuple[str, str, Any]])
 
 
 def _line(error: Exception) -> str:
-    # It quotes what was given, which may be long, or hold half a character.
+    # It quotes the input, which may be long or contain a lone surrogate.
     first = str(error).partition("\n")[0][:200]
     return first.encode("utf-8", "backslashreplace").decode()
 
@@ -220,5 +221,5 @@ def _removed(
     if wanted == REMOVE_ALL_MESSAGES:
         return []
     place = places.get(wanted or "")
-    # Removing what is not there is no error: a replay may meet a removal twice.
+    # Removing a missing message is no error: a replay may contain a removal twice.
     return messages if place is None else messages[:place] + messages[place + 1 :]

@@ -1,7 +1,6 @@
-"""What a run inherits from the graph around it: its saver, and whether it resumes.
+"""What a run inherits from the enclosing graph: its saver, and whether it resumes.
 
-LangGraph lends both under keys of the config that have no public name; this is the one
-module that knows them.
+LangGraph passes both under private config keys; this is the one module that reads them.
 """
 
 from __future__ import annotations
@@ -18,21 +17,22 @@ READ_KEY = "__pregel_read"
 
 
 def is_embedded(configurable: Mapping[str, Any]) -> bool:
-    """Return whether a node of another graph runs this one; only a graph can lend a function."""
+    """Return whether this graph runs inside a node of another graph."""
+    # Only a running graph puts a function there.
     return callable(configurable.get(READ_KEY))
 
 
 def saver_of(configurable: Mapping[str, Any]) -> BaseCheckpointSaver[Any] | None:
-    """Return the saver that a run was lent, or `None` if nothing is kept."""
+    """Return the saver of a run, or `None` if it has none."""
     saver = configurable.get(CHECKPOINTER_KEY)
     return saver if isinstance(saver, BaseCheckpointSaver) else None
 
 
 def is_resuming(configurable: Mapping[str, Any]) -> bool:
-    """Return whether the graph around this one goes on with a stored run."""
+    """Return whether the enclosing graph resumes a stored run."""
     return bool(configurable.get(RESUMING_KEY))
 
 
 def keeps_each_step(configurable: Mapping[str, Any]) -> bool:
-    """Return whether a run stores what each task wrote, and not only how it ended."""
+    """Return whether a run stores the writes of each task, not only its final state."""
     return configurable.get(DURABILITY_KEY) != "exit"

@@ -1,7 +1,6 @@
-"""The checkpointer as LangGraph's server wants it: a factory that it enters and leaves.
+"""The checkpointer for LangGraph's server: an async context manager that it enters and leaves.
 
-A `langgraph.json` names it, ours and that of anybody who serves a tree: a graph for the
-server has no checkpointer compiled in.
+A `langgraph.json` names it, because a graph for the server has no checkpointer compiled in.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from echelons.checkpoints.default_path import VARIABLE, default_database, make_f
 
 
 def database() -> Path:
-    """Return the database that is served: the one named, else the command line's own."""
+    """Return the path of the served database: the configured one, or the command line's default."""
     named = os.environ.get(VARIABLE)
     return Path(named).expanduser() if named else default_database()
 
@@ -29,7 +28,7 @@ async def checkpointer() -> AsyncIterator[SqliteCheckpointer]:
     Raises:
         StorageError: The database cannot be opened.
     """
-    # The server forbids its event loop to touch a file.
+    # The server forbids blocking file access in its event loop.
     opened = await asyncio.to_thread(_open, database())
     try:
         yield opened

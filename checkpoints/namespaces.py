@@ -6,7 +6,7 @@ SEPARATOR = "|"
 
 
 def parts_of(namespace: str) -> list[str]:
-    """Return the tasks on the way down to a graph; none for the root.
+    """Return the tasks from the root down to a graph; an empty list for the root.
 
     Examples:
         >>> parts_of("delegate:1|flights:2")
@@ -18,7 +18,7 @@ def parts_of(namespace: str) -> list[str]:
 
 
 def depth_of(namespace: str) -> int:
-    """Return how many graphs are above a namespace's own.
+    """Return the number of graphs above a namespace's own.
 
     Examples:
         >>> depth_of("delegate:1"), depth_of("")
@@ -28,7 +28,7 @@ def depth_of(namespace: str) -> int:
 
 
 def below(namespace: str, node: str, task_id: str) -> str:
-    """Return the namespace of the graph that a task of this one runs.
+    """Return the namespace of the graph that a task of this graph runs.
 
     Examples:
         >>> below("", "delegate", "1")

@@ -1,4 +1,4 @@
-"""Turns what a user gives as a database into a saver."""
+"""Opens the saver for the `database` argument of a session or the command line."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from echelons.errors import DatabaseMissing, InvalidDatabase, StorageError
 def open_checkpointer(
     given: BaseCheckpointSaver[Any] | str | Path | None,
 ) -> BaseCheckpointSaver[Any] | None:
-    """Return the saver that was given, or one on the SQLite database at a path.
+    """Return the given saver, or a `SqliteCheckpointer` on the database at a path.
 
     Raises:
         StorageError: The database cannot be opened.
-        InvalidDatabase: It is neither.
+        InvalidDatabase: The argument is neither.
     """
     if given is None or isinstance(given, BaseCheckpointSaver):
         return given
@@ -30,11 +30,11 @@ def open_checkpointer(
 
 
 def open_existing(path: str | Path) -> SqliteCheckpointer:
-    """Return a saver on a database that has threads already; it is never made or changed.
+    """Return a saver on an existing database of threads; no file is created.
 
     Raises:
         DatabaseMissing: There is no file at the path.
-        StorageError: It cannot be opened, or is no database of threads.
+        StorageError: It cannot be opened, or is not a database of threads.
     """
     file = Path(path)
     try:
@@ -42,7 +42,7 @@ def open_existing(path: str | Path) -> SqliteCheckpointer:
             raise DatabaseMissing(str(path))
         if file.is_dir():
             raise StorageError(str(path), "it is a folder")
-        # Read-only, for opening a database of something else as ours would add our tables.
+        # Read-only: opening another program's database as ours would add our tables to it.
         with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as found:
             ours = found.execute("SELECT 1 FROM sqlite_master WHERE name = 'checkpoints'")
             if ours.fetchone() is None:

@@ -1,8 +1,7 @@
-"""Reads of a saver as plans, so that each is written once and waits in either world.
+"""Reads of a saver as plans, so that each is written once for sync and async callers.
 
-A plan is a generator that yields what it wants read and is sent what was found. `read`
-runs a plan in this thread, `aread` in an event loop. History, threads and questions are
-plans.
+A plan is a generator that yields queries and is sent their results. `run_plan` runs one
+synchronously, `arun_plan` in an event loop. Histories, threads and questions are read by plans.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ T = TypeVar("T")
 
 
 class Ask(Protocol):
-    """One read of a saver."""
+    """One query of a saver."""
 
     def get(self, saver: Saver) -> Any:
-        """Read in this thread."""
+        """Return the result."""
         ...
 
     async def aget(self, saver: Saver) -> Any:
-        """Read in an event loop."""
+        """Async version of `get`."""
         ...
 
 
@@ -37,7 +36,7 @@ Plan: TypeAlias = Generator[Ask, Any, T]
 
 @dataclass(frozen=True, slots=True)
 class OneCheckpoint:
-    """Asks for one checkpoint, the latest of its namespace unless it is named."""
+    """Query for one checkpoint: the latest of its namespace unless an id is given."""
 
     thread_id: str
     checkpoint_ns: str = ""
@@ -55,43 +54,43 @@ class OneCheckpoint:
         return {"configurable": given}
 
     def get(self, saver: Saver) -> CheckpointTuple | None:
-        """Read in this thread."""
+        """Return the result."""
         return saver.get_tuple(self.config)
 
     async def aget(self, saver: Saver) -> CheckpointTuple | None:
-        """Read in an event loop."""
+        """Async version of `get`."""
         return await saver.aget_tuple(self.config)
 
 
 @runtime_checkable
 class Indexed(Protocol):
-    """A saver that knows its latest checkpoint without reading it."""
+    """A saver that can look up the id of its latest checkpoint without loading it."""
 
     def latest(self, config: RunnableConfig) -> str | None:
         """Return the id of the latest checkpoint of a namespace."""
         ...
 
     async def alatest(self, config: RunnableConfig) -> str | None:
-        """Do the same in an event loop."""
+        """Async version of `get_latest_id`."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class LatestId:
-    """Asks for the id of the latest checkpoint of a namespace."""
+    """Query for the id of the latest checkpoint of a namespace."""
 
     thread_id: str
     checkpoint_ns: str = ""
 
     def get(self, saver: Saver) -> str | None:
-        """Read in this thread."""
+        """Return the result."""
         latest = OneCheckpoint(self.thread_id, self.checkpoint_ns)
         if isinstance(saver, Indexed):
             return saver.latest(latest.config)
         return _id(latest.get(saver))
 
     async def aget(self, saver: Saver) -> str | None:
-        """Read in an event loop."""
+        """Async version of `get`."""
         latest = OneCheckpoint(self.thread_id, self.checkpoint_ns)
         if isinstance(saver, Indexed):
             return await saver.alatest(latest.config)
@@ -104,23 +103,23 @@ def _id(saved: CheckpointTuple | None) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class ChannelWrites:
-    """Asks for what some delta channels were made of, up to a checkpoint."""
+    """Query for the history of some delta channels up to a checkpoint."""
 
     config: RunnableConfig
     channels: tuple[str, ...]
 
     def get(self, saver: Saver) -> Mapping[str, DeltaChannelHistory]:
-        """Read in this thread."""
+        """Return the result."""
         return saver.get_delta_channel_history(config=self.config, channels=self.channels)
 
     async def aget(self, saver: Saver) -> Mapping[str, DeltaChannelHistory]:
-        """Read in an event loop."""
+        """Async version of `get`."""
         return await saver.aget_delta_channel_history(config=self.config, channels=self.channels)
 
 
 @dataclass(frozen=True, slots=True)
 class AllCheckpoints:
-    """Asks for every checkpoint of a root's thread whose metadata fits, newest first."""
+    """Query for all checkpoints of a root's thread with the given metadata, newest first."""
 
     thread_id: str | None
     metadata: Mapping[str, str] = field(default_factory=dict)
@@ -131,38 +130,38 @@ class AllCheckpoints:
         return {"configurable": {"thread_id": self.thread_id}} if self.thread_id else None
 
     def get(self, saver: Saver) -> list[CheckpointTuple]:
-        """Read in this thread."""
+        """Return the result."""
         return _newest_first(saver.list(self.config, filter=dict(self.metadata)))
 
     async def aget(self, saver: Saver) -> list[CheckpointTuple]:
-        """Read in an event loop."""
+        """Async version of `get`."""
         found = [each async for each in saver.alist(self.config, filter=dict(self.metadata))]
         return _newest_first(found)
 
 
 @dataclass(frozen=True, slots=True)
 class InLedger:
-    """Asks for some work on the ledger that goes with the saver."""
+    """Query that runs a function on the ledger of the saver."""
 
     work: Callable[[Ledger], Any]
 
     def get(self, saver: Saver) -> Any:
-        """Do it in this thread."""
+        """Return the function's result."""
         return self.work(ledger_of(saver))
 
     async def aget(self, saver: Saver) -> Any:
-        """Do it in an event loop."""
+        """Async version of `get`."""
         ledger = ledger_of(saver)
         return await ledger.arun(lambda: self.work(ledger))
 
 
 def _newest_first(found: Iterable[CheckpointTuple]) -> list[CheckpointTuple]:
-    # LangGraph's saver in memory lists one namespace after the other. Ids grow with time.
+    # LangGraph's in-memory saver lists one namespace after the other. Ids grow with time.
     return sorted(found, key=lambda row: row.config["configurable"]["checkpoint_id"], reverse=True)
 
 
 def read(saver: Saver, plan: Plan[T]) -> T:
-    """Run a plan in this thread and return its result."""
+    """Run a plan and return its result."""
     found: Any = None
     while True:
         try:
@@ -173,7 +172,7 @@ def read(saver: Saver, plan: Plan[T]) -> T:
 
 
 async def aread(saver: Saver, plan: Plan[T]) -> T:
-    """Run a plan in an event loop and return its result."""
+    """Async version of `run_plan`."""
     found: Any = None
     while True:
         try:

@@ -1,8 +1,8 @@
-"""Events: a conversation as a list of plain JSON facts.
+"""Events: a conversation as a list of JSON objects.
 
-One event per message, tool call, delegation and question. Pure: the SQLite checkpointer
-writes what these functions return in the transaction of the messages themselves, once and
-for good; `ThreadStore` makes events of the messages as they are now, on any saver.
+One event per message, tool call, delegation and question. Pure functions: the SQLite
+checkpointer stores their events once, in the transaction of the messages; `ThreadStore`
+builds events from the current messages, on any saver.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from echelons.text.sanitize import mend
 
 
 class EventKind(StrEnum):
-    """What an event tells."""
+    """The kind of an event."""
 
     MESSAGE = "message"
     TOOL_CALL = "tool_call"
@@ -32,15 +32,15 @@ class EventKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One fact of a thread.
+    """One event of a thread.
 
     Attributes:
-        kind: What it tells.
+        kind: The kind of event.
         key: Id of the message, call or question; unique for its kind in a thread.
-        data: The fact as JSON. A message has `role` and `content`; a call `intent`,
+        data: The event as JSON. A message has `role` and `content`; a call `intent`,
             `arguments`, `call_id` and, for a delegation, `sub_agent_thread_id` and the
             `request` as it was sent, without its task; a question `value`. A call that makes
-            several requests is a call, and each of them a delegation.
+            several requests has one event as a call, and one delegation for each request.
     """
 
     kind: EventKind
@@ -49,15 +49,15 @@ class Event:
 
 
 def events_of(messages: Iterable[Any], agent: str, thread_id: str) -> Iterator[Event]:
-    """Yield the events of some messages, in order; what is no message is passed over.
+    """Yield the events of some messages, in order; values that are not messages are skipped.
 
     Args:
         messages: The messages.
-        agent: Whose conversation they are of.
-        thread_id: Its thread.
+        agent: Name of the agent whose conversation they belong to.
+        thread_id: Id of its thread.
 
     Raises:
-        UnreadableRecord: What a message keeps of its requests is damaged.
+        UnreadableRecord: The request records in a message are damaged.
     """
     for message in messages:
         if isinstance(message, BaseMessage):
@@ -67,7 +67,7 @@ def events_of(messages: Iterable[Any], agent: str, thread_id: str) -> Iterator[E
 
 
 def question(interrupt_id: str, value: Any) -> Event:
-    """Return the event of a question to a human."""
+    """Return the event of a question to the user."""
     return _event(EventKind.QUESTION, interrupt_id, {"value": value})
 
 
@@ -102,11 +102,11 @@ def _calls(message: AIMessage, agent: str, thread_id: str) -> Iterator[Event]:
 
 
 def _request(request: DelegationRequest) -> dict[str, Any]:
-    """Return what a delegation tells of its request besides the task."""
+    """Return the request of a delegation event as JSON, without its task."""
     left_out = ("model", "version", "task")
     return {key: each for key, each in request.stored().items() if key not in left_out}
 
 
 def _event(kind: EventKind, key: str, data: Mapping[str, Any]) -> Event:
-    # What a caller writes into a state himself went through no node that mends it.
+    # Values that a caller wrote into a state directly were not sanitised by any node.
     return Event(kind, mend(key), mend(data))
