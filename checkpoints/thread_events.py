@@ -91,14 +91,14 @@ def _calls(message: AIMessage, agent: str, thread_id: str) -> Iterator[Event]:
     for call in message.tool_calls:
         call_id = call["id"] or ""
         kind = EventKind.DELEGATION if call_id in begun else EventKind.TOOL_CALL
-        told = {"intent": call["name"], "arguments": call["args"], "call_id": call_id}
-        yield _event(kind, f"{message.id}/{call_id}", {**told, **begun.get(call_id, {})})
+        fields = {"intent": call["name"], "arguments": call["args"], "call_id": call_id}
+        yield _event(kind, f"{message.id}/{call_id}", {**fields, **begun.get(call_id, {})})
     for part, parted in requests_of(message, message.tool_calls):
         if parted:
             intent = f"{parted.join.name} of {len(parted.parts)}"
-            told = {"intent": intent, "arguments": part.arguments, "call_id": parted.call_id}
+            fields = {"intent": intent, "arguments": part.arguments, "call_id": parted.call_id}
             key = f"{message.id}/{part.call_id}"
-            yield _event(EventKind.DELEGATION, key, {**told, **begun.get(part.call_id, {})})
+            yield _event(EventKind.DELEGATION, key, {**fields, **begun.get(part.call_id, {})})
 
 
 def _request(request: DelegationRequest) -> dict[str, Any]:

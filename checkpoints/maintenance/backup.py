@@ -1,7 +1,7 @@
-"""Care of a database while it is used: check it, and make a backup of it.
+"""`Backups`: checks and backs up a database while it is in use.
 
-Both read through a connection of their own, so conversations go on meanwhile. A database without
-a file has only the one.
+Both read through their own connection, so conversations go on meanwhile. A database in memory
+has only the saver's connection.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ class Cared(Maintained):
 
     @abstractmethod
     def _lent(self) -> AbstractContextManager[sqlite3.Connection]:
-        """Lend the saver's own connection to nobody else."""
+        """Hold the saver's own connection exclusively."""
 
     def check(self) -> Report:
         """Check the file, every row, every seal, and every link between threads.
 
-        Reads everything, so it takes as long as that; conversations go on meanwhile.
+        Reads the whole database; conversations go on meanwhile.
 
         Returns:
-            What is wrong, if anything is.
+            A report of all faults.
 
         Raises:
             StorageError: SQLite could not read.
@@ -49,16 +49,16 @@ class Cared(Maintained):
         return await asyncio.to_thread(self.check)
 
     def backup(self, path: str | Path) -> None:
-        """Copy the database as it is at one moment into a new file that only you can read.
+        """Copy a consistent snapshot of the database into a new file with mode 0600.
 
-        Conversations go on meanwhile. The copy holds everything that was committed before,
-        and opens like the original.
+        Conversations go on meanwhile. The copy holds everything that was committed before, and
+        opens like the original.
 
         Args:
-            path: The new file. While it is being written there is an empty one of that name.
+            path: The new file. It is empty until the copy is complete.
 
         Raises:
-            BackupExists: There is a file of that name; it is not touched.
+            BackupExists: The file exists already; it is not changed.
             StorageError: SQLite could not read or write; no file is left.
         """
         target = str(path)
@@ -88,7 +88,7 @@ class Cared(Maintained):
 
 @contextmanager
 def _reserved(path: str) -> Iterator[str]:
-    """Yield a private file beside a path, and put it there in one step when it is whole."""
+    """Yield a private temporary file, and rename it to a path once it is complete."""
     try:
         _make(path)
     except FileExistsError:

@@ -1,6 +1,6 @@
-"""The statements that copy a root's thread: every row of it, under another id.
+"""The SQL that copies all rows of a root's thread to another id.
 
-`maintenance` executes them in one transaction.
+`thread_admin` executes it in one transaction.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from sqlite3 import Cursor
 
 
 def copy(cursor: Cursor, source: str, target: str) -> None:
-    """Copy a root's thread to an id that nothing is stored under.
+    """Copy a root's thread to an unused id.
 
-    The root's id changes wherever it stands. Subordinates' threads keep theirs, for their
+    The root's id is replaced in all columns. Subordinates' threads keep their ids, because their
     superiors' messages name them, and the copy has no name.
     """
     for statement in (CHECKPOINTS, WRITES, EVENTS):
@@ -25,12 +25,12 @@ def _renamed(column: str) -> str:
 def _metadata() -> str:
     text = "CAST(metadata AS TEXT)"
     ids = ("thread_id", "agent_thread_id", "superior_thread_id")
-    # `json_replace` passes over what is not there.
+    # `json_replace` ignores missing keys.
     renamed = (f"'$.{key}', " + _renamed(f"json_extract({text}, '$.{key}')") for key in ids)
     return f"CAST(json_replace({text}, {', '.join(renamed)}, '$.thread_name', '') AS BLOB)"
 
 
-# Made of the names above, never of anything given.
+# Built from the names above, never from input.
 CHECKPOINTS = f"""
 INSERT INTO checkpoints (
     thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, type, checkpoint, metadata

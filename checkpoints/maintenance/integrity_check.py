@@ -1,7 +1,7 @@
-"""The check of a whole database: is every row readable, in its place, and is nothing missing?
+"""The integrity check of a database: is every row readable and in its place, and none missing?
 
-`care` calls it on a connection of its own, in one view of the database. Whatever is wrong
-becomes a fault and the check goes on, so that one report names all of them.
+`backup` runs it on its own connection, in one read transaction. Every fault is recorded and the
+check goes on, so that one report names all of them.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from echelons.checkpoints.threads.store import ThreadStore
 from echelons.errors import CheckpointTampered, EchelonsError, ThreadNotFound
 
 READABLE: tuple[tuple[str, str], ...] = (("ledger_entries", "record"), ("ledger_values", "value"))
-"""Tables and columns that hold JSON."""
+"""Tables and their columns of JSON text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Something that is wrong with a database.
+    """A fault of a database.
 
     Attributes:
-        where: What it is wrong with.
-        why: What is wrong.
+        where: The damaged part.
+        why: What is wrong with it.
     """
 
     where: str
@@ -43,12 +43,12 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a check has found.
+    """The result of an integrity check.
 
     Attributes:
-        rows: How many rows were read.
-        threads: How many roots' threads they are of.
-        faults: What is wrong; nothing if the database is sound.
+        rows: Number of rows that were read.
+        threads: Number of roots' threads that they belong to.
+        faults: The faults; empty if the database is sound.
     """
 
     rows: int
@@ -57,17 +57,17 @@ class Report:
 
     @property
     def is_sound(self) -> bool:
-        """Whether nothing is wrong."""
+        """Whether there are no faults."""
         return not self.faults
 
 
 class Check:
-    """The check of one database.
+    """The integrity check of one database.
 
     Args:
-        connection: Reads it; nobody else uses the connection meanwhile.
-        serde: Reads values.
-        seals: Checks seals.
+        connection: A connection to it, not used by others meanwhile.
+        serde: The serializer of values.
+        seals: The seals of the database.
     """
 
     def __init__(self, connection: Connection, serde: SerializerProtocol, seals: Seals) -> None:
@@ -78,7 +78,7 @@ class Check:
         self._count = 0
 
     def report(self) -> Report:
-        """Check everything."""
+        """Check everything, and return the report."""
         self._connection.execute("BEGIN")
         try:
             faults = tuple(dict.fromkeys(self._faults()))
@@ -109,7 +109,7 @@ class Check:
     def _unreadable(
         self, table: str, select: str, kind: Any, read: Callable[[Any], None]
     ) -> Iterator[Fault]:
-        # Row by row: SQLite stops at the first that is no text where a text should be.
+        # Row by row: SQLite ends a query at the first invalid text.
         numbers = self._connection.execute(f"SELECT rowid FROM {table}")  # noqa: S608
         for (number,) in numbers.fetchall():
             self._rows += 1
@@ -168,7 +168,7 @@ class Check:
             try:
                 links = ThreadStore(reader).verify(thread_id)
             except ThreadNotFound:
-                continue  # another graph's
+                continue  # a thread of a graph that is not a tree of ours
             except CheckpointTampered as error:
                 yield Fault(error.where, error.why)
                 continue
@@ -197,5 +197,5 @@ _PLACE = "thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"
 
 
 def _text(stored: bytes) -> str:
-    # A damaged id is shown as far as it can be read.
+    # Show a damaged id as far as it can be decoded.
     return stored.decode("utf-8", "backslashreplace")

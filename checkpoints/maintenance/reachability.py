@@ -1,9 +1,8 @@
-"""Which checkpoints of a thread have to stay, so that those which are kept can still be read.
+"""Which checkpoints of a thread must stay, so that the kept ones can still be read.
 
-Plans, and no writing: `maintenance` runs them inside its transaction and deletes the rest.
-Two things lead from one checkpoint to others. A delta channel that is not stored whole is
-rebuilt from the checkpoints before; and a state points to the ends of other segments, with
-`previous` and `heads`.
+Plans that only read: `thread_admin` runs them in its transaction and deletes the rest. A
+checkpoint needs others for two reasons. A delta channel without a snapshot is rebuilt from the
+checkpoints before; and a state points to the ends of other segments, with `previous` and `heads`.
 """
 
 from __future__ import annotations
@@ -28,18 +27,18 @@ POINTERS = frozenset({"previous", "head"})
 
 
 class Place(NamedTuple):
-    """Where in a thread a checkpoint is."""
+    """Namespace and id of a checkpoint in a thread."""
 
     checkpoint_ns: str
     checkpoint_id: str
 
 
 class Kept(NamedTuple):
-    """What becomes of a thread's checkpoints.
+    """The changes to a thread's checkpoints.
 
     Attributes:
-        gone: Those that nothing needs.
-        changed: Those to be stored again, with what they were rebuilt from inside.
+        gone: Checkpoints to delete, because no kept one needs them.
+        changed: Checkpoints to store again, with snapshots in place of delta channels.
     """
 
     gone: Collection[Place]
@@ -49,11 +48,11 @@ class Kept(NamedTuple):
 def chosen_only(thread_id: str, strategy: Strategy, at: datetime) -> Plan[Kept]:
     """Keep what a strategy chooses, the latest of each namespace, and the ends they point to.
 
-    The delta channels of our own levels are made whole in what is kept and stands on nothing
-    that is, so that nothing before it is needed. Of a foreign graph's delta channel nobody here
-    knows the reducer: the checkpoints back to its last snapshot stay. The last input of each
-    root stays too, and the first one that does says how many turns there were before it: lists
-    of threads are made from inputs.
+    A kept checkpoint of a level whose parent is not kept gets snapshots of its delta channels, so
+    that it needs none before it. The reducers of a foreign graph's delta channels are unknown
+    here: the checkpoints back to its last snapshot stay. The last input of each root stays too,
+    and the first that stays records the number of turns before it, because lists of threads are
+    built from inputs.
     """
     rows: list[CheckpointTuple] = yield AllCheckpoints(thread_id)
     levels = levels_of(rows)
@@ -68,20 +67,20 @@ def chosen_only(thread_id: str, strategy: Strategy, at: datetime) -> Plan[Kept]:
 
 
 def without_runs(thread_id: str, runs: Collection[str]) -> Plan[Kept]:
-    """Keep what other runs made, and what of these runs that needs."""
+    """Keep the checkpoints of other runs, and those of these runs that they need."""
     rows: list[CheckpointTuple] = yield AllCheckpoints(thread_id)
     others = [place_of(row) for row in rows if row.metadata.get("run_id") not in runs]
     return (yield from _kept(rows, others, levels=()))
 
 
 def place_of(row: CheckpointTuple) -> Place:
-    """Return where a checkpoint is."""
+    """Return the namespace and id of a checkpoint."""
     given = row.config["configurable"]
     return Place(given["checkpoint_ns"], given["checkpoint_id"])
 
 
 def levels_of(rows: Sequence[CheckpointTuple]) -> set[str]:
-    """Return the namespaces that are levels of ours; delegations and foreign graphs run below."""
+    """Return the namespaces of levels; delegations and foreign graphs run below them."""
     owners: dict[str, str] = {}
     shallowest: dict[str, int] = {}
     for row in rows:
@@ -96,7 +95,7 @@ def levels_of(rows: Sequence[CheckpointTuple]) -> set[str]:
 def _first_inputs(
     rows: Sequence[CheckpointTuple], levels: Collection[str], chosen: Collection[Place]
 ) -> Iterator[CheckpointTuple]:
-    """Yield the first input of each root that stays, with a note of the turns before it."""
+    """Yield the first input of each root that stays, with the number of turns before it."""
     inputs: dict[str, list[CheckpointTuple]] = {}
     for row in rows:
         identity, namespace = Identity.read(row.metadata), place_of(row).checkpoint_ns
@@ -159,10 +158,10 @@ def _ends(heads: Iterable[Any]) -> Iterator[Place]:
 
 
 def _lacking(row: CheckpointTuple) -> set[str]:
-    """Return the delta channels that a checkpoint is not rebuilt without those before it."""
+    """Return the delta channels that are rebuilt from earlier checkpoints."""
     checkpoint = row.checkpoint
-    # LangGraph keeps a counter for each channel that is not stored whole. One without a
-    # version was never written: it is empty, and needs nothing.
+    # LangGraph keeps a counter for each channel without a snapshot. One without a version was
+    # never written: it is empty, and needs nothing.
     return {
         channel
         for channel in row.metadata.get("counters_since_delta_snapshot") or ()

@@ -1,7 +1,7 @@
-"""How far back a thread can be taken after pruning: by count, by age, by turns.
+"""Retention policies: which checkpoints pruning keeps, by count, by age or by turns.
 
-Each strategy chooses checkpoints of one thread, given newest first; `retention` adds what
-these and open questions need. The latest of every segment always stays.
+Each strategy chooses checkpoints of one thread, given newest first; `reachability` adds those
+that they and open questions need. The latest of every segment always stays.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from echelons.errors import InvalidStrategy
 
 
 class Strategy(ABC):
-    """What is kept of a thread's past."""
+    """Chooses the checkpoints of a thread's past that pruning keeps."""
 
     @abstractmethod
     def chosen(self, rows: Sequence[CheckpointTuple], at: datetime) -> Iterator[CheckpointTuple]:
-        """Yield the checkpoints that one can go back to.
+        """Yield the checkpoints to keep.
 
         Args:
-            rows: All of a thread, newest first.
-            at: The time now.
+            rows: All checkpoints of a thread, newest first.
+            at: The current time.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class KeepLatest(Strategy):
-    """Keeps the latest checkpoints of every agent's every segment.
+    """Keeps the latest checkpoints of every segment of every agent.
 
     Attributes:
-        count: How many of each.
+        count: Number of checkpoints for each segment.
 
     Raises:
         InvalidStrategy: It is less than 1.
@@ -48,7 +48,7 @@ class KeepLatest(Strategy):
         _refuse(self.count < 1, "KeepLatest", self.count, "1 or more")
 
     def chosen(self, rows: Sequence[CheckpointTuple], at: datetime) -> Iterator[CheckpointTuple]:
-        """Yield the first of each namespace."""
+        """Yield the first checkpoints of each namespace."""
         seen: Counter[str] = Counter()
         for row in rows:
             namespace = _namespace(row)
@@ -59,10 +59,10 @@ class KeepLatest(Strategy):
 
 @dataclass(frozen=True, slots=True)
 class KeepYounger(Strategy):
-    """Keeps what was stored not longer ago than this.
+    """Keeps checkpoints up to an age.
 
     Attributes:
-        age: How long ago.
+        age: The maximum age.
 
     Raises:
         InvalidStrategy: It is negative.
@@ -74,7 +74,7 @@ class KeepYounger(Strategy):
         _refuse(self.age < timedelta(), "KeepYounger", self.age, "no negative time")
 
     def chosen(self, rows: Sequence[CheckpointTuple], at: datetime) -> Iterator[CheckpointTuple]:
-        """Yield those whose time is known to be recent, or not known."""
+        """Yield the checkpoints whose time is recent, or unknown."""
         return (row for row in rows if not self._is_older(row, at))
 
     def _is_older(self, row: CheckpointTuple, at: datetime) -> bool:
@@ -86,10 +86,10 @@ class KeepYounger(Strategy):
 
 @dataclass(frozen=True, slots=True)
 class KeepTurns(Strategy):
-    """Keeps the last finished turns, all that was stored in them, and a turn that is not finished.
+    """Keeps all checkpoints of the last finished turns, and of an unfinished turn.
 
     Attributes:
-        count: How many finished turns.
+        count: Number of finished turns.
 
     Raises:
         InvalidStrategy: It is less than 0.
@@ -101,7 +101,7 @@ class KeepTurns(Strategy):
         _refuse(self.count < 0, "KeepTurns", self.count, "0 or more")
 
     def chosen(self, rows: Sequence[CheckpointTuple], at: datetime) -> Iterator[CheckpointTuple]:
-        """Yield all since the input with which the first of these turns began."""
+        """Yield all checkpoints since the input of the first kept turn."""
         own = [row for row in rows if not _namespace(row)]
         begun: dict[str, str] = {}
         for row in own:

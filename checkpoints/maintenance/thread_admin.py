@@ -1,7 +1,7 @@
-"""Deletes, copies and prunes threads: the part of `SqliteCheckpointer` that takes away.
+"""`ThreadAdmin`: deletes, copies and prunes threads.
 
-Each method is one transaction. LangGraph's server asks for all four, and so does its
-conformance suite.
+`SqliteCheckpointer` inherits it. Each method is one transaction. LangGraph's server and its
+conformance suite call `delete_thread`, `delete_for_runs`, `copy_thread` and `prune`.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ STATES = ("checkpoints", "writes", "seals")
 TABLES = (*STATES, "events")
 KEEP_LATEST = "keep_latest"
 DELETE = ("delete", "delete_all")
-"""What LangGraph and its server call the strategy that leaves nothing."""
+"""Names that LangGraph and its server use for the strategy that keeps nothing."""
 
 
 class Removed(NamedTuple):
-    """How many rows were taken out of threads.
+    """Numbers of rows that were deleted.
 
     Attributes:
-        checkpoints: Checkpoints that can no longer be gone back to.
-        writes: What tasks wrote at them.
-        events: Events of theirs; none unless it was asked for.
+        checkpoints: Deleted checkpoints.
+        writes: Deleted writes at them.
+        events: Deleted events of them; 0 unless events were to be deleted.
     """
 
     checkpoints: int
@@ -60,12 +60,12 @@ class Maintained(RememberingSaver):
 
     @abstractmethod
     async def _run(self, work: Callable[[], T]) -> T:
-        """Do some work as the saver does all of it in an event loop."""
+        """Run synchronous work of the saver from an event loop, and return its result."""
 
     def delete_thread(self, thread_id: str) -> None:
         """Delete a root's thread: checkpoints, writes and events of its whole tree.
 
-        What the ledger knows of it goes too, but for the epochs of its lease.
+        Its rows in the ledger are deleted too, except for the epochs of its lease.
 
         Raises:
             StorageError: SQLite could not write.
@@ -78,13 +78,13 @@ class Maintained(RememberingSaver):
         await self._run(lambda: self.delete_thread(thread_id))
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
-        """Delete what some runs of a server stored, as its rollback does.
+        """Delete the checkpoints of some runs of a server, for its rollback.
 
-        What later checkpoints are rebuilt from stays. So do writes that a run left on a
-        checkpoint of an earlier one: LangGraph does not replay them into another branch.
+        Checkpoints that later ones are rebuilt from stay. So do writes of a run at a checkpoint
+        of an earlier run: LangGraph does not replay them into another branch.
 
         Args:
-            run_ids: The server's ids of the runs; unknown ones are passed over.
+            run_ids: The server's ids of the runs; unknown ones are ignored.
 
         Raises:
             StorageError: SQLite could not read or write.
@@ -103,16 +103,16 @@ class Maintained(RememberingSaver):
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy a root's thread under another id; its subordinates' threads keep theirs.
 
-        Look-ups take the root's id as well, so the two never mix. The copy has no name,
-        for nobody has called it anything yet. A source that never ran is copied as such. Of the
-        ledger, keys are copied, such as turns and effects; messages on their way are not.
+        Look-ups take the root's id as well, so the two never mix. The copy has no name. A source
+        that never ran can be copied, too. Keys of the ledger are copied, such as turns and
+        effects; its streams are not.
 
         Args:
             source_thread_id: LangGraph's id of the thread to copy.
-            target_thread_id: An id that nothing is stored under.
+            target_thread_id: An unused id.
 
         Raises:
-            ThreadTaken: There is something under the target's id.
+            ThreadTaken: The target id is in use.
             StorageError: SQLite could not read or write.
         """
         source, target = str(source_thread_id), str(target_thread_id)
@@ -130,18 +130,18 @@ class Maintained(RememberingSaver):
         await self._run(lambda: self.copy_thread(source_thread_id, target_thread_id))
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str | Strategy = KEEP_LATEST) -> None:
-        """Take the past out of some roots' threads.
+        """Delete old checkpoints of some roots' threads.
 
-        Conversations stay whole, open questions stay open, and the threads go on; only
-        going back to what was taken out is no longer possible. Events stay.
+        Conversations stay complete, questions stay open, and the threads can go on; only going
+        back to a deleted checkpoint is no longer possible. Events stay.
 
         Args:
-            thread_ids: LangGraph's ids; unknown ones are passed over.
+            thread_ids: LangGraph's ids; unknown ones are ignored.
             strategy: `KeepLatest`, `KeepYounger` or `KeepTurns`, see `retain`.
                 `"keep_latest"` is `KeepLatest()`; `"delete"` keeps nothing.
 
         Raises:
-            InvalidStrategy: It is none of these.
+            InvalidStrategy: There is no such strategy.
             StorageError: SQLite could not read or write.
         """
         if isinstance(strategy, Strategy) or strategy == KEEP_LATEST:
@@ -169,20 +169,21 @@ class Maintained(RememberingSaver):
         events: bool = True,
         dry_run: bool = False,
     ) -> Removed:
-        """Take out of some roots' threads what a strategy does not keep, all or nothing of it.
+        """Delete the checkpoints of some roots' threads that a strategy does not keep.
 
-        What it keeps can be gone back to. The latest of every agent's every segment always
-        stays, with the ends of other threads that are pointed to and what all these are rebuilt
-        from, so conversations stay whole, open questions stay open, and the threads go on.
+        All of them are deleted, or none. The latest checkpoint of every segment of every agent
+        always stays, with the ends of other threads that it points to and the checkpoints that all
+        these are rebuilt from: conversations stay complete, questions stay open, and the threads
+        can go on.
 
         Args:
-            thread_ids: LangGraph's ids; unknown ones are passed over.
-            keep: What is kept.
-            events: Whether the events of what is taken out stay.
-            dry_run: Whether to change nothing, and only count.
+            thread_ids: LangGraph's ids; unknown ones are ignored.
+            keep: The retention policy.
+            events: Whether the events of deleted checkpoints stay.
+            dry_run: Whether to only count, and change nothing.
 
         Returns:
-            How many rows were taken out, or would be.
+            The numbers of rows that were deleted, or would be.
 
         Raises:
             StorageError: SQLite could not read or write.
@@ -214,11 +215,11 @@ class Maintained(RememberingSaver):
 
     @contextmanager
     def _rewriting(self) -> Iterator[tuple[Cursor, GuardedSaver]]:
-        """Keep other writers out from the first read on, and lend a saver that reads inside."""
+        """Open a write transaction, and yield its cursor with a saver that reads inside it."""
         with self.cursor() as cursor:
             cursor.execute("BEGIN IMMEDIATE")
             reader = GuardedSaver(self.conn, self.serde, self._seals)
-            # Its own setup would commit the transaction.
+            # Its setup would commit the transaction.
             reader.is_setup = True
             yield cursor, reader
 

@@ -1,9 +1,9 @@
-"""`RememberingSaver`: a guarded saver that does not read a conversation's whole past each turn.
+"""`CachedSaver`: a `VerifiedSaver` that does not read a conversation's whole past each turn.
 
-LangGraph asks for the history of delta channels whenever a run or an inspection begins, and
-replays it. For the levels of our trees the saver replays it itself and remembers what came out,
-so that the next time it reads only what was stored since. Of a foreign graph's channels it does
-not know the reducer: their history is read whole.
+LangGraph reads and replays the history of delta channels whenever a run or an inspection begins.
+For the levels of our trees the saver replays it itself and caches the values, so that the next
+time it reads only what was stored since. The reducers of a foreign graph's channels are unknown
+here, so their history is read in full.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from echelons.checkpoints.storage.verified_saver import GuardedSaver, place_of
 from echelons.identity.lineage import Identity
 
 _HOP = 2
-"""Graphs from one level down to the next: the delegation, and the subordinate's level."""
+"""Number of graphs from one level down to the next: the delegation and the level itself."""
 
 
 class RememberingSaver(GuardedSaver):
-    """A guarded saver that remembers conversations.
+    """A `VerifiedSaver` with a cache of conversations.
 
     Args:
         conn: The connection.
-        serde: Writes and reads values.
-        seals: What is done about seals.
-        remembered: How many conversations it remembers.
+        serde: The serializer of values.
+        seals: The seals of the database.
+        remembered: Number of cached conversations.
     """
 
     def __init__(
@@ -57,10 +57,10 @@ class RememberingSaver(GuardedSaver):
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
-        """Return what some delta channels are made of before a checkpoint.
+        """Return the history of some delta channels before a checkpoint.
 
         Raises:
-            CheckpointTampered: A row on the way is not what was stored, or is missing.
+            CheckpointTampered: A row on the way is damaged or missing.
         """
         place = place_of(config)
         wanted = get_checkpoint_id(config) or self.latest(config)
@@ -85,7 +85,7 @@ class RememberingSaver(GuardedSaver):
             return found
         self._recent.keep(place, point)
         values = {MESSAGES: point.messages.messages(), HEADS: deepcopy(point.heads)}
-        # LangGraph may ask for others, too, that a checkpoint does not have.
+        # LangGraph may ask for further channels that a checkpoint does not have.
         known: dict[str, DeltaChannelHistory] = {
             channel: {"seed": _DeltaSnapshot(values[channel]), "writes": []}
             for channel in found.keys() & values.keys()
@@ -98,7 +98,7 @@ class RememberingSaver(GuardedSaver):
         found: Mapping[str, DeltaChannelHistory],
         before: Point | None,
     ) -> Point | None:
-        """Return what the channels are at a checkpoint, if it is a level's and all is known."""
+        """Return the channels' values at a checkpoint, if it is a level's and all are known."""
         held = checkpoint_of(row, self.serde)
         whole = held["channel_values"]
         if not _is_level(row, held["channel_versions"]):
@@ -129,7 +129,7 @@ class RememberingSaver(GuardedSaver):
 
 @contextmanager
 def _one_view(cursor: Cursor) -> Iterator[None]:
-    """See what others write meanwhile wholly, or not at all."""
+    """Read a consistent snapshot of the database, in a transaction."""
     if cursor.connection.in_transaction:
         yield
         return
@@ -142,16 +142,17 @@ def _known(point: Point | None, wanted: str | None) -> tuple[Mapping[str, Any], 
     if point is None:
         return {}, None
     known = {MESSAGES: point.messages.messages(), HEADS: point.heads}
-    # Of a channel that a checkpoint holds whole, the history before it may be another's.
+    # Where a checkpoint holds a snapshot, the history before it may be that of another fork.
     gone = point.whole if point.checkpoint_id == wanted else ()
     return {key: value for key, value in known.items() if key not in gone}, point.checkpoint_id
 
 
 def _is_level(row: CheckpointRow, versions: Mapping[str, Any]) -> bool:
-    """Return whether a checkpoint is of a level of ours, whose reducers are known here.
+    """Return whether a checkpoint is of a level of a tree, whose reducers are known here.
 
-    A foreign graph that an agent runs carries its identity, but never stands where its level
-    does. Of a tree inside another graph, where that is cannot be told: it is read whole.
+    A foreign graph that an agent runs carries the agent's identity, but never has the depth of
+    its level. In a tree inside another graph that depth is unknown, so its history is read in
+    full.
     """
     metadata = metadata_of(row)
     identity = Identity.read(metadata)

@@ -1,4 +1,4 @@
-"""Opens the one connection of a `SqliteCheckpointer`: private, write-ahead, by its own path."""
+"""Opens the SQLite connection of a `SqliteCheckpointer`: a private file with a write-ahead log."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from echelons.errors import StorageError
 
 Synchronous = Literal["NORMAL", "FULL"]
 MEMORY = ":memory:"
-"""The path of a database that nothing is kept of."""
+"""The path of a database without a file."""
 
 _ATTEMPTS = 5
-"""Four processes that opened new databases together never needed more than two."""
+"""Measured: four processes that opened a new database together never needed more than two."""
 
 
 def connect(path: str, synchronous: Synchronous, busy_timeout: float) -> sqlite3.Connection:
-    """Open a database, and make it with mode 0600 if it is not there.
+    """Open a database; it is created with mode 0600 if it does not exist.
 
     Args:
         path: The database, or `":memory:"`.
-        synchronous: What a commit survives.
+        synchronous: SQLite's `synchronous` setting: what a commit survives.
         busy_timeout: Seconds to wait for another connection's lock.
 
     Raises:
@@ -51,10 +51,10 @@ def connect(path: str, synchronous: Synchronous, busy_timeout: float) -> sqlite3
 
 @contextmanager
 def named(path: str) -> Iterator[None]:
-    """Give what SQLite and the system raise a name, and the path.
+    """Raise errors of SQLite and the system as `StorageError` with the path of the database.
 
     Raises:
-        StorageError: They raised something.
+        StorageError: SQLite or the system raised an error.
     """
     try:
         yield
@@ -65,7 +65,7 @@ def named(path: str) -> Iterator[None]:
 def foreign_writes(connection: sqlite3.Connection) -> int:
     """Return a number that changes when another connection has written to the database.
 
-    It takes some microseconds.
+    Takes a few microseconds.
     """
     return int(connection.execute("PRAGMA data_version").fetchone()[0])
 
@@ -75,8 +75,8 @@ def _write_ahead(connection: sqlite3.Connection) -> None:
         with suppress(sqlite3.OperationalError):
             connection.execute("PRAGMA journal_mode=WAL")
             return
-        # SQLite refuses at once those who open a new database while another makes this switch,
-        # timeout or not. To begin a transaction is to wait for that one.
+        # While another connection switches a new database to write-ahead mode, SQLite fails at
+        # once, whatever the timeout. Beginning a transaction waits until the switch is done.
         connection.execute("BEGIN IMMEDIATE")
         connection.rollback()
     connection.execute("PRAGMA journal_mode=WAL")

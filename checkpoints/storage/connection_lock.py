@@ -1,9 +1,8 @@
-"""How long a caller waits for the database: a thread sleeps on it, an event loop never does.
+"""`ConnectionLock`: the lock of the connection; a thread blocks on it, an event loop never does.
 
-SQLite lets one connection write at a time, and our one connection serves one caller at a time.
-`SqliteCheckpointer` holds its connection through a `Line`. A synchronous caller waits there
-for both, up to the busy timeout. In an event loop the attempt is made without waiting; if it
-comes at a bad time, the loop goes on with other work and it is made again.
+SQLite lets one connection write at a time, and the saver's one connection serves one caller at a
+time. A synchronous caller waits for both, up to the busy timeout. In an event loop each attempt
+is made without waiting; if it fails, the loop goes on with other work and it is made again.
 """
 
 from __future__ import annotations
@@ -19,23 +18,23 @@ from echelons.errors import StorageError
 
 T = TypeVar("T")
 SHORTEST, LONGEST = 0.001, 0.025
-"""Seconds between two attempts in an event loop; doubled each time from one to the other."""
-# The last is a lost race for the locks of the write-ahead log, for one, against a stopped process.
+"""Seconds between two attempts in an event loop; doubled each time up to the longest."""
+# The last is a lost race for the locks of the write-ahead log, as against a stopped process.
 _BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL})
 
 
 class _Taken(Exception):
-    """Another thread has the connection."""
+    """Another caller holds the connection."""
 
 
 class Line:
-    """The connection, for one caller at a time.
+    """Gives the connection to one caller at a time.
 
     Args:
-        path: The database's, for errors.
-        connection: The connection; its busy timeout is as given here.
-        lock: Whoever has it has the connection.
-        busy_timeout: Seconds that a caller waits at most.
+        path: Path of the database, for errors.
+        connection: The connection, opened with the same busy timeout.
+        lock: The lock that protects the connection.
+        busy_timeout: The longest time that a caller waits, in seconds.
     """
 
     def __init__(
@@ -54,7 +53,7 @@ class Line:
 
     @property
     def patient(self) -> bool:
-        """Whether this caller waits, and does not try again."""
+        """Whether the current caller blocks, instead of trying again."""
         found: bool = getattr(self._mine, "patient", True)
         return found
 
@@ -78,11 +77,11 @@ class Line:
             self._lock.release()
 
     async def run(self, work: Callable[[], T]) -> T:
-        """Do some work in this event loop as soon as nobody is in its way.
+        """Run a function in this event loop as soon as the database is free, and return its result.
 
         Args:
-            work: Is done again from its beginning if it finds the database locked; it writes
-                in one transaction, and changes nothing else before that is committed.
+            work: The function. It is called again if the database is locked, so it must write in
+                one transaction and have no other effects before that is committed.
 
         Raises:
             StorageError: It was locked for longer than the busy timeout.

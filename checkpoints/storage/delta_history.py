@@ -1,6 +1,6 @@
-"""The way back from a checkpoint to where its delta channels were stored whole.
+"""The walk back from a checkpoint to the snapshots of its delta channels.
 
-`GuardedSaver` goes it row by row, and `RememberingSaver` only as far as it remembers.
+`VerifiedSaver` walks it row by row, `CachedSaver` only as far as the checkpoint in its cache.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from echelons.errors import CheckpointTampered
 
 
 class Walk:
-    """The way back from a checkpoint, until each channel is found stored whole.
+    """The walk back from a checkpoint until a snapshot of each channel is found.
 
     Args:
         channels: The channels.
-        serde: Reads what is stored.
-        known: What they are at a checkpoint that may be on the way.
+        serde: The serializer of the stored values.
+        known: Their values at a cached checkpoint, which may be on the way.
         known_at: Id of that checkpoint.
     """
 
@@ -49,8 +49,8 @@ class Walk:
         self._above: str | None = None
 
     def goes_on(self, row: CheckpointRow) -> bool:
-        """Take the next checkpoint back, and return whether there is more to look for."""
-        # A checkpoint that was stored anew below itself makes a loop.
+        """Visit the next checkpoint back, and return whether a snapshot is still missing."""
+        # A checkpoint that was stored again below itself makes a loop.
         if row.checkpoint_id in self._ids:
             return False
         self._ids.add(row.checkpoint_id)
@@ -67,10 +67,10 @@ class Walk:
         return bool(self._open)
 
     def arrive(self) -> None:
-        """Check that the way did not break off.
+        """Check that no checkpoint was missing on the way.
 
         Raises:
-            CheckpointTampered: A checkpoint is missing that a channel is made of.
+            CheckpointTampered: A checkpoint that a channel is rebuilt from is missing.
         """
         if self.first is None or self._above is None or self._above in self._ids:
             return
@@ -81,7 +81,7 @@ class Walk:
             raise CheckpointTampered(self.first.where, why)
 
     def history(self, channel: str, rows: Iterable[WriteRow]) -> DeltaChannelHistory:
-        """Return what a channel is made of, oldest first."""
+        """Return the snapshot of a channel and the writes since then, oldest first."""
         by_checkpoint: dict[str, list[WriteRow]] = {}
         for row in rows:
             by_checkpoint.setdefault(row.checkpoint_id, []).append(row)
@@ -104,19 +104,22 @@ class Walk:
 
 
 def written(rows: Iterable[WriteRow], serde: SerializerProtocol) -> list[PendingWrite]:
-    """Return what was written at a checkpoint, in LangGraph's order.
+    """Return the writes at a checkpoint, in LangGraph's order.
 
     Raises:
-        CheckpointTampered: A row does not hold what such a row holds.
+        CheckpointTampered: A row is not valid.
     """
-    # Each is checked before they are put in order: damaged ones may not compare.
+    # Each is checked before sorting: damaged values may not be comparable.
     checked = [(row, write_of(row, serde)) for row in rows]
     checked.sort(key=lambda each: writes_sort_key(each[0].task_path, each[0].task_id, each[0].idx))
     return [write for _, write in checked]
 
 
 def made_before(row: CheckpointRow, serde: SerializerProtocol) -> set[str]:
-    """Return the delta channels that a checkpoint does not hold whole, those never written out."""
+    """Return the delta channels that a checkpoint does not hold a snapshot of.
+
+    Channels that were never written are left out.
+    """
     held = checkpoint_of(row, serde)
     counted = metadata_of(row).get("counters_since_delta_snapshot") or {}
     return (counted.keys() & held["channel_versions"].keys()) - held["channel_values"].keys()

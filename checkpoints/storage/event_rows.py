@@ -1,6 +1,6 @@
-"""What the record of a write holds besides LangGraph's rows: its place, metadata and events.
+"""The location, metadata and events of a write, stored beside LangGraph's rows.
 
-`SqliteCheckpointer` writes it in the transaction of the rows themselves.
+`SqliteCheckpointer` stores them in the transaction of the rows.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from echelons.guards.gate import is_pause
 from echelons.tree.names import PATH_SEPARATOR
 
 OWN_METADATA = CheckpointMetadata.__annotations__.keys() | {"thread_id", "graph_id", "assistant_id"}
-"""Keys of LangGraph's and its server's own, whatever a caller's `configurable` holds."""
+"""Metadata keys of LangGraph and its server, kept even if a caller's `configurable` has them."""
 
 _KEEP_EVENT = (
     "INSERT OR IGNORE INTO events (thread_id, agent_thread_id, agent_path, checkpoint_ns,"
     " checkpoint_id, at, kind, key, data) SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9"
-    # A question comes up through every level; the first to write it is the one who asks.
+    # A question is copied into every level above; the first write is that of the asking agent.
     " WHERE ?7 <> 'question' OR NOT EXISTS"
     " (SELECT 1 FROM events WHERE thread_id = ?1 AND kind = 'question' AND key = ?8)"
 )
@@ -36,7 +36,7 @@ FIND_QUESTION = "SELECT 1 FROM events WHERE thread_id = ? AND kind = 'question' 
 
 
 class Where(NamedTuple):
-    """The place of a write: LangGraph's coordinates and ours."""
+    """The location of a write: LangGraph's coordinates and the agent's."""
 
     thread_id: str
     checkpoint_ns: str
@@ -46,12 +46,12 @@ class Where(NamedTuple):
 
     @property
     def agent(self) -> str:
-        """Whose thread it is."""
+        """Name of the agent whose thread it is."""
         return self.agent_path.rpartition(PATH_SEPARATOR)[2]
 
     @classmethod
     def of(cls, config: RunnableConfig, checkpoint_id: str) -> Where:
-        """Return the place of a write under a run's config."""
+        """Return the location of a write under a run's config."""
         given, metadata = config["configurable"], config.get("metadata") or {}
         return cls(
             str(given["thread_id"]),
@@ -63,10 +63,10 @@ class Where(NamedTuple):
 
 
 def kept_metadata(config: RunnableConfig, metadata: CheckpointMetadata) -> CheckpointMetadata:
-    """Return what is kept of a run's metadata.
+    """Return the part of a run's metadata that is stored.
 
-    A caller's `configurable` stays out: it may hold keys and secrets. LangGraph's server
-    mixes it into the metadata, so it is taken out again, but for the ids that it looks for.
+    A caller's `configurable` is left out, because it may contain secrets. LangGraph's server
+    merges it into the metadata, so it is removed again, except for the ids that the server reads.
     """
     given = config["configurable"].keys() - OWN_METADATA
     own: Any = {key: value for key, value in metadata.items() if key not in given}
@@ -76,7 +76,7 @@ def kept_metadata(config: RunnableConfig, metadata: CheckpointMetadata) -> Check
 def input_events(
     where: Where, checkpoint: Checkpoint, metadata: CheckpointMetadata
 ) -> Iterator[Event]:
-    """Yield the events of an input that a checkpoint holds whole."""
+    """Yield the events of an input that a checkpoint holds in full."""
     # The first input of a delta channel is stored as a snapshot, without a write.
     if metadata.get("source") in ("input", "update", "fork"):
         held = checkpoint["channel_values"].get(MESSAGES)
@@ -85,7 +85,7 @@ def input_events(
 
 
 def write_events(where: Where, writes: Sequence[tuple[str, Any]]) -> Iterator[Event]:
-    """Yield the events of what a task wrote."""
+    """Yield the events of a task's writes."""
     for channel, value in writes:
         if channel == MESSAGES:
             messages = value if isinstance(value, (list, tuple)) else [value]
@@ -95,7 +95,7 @@ def write_events(where: Where, writes: Sequence[tuple[str, Any]]) -> Iterator[Ev
 
 
 def keep_events(cursor: Cursor, where: Where, events: Iterable[Event], clock: Clock) -> None:
-    """Write the events of an agent's thread; outside of our trees there are none."""
+    """Insert the events of an agent's thread; none for a graph outside of a tree."""
     if not where.agent_thread_id:
         return
     rows = [

@@ -1,8 +1,8 @@
-"""What the delta channels of threads were lately, so that no turn reads its whole past again.
+"""`HistoryCache`: recent values of delta channels, so that a turn does not read its whole past.
 
-`RememberingSaver` keeps a point for each conversation that it has read, and begins there the
-next time. Values that are handed out are guarded: whatever is done to them, the next to ask is
-given what was stored.
+`CachedSaver` keeps a `HistoryPoint` for each conversation that it has read, and starts there the
+next time. Returned messages are protected: if a caller changes them, the next caller still gets
+what was stored.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from typing import Any
 from langchain_core.messages import BaseMessage
 
 Place = tuple[str, str]
-"""A thread's id, and the namespace in it."""
+"""Thread id and namespace."""
 
 REMEMBERED = 128
-"""Conversations that a saver remembers unless it is told otherwise, the least recently used
-forgotten first. Each is held as it was handed out and as it was stored, with the same texts."""
+"""Default number of cached conversations; the least recently used is evicted first. Each is held
+twice, as returned and as stored, with shared texts."""
 FURTHEST = 1000
-"""Checkpoints after a point that are known to come after it; then it is given up."""
+"""Number of later checkpoints that are tracked for a point before it is dropped."""
 
 
 class Shown:
-    """Messages that are handed out, and a copy of each that nobody else has.
+    """Messages that are returned to callers, and a private copy of each.
 
     Args:
-        messages: As they were read.
-        again: Makes a second message like one.
-        before: Those of an earlier point, of which many are the same.
+        messages: The messages as they were read.
+        again: Copies a message.
+        before: The messages of an earlier point, most of which are the same.
     """
 
     __slots__ = ("_again", "_fresh", "_kept", "_shown")
@@ -49,8 +49,8 @@ class Shown:
         self._fresh = True
 
     def messages(self) -> list[BaseMessage]:
-        """Return them as they were stored, in a list of the caller's own."""
-        # Nobody has had them yet since they were made, or all of them were looked at.
+        """Return the messages as they were stored, in a new list."""
+        # The first caller gets them unchecked; later, those that a caller has changed are replaced.
         if self._fresh:
             self._fresh = False
         elif list(map(_content, self._shown)) != list(map(_content, self._kept)):
@@ -61,7 +61,7 @@ class Shown:
         return list(self._shown)
 
     def _kept_of(self, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
-        """Return the copies of those that some messages begin with and are mine."""
+        """Return copies for the first of some messages, reused where the objects are the same."""
         count = len(self._shown)
         if len(messages) >= count and all(map(is_, self._shown, messages)):
             return self._kept
@@ -71,25 +71,25 @@ class Shown:
     def _second(self, message: BaseMessage) -> BaseMessage:
         second = self._again(message)
         for name, value in vars(message).items():
-            # Texts cannot be changed: shared, they take no room and are compared at once.
+            # Strings are immutable: shared, they take no memory and compare at once.
             if type(value) is str and vars(second).get(name) == value:
                 vars(second)[name] = value
         return second
 
 
 _content = attrgetter("__dict__", "__pydantic_extra__")
-"""All that a message holds; comparing it costs a tenth of copying the message."""
+"""All contents of a message; comparing them costs a tenth of copying the message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """What the delta channels of a conversation are at a checkpoint.
+    """The values of a conversation's delta channels at a checkpoint.
 
     Attributes:
         checkpoint_id: The checkpoint.
         messages: The conversation.
-        heads: The ends of the threads below it.
-        whole: The channels that the checkpoint itself holds whole.
+        heads: The ends of the subordinates' threads.
+        whole: The channels of which the checkpoint itself holds a snapshot.
     """
 
     checkpoint_id: str
@@ -107,12 +107,12 @@ class _Entry:
 class Recent:
     """The points of the conversations that were read last.
 
-    A value at a checkpoint is made of what stands before it. So a point holds for as long as
-    nothing is written there: it is told of every write, and drops the point of a conversation
-    at any that is not known to come after.
+    The value at a checkpoint depends on the writes before it, so a point stays valid as long as
+    nothing is written there. The cache is notified of every write, and drops the point of a
+    conversation at a write that is not known to come after it.
 
     Args:
-        size: How many conversations.
+        size: Number of conversations.
     """
 
     def __init__(self, size: int) -> None:
@@ -125,8 +125,8 @@ class Recent:
 
         Args:
             place: The conversation.
-            version: Of the database, as others have written it; if it is another than the
-                last time, they may have written anywhere.
+            version: SQLite's data version. If it has changed since the last call, another
+                connection has written to the database, and the cache is cleared.
         """
         if version != self._version:
             self.clear()
@@ -138,7 +138,7 @@ class Recent:
         return entry.point
 
     def keep(self, place: Place, point: Point) -> None:
-        """Remember a point, unless a later one of its conversation is known."""
+        """Cache a point, unless a later one of its conversation is cached."""
         held = self._entries.get(place)
         if held is not None and held.point.checkpoint_id > point.checkpoint_id:
             return
@@ -148,7 +148,7 @@ class Recent:
             self._entries.popitem(last=False)
 
     def put(self, place: Place, checkpoint_id: str, above: str | None) -> None:
-        """Take notice of a checkpoint that is stored."""
+        """Update the cache for a checkpoint that is stored."""
         entry = self._entries.get(place)
         if entry is None:
             return
@@ -159,11 +159,11 @@ class Recent:
             del self._entries[place]
 
     def wrote(self, place: Place, checkpoint_id: str) -> None:
-        """Take notice of writes that are stored at a checkpoint."""
+        """Update the cache for writes that are stored at a checkpoint."""
         entry = self._entries.get(place)
         if entry is not None and checkpoint_id not in (entry.point.checkpoint_id, *entry.later):
             del self._entries[place]
 
     def clear(self) -> None:
-        """Forget all points."""
+        """Drop all points."""
         self._entries.clear()

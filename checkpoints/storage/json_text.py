@@ -1,7 +1,7 @@
-"""Anything as JSON that SQLite reads: what a model or a tool gives is not always plain.
+"""Converts any value to JSON that SQLite can read: models and tools return arbitrary values.
 
-The checkpointer writes events and metadata with it. They are there to be looked at and
-searched; what a run goes on with is stored whole, elsewhere.
+Used for events and metadata, which are for display and search. The state that a run resumes from
+is stored in full, elsewhere.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 
 def as_json(value: Any) -> str:
-    """Return a value as JSON text, what JSON does not have as its text form.
+    """Return a value as JSON text; values that JSON does not have become strings.
 
     Examples:
         >>> as_json({(1, 2): float("inf"), "name": "caf\u00e9"})
@@ -23,7 +23,7 @@ def as_json(value: Any) -> str:
         text = json.dumps(value, ensure_ascii=False, default=str, allow_nan=False)
     except (TypeError, ValueError):
         text = json.dumps(_plain(value), ensure_ascii=False, default=str)
-    # Half of a character outside the Basic Multilingual Plane has no form in UTF-8.
+    # A lone surrogate cannot be encoded in UTF-8.
     return text.encode("utf-8", "replace").decode()
 
 

@@ -1,8 +1,7 @@
-"""Brings a database of any age up to date: numbered steps, each taken once, in order.
+"""Migrates a database of any age: numbered steps, each taken once, in order.
 
 `SqliteCheckpointer` calls `refuse_newer` before it touches a file, and `migrate` once
-LangGraph's own tables are there. A step that was ever released is never edited: what it got
-wrong, a later step puts right.
+LangGraph's own tables exist. A released step is never edited: a later step corrects it.
 """
 
 from __future__ import annotations
@@ -15,15 +14,15 @@ from echelons.checkpoints.storage.schema import DELEGATIONS, LEDGER, SCHEMA
 from echelons.checkpoints.storage.seals import SEALS
 from echelons.errors import DatabaseTooNew
 
-# Databases from before the steps were counted have all of step 1: it must pass over them.
+# Databases from before the steps were counted have all of step 1, so it must be idempotent.
 STEPS = (SCHEMA, LEDGER, SEALS, DELEGATIONS)
 
-# Not `PRAGMA user_version`: an app may keep our tables in a database that it numbers itself.
+# Not `PRAGMA user_version`: an app may use that number for its own tables in the same file.
 _TAKEN = "CREATE TABLE IF NOT EXISTS echelons_schema (step INTEGER PRIMARY KEY, at TEXT NOT NULL)"
 
 
 def refuse_newer(connection: sqlite3.Connection, path: str) -> None:
-    """Refuse a database that a newer version of Echelons has brought up to date.
+    """Refuse a database that a newer version of Echelons has migrated.
 
     Raises:
         DatabaseTooNew: It has steps that this version does not know.
@@ -34,9 +33,9 @@ def refuse_newer(connection: sqlite3.Connection, path: str) -> None:
 
 
 def migrate(connection: sqlite3.Connection, path: str, clock: Clock) -> None:
-    """Take the steps that a database has not taken, all of them or none.
+    """Take the missing steps of a database, all of them or none.
 
-    Safe in several processes at once: one takes the steps, and the others wait for it.
+    Safe in several processes at once: one takes the steps while the others wait.
 
     Raises:
         DatabaseTooNew: It has steps that this version does not know.
@@ -52,7 +51,7 @@ def migrate(connection: sqlite3.Connection, path: str, clock: Clock) -> None:
         refuse_newer(connection, path)
         taken = _taken(connection)
         for number, script in enumerate(STEPS[taken:], start=taken + 1):
-            # Not `executescript`: that commits first.
+            # Not `executescript`, which commits first.
             for statement in _statements(script):
                 connection.execute(statement)
             connection.execute(

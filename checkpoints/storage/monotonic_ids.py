@@ -1,9 +1,9 @@
-"""Ids of checkpoints that grow, whatever the machine's clock does.
+"""Keeps the ids of checkpoints growing, even if the clock is set back.
 
-LangGraph makes an id of the time, later than the last one of its process, and whoever reads
-takes the checkpoint with the greatest id for the latest. So a process whose clock is behind the
-one that wrote before would store what nobody ever finds again. `GuardedSaver` shows each
-id that it reads, and this process goes on from there.
+LangGraph makes an id from the time, later than the last one of its process, and the checkpoint
+with the greatest id counts as the latest. A process whose clock is behind that of an earlier
+writer would store checkpoints that are never read. So `VerifiedSaver` reports each id that it
+reads, and ids of this process continue after it.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from langgraph.checkpoint.base import id as langgraph_id
 
 _VERSION = 6
 _FURTHEST = 2**60 - 2**50
-"""Ticks of 100 ns since 1582; what a uuid holds ends in the year 5236, and somebody may have
-written an id that leaves no room for later ones."""
+"""Ticks of 100 ns since 1582. A uuid can hold ticks up to the year 5236; a stored id near that end
+is ignored, because it would leave no room for later ones."""
 
 
 def follow(checkpoint_id: str) -> None:
-    """Make every id that this process makes from now on a later one.
+    """Make all further ids of this process later than a stored one.
 
     Args:
-        checkpoint_id: One that is stored. Others than LangGraph's own say nothing of the time.
+        checkpoint_id: The stored id; ignored unless it is a uuid of version 6, as LangGraph's are.
     """
     ticks = _ticks(checkpoint_id)
-    made: Any = langgraph_id
+    made: Any = langgraph_id  # has no public way to set its clock
     if (made._last_v6_timestamp or 0) < ticks < _FURTHEST:
         made._last_v6_timestamp = ticks
 

@@ -1,8 +1,7 @@
-"""The rows of LangGraph's two tables, and the check that each holds what such a row holds.
+"""The rows of LangGraph's two tables, and the validation of what they hold.
 
-Pure: `guarded` reads rows from SQLite and passes them through here, `sqlite` writes them,
-`seal` binds them to their place. Whatever is wrong with a row has one name,
-`CheckpointTampered`.
+Pure functions: `verified_saver` passes the rows that it reads through here, `checkpointer`
+writes them, `seals` binds them to their place. Every damage raises `CheckpointTampered`.
 """
 
 from __future__ import annotations
@@ -21,7 +20,8 @@ from langgraph.types import Interrupt, Send
 from echelons.errors import CheckpointTampered
 
 WHOLE = -100
-"""Stands for the index of a write where a seal is of a checkpoint; LangGraph's begin at -4."""
+"""The index in the seal of a checkpoint, where that of a write has the write's; LangGraph's
+indexes begin at -4."""
 
 Place = tuple[str, str, str, str, int]
 
@@ -39,12 +39,12 @@ class CheckpointRow(NamedTuple):
 
     @property
     def place(self) -> Place:
-        """Where its seal stands."""
+        """Key of its seal."""
         return self.thread_id, self.checkpoint_ns, self.checkpoint_id, "", WHOLE
 
     @property
     def where(self) -> str:
-        """What people are told about it."""
+        """Description of the row for error messages."""
         inside = f" in {self.checkpoint_ns!r}" if self.checkpoint_ns else ""
         return f"checkpoint {self.checkpoint_id!r} of thread {self.thread_id!r}{inside}"
 
@@ -64,12 +64,12 @@ class WriteRow(NamedTuple):
 
     @property
     def place(self) -> Place:
-        """Where its seal stands."""
+        """Key of its seal."""
         return self.thread_id, self.checkpoint_ns, self.checkpoint_id, self.task_id, self.idx
 
     @property
     def where(self) -> str:
-        """What people are told about it."""
+        """Description of the row for error messages."""
         inside = f" in {self.checkpoint_ns!r}" if self.checkpoint_ns else ""
         return (
             f"write {self.idx} of task {self.task_id!r} to {self.channel!r} at checkpoint "
@@ -94,10 +94,10 @@ KEEP_WRITE = _inserted("IGNORE", "writes", WriteRow._fields)
 def tuple_of(
     row: CheckpointRow, writes: list[PendingWrite], serde: SerializerProtocol
 ) -> CheckpointTuple:
-    """Return what LangGraph is given of a checkpoint.
+    """Return the `CheckpointTuple` of a row and its pending writes.
 
     Raises:
-        CheckpointTampered: The row does not hold what such a row holds.
+        CheckpointTampered: The row is not valid.
     """
     place = {"thread_id": row.thread_id, "checkpoint_ns": row.checkpoint_ns}
     config: RunnableConfig = {"configurable": {**place, "checkpoint_id": row.checkpoint_id}}
@@ -108,10 +108,10 @@ def tuple_of(
 
 
 def checkpoint_of(row: CheckpointRow, serde: SerializerProtocol) -> Checkpoint:
-    """Return the checkpoint that a row holds.
+    """Return the checkpoint in a row.
 
     Raises:
-        CheckpointTampered: It holds something else.
+        CheckpointTampered: The row is not valid.
     """
     if not _TEXTS.issuperset(map(type, row[:3])):
         raise CheckpointTampered(row.where, "its ids are no texts")
@@ -136,10 +136,10 @@ def checkpoint_of(row: CheckpointRow, serde: SerializerProtocol) -> Checkpoint:
 
 
 def metadata_of(row: CheckpointRow) -> CheckpointMetadata:
-    """Return the metadata that a row holds.
+    """Return the metadata in a row.
 
     Raises:
-        CheckpointTampered: It is no JSON object, or not what LangGraph reads there.
+        CheckpointTampered: It is not a JSON object with the values that LangGraph expects.
     """
     try:
         held = json.loads(row.metadata)
@@ -154,10 +154,10 @@ def metadata_of(row: CheckpointRow) -> CheckpointMetadata:
 
 
 def write_of(row: WriteRow, serde: SerializerProtocol) -> PendingWrite:
-    """Return the write that a row holds.
+    """Return the write in a row.
 
     Raises:
-        CheckpointTampered: It holds something else.
+        CheckpointTampered: The row is not valid.
     """
     if not _TEXTS.issuperset(map(type, (*row[:5], row.channel))) or type(row.idx) is not int:
         raise CheckpointTampered(row.where, "its ids are no texts, or its index is no number")
@@ -179,7 +179,7 @@ def write_of(row: WriteRow, serde: SerializerProtocol) -> PendingWrite:
 
 _FIELDS = ("v", "id", "ts", "channel_values", "channel_versions", "versions_seen")
 _KINDS = (int, str, str, dict, dict, dict)
-"""What every checkpoint holds, and the type of it. Compared by type, for that is fastest."""
+"""The fields of every checkpoint, and their types. Compared by type, which is fastest."""
 _TEXTS = {str}
 _VERSIONS = {str, int, float}
 

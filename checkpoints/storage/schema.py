@@ -1,16 +1,16 @@
-"""What our database has besides LangGraph's two tables: events, the ledger, indexes and views.
+"""The schema beside LangGraph's two tables: events, the ledger, indexes and views.
 
-LangGraph's `checkpoints` and `writes` stay as they are, so other tools can read the
-file. The views make threads readable to SQL, sqlite-utils and Datasette.
+LangGraph's `checkpoints` and `writes` stay unchanged, so other tools can read the file. The
+views make threads readable in SQL, sqlite-utils and Datasette.
 """
 
 from __future__ import annotations
 
 _FIELD = "json_extract(CAST(metadata AS TEXT), '$.{}')"
-# The very expression of LangGraph's metadata filter, or SQLite would not use the index.
+# Exactly the expression of LangGraph's metadata filter, or SQLite would not use the index.
 _THREAD = _FIELD.format("agent_thread_id")
 
-# Made of the constants above, never of anything given.
+# Built from the constants above, never from input.
 SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS events (
     id INTEGER PRIMARY KEY,
@@ -69,10 +69,10 @@ CREATE TABLE ledger_leases (
 """
 
 _CALL = "json_extract(data, '$.call_id')"
-# What follows the id of the message in an event's key; a part's number follows that of the call.
+# An event's key is `message id/call id`, with `/part number` after it for a part of a call.
 _OF_MESSAGE = "substr(key, instr(key, '/') + 1)"
 
-# The next answer is some rows ahead: `NOT INDEXED` has SQLite walk there, and not sort.
+# The answer is a few rows ahead: `NOT INDEXED` makes SQLite walk there instead of sorting.
 _RESPONDED = f"""WITH called AS (
     SELECT *, coalesce({_CALL}, {_OF_MESSAGE}) AS call_id,
         CAST(substr({_OF_MESSAGE}, length({_CALL}) + 2) AS INTEGER) AS part,
@@ -145,5 +145,5 @@ SELECT
     iif(said IS NULL, NULL, answered_at) AS answered_at
 FROM attempted;
 """  # noqa: S608
-"""The view of delegations with a row for each attempt, on its own thread and with its own cost;
-what came of it is `NULL` where that is open."""
+"""The view of delegations: one row for each attempt, with its own thread and cost; the columns of
+the response are `NULL` while it is open."""

@@ -1,9 +1,9 @@
-"""The seal: that a row was written with a key, and stands where it was written.
+"""Seals: proof that a row was written with a key, and stands where it was written.
 
-HMAC-SHA256 over every column of a row, its table and its place included. Seals have a table of
-their own, for LangGraph's stay as they are. The saver keeps and checks them in the transaction
-of the rows themselves. A seal does not show that rows were deleted, or that the whole database
-is an old copy.
+A seal is HMAC-SHA256 over every column of a row, its table and place included. Seals have their
+own table, because LangGraph's tables stay unchanged. The saver stores and checks them in the
+transaction of the rows. A seal does not reveal that rows were deleted, or that the whole
+database is an old copy.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from echelons.checkpoints.storage.rows import WHOLE, CheckpointRow, Row, WriteRo
 from echelons.errors import CheckpointTampered, InvalidSealKey, SealKeyMissing, UnknownSealKey
 
 SHORTEST_KEY = 16
-"""Bytes that a key has at least; NIST SP 800-107 asks for 112 bits."""
+"""Minimum length of a key in bytes; NIST SP 800-107 asks for 112 bits."""
 _KEY_ID, _MAC = 8, 32
 
 SEALS = """
@@ -37,16 +37,16 @@ CREATE TABLE seals (
 
 
 class Seals(ABC):
-    """What a saver does about seals."""
+    """Seals and checks the rows of a database."""
 
     @abstractmethod
     def keep(self, cursor: Cursor, rows: Iterable[Row], replace: bool = True) -> None:
         """Seal rows that are written in this transaction.
 
         Args:
-            cursor: Of the transaction.
+            cursor: The cursor of the transaction.
             rows: The rows.
-            replace: Whether they take the place of rows that are there already.
+            replace: Whether they replace existing rows.
 
         Raises:
             SealKeyMissing: The database is sealed, and there is no key.
@@ -54,10 +54,10 @@ class Seals(ABC):
 
     @abstractmethod
     def check(self, row: Row, seal: object) -> None:
-        """Check a row that was read.
+        """Check a row against its seal.
 
         Raises:
-            CheckpointTampered: It is not what was sealed.
+            CheckpointTampered: The row does not match its seal.
         """
 
     @abstractmethod
@@ -65,7 +65,7 @@ class Seals(ABC):
         """Check every row of a thread before it is copied.
 
         Raises:
-            CheckpointTampered: One is not what was sealed.
+            CheckpointTampered: A row does not match its seal.
         """
 
     @abstractmethod
@@ -77,17 +77,17 @@ class Seals(ABC):
         """Check every row of the database, seal it with the first key, and count them.
 
         Args:
-            cursor: Of the transaction.
-            adopt: Whether rows without a seal are taken as they are.
+            cursor: The cursor of the transaction.
+            adopt: Whether rows without a seal are accepted.
 
         Raises:
-            CheckpointTampered: One is not what was sealed.
+            CheckpointTampered: A row does not match its seal.
             InvalidSealKey: There is no key.
         """
 
 
 class NoSeals(Seals):
-    """Of a database without seals."""
+    """The seals of a database without seals: nothing is sealed or checked."""
 
     def keep(self, cursor: Cursor, rows: Iterable[Row], replace: bool = True) -> None:
         """Do nothing."""
@@ -111,7 +111,7 @@ class NoSeals(Seals):
 
 
 class KeyMissing(NoSeals):
-    """Of a sealed database that was opened without a key: it can be read, but not written."""
+    """The seals of a sealed database opened without a key: it can be read, but not written."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -134,10 +134,10 @@ class KeyMissing(NoSeals):
 
 
 class Keys(Seals):
-    """Of a database that is sealed: the first key signs, and each may have signed.
+    """The seals of a sealed database: the first key signs, and each key can verify.
 
     Raises:
-        InvalidSealKey: One is no bytes, or too short.
+        InvalidSealKey: A key is not bytes, or too short.
     """
 
     def __init__(self, keys: Sequence[bytes]) -> None:
@@ -157,10 +157,10 @@ class Keys(Seals):
         cursor.executemany(_REPLACE if replace else _KEEP, sealed)
 
     def check(self, row: Row, seal: object) -> None:
-        """Check a row.
+        """Check a row against its seal.
 
         Raises:
-            CheckpointTampered: It has no seal, or is not what was sealed.
+            CheckpointTampered: The row has no seal, or does not match it.
             UnknownSealKey: It was sealed with another key.
         """
         if seal is None:
@@ -177,7 +177,7 @@ class Keys(Seals):
         """Check every row of a thread.
 
         Raises:
-            CheckpointTampered: One is not what was sealed.
+            CheckpointTampered: A row does not match its seal.
         """
         for row, seal in _stored(cursor.connection, thread_id):
             self.check(row, seal)
@@ -190,7 +190,7 @@ class Keys(Seals):
         """Check every row of the database, seal it with the first key, and count them.
 
         Raises:
-            CheckpointTampered: One is not what was sealed.
+            CheckpointTampered: A row does not match its seal.
         """
         every = cursor.execute(
             "SELECT thread_id FROM checkpoints UNION SELECT thread_id FROM writes"
@@ -201,7 +201,7 @@ class Keys(Seals):
             for row, seal in rows:
                 if seal is not None or not adopt:
                     self.check(row, seal)
-            # Seals of rows that are gone go with the old ones.
+            # This also deletes the seals of deleted rows.
             cursor.execute("DELETE FROM seals WHERE thread_id = ?", (thread_id,))
             self.keep(cursor, (row for row, _ in rows))
             count += len(rows)
@@ -212,10 +212,10 @@ class Keys(Seals):
 
 
 def seals_of(keys: bytes | Sequence[bytes] | None, connection: Connection, path: str) -> Seals:
-    """Return what to do about seals in a database.
+    """Return the `Seals` for the keys that a database was opened with.
 
     Raises:
-        InvalidSealKey: A key is no bytes, or too short.
+        InvalidSealKey: A key is not bytes, or too short.
     """
     if keys is not None:
         return Keys([keys] if isinstance(keys, (bytes, bytearray, str)) else list(keys))
@@ -228,7 +228,7 @@ def _id_of(key: bytes) -> bytes:
 
 
 def _bytes_of(row: Row) -> bytes:
-    """Return a row as bytes that no other row has: each value with its type and length."""
+    """Return an unambiguous encoding of a row: each value with its type and length."""
     parts = [type(row).__name__.encode()]
     for value in row:
         tag, data = _tagged(value)
@@ -247,7 +247,7 @@ def _tagged(value: Any) -> tuple[bytes, bytes]:
 def _stored(connection: Connection, thread_id: str) -> Iterator[tuple[Row, object]]:
     kinds: tuple[tuple[Any, str], ...] = ((CheckpointRow, CHECKPOINTS), (WriteRow, WRITES))
     for kind, select in kinds:
-        # All at once, for the seals change while the rows are gone through.
+        # Fetched at once, because the caller changes the seals while it iterates.
         found = connection.execute(f"{select} WHERE thread_id = ?", (thread_id,)).fetchall()
         for *columns, seal in found:
             yield kind(*columns), seal
@@ -265,9 +265,9 @@ def _selected(table: str, columns: Sequence[str], task: str, idx: str) -> str:
 
 
 CHECKPOINTS = _selected("checkpoints", CheckpointRow._fields, "''", str(WHOLE))
-"""Selects rows of `checkpoints`, each with its seal."""
+"""Selects the rows of `checkpoints`, each with its seal."""
 WRITES = _selected("writes", WriteRow._fields, "writes.task_id", "writes.idx")
-"""Selects rows of `writes`, each with its seal."""
+"""Selects the rows of `writes`, each with its seal."""
 _PLACE = "seals (thread_id, checkpoint_ns, checkpoint_id, task_id, idx, seal)"
 _REPLACE = f"INSERT OR REPLACE INTO {_PLACE} VALUES (?, ?, ?, ?, ?, ?)"  # noqa: S608
 _KEEP = f"INSERT OR IGNORE INTO {_PLACE} VALUES (?, ?, ?, ?, ?, ?)"  # noqa: S608

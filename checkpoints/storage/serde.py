@@ -1,9 +1,9 @@
-"""What may be stored and read back: an allowlist, and no byte that runs code.
+"""The serializer of checkpoints: an allowlist of types, so that loading never runs stored code.
 
-LangGraph's own serializer imports what a row names, or hands out the raw parts of what it
-does not know; its default depends on an environment variable. Ours reads the same bytes with
-a table of its own: anything that is not in it, or not whole, is an error. What could not be
-read back is not written. The savers of `rows` and `sqlite` use it.
+LangGraph's own serializer imports the type that a row names, or returns the raw parts of an
+unknown one; its default depends on an environment variable. This one reads the same bytes with
+its own table of types: an unknown or damaged value is an error. A value that could not be read
+back is not written.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from echelons.checkpoints.storage.type_codecs import (
 from echelons.errors import CheckpointTampered, InvalidAllowedType, NotStorable
 
 DEEPEST = 64
-"""Values with a form inside each other; more would exhaust Python's stack."""
+"""Maximum nesting of extension values; deeper ones would exhaust Python's stack."""
 
 _WRITING = (
     ormsgpack.OPT_NON_STR_KEYS
@@ -47,17 +47,17 @@ _WRITING = (
 )
 _MARK = os.urandom(16)
 _END = b"\xc4\x10" + _MARK
-"""Put behind what is read, for msgpack passes over bytes that are too many."""
+"""Appended to the bytes that are read, because msgpack ignores surplus bytes."""
 
 
 class Serializer(SerializerProtocol):
-    """Writes and reads values as LangGraph's serializer does, but only those that it knows.
+    """Writes and reads values in LangGraph's format, but only those of allowed types.
 
     Args:
-        types: A user's own types: pydantic models, dataclasses, named tuples, enumerations.
+        types: The user's own types: pydantic models, dataclasses, named tuples, enumerations.
 
     Raises:
-        InvalidAllowedType: One is none of these, or has the module and name of another.
+        InvalidAllowedType: A type is none of these, or has the module and name of another.
     """
 
     def __init__(self, types: Iterable[type[Any]] = ()) -> None:
@@ -83,7 +83,7 @@ class Serializer(SerializerProtocol):
         """Return the value of a type tag and bytes.
 
         Raises:
-            CheckpointTampered: They are damaged, or hold what is not allowed.
+            CheckpointTampered: They are damaged, or hold a type that is not allowed.
         """
         tag, stored = data
         if not isinstance(stored, (bytes, bytearray)):
@@ -100,7 +100,7 @@ class Serializer(SerializerProtocol):
 
 
 class _Writer:
-    """Writes one value. The library hides what goes wrong in it, hence `_wrong`."""
+    """Writes one value. `_wrong` keeps the error of a callback, which ormsgpack would hide."""
 
     __slots__ = ("_by_key", "_by_type", "_depth", "_wrong")
 
@@ -142,7 +142,7 @@ class _Writer:
         return packed
 
     def _try(self, form: Form, value: Any, packed: bytes) -> None:
-        """Make a value of a user's type again: what it loses, it loses now and not later."""
+        """Check that a value of a user's type survives the round trip, before it is stored."""
         try:
             again = _Reader(self._by_key).extension(form.code, packed)
             before, after = form.parts(value), form.parts(again)
@@ -166,7 +166,7 @@ class _Reader:
 
     def unpack(self, stored: bytes) -> Any:
         try:
-            # As the first of two, so that the end of the bytes is seen.
+            # Read as the first item of a pair whose second marks the end of the bytes.
             value, end = ormsgpack.unpackb(
                 b"\x92" + stored + _END, ext_hook=self._hook, option=ormsgpack.OPT_NON_STR_KEYS
             )
@@ -184,7 +184,7 @@ class _Reader:
             raise
 
     def extension(self, code: int, stored: bytes) -> Any:
-        """Return what an extension holds."""
+        """Return the value of an extension."""
         self._depth += 1
         if self._depth > DEEPEST:
             raise _damaged(f"values stand more than {DEEPEST} deep in it")
@@ -212,7 +212,7 @@ class _Reader:
 
 
 def _text_of(value: Any) -> str:
-    # LangGraph writes down the error of a task that failed, for people to read.
+    # LangGraph stores the error of a failed task as text, for display.
     if isinstance(value, BaseException):
         return repr(value)
     kind = type(value)

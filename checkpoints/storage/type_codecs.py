@@ -1,8 +1,8 @@
-"""How each type that may be stored is written, and how it is made again.
+"""`TypeCodec`: how a type is written to bytes, and rebuilt from them.
 
-The bytes are LangGraph's own, so its tools can read them: a msgpack extension that holds the
-module and name of a type, and its parts. A stored name only ever chooses from this table;
-nothing is imported or looked up by a name that was read from a file. `serde` uses it.
+The bytes are in LangGraph's format, so its tools can read them: a msgpack extension with the
+module and name of a type, and its parts. A stored name only selects from this table; nothing
+is imported by a name that was read from a file.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from langchain_core.documents import Document
 from langgraph.types import Interrupt, Overwrite, Send, TimeoutPolicy
 
 SINGLE, POSITIONAL, KEYWORD, METHOD, MODEL, SNAPSHOT = 0, 1, 2, 3, 5, 7
-"""LangGraph's extension codes; 4 is pydantic 1, 6 are arrays, and neither is ever read."""
+"""LangGraph's extension codes; 4 (pydantic 1) and 6 (arrays) are never read."""
 
 Parts = Callable[[Any], Any]
 Key = tuple[int, str, str]
 
 
 class Form(NamedTuple):
-    """One type in its stored form.
+    """Encodes and decodes the values of one type.
 
     Attributes:
         code: The extension code.
-        module: The module that the bytes name.
-        name: The name that the bytes give.
-        parts: Takes a value apart into what is stored.
-        make: Makes the value again; raises anything where the parts are not right.
-        method: What the bytes of some codes say that LangGraph should call: one name or none.
-        given: Whether a user has named the type. Then each value is made again on trial
+        module: The module of the type in the bytes.
+        name: The name of the type in the bytes.
+        parts: Returns the parts of a value that are stored.
+        make: Rebuilds the value from its parts; may raise any error if they are invalid.
+        method: For some codes the method that LangGraph calls, as stored: one name or none.
+        given: Whether the type is a user's. Then the round trip of each value is checked
             before it is stored.
     """
 
@@ -53,12 +53,12 @@ class Form(NamedTuple):
 
     @property
     def key(self) -> Key:
-        """What the bytes are recognised by."""
+        """The key by which the bytes are recognised."""
         return self.code, self.module, self.name
 
 
 def form_of(code: int, kind: type[Any], parts: Parts, make: Parts) -> Form:
-    """Return the form of a type, under its own name or the one it gives in `__stored_as__`.
+    """Return the codec of a type, under its own name or the one it gives in `__stored_as__`.
 
     A type that is moved or renamed keeps its first module and name there, so that old files can
     be read by new code and new files by old code. Subclasses do not inherit it.
@@ -69,17 +69,17 @@ def form_of(code: int, kind: type[Any], parts: Parts, make: Parts) -> Form:
 
 
 def model_form(kind: type[Any]) -> Form:
-    """Return the form of a pydantic model."""
+    """Return the codec of a pydantic model."""
     form = form_of(MODEL, kind, lambda value: value.model_dump(), _keywords(kind))
     return form._replace(method=["model_validate_json"])
 
 
 def dataclass_form(kind: Any) -> Form:
-    """Return the form of a dataclass."""
+    """Return the codec of a dataclass."""
     names = tuple(field.name for field in dataclasses.fields(kind))
 
     def make(parts: Mapping[str, Any]) -> Any:
-        # Some constructors pass over keywords that they do not know.
+        # Some constructors ignore unknown keywords.
         if unknown := parts.keys() - set(names):
             raise ValueError(f"unknown fields {sorted(unknown)}")
         return kind(**parts)
@@ -88,7 +88,7 @@ def dataclass_form(kind: Any) -> Form:
 
 
 def named_tuple_form(kind: Any) -> Form:
-    """Return the form of a named tuple."""
+    """Return the codec of a named tuple."""
     return form_of(KEYWORD, kind, lambda value: value._asdict(), _keywords(kind))
 
 
@@ -170,11 +170,11 @@ def _built_in() -> Iterator[tuple[type[Any], Form]]:
 
 
 BY_TYPE: Mapping[type[Any], Form] = dict(_built_in())
-"""What may be written, by the very type of a value: a subclass is another type."""
+"""Codecs by the exact type of a value, for writing: a subclass is another type."""
 
 
 def _elsewhere() -> Iterator[Form]:
-    # Paths are called otherwise on other systems and by other versions of Python.
+    # Other systems and versions of Python name the path classes differently.
     path = BY_TYPE[type(Path())]
     for module in ("pathlib", "pathlib._local"):
         for name in ("Path", "PosixPath", "WindowsPath"):
@@ -182,9 +182,9 @@ def _elsewhere() -> Iterator[Form]:
 
 
 def by_key(forms: Iterable[Form]) -> dict[Key, Form]:
-    """Return forms by what their bytes are recognised by."""
+    """Return codecs by their keys."""
     return {form.key: form for form in forms}
 
 
 BY_KEY: Mapping[Key, Form] = by_key([*BY_TYPE.values(), *_elsewhere()])
-"""What may be read."""
+"""Codecs by key, for reading."""

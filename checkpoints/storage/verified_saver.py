@@ -1,7 +1,7 @@
-"""`GuardedSaver`: LangGraph's SQLite saver with reads that let no damaged row pass.
+"""`VerifiedSaver`: LangGraph's SQLite saver with reads that check every row.
 
-Its own reads hand out whatever the bytes become. These check every row, and its seal where the
-database has seals. `SqliteCheckpointer` is one, and `maintenance` reads through one.
+LangGraph's own reads return whatever the bytes decode to. These validate every row, and its seal
+if the database has seals. `SqliteCheckpointer` inherits it, and `maintenance` reads through one.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from echelons.checkpoints.storage.seals import CHECKPOINTS, WRITES, NoSeals, Sea
 from echelons.errors import CheckpointTampered
 
 Known = dict[Place, Parents]
-"""Maps of the checkpoints above others, as they are stored, by place."""
+"""Stored parent maps by checkpoint."""
 _UNREADABLE = ("Could not decode to UTF-8", "malformed JSON")
-"""What SQLite says of a row that is damaged, and not of the database."""
+"""Prefixes of SQLite's messages about a damaged row, rather than a damaged database."""
 
 
 class GuardedSaver(SqliteSaver):
-    """A SQLite saver that raises `CheckpointTampered` for any row that is not whole."""
+    """A SQLite saver that raises `CheckpointTampered` for any damaged row."""
 
     def __init__(
         self, conn: sqlite3.Connection, serde: SerializerProtocol, seals: Seals | None = None
@@ -46,14 +46,14 @@ class GuardedSaver(SqliteSaver):
         self._seals = seals or NoSeals()
 
     def with_allowlist(self, extra_allowlist: Collection[tuple[str, ...]]) -> Self:
-        """Return the saver as it is: no environment variable changes what it reads."""
+        """Return the saver unchanged: no environment variable affects what it reads."""
         return self
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """Return a checkpoint, the latest of its namespace unless one is named.
+        """Return a checkpoint: the latest of its namespace unless an id is given.
 
         Raises:
-            CheckpointTampered: A row of it is not what was stored.
+            CheckpointTampered: A row of it is damaged.
         """
         wanted = get_checkpoint_id(config)
         place = place_of(config)
@@ -70,7 +70,7 @@ class GuardedSaver(SqliteSaver):
         return saved._replace(config=config) if saved and wanted else saved
 
     def latest(self, config: RunnableConfig) -> str | None:
-        """Return the id of the latest checkpoint of a namespace, without reading the checkpoint."""
+        """Return the id of the latest checkpoint of a namespace, without loading the checkpoint."""
         with self._reading(config) as cursor:
             last = cursor.execute(_LAST, place_of(config)).fetchone()[0]
         return None if last is None else str(last)
@@ -83,10 +83,10 @@ class GuardedSaver(SqliteSaver):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
-        """Return checkpoints, newest first; all are read at once, so nothing is held open.
+        """Return checkpoints, newest first; all are read at once, so that no cursor stays open.
 
         Raises:
-            CheckpointTampered: A row of one is not what was stored.
+            CheckpointTampered: A row is damaged.
         """
         where, given = search_where(config, filter, before)
         query = f"{CHECKPOINTS} {where} ORDER BY checkpoint_id DESC"
@@ -100,10 +100,10 @@ class GuardedSaver(SqliteSaver):
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
-        """Return what some delta channels are made of before a checkpoint.
+        """Return the history of some delta channels before a checkpoint.
 
         Raises:
-            CheckpointTampered: A row on the way is not what was stored, or is missing.
+            CheckpointTampered: A row on the way is damaged or missing.
         """
         wanted = get_checkpoint_id(config) or self.latest(config)
         with self._reading(config) as cursor:
@@ -168,7 +168,7 @@ class GuardedSaver(SqliteSaver):
 
 
 def place_of(config: RunnableConfig) -> tuple[str, str]:
-    """Return the thread and the namespace that a config addresses."""
+    """Return the thread id and the namespace of a config."""
     given = config["configurable"]
     return str(given["thread_id"]), str(given.get("checkpoint_ns", ""))
 
@@ -176,7 +176,7 @@ def place_of(config: RunnableConfig) -> tuple[str, str]:
 _AT = f"{CHECKPOINTS} WHERE thread_id = ? AND checkpoint_ns = ?"
 _LAST = "SELECT max(checkpoint_id) FROM checkpoints WHERE thread_id = ? AND checkpoint_ns = ?"
 _WRITTEN_AT = f"{WRITES} WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"
-# Follows each row to the one before it; SQLite hands them out in that order, one by one.
+# Follows each row to its parent; SQLite returns them in that order, one by one.
 _CHAIN = f"""
 WITH RECURSIVE chain (id, above) AS (
     SELECT checkpoint_id, parent_checkpoint_id FROM checkpoints

@@ -1,8 +1,8 @@
-"""Answers on their way: written down before they are delivered, and remembered afterwards.
+"""The outbox of answers to questions: stored before delivery, and marked as delivered after it.
 
-LangGraph keeps an answer once the asking task has taken it. Until then a killed process would
-lose it, and one that arrives while the thread is at work has nowhere to go. So every answer of
-a session is written into the ledger first, and delivered from there by whoever holds the thread.
+LangGraph stores an answer once the asking task has taken it. Until then a killed process would
+lose it, and an answer that arrives while the thread is running could not be delivered. So every
+answer of a session is stored in the ledger first; the holder of the thread's lease delivers it.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from echelons.text.input_limits import ID
 
 
 def open_questions(thread_id: str) -> Plan[list[Question]]:
-    """Return the questions of a root's thread that nobody has answered yet."""
+    """Return the unanswered questions of a root's thread."""
     standing = yield from standing_of(thread_id)
     given = yield from given_to(thread_id, standing)
     return [question for question in standing.questions if question.id not in given]
 
 
 def given_to(thread_id: str, standing: Standing) -> Plan[dict[str, Any]]:
-    """Return the answers that are written down for what a thread asks, by question."""
+    """Return the stored answers to the pending questions of a thread, by question id."""
     if not standing.questions:
         return {}
 
@@ -39,18 +39,18 @@ def given_to(thread_id: str, standing: Standing) -> Plan[dict[str, Any]]:
 
 
 def check(thread: str, thread_id: str, answers: Mapping[str, Any]) -> Plan[None]:
-    """Check answers against what a thread asks; nothing is changed.
+    """Check answers against the pending questions of a thread, without storing them.
 
     Args:
-        thread: What people call it.
+        thread: Its name, for errors.
         thread_id: The root's thread.
-        answers: What is answered, by question.
+        answers: The answers, by question id.
 
     Raises:
-        NoQuestionPending: Nothing is asked.
-        QuestionClosed: A question named was asked once, and is answered or withdrawn.
-        UnknownQuestion: A question named was never asked.
-        WrongAnswer: An answer is not what its question asks for.
+        NoQuestionPending: There is no pending question.
+        QuestionClosed: A question has been answered or withdrawn.
+        UnknownQuestion: A question was never asked.
+        WrongAnswer: An answer does not match the schema of its question.
     """
     standing = yield from standing_of(thread_id)
     given = yield from given_to(thread_id, standing)
@@ -67,7 +67,7 @@ def check(thread: str, thread_id: str, answers: Mapping[str, Any]) -> Plan[None]
 
 
 def versions(thread_id: str, answers: Collection[str]) -> Plan[Mapping[str, int | None]]:
-    """Return which version of each answer is written down, `None` for no answer."""
+    """Return the ledger version of each stored answer, `None` where there is none."""
 
     def look(ledger: Ledger) -> dict[str, int | None]:
         known = (each for each in answers if ID.fullmatch(each))
@@ -83,17 +83,17 @@ def write_down(
     answers: Mapping[str, Any],
     before: Mapping[str, int | None] | None = None,
 ) -> None:
-    """Write answers down, all of them or none.
+    """Store answers in the ledger, all of them or none.
 
     Args:
-        open_: The ledger.
+        open_: The open transaction of the ledger.
         thread_id: The root's thread.
-        answers: What is answered, by question.
-        before: The versions before the answers were checked, where another run is at work: it
-            may have delivered somebody else's meanwhile.
+        answers: The answers, by question id.
+        before: The versions from before the answers were checked, if another run is active: it
+            may have delivered another caller's answer meanwhile.
 
     Raises:
-        QuestionClosed: Somebody was faster.
+        QuestionClosed: Another caller has answered a question first.
     """
     for question, value in answers.items():
         name = _key(thread_id, question)
@@ -101,20 +101,20 @@ def write_down(
         version = found.version if found else None
         if _is_due(found) or (before is not None and before[question] != version):
             raise QuestionClosed(question, [])
-        # What was delivered once and is asked again was gone back to: another branch of time.
+        # A delivered question that is pending again belongs to a fork of the past.
         open_.compare_and_set(name, version, {"value": value})
 
 
 def due(
     open_: Transaction, thread_id: str, pending: Collection[str], delivered: Collection[str]
 ) -> dict[str, Any]:
-    """Return the answers to deliver now, and remember which have been.
+    """Return the answers to deliver now, and mark the others as delivered.
 
     Args:
-        open_: The ledger.
+        open_: The open transaction of the ledger.
         thread_id: The root's thread.
-        pending: What it asks now.
-        delivered: What this run has delivered answers to.
+        pending: Ids of its pending questions.
+        delivered: Ids of the questions whose answers this run has delivered.
     """
     found: dict[str, Any] = {}
     prefix = _key(thread_id, "")
@@ -141,13 +141,13 @@ class QuestionLog(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _WasAsked:
-    """Asks whether a question was ever asked, as far as anybody remembers."""
+    """Query for whether a question was ever asked, as far as the ledger and the events know."""
 
     thread_id: str
     question: str
 
     def get(self, saver: Saver) -> bool:
-        """Look in this thread."""
+        """Return the result."""
         if not ID.fullmatch(self.question):
             return False
         if ledger_of(saver).get(_key(self.thread_id, self.question)) is not None:
@@ -155,7 +155,7 @@ class _WasAsked:
         return isinstance(saver, QuestionLog) and saver.has_question(self.thread_id, self.question)
 
     async def aget(self, saver: Saver) -> bool:
-        """Look in an event loop."""
+        """Async version of `get`."""
         return bool(await ledger_of(saver).arun(lambda: self.get(saver)))
 
 
@@ -174,7 +174,7 @@ def _fit(question: Question, value: Any) -> None:
     except ValidationError as error:
         raise WrongAnswer(question.id, value, error.message) from error
     except SchemaError:
-        # A tool's own mistake is not the answer's: its interrupt says what it takes.
+        # The schema itself is invalid: that is the tool's mistake, not the answer's.
         return
 
 

@@ -1,8 +1,8 @@
-"""What came of calls that their agent did not wait for, shown where they were made.
+"""Results of tool calls that their agent did not wait for.
 
-An agent that is late, stopped or cancelled leaves calls open. What had begun may have come to
-an end since, or nobody knows: the effect journal says which. `history` and `threads` put it
-behind the segment, so that neither people nor the agent itself are told that it was not run.
+An agent that times out, is stopped or cancelled leaves calls open. The effect journal says which
+of them have ended since and which have an unknown outcome. `segments` and `store` append these
+answers to the segment, so that neither users nor the agent read that the call did not run.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from echelons.effects.journal import Entry, State
 from echelons.identity.lineage import Identity, message_id
 
 LATE_KEY = "echelons_late"
-"""Where the `additional_kwargs` of an answer say that its agent has not seen it in time."""
+"""Key in `additional_kwargs` of an answer that came too late for its agent."""
 UNKNOWN = "cut short, and what came of it is not known"
 
 
 def late_answers(
     saved: CheckpointTuple, messages: Sequence[BaseMessage], *, ended: bool
 ) -> Plan[tuple[ToolMessage, ...]]:
-    """Return what came of the open calls of a segment after it, as far as they had begun.
+    """Return the late answers to a segment's open calls, for those that had begun.
 
     Args:
         saved: The segment's latest checkpoint.
         messages: The segment's messages.
-        ended: Whether nothing of it runs any more; then what has begun and has no end is told,
+        ended: Whether none of it runs any more; then calls with an unknown outcome are answered,
             too.
     """
     calls, identity = open_calls(messages), Identity.read(saved.metadata)
@@ -50,7 +50,7 @@ def late_answers(
 
 
 def open_calls(messages: Sequence[BaseMessage]) -> dict[str, str]:
-    """Return the tools of the calls that a conversation ends with unanswered, by the calls' ids."""
+    """Return the tool names of the unanswered calls at the end of a conversation, by call id."""
     answered: set[str] = set()
     for message in reversed(messages):
         if isinstance(message, AIMessage):
@@ -64,14 +64,14 @@ def open_calls(messages: Sequence[BaseMessage]) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class InJournal:
-    """Asks for what the effect journal says of some calls of a segment, by the calls' ids."""
+    """Query for the journal entries of some calls of a segment, by call id."""
 
     thread_id: str
     request_id: str
     call_ids: tuple[str, ...]
 
     def get(self, saver: Saver) -> Mapping[str, Entry]:
-        """Read in this thread."""
+        """Return the result."""
         return {
             str(found.value["call_id"]): load(saver.serde, name, found)
             for name, found in ledger_of(saver).look(self._entries)
@@ -79,7 +79,7 @@ class InJournal:
         }
 
     async def aget(self, saver: Saver) -> Mapping[str, Entry]:
-        """Read in an event loop."""
+        """Async version of `get`."""
         found: Mapping[str, Entry] = await ledger_of(saver).arun(lambda: self.get(saver))
         return found
 
@@ -108,7 +108,7 @@ def _answer(identity: Identity, tool: str, call_id: str, entry: Entry) -> ToolMe
 
 
 def _answers(result: Any, call_id: str) -> Iterator[ToolMessage]:
-    """Yield the answers to a call in what its node would have returned."""
+    """Yield the answers to a call in the result that its node would have returned."""
     if isinstance(result, ToolMessage):
         if result.tool_call_id == call_id:
             yield result

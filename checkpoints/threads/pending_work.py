@@ -1,8 +1,8 @@
-"""What a stored run still waits for, found by walking down its open tasks.
+"""The work that a stored run has left, found by walking down its open tasks.
 
-Works on any saver and needs no graph, so it finds agents that the tree does not have any
-more, and agents that LangGraph's own inspection cannot see. The inbox reads `questions`,
-the check before a resume reads `unfinished`. Both are plans.
+Works on any saver and needs no graph, so it also finds agents that the tree does not have any
+more, and agents that LangGraph's own inspection does not show. Answers are checked against the
+questions found here; the check before a resume reads the unfinished agents. Both are plans.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from echelons.identity.lineage import Identity
 from echelons.tree.names import PATH_SEPARATOR
 
 OPEN = frozenset({ERROR, INTERRUPT, RESUME, SCHEDULED})
-"""Writes with which a task is not done."""
+"""Channels of writes that do not complete a task."""
 SENDS = "__pregel_tasks"
 """The channel in which LangGraph stores sends."""
 NULL_TASK_ID = "00000000-0000-0000-0000-000000000000"
-"""The task under which LangGraph writes what comes from outside."""
+"""The task id of writes from outside the graph."""
 BRANCH = "branch:to:"
-"""How the channels begin that trigger a node; they hold a value until it has run."""
+"""Prefix of the channels that trigger a node; they hold a value until it has run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Something that an agent waits for a human to say.
+    """A question that an agent has asked the user.
 
     Attributes:
-        id: Id of the interrupt; the answer names it.
-        value: What is asked.
+        id: Id of the interrupt, which an answer names.
+        value: The question.
         path: Names from the root to the asking agent.
         thread_id: The asking agent's thread.
         asked_at: Time of the checkpoint at which it waits, ISO 8601, UTC.
@@ -65,7 +65,7 @@ class OpenAgent:
     Attributes:
         path: Names from the root.
         nodes: Nodes of its level, or of its delegation graph, that have not done their work.
-        subordinates: Names of those to whom it has given work that is not answered.
+        subordinates: Names of the subordinates whose answers it waits for.
     """
 
     path: tuple[str, ...]
@@ -75,12 +75,12 @@ class OpenAgent:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """What keeps a stored run from its end.
+    """What a stored run has to do or to wait for before it ends.
 
     Attributes:
-        questions: What it asks, in the order of the tree.
-        moves: Whether it has work left that waits for no answer; what is paused has.
-        withdrawn: Ids of questions that agents have asked who were stopped.
+        questions: Its pending questions, in the order of the tree.
+        moves: Whether it has work left that waits for no answer; paused work counts.
+        withdrawn: Ids of the questions of stopped agents.
     """
 
     questions: tuple[Question, ...] = ()
@@ -94,13 +94,13 @@ def questions(thread_id: str) -> Plan[list[Question]]:
 
 
 def waiting(thread_id: str) -> Plan[Waiting]:
-    """Return what a root's thread waits for."""
+    """Return the pending work of a root's thread."""
     root = yield OneCheckpoint(thread_id)
     return (yield from waiting_at(root, thread_id)) if root else Waiting()
 
 
 def waiting_at(root: CheckpointTuple, thread_id: str) -> Plan[Waiting]:
-    """Return what a root's thread waits for at a checkpoint of the root."""
+    """Return the pending work of a root's thread at a checkpoint of the root."""
     return (yield from _unstopped((yield from _waiting(root, thread_id)), root, thread_id))
 
 
@@ -109,11 +109,11 @@ def _waiting(level: CheckpointTuple, thread_id: str) -> Plan[Waiting]:
     found: list[Question] = []
     moves = tasks.untouched
     for task_id, interrupts in tasks.interrupted.items():
-        # An interrupt comes up through every level, and stays written there while the one who
-        # asked goes on: only the innermost task knows whether it is answered.
+        # An interrupt is copied into every level above, and stays there while the asking agent
+        # goes on: only the innermost task knows whether it is answered.
         inner = yield from _run_by(task_id, level, tasks.nodes, thread_id)
         if inner and (yield from _has_lost(inner, thread_id)):
-            # Whoever asks there learns of it when the run goes on.
+            # The asking agent learns that its race is over when the run goes on.
             moves = True
             continue
         below = (yield from _waiting(inner, thread_id)) if inner else Waiting()
@@ -125,7 +125,7 @@ def _waiting(level: CheckpointTuple, thread_id: str) -> Plan[Waiting]:
 
 
 def _unstopped(found: Waiting, root: CheckpointTuple, thread_id: str) -> Plan[Waiting]:
-    """Return what is waited for without the questions of agents that were stopped."""
+    """Return the pending work without the questions of stopped agents."""
     identity = Identity.read(root.metadata)
     if identity is None or not found.questions:
         return found
@@ -141,7 +141,7 @@ def _unstopped(found: Waiting, root: CheckpointTuple, thread_id: str) -> Plan[Wa
 
 
 def _has_lost(saved: CheckpointTuple, thread_id: str) -> Plan[bool]:
-    """Return whether a delegation races with others that have been enough without it."""
+    """Return whether a delegation is part of a race that others have already won."""
     queue, identity = saved.checkpoint["channel_values"].get("queue"), Identity.read(saved.metadata)
     if not queue or identity is None or not isinstance(queue[0], Mapping):
         return False
@@ -189,14 +189,14 @@ class _Tasks:
         return cls(_namespace(saved), unique, interrupted, answers, untouched)
 
     def asks(self, task_id: str, question: str, runs_a_graph: bool) -> bool:
-        """Whether a task itself waits for the answer to a question that it has written."""
+        """Return whether a task itself waits for the answer to a question."""
         answered = self.answers.get(task_id, 0)
         if runs_a_graph:
             return question in self._ids(task_id, answered)
         return all(question not in self._ids(task_id, each) for each in range(answered))
 
     def _ids(self, task_id: str, answered: int) -> set[str]:
-        # LangGraph makes the id of a question of the task and the answers that it has already.
+        # LangGraph derives the id of a question from the task and the number of its answers.
         tasks = [below(self.namespace, node, task_id) for node in self.nodes]
         suffix = f"{SEPARATOR}{answered}" if answered else ""
         return {Interrupt.from_ns(None, task + suffix).id for task in tasks}
@@ -215,7 +215,7 @@ def _question(level: CheckpointTuple, interrupt: Interrupt) -> Question:
 
 
 def is_finished(root: OneCheckpoint) -> Plan[bool]:
-    """Return whether a root has no work left; one that never ran has none."""
+    """Return whether a root has no work left; true if it has never run."""
     saved = yield root
     return saved is None or not is_at_work(saved)
 
@@ -230,10 +230,10 @@ def is_at_work(saved: CheckpointTuple) -> bool:
 def unfinished(root: OneCheckpoint) -> Plan[list[OpenAgent]]:
     """Return the agents under a root that have work left, superiors first.
 
-    Reads every checkpoint of the thread; asked only when the tree has changed.
+    Reads every checkpoint of the thread; used only when the tree has changed.
 
     Args:
-        root: The root's place; its namespace is empty unless it is embedded.
+        root: The root's checkpoint; its namespace is empty unless the tree is embedded.
     """
     listed: list[CheckpointTuple] = yield AllCheckpoints(root.thread_id)
     latest: dict[str, CheckpointTuple] = {}
@@ -250,11 +250,11 @@ def unfinished(root: OneCheckpoint) -> Plan[list[OpenAgent]]:
 
 
 def open_agent(saved: CheckpointTuple, answered: Collection[str]) -> OpenAgent | None:
-    """Return what one checkpoint has left to do, or `None` if it is none of ours.
+    """Return the work left at a checkpoint, or `None` if it is not of an agent.
 
     Args:
         saved: The checkpoint.
-        answered: Ids of calls that have their answers, so that their sends are done.
+        answered: Ids of answered requests, whose sends are done.
     """
     identity = Identity.read(saved.metadata)
     if identity is None:
@@ -262,8 +262,8 @@ def open_agent(saved: CheckpointTuple, answered: Collection[str]) -> OpenAgent |
     values = saved.checkpoint["channel_values"]
     sends = values.get(SENDS) or ()
     triggered = [key.removeprefix(BRANCH) for key in values if key.startswith(BRANCH)]
-    # A delegation that has not begun names its subordinates in its superior's send only; the
-    # sends of those that have ended are there too, until all of the step have.
+    # A delegation that has not begun names its subordinates only in its superior's send. The
+    # sends of finished delegations stay there until the whole step has ended.
     given = [values, *(send.arg for send in sends if isinstance(send.arg, Mapping))]
     requests = [order["request"] for each in given for order in each.get("queue") or ()]
     return OpenAgent(
@@ -274,7 +274,7 @@ def open_agent(saved: CheckpointTuple, answered: Collection[str]) -> OpenAgent |
 
 
 def _answered(saved: CheckpointTuple) -> Iterator[str]:
-    """Yield the ids of the requests that a delegation has worked off."""
+    """Yield the ids of the requests that a delegation has answered."""
     values = saved.checkpoint["channel_values"]
     if "queue" in values:
         yield from (message.artifact["request_id"] for message in values.get("messages") or ())
@@ -282,7 +282,7 @@ def _answered(saved: CheckpointTuple) -> Iterator[str]:
 
 
 def _is_open(namespace: str, latest: Mapping[str, CheckpointTuple]) -> bool:
-    """Whether every task on the way down to a namespace is of the current step and undone."""
+    """Return whether each task on the way down to a namespace is current and not done."""
     parts = parts_of(namespace)
     for place, part in enumerate(parts):
         above = latest.get(SEPARATOR.join(parts[:place]))

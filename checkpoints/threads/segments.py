@@ -1,7 +1,7 @@
-"""Reads a thread's segments back: the chain that `reason` sees and never stores again.
+"""Reads the segments of a thread: the past that `reason` sees, but does not store again.
 
-A segment keeps its own messages and the end of the one before it. Ends never change, so
-what was read once is kept in a small cache, unless a call of it may still be answered.
+A segment stores its own messages and a pointer to the end of the one before it. Ends never
+change, so they are cached, unless a call in a segment may still be answered.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ from echelons.checkpoints.threads.pending_work import is_at_work
 from echelons.identity.thread_history import Head, Past
 
 KEPT = 256
-"""Threads whose past the cache keeps, the least recently used forgotten first."""
+"""Number of threads whose past is cached; the least recently used is evicted first."""
 EARLIER = "earlier_turns"
-"""Key of an input's metadata: how many turns before it have been pruned."""
+"""Metadata key of an input checkpoint: the number of pruned turns before it."""
 
 
 class Segment(NamedTuple):
-    """What is read of one segment that has ended.
+    """One segment that has ended.
 
     Attributes:
-        past: What it left.
-        previous: Where the one before it ended.
-        closed: Whether every call of it is answered; else an answer may still come.
+        past: Its messages and heads.
+        previous: The end of the segment before it.
+        closed: Whether all its calls are answered; otherwise a late answer may still come.
     """
 
     past: Past
@@ -58,18 +58,18 @@ class Segment(NamedTuple):
 
 
 class SavedHistory:
-    """The history of a compiled tree, read through whatever saver a run uses."""
+    """The `History` of a compiled tree, read through the saver of each run."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[tuple[int, OneCheckpoint], Past] = OrderedDict()
         self._lock = Lock()
 
     def durable(self, config: Mapping[str, Any]) -> bool:
-        """Return whether the run has a saver, its superior's included."""
+        """Return whether the run has a saver, its own or an inherited one."""
         return saver_of(config["configurable"]) is not None
 
     def head(self, config: Mapping[str, Any]) -> Head:
-        """Return the end of the segment that has just run under `config`."""
+        """Return the end of the segment that has just run under a config."""
         saver = saver_of(config["configurable"])
         end = _end(config)
         return _head(end, end.get(saver)) if saver else Head()
@@ -81,7 +81,7 @@ class SavedHistory:
         return _head(end, await end.aget(saver)) if saver else Head()
 
     def before(self, head: Head | None, config: Mapping[str, Any]) -> Past:
-        """Return what a segment and all before it leave to the next."""
+        """Return the messages and heads of a segment and all before it."""
         saver = saver_of(config["configurable"])
         return read(saver, self._chain(saver, head, config)) if saver and head else Past()
 
@@ -115,7 +115,7 @@ class SavedHistory:
             return self._known.get(key)
 
     def _keep(self, saver: Saver, end: OneCheckpoint, past: Past) -> None:
-        # Only the whole is kept: a copy for each end of the chain would grow with the square.
+        # Only the complete past is cached: a copy for each segment would grow with the square.
         with self._lock:
             self._known[id(saver), end] = past
             while len(self._known) > KEPT:
@@ -123,13 +123,13 @@ class SavedHistory:
 
 
 def joined(pasts: Sequence[Past]) -> Past:
-    """Return what several segments leave together, oldest first."""
+    """Return the pasts of several segments, oldest first, as one."""
     messages = tuple(message for past in pasts for message in past.messages)
     return Past(messages, reduce_entries({}, [past.heads for past in pasts]))
 
 
 def found_ends(heads: Mapping[str, Head], thread_id: str) -> Plan[Mapping[str, Head]]:
-    """Return heads with the ends of threads whose superior was cut short before it knew them."""
+    """Return heads, completed with ends that an interrupted superior had not recorded yet."""
     found = dict(heads)
     for thread, head in heads.items():
         if "checkpoint_id" not in head:
@@ -148,33 +148,33 @@ def segments_of(rows: list[CheckpointTuple]) -> list[CheckpointTuple]:
     """Return the latest checkpoint of each of one thread's segments, newest first.
 
     Args:
-        rows: Checkpoints of one thread, newest first; its delegations' are among them.
+        rows: Checkpoints of one thread, newest first, those of its delegations included.
     """
     latest: dict[str, CheckpointTuple] = {}
     for row in rows:
         latest.setdefault(str(row.config["configurable"]["checkpoint_ns"]), row)
     if not latest:
         return []
-    # A segment's namespace is the agent's node; delegations and foreign graphs run below.
+    # A segment's namespace is that of the agent's node; delegations and foreign graphs run below.
     shortest = min(map(depth_of, latest))
     return [row for namespace, row in latest.items() if depth_of(namespace) == shortest]
 
 
 def turns_in(inputs: Iterable[CheckpointTuple]) -> int:
-    """Return how many turns some inputs of one root stand for, pruned ones counted."""
+    """Return the number of turns that some inputs of one root stand for, pruned ones included."""
     noted = (cast("Mapping[str, Any]", row.metadata) for row in inputs)
     return sum(1 + int(metadata.get(EARLIER, 0)) for metadata in noted)
 
 
 def segment_end(head: Mapping[str, Any] | None, thread_id: str) -> OneCheckpoint | None:
-    """Return where a head points to, or `None` if its thread has not run yet."""
+    """Return the checkpoint that a head points to, or `None` if its thread has not run yet."""
     if not head or "checkpoint_id" not in head:
         return None
     return OneCheckpoint(thread_id, head["checkpoint_ns"], head["checkpoint_id"])
 
 
 def segment_plan(end: OneCheckpoint) -> Plan[Segment]:
-    """Read one segment that has ended; an end without rows reads as an empty one."""
+    """Read one segment that has ended; an empty one if its checkpoint does not exist."""
     saved: CheckpointTuple | None = yield end
     if saved is None:
         return Segment(Past(), None)
@@ -185,16 +185,16 @@ def segment_plan(end: OneCheckpoint) -> Plan[Segment]:
 
 
 def previous_of(saved: CheckpointTuple) -> Head | None:
-    """Return the end of the segment before the one that a checkpoint is of."""
+    """Return the end of the segment before that of a checkpoint."""
     values = saved.checkpoint["channel_values"]
     return _input(values).get("previous") or values.get("previous")
 
 
 def since(saved: CheckpointTuple) -> list[tuple[str, str, Any]]:
-    """Return what has been written of a checkpoint's next step, if it has one.
+    """Return the writes of the step after a checkpoint, if there is one.
 
-    A task that has ended is part of the conversation, though others of its step have not. At
-    the end of a segment there is no step; what was written there came from outside, later.
+    The writes of a finished task belong to the conversation, even if other tasks of its step are
+    open. At the end of a segment there is no next step; writes there came later, from outside.
     """
     if not is_at_work(saved):
         return []
@@ -204,7 +204,7 @@ def since(saved: CheckpointTuple) -> list[tuple[str, str, Any]]:
 
 
 def past_plan(saved: CheckpointTuple, then: Sequence[tuple[str, str, Any]] = ()) -> Plan[Past]:
-    """Read the messages and heads that a checkpoint holds, and those written then."""
+    """Read the messages and heads at a checkpoint, with some further writes applied."""
     values = saved.checkpoint["channel_values"]
     absent = tuple(name for name in CHANNELS if name not in values)
     found: Mapping[str, Any] = (yield ChannelWrites(saved.config, absent)) if absent else {}
@@ -218,7 +218,7 @@ def past_plan(saved: CheckpointTuple, then: Sequence[tuple[str, str, Any]] = ())
 
 
 def _input(values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return what a graph was given that has not taken its first step."""
+    """Return the input of a graph that has not taken its first step; else an empty mapping."""
     given = values.get(START)
     return given if isinstance(given, Mapping) else {}
 

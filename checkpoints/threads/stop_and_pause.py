@@ -1,6 +1,6 @@
-"""Stop and pause: plans that give the agents of a thread's current turn orders, or lift them.
+"""Plans that stop, pause and resume the agents of a thread's current turn.
 
-Sessions follow them, and so can whoever has a saver and a thread's id, in any process.
+Used by sessions; any process with the saver and the thread's id can run them.
 """
 
 from __future__ import annotations
@@ -21,47 +21,47 @@ from echelons.tree.names import PATH_SEPARATOR
 
 
 def stop_plan(thread_id: str, path: str | None, known: Collection[str] = ()) -> Plan[str]:
-    """Tell an agent and all below it to end, in the current turn, and return its path.
+    """Order an agent and all below it to stop in the current turn, and return its path.
 
     Args:
         thread_id: The root's thread.
-        path: The agent; `None` for the root, whose end is the turn's.
-        known: Paths of the tree. Any agent that has begun in this turn may be named, too.
+        path: Path of the agent; `None` for the root, which ends the turn.
+        known: Paths of the tree. An agent that has begun in this turn may be named, too.
 
     Raises:
         ThreadNotFound: The thread has never run.
-        NothingRunning: Its last turn is at its end.
+        NothingRunning: Its last turn has ended.
         UnknownPath: There is no such agent.
     """
 
-    def told(orders: Orders, path: str) -> Orders:
+    def add_stop(orders: Orders, path: str) -> Orders:
         return replace(orders, stopped=tuple(dict.fromkeys((*orders.stopped, path))))
 
-    return (yield from _tell(thread_id, path, known, told))
+    return (yield from _tell(thread_id, path, known, add_stop))
 
 
 def pause_plan(thread_id: str, path: str | None, known: Collection[str] = ()) -> Plan[str]:
-    """Tell an agent and all below it to wait before their next model call; return its path.
+    """Order an agent and all below it to pause before their next model call; return its path.
 
     Args:
         thread_id: The root's thread.
-        path: The agent; `None` for the root, and so for the whole tree.
-        known: Paths of the tree. Any agent that has begun in this turn may be named, too.
+        path: Path of the agent; `None` for the root, which pauses the whole tree.
+        known: Paths of the tree. An agent that has begun in this turn may be named, too.
 
     Raises:
         ThreadNotFound: The thread has never run.
-        NothingRunning: Its last turn is at its end.
+        NothingRunning: Its last turn has ended.
         UnknownPath: There is no such agent.
     """
 
-    def told(orders: Orders, path: str) -> Orders:
+    def add_pause(orders: Orders, path: str) -> Orders:
         return replace(orders, paused=tuple(dict.fromkeys((*orders.paused, path))))
 
-    return (yield from _tell(thread_id, path, known, told))
+    return (yield from _tell(thread_id, path, known, add_pause))
 
 
 def lift(open_: Transaction, thread_id: str, turn: str, path: str | None = None) -> None:
-    """Take back the pauses of a turn: of an agent and all below it, or all of them."""
+    """Lift the pauses of a turn: those of an agent and all below it, or all of them."""
     name = orders_key(thread_id, turn)
     orders = Orders.read(open_, name)
     if orders.paused:
@@ -69,7 +69,7 @@ def lift(open_: Transaction, thread_id: str, turn: str, path: str | None = None)
 
 
 def check_paused(thread_id: str, path: str) -> Plan[None]:
-    """Check that there is a pause to take back.
+    """Check that there is a pause to lift.
 
     Raises:
         NotPaused: Neither the agent nor any below it is paused.
@@ -80,7 +80,7 @@ def check_paused(thread_id: str, path: str) -> Plan[None]:
 
 
 def orders_plan(thread_id: str) -> Plan[Orders]:
-    """Return what the agents of a thread's current turn have been told."""
+    """Return the control orders of a thread's current turn."""
     saved: CheckpointTuple | None = yield OneCheckpoint(thread_id)
     identity = Identity.read(saved.metadata) if saved else None
     if identity is None:
@@ -94,7 +94,7 @@ def _tell(
     thread_id: str,
     path: str | None,
     known: Collection[str],
-    told: Callable[[Orders, str], Orders],
+    add_order: Callable[[Orders, str], Orders],
 ) -> Plan[str]:
     saved: CheckpointTuple | None = yield OneCheckpoint(thread_id)
     identity = Identity.read(saved.metadata) if saved else None
@@ -109,7 +109,7 @@ def _tell(
         if path not in begun:
             raise UnknownPath(path, sorted(begun.union(known)))
     name = orders_key(thread_id, identity.turn)
-    yield InLedger(_changing(name, lambda orders: told(orders, wanted)))
+    yield InLedger(_changing(name, lambda orders: add_order(orders, wanted)))
     return wanted
 
 

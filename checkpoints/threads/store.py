@@ -1,7 +1,7 @@
-"""`ThreadStore`: the threads of a tree, read back from any LangGraph saver.
+"""`ThreadStore`: reads the threads of a tree from any LangGraph saver.
 
-A thread, its events, its subordinates, the whole trace of a root as a tree, and whether
-every link holds. Nothing here needs the graph that wrote the checkpoints.
+Reads a thread, its events and subordinates, the trace of a root as a tree, and checks every
+link. None of this needs the graph that wrote the checkpoints.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from echelons.identity.lineage import METADATA_KEYS, Identity
 
 @dataclass(frozen=True, slots=True)
 class RootThread:
-    """A root's thread, as a list shows it.
+    """Summary of a root's thread, for lists.
 
     Attributes:
         id: LangGraph's `thread_id`.
-        name: What people call it; empty if it has no name.
+        name: Its name; empty if it has none.
         agent: The root agent.
-        turns: Messages that a human sent.
-        updated_at: Time of the last of them, ISO 8601, UTC.
-        metadata: What its session noted with the last of them, and LangGraph's own.
+        turns: Number of turns, that is, of messages that the user sent.
+        updated_at: Time of the last turn, ISO 8601, UTC.
+        metadata: Metadata of the last turn, without the keys of the thread's identity.
     """
 
     id: str
@@ -53,7 +53,7 @@ class RootThread:
 
 
 class ThreadStore:
-    """Reads threads over any checkpointer; each method has an `a…` twin for event loops.
+    """Reads threads through any checkpointer; each method has an async version, `a…`.
 
     Args:
         saver: Any LangGraph checkpoint saver.
@@ -75,10 +75,10 @@ class ThreadStore:
 
         Args:
             thread_id: Its own id.
-            root: LangGraph's `thread_id`, to look in that tree only.
+            root: LangGraph's `thread_id`, to search in that tree only.
 
         Raises:
-            ThreadNotFound: There is none.
+            ThreadNotFound: There is no such thread.
         """
         return read(self._saver, _thread(thread_id, root))
 
@@ -87,10 +87,10 @@ class ThreadStore:
         return await aread(self._saver, _thread(thread_id, root))
 
     def events(self, thread_id: str, root: str | None = None) -> tuple[Event, ...]:
-        """Return what happened on a thread, oldest first.
+        """Return the events of a thread, oldest first.
 
         Raises:
-            ThreadNotFound: There is none.
+            ThreadNotFound: There is no such thread.
         """
         return self.get(thread_id, root).events
 
@@ -99,10 +99,10 @@ class ThreadStore:
         return (await self.aget(thread_id, root)).events
 
     def subordinates(self, thread_id: str, root: str | None = None) -> tuple[str, ...]:
-        """Return the ids of the threads that a thread's calls started, in order.
+        """Return the ids of the subordinate threads that a thread called, in order.
 
         Raises:
-            ThreadNotFound: There is none.
+            ThreadNotFound: There is no such thread.
         """
         return _started(self.get(thread_id, root))
 
@@ -111,7 +111,7 @@ class ThreadStore:
         return _started(await self.aget(thread_id, root))
 
     def trace(self, root: str) -> Trace:
-        """Return everything that happened under a root as a tree.
+        """Return the threads under a root as a tree, with their requests and tool calls.
 
         Raises:
             ThreadNotFound: There is no such root thread.
@@ -123,7 +123,7 @@ class ThreadStore:
         return await aread(self._saver, _trace(root))
 
     def verify(self, root: str) -> list[Link]:
-        """Return every link of a root's tree, with whether it holds.
+        """Return every link between the threads under a root, with its state.
 
         Raises:
             ThreadNotFound: There is no such root thread.
@@ -150,9 +150,9 @@ def _roots() -> Plan[list[RootThread]]:
 
 
 def turns_of(inputs: list[CheckpointTuple]) -> list[CheckpointTuple]:
-    """Return the inputs of a root itself, of all that were stored with its identity.
+    """Return the input checkpoints of a root itself, from all with its identity.
 
-    Its delegations take input too, in namespaces below its own.
+    Its delegation graphs take input too, in namespaces below its own.
     """
     depths = [depth_of(str(row.config["configurable"]["checkpoint_ns"])) for row in inputs]
     return [row for row, depth in zip(inputs, depths, strict=True) if depth == min(depths)]
@@ -181,7 +181,7 @@ def _thread(thread_id: str, root: str | None) -> Plan[Thread]:
 
 
 def read_thread(segments: list[CheckpointTuple]) -> Plan[Thread]:
-    """Read the conversation that ends with the newest of some segments."""
+    """Read the thread whose segments these are, given newest first."""
     newest = segments[0]
     identity = Identity.read(newest.metadata)
     assert identity is not None  # noqa: S101  rows are found by their identity
@@ -223,7 +223,7 @@ def _trace(root: str) -> Plan[Trace]:
     threads: dict[str, Thread] = {}
     for thread_id, own in by_thread.items():
         threads[thread_id] = yield from read_thread(segments_of(own))
-    # Embedded in another graph, each run is a root of its own: the latest is shown.
+    # In a tree embedded in another graph, each run is a root of its own: show the latest.
     return trace_of(root if root in tops else next(iter(tops)), threads)
 
 

@@ -16,12 +16,12 @@ class Thread:
 
     Attributes:
         id: Its own id.
-        agent: Whose it is.
-        path: Where the agent stands in the tree.
+        agent: Name of the agent.
+        path: Names from the root to the agent.
         root_thread_id: LangGraph's `thread_id`, under which it is stored.
-        superior_thread_id: Thread of the agent that called it; empty for a root.
-        name: What people call it; only roots have names.
-        segments: Delegations that it has worked on; 1 for a root.
+        superior_thread_id: Thread of the superior that called it; empty for a root.
+        name: Its name; only roots have names.
+        segments: Number of requests that it has worked on; 1 for a root.
         messages: The conversation, oldest first.
         latest: Its last checkpoint.
     """
@@ -38,5 +38,5 @@ class Thread:
 
     @property
     def events(self) -> tuple[Event, ...]:
-        """The conversation as plain facts."""
+        """The conversation as events."""
         return tuple(events_of(self.messages, self.agent, self.id))

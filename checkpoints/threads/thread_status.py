@@ -1,6 +1,6 @@
-"""Where a root's thread stands: what its session reads before it decides anything.
+"""`ThreadStatus`: the state of a root's thread, which its session reads before it acts.
 
-One checkpoint, and those of the agents that wait; never the conversation.
+Reads one checkpoint, and those of the waiting agents, but never the conversation.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from echelons.identity.lineage import Identity
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """A thread between two steps.
+    """The state of a root's thread between two steps.
 
     Attributes:
         saved: The root's latest checkpoint; `None` if the thread has never run.
-        waiting: What it waits for.
+        waiting: The work that it has left.
     """
 
     saved: CheckpointTuple | None = None
@@ -30,28 +30,28 @@ class Standing:
 
     @property
     def finished(self) -> bool:
-        """Whether its last turn is at its end; so it is where none has begun."""
+        """Whether its last turn has ended; true if none has begun."""
         return self.saved is None or not is_at_work(self.saved)
 
     @property
     def questions(self) -> tuple[Question, ...]:
-        """What it asks, in the order of the tree."""
+        """The pending questions, in the order of the tree."""
         return self.waiting.questions
 
     @property
     def pending(self) -> list[str]:
-        """The ids of what it asks."""
+        """Ids of the pending questions."""
         return [question.id for question in self.questions]
 
     @property
     def turn(self) -> str:
-        """The turn that it is in, or has finished last; empty if none is known."""
+        """Id of the current or last turn; empty if none is known."""
         identity = Identity.read(self.saved.metadata) if self.saved else None
         return identity.turn if identity else ""
 
 
 def standing_of(thread_id: str) -> Plan[Standing]:
-    """Return where a root's thread stands."""
+    """Return the status of a root's thread."""
     saved = yield OneCheckpoint(thread_id)
     if saved is None:
         return Standing()
@@ -59,7 +59,7 @@ def standing_of(thread_id: str) -> Plan[Standing]:
 
 
 def last_words(standing: Standing) -> Plan[str]:
-    """Return what the root said last; empty if the last word is not its own."""
+    """Return the text of the last message if it is the root's own; else an empty string."""
     if standing.saved is None:
         return ""
     past = yield from past_plan(standing.saved, since(standing.saved))
@@ -68,9 +68,9 @@ def last_words(standing: Standing) -> Plan[str]:
 
 
 def words_of(thread_id: str, turn: str) -> Plan[str | None]:
-    """Return what the root said last in a turn, `None` if nothing is left of it.
+    """Return the last text of the root in a turn, `None` if none of its checkpoints is left.
 
-    Reads every checkpoint of the turn; asked only for one whose end nobody wrote down.
+    Reads every checkpoint of the turn; used only for a turn whose end was not recorded.
     """
     found: list[CheckpointTuple] = yield AllCheckpoints(thread_id, {"turn_id": turn})
     roots = (each for each in found if not each.config["configurable"]["checkpoint_ns"])

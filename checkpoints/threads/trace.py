@@ -1,7 +1,6 @@
-"""The trace: a root's threads as a tree, each call with what came of it.
+"""`Trace`: a root's threads as a tree, each request with its outcome.
 
-Pure. `ThreadStore` reads the threads and hands them over; the command line and notebooks
-print what comes out.
+Pure functions. `ThreadStore` reads the threads; the command line and notebooks print the tree.
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ from echelons.identity.lineage import THREADS_KEY
 from echelons.tree.names import BUILT_IN_TOOLS
 
 CUT = "cut short: its superior has ended"
-"""Why a request came to nothing that nobody answered, and nobody will."""
+"""The reason of a request that has no answer and will not get one."""
 
 
 class LinkState(StrEnum):
-    """Whether a call's thread is what the call says.
+    """State of the link from a call to the thread that it names.
 
-    `OK`: it is there and knows its superior. `NOT_STARTED`: written down, not run yet.
-    `REFUSED`: answered without a run. `BROKEN`: anything else.
+    `OK`: the thread exists and names its superior. `NOT_STARTED`: the call is stored, but has
+    not run yet. `REFUSED`: answered without a run. `BROKEN`: anything else.
     """
 
     OK = "ok"
@@ -43,15 +42,15 @@ class LinkState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One call of a subordinate, and what came of it.
+    """One request to a subordinate, and its outcome.
 
     Attributes:
-        call_id: The call.
-        sent: The request as it was sent this time; by when somebody had to answer who was asked
-            after others is not kept.
-        response: What came of it, without the result where others were asked, too: that stays in
-            the thread; `None` while it is open, or where it cannot be read.
-        status: How it ended; `None` while it is open.
+        call_id: Id of the call.
+        sent: The request as it was sent in this attempt; the deadline of a second or later
+            attempt is not stored.
+        response: The response, without the result if there were several attempts: that stays
+            in the thread. `None` while it is open, or if it cannot be read.
+        status: Its status; `None` while it is open.
         reason: Why it is not fulfilled; empty if it is.
     """
 
@@ -63,7 +62,7 @@ class Request:
 
     @property
     def task(self) -> str:
-        """What was asked."""
+        """The task of the request."""
         return self.sent.task
 
 
@@ -72,13 +71,13 @@ class Trace:
     """A thread and everything below it.
 
     Attributes:
-        thread_id: The thread; without rows if `state` is not `OK`.
-        agent: Whose it is.
+        thread_id: Id of the thread; it has no rows if `state` is not `OK`.
+        agent: Name of its agent.
         superior_thread_id: Thread that called it; empty for a root.
-        state: Whether the link to it holds.
-        requests: The calls that it worked on, in order; empty for a root.
+        state: State of the link to it.
+        requests: The requests that it was sent, in order; empty for a root.
         tools: Its own tool calls, by name, in order.
-        subordinates: The threads that its calls started, in order.
+        subordinates: The threads that it called, in order.
     """
 
     thread_id: str
@@ -91,7 +90,7 @@ class Trace:
 
     @property
     def status(self) -> str:
-        """How the latest request ended, `open` while it has not, `root` at the top."""
+        """Status of the latest request: `open` while it has no answer, `root` for a root."""
         if not self.superior_thread_id:
             return "root"
         last = self.requests[-1].status if self.requests else None
@@ -114,13 +113,13 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A call and the thread that it names.
+    """The link from a call to the thread that it names.
 
     Attributes:
-        superior_thread_id: Thread of the call.
+        superior_thread_id: Thread of the calling agent.
         sub_agent_thread_id: Thread that the call names.
-        agent: Whom it called.
-        state: Whether it holds.
+        agent: Name of the called agent.
+        state: State of the link.
     """
 
     superior_thread_id: str
@@ -130,7 +129,7 @@ class Link:
 
     @property
     def holds(self) -> bool:
-        """Whether nothing is wrong with it."""
+        """Whether the link is intact."""
         return self.state is not LinkState.BROKEN
 
 
@@ -138,9 +137,9 @@ def trace_of(thread_id: str, threads: Mapping[str, Thread], ended: bool = False)
     """Return the trace under a thread.
 
     Args:
-        thread_id: The thread to begin with.
-        threads: All threads that were stored, by id.
-        ended: Whether its agent has ended, and with it all that it has asked for.
+        thread_id: The thread at the top.
+        threads: All stored threads, by id.
+        ended: Whether its agent has ended; then its open requests will not be answered.
     """
     thread = threads[thread_id]
     return Trace(
@@ -189,10 +188,10 @@ def _below(thread: Thread, threads: Mapping[str, Thread], ended: bool) -> Iterat
 
 
 def _is_of_an_earlier_run(stored: Thread, root: Thread, threads: Mapping[str, Thread]) -> bool:
-    """Whether a host handed a root the messages of another run of it, calls and all.
+    """Return whether a call was made by an earlier run of the same root.
 
-    Embedded in a graph that shares its `messages`, a root is shown everything that was said
-    before; those calls are links of the run that made them.
+    Embedded in a graph that shares its `messages`, a root sees the messages of its earlier runs,
+    calls included; those links belong to the run that made them.
     """
     caller = threads.get(stored.superior_thread_id)
     return (
@@ -231,7 +230,7 @@ def _requests(thread: Thread, ended: bool) -> Iterator[tuple[str, Request]]:
                 ways = ways_of(message, asked.call_id)
                 tries = _tries(asked.call_id, first, ways, threads[asked.call_id], response)
                 for thread_id, request in tries:
-                    # Whoever was stopped leaves its calls unanswered; nobody works on them.
+                    # A stopped agent leaves its calls unanswered, and their requests are abandoned.
                     cut = request.status is None and (ended or place < last_task)
                     given = replace(request, status=Status.UNABLE, reason=CUT) if cut else request
                     yield thread_id, given
@@ -244,7 +243,7 @@ def _tries(
     thread_id: str,
     response: DelegationResponse | str | None,
 ) -> Iterator[tuple[str, Request]]:
-    """Yield the thread and the outcome of every attempt at a request."""
+    """Yield the thread id and the record of every attempt at a request."""
     if not isinstance(response, DelegationResponse):
         status = None if response is None else Status.UNABLE
         yield thread_id, Request(call_id, first, None, status, response or "")
@@ -260,7 +259,7 @@ def _tries(
 def _again(
     first: DelegationRequest, attempt: int, response: DelegationResponse, ways: Ways
 ) -> DelegationRequest:
-    """Return a request as it was sent to somebody who was asked after others."""
+    """Return a request as it was sent in a second or later attempt."""
     way = ways.ahead[attempt - 1] if len(ways.ahead) >= attempt else response.path[1:2]
     current, *route = way or (response.agent,)
     return first.model_copy(
@@ -280,14 +279,14 @@ def _is_attempt(each: DelegationResponse, whole: DelegationResponse) -> bool:
 
 
 def _part(response: DelegationResponse | str | None, place: int) -> DelegationResponse | str | None:
-    """Return what came of a part of a call; the same as of the whole, if that is not known."""
+    """Return the response to one part of a call; that to the whole call if it is unknown."""
     if isinstance(response, DelegationResponse) and place < len(response.subordinate_responses):
         return response.subordinate_responses[place]
     return response
 
 
 def _answers(following: Iterable[BaseMessage]) -> dict[str, ToolMessage]:
-    # Some models use a call id again in their next message: its answers are not these.
+    # Some models reuse a call id in their next message: stop at it.
     own = takewhile(lambda message: not isinstance(message, AIMessage), following)
     return {message.tool_call_id: message for message in own if isinstance(message, ToolMessage)}
 
@@ -306,7 +305,7 @@ def _threads(message: BaseMessage) -> Mapping[str, str]:
 
 
 def _response(answer: ToolMessage | None) -> DelegationResponse | str | None:
-    """Return what came of a call; why it cannot be read, or `None` while it is open."""
+    """Return the response to a call, why it cannot be read, or `None` while it is open."""
     if answer is None:
         return None
     try:
