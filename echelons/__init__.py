@@ -1,6 +1,6 @@
 """Echelons: hierarchies of agents on LangGraph.
 
-The names load on first use, so that importing the package costs nothing.
+Public names are imported on first use, so `import echelons` itself stays fast.
 """
 
 from __future__ import annotations

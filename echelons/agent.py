@@ -1,7 +1,7 @@
-"""``Agent``: one agent and its subordinates, as plain immutable data.
+"""`Agent`: one agent and its subordinates, as plain immutable data.
 
-The user's way in. ``compile`` hands it to ``echelons.graphs``, the only place where the
-domain reaches LangGraph, and only when it is called.
+`Agent.compile` is the only place where the domain imports LangGraph (through
+`echelons.graphs`), and it does so only when called.
 """
 
 from __future__ import annotations
@@ -38,27 +38,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Agent:
-    """One agent: what it is, what it can do, and who works for it.
+    """An agent: its model, tools, capabilities and subordinates.
 
-    An agent is immutable and checked when it is made. Its lists and mappings are copied,
-    so a change of the originals never reaches it; models and tools are shared.
+    An agent is immutable and validated on construction. Its lists and mappings are copied, so
+    later changes to the originals have no effect; models and tools are shared.
 
     Args:
-        name: A letter, then up to 63 letters, digits, ``-`` or ``_``; unique in its tree.
-        description: What it is for, in a sentence. Its superior's model reads it.
-        model: A LangChain chat model, a name such as ``"openai:gpt-5-mini"``, or ``None``
+        name: A letter, then up to 63 letters, digits, `-` or `_`; unique in its tree.
+        description: Its purpose in a sentence. Its superior's model reads it.
+        model: A LangChain chat model, a name such as `"openai:gpt-5-mini"`, or `None`
             to use the superior's. A root without a model uses the offline planner.
         prompt: Instructions for its own model.
         tools: LangChain tools or functions with a docstring.
         subordinates: Agents, compiled LangGraph graphs, Runnables, or functions that take
             the message.
-        capabilities: What it can do, each with a confidence from 0 to 1, or a ``Capability``
-            that has example tasks too.
-        limits: Limits of the tree under this agent. Only a root has others than ``depth``.
-        delegating: How it finds and asks its subordinates; as its superior does if left out.
+        capabilities: Its capabilities by name: a confidence from 0 to 1, or a `Capability`,
+            which has example tasks too.
+        limits: Limits of the tree under this agent. Only a root may set others than `depth`.
+        delegating: How it selects and calls its subordinates; `None` inherits its superior's.
 
     Raises:
-        ConfigurationError: Something of it cannot work; the subclass says what.
+        ConfigurationError: An argument is invalid; the subclass says which.
 
     Examples:
         >>> eat = Agent("restaurants", "Finds places to eat", capabilities={"food": 0.9})
@@ -82,7 +82,7 @@ class Agent:
     delegating: Delegating | None = field(default=None, kw_only=True)
 
     if TYPE_CHECKING:
-        # What goes in is wider than what is kept.
+        # The arguments accepted are wider than the types of the fields.
         def __init__(  # noqa: PLR0913
             self,
             name: str,
@@ -109,7 +109,7 @@ class Agent:
         check(self, self.limits.depth)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Agent:
-        """An agent never changes, so a copy of it is itself (models cannot be copied)."""
+        """Return the agent itself: it is immutable, and models cannot be copied."""
         return self
 
     def compile(
@@ -118,20 +118,20 @@ class Agent:
         *,
         store: BaseStore | None = None,
     ) -> AgentGraph:
-        """Compile the tree to an ordinary LangGraph graph with ``messages`` in and out.
+        """Compile the tree to an ordinary LangGraph graph with `messages` in and out.
 
         Args:
             checkpointer: Any LangGraph checkpoint saver, the path of a SQLite database, or
-                ``None`` (then nothing is kept, unless a graph around this one lends its own).
-            store: A LangGraph store that tools can reach.
+                `None` for no persistence, unless a surrounding graph passes on its own saver.
+            store: A LangGraph store, available to tools.
 
         Returns:
-            A ``CompiledStateGraph``: ``invoke``, ``stream``, ``ainvoke``, ``astream``,
-            ``get_state(subgraphs=True)``, history and forks work as on any graph.
+            A `CompiledStateGraph`: `invoke`, `stream`, `ainvoke`, `astream`,
+            `get_state(subgraphs=True)`, history and forks work as on any graph.
 
         Raises:
-            ModelKeyMissing: A named model of the tree has no key.
-            UnknownModel: A model's name is not understood.
+            ModelKeyMissing: There is no API key for a model given by name.
+            UnknownModel: The name of a model is unknown.
             StorageError: The database cannot be opened.
             InvalidDatabase: The checkpointer is neither a saver nor a path.
         """
@@ -140,7 +140,7 @@ class Agent:
         return compile_tree(self, checkpointer, store)
 
     def draw(self) -> Drawing:
-        """Return the tree as a picture: text, Mermaid, and what a notebook shows."""
+        """Return a drawing of the tree, as text and as Mermaid; notebooks render it."""
         from echelons.tree.drawing import Drawing
 
         return Drawing(self)
@@ -157,7 +157,7 @@ def _check_fields(agent: Agent) -> None:
 
 def _check_model(agent: str, model: Any) -> None:
     named = isinstance(model, str) and model.strip()
-    # A class is no model yet, though it has all the methods of one.
+    # A model class has all the methods too, but is not an instance.
     usable = not isinstance(model, type) and callable(getattr(model, "bind_tools", None))
     if not (model is None or named or usable):
         raise InvalidModel(agent, model)

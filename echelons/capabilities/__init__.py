@@ -1,4 +1,4 @@
-"""What agents can do: declared or derived, and put together to the map of a tree."""
+"""Capabilities of agents: declared or derived, and combined into the map of a tree."""
 
 from __future__ import annotations
 

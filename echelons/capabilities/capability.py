@@ -1,7 +1,7 @@
-"""A capability, and how an agent keeps those that it declares.
+"""`Capability`, and the immutable mapping in which an agent keeps those that it declares.
 
-``Agent`` checks with ``declared`` what it is given. Whoever reads an agent's capabilities sees
-plain confidences; whoever wants the example tasks too asks for ``Declared.full``.
+An agent's `capabilities` maps names to plain confidences; its attribute `full` has the example
+tasks too.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ UNNAMED = "(not named yet)"
 
 
 class Capability(BaseModel):
-    """How well an agent can do something, and tasks of that kind.
+    """A capability of an agent: a confidence and example tasks.
 
     Args:
-        confidence: How well, from 0 to 1.
-        examples: Tasks in the words of those who ask. The more there are, the better a task
-            in other words is recognised.
+        confidence: How well the agent can do it, from 0 to 1.
+        examples: Tasks of that kind, in the words of users. The more there are, the better a
+            task in other words is recognised.
 
     Raises:
-        InvalidCapability: The confidence is no number from 0 to 1.
-        InvalidExamples: The examples are no list of texts.
+        InvalidCapability: The confidence is not a number from 0 to 1.
+        InvalidExamples: The examples are not a list of non-blank strings.
 
     Examples:
         >>> Capability(0.8, examples=["book a table for two"])
@@ -46,10 +46,10 @@ class Capability(BaseModel):
 
 
 class Declared(Mapping[str, float]):
-    """The capabilities of one agent, immutable: to its readers, confidences by name.
+    """The capabilities of one agent: an immutable mapping of names to confidences.
 
     Attributes:
-        full: The same with their example tasks.
+        full: The same capabilities with their example tasks.
     """
 
     __slots__ = ("full",)
@@ -79,15 +79,16 @@ class Declared(Mapping[str, float]):
 
 
 def declared(agent: str, capabilities: Any) -> Declared:
-    """Return what ``agent`` declares, checked and kept for good.
+    """Return an agent's declared capabilities, validated and immutable.
 
     Args:
-        agent: Its name, for the error.
-        capabilities: A confidence or a ``Capability`` for each name.
+        agent: The agent's name, for the error.
+        capabilities: A confidence or a `Capability` for each name.
 
     Raises:
-        InvalidCapability: A name is no text or blank, or a confidence no number from 0 to 1.
-        InvalidExamples: Examples are no texts.
+        InvalidCapability: A name is not a string or blank, or a confidence is not a number from
+            0 to 1.
+        InvalidExamples: Examples are not strings.
     """
     if isinstance(capabilities, Declared):
         return capabilities
@@ -103,7 +104,7 @@ def declared(agent: str, capabilities: Any) -> Declared:
 
 
 def _is_confidence(value: Any) -> bool:
-    # The comparison also refuses NaN.
+    # The comparison also rejects NaN.
     return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= 1
 
 

@@ -1,8 +1,8 @@
-"""``CapabilityMap``: who in a tree can do what, as an immutable tree of its own.
+"""`CapabilityMap`: the capabilities of all agents of a tree, as an immutable tree of its own.
 
-``routing`` reads it, and ``echelons capabilities`` prints it. Discovery is recursive: the map of
-an agent is made of its own capabilities and its subordinates' maps. An agent that is added makes
-new maps only on its way to the root; all others are shared with the map before.
+`echelons.routing` reads it, and `echelons capabilities` prints it. The map of an agent consists
+of its own capabilities and its subordinates' maps. Adding an agent creates new maps only on its
+path to the root; all others are shared with the previous map.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from echelons.tree.names import PATH_SEPARATOR
 
 @dataclass(frozen=True, slots=True, repr=False)
 class CapabilityMap:
-    """What an agent and everything below it can do.
+    """The capabilities of an agent and of everything below it.
 
     Attributes:
         agent: The agent's name.
-        capabilities: Its own, as confidences by name; ``capabilities.full`` has the examples.
+        capabilities: Its own, as confidences by name; `capabilities.full` has the examples.
         derived: Whether they were derived, because it declares none.
-        texts: What is written about it: descriptions, and the prompt if all is derived.
-        subordinates: The maps of its subordinates, in their order.
+        texts: Descriptions of the agent and its tools, and its prompt if `derived`.
+        subordinates: The maps of its subordinates, in order.
         total_depth: Levels below it; 0 for a leaf.
 
     Examples:
@@ -48,21 +48,21 @@ class CapabilityMap:
 
     @property
     def passes_on(self) -> bool:
-        """Whether it is only known by name, and has subordinates who do what the name says."""
+        """Whether all it has are subordinates and a capability derived from its own name."""
         return (
             self.derived and bool(self.subordinates) and [*self.capabilities] == [_said(self.agent)]
         )
 
     @classmethod
     def discover(cls, member: Member, deriver: Deriver = derive) -> CapabilityMap:
-        """Return the map of the tree under ``member``.
+        """Return the map of the tree under `member`.
 
         Args:
-            member: The first agent.
-            deriver: Says what agents can do that declare nothing.
+            member: The root of the tree.
+            deriver: Derives the capabilities of agents that declare none.
 
         Raises:
-            InvalidCapability: What the deriver says is none.
+            InvalidCapability: The deriver returns an invalid one.
         """
         if isinstance(deriver, Learner):
             deriver.learn(member)
@@ -70,7 +70,7 @@ class CapabilityMap:
 
     @classmethod
     async def adiscover(cls, member: Member, deriver: Deriver = derive) -> CapabilityMap:
-        """Do what ``discover`` does, without blocking the event loop while a model is asked."""
+        """Async version of `discover`."""
         if isinstance(deriver, Learner):
             await deriver.alearn(member)
         return cls._discovered(member, deriver)
@@ -78,19 +78,19 @@ class CapabilityMap:
     def add(
         self, superior: Sequence[str] | str, member: Member, deriver: Deriver = derive
     ) -> CapabilityMap:
-        """Return the map with ``member`` added as the last subordinate of ``superior``.
+        """Return the map with `member` added as the last subordinate of `superior`.
 
-        Only the maps on the path are made anew. That the name is free is checked on this path
-        and among the new siblings; ``Agent`` checks whole trees.
+        The name must be unique on this path and among the new siblings; only `Agent` checks
+        whole trees.
 
         Args:
-            superior: The path from this map's agent: ``"head/experiences"``, or the names.
-            member: Who is new, with all below it.
-            deriver: As for ``discover``.
+            superior: The path from this map's agent: `"head/experiences"`, or the names.
+            member: The new subordinate, with everything below it.
+            deriver: As for `discover`.
 
         Raises:
-            UnknownAgent: Nobody is at that path.
-            DuplicateName: The name stands on the path or among the siblings already.
+            UnknownAgent: There is no agent at that path.
+            DuplicateName: The name is already on the path or among the siblings.
         """
         path = superior.split(PATH_SEPARATOR) if isinstance(superior, str) else list(superior)
         if not path or path[0] != self.agent:
@@ -98,7 +98,7 @@ class CapabilityMap:
         return self._added(path[1:], CapabilityMap.discover(member, deriver), self.agent)
 
     def walk(self, above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], CapabilityMap]]:
-        """Yield every map below with its path, superiors first, subordinates in order."""
+        """Yield this map and all below with their paths, depth first, subordinates in order."""
         stack: list[tuple[tuple[str, ...], CapabilityMap]] = [((*above, self.agent), self)]
         while stack:
             path, each = stack.pop()
@@ -106,7 +106,7 @@ class CapabilityMap:
             stack.extend(((*path, sub.agent), sub) for sub in reversed(each.subordinates))
 
     def json(self) -> dict[str, Any]:
-        """Return the map for programs, subordinates in it."""
+        """Return the map as JSON, subordinates nested."""
         return {
             "agent": self.agent,
             "derived": self.derived,

@@ -1,6 +1,7 @@
-"""Where derived capabilities are kept, so that no process derives them again.
+"""Storage of derived capabilities, so that they need not be derived again in each process.
 
-``ModelDeriver`` reads and writes; ``checkpoints.derived`` keeps them in a database.
+`ModelDeriver` uses it; `echelons.checkpoints.coordination.capability_cache` implements it in a
+database.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from echelons.capabilities.capability import Capability
 
 
 class Derivation(NamedTuple):
-    """What was derived of an agent.
+    """The capabilities derived for an agent.
 
     Attributes:
-        fingerprint: Of the description that it was derived from.
-        capabilities: What the agent can do.
+        fingerprint: Fingerprint of the description that they were derived from.
+        capabilities: The capabilities, by name.
     """
 
     fingerprint: str
@@ -24,38 +25,38 @@ class Derivation(NamedTuple):
 
 
 class Kept(Protocol):
-    """Derivations by the names of agents, of one tree."""
+    """The stored derivations of one tree, by agent name."""
 
     def read(self, agents: Collection[str], /) -> Mapping[str, Derivation]:
-        """Return what is kept of some agents."""
+        """Return the stored derivations of some agents."""
         ...
 
     def write(self, derivations: Mapping[str, Derivation], /) -> None:
-        """Keep some derivations, instead of earlier ones."""
+        """Store derivations, replacing earlier ones of the same agents."""
         ...
 
     async def aread(self, agents: Collection[str], /) -> Mapping[str, Derivation]:
-        """Do what ``read`` does in an event loop."""
+        """Async version of `read`."""
         ...
 
     async def awrite(self, derivations: Mapping[str, Derivation], /) -> None:
-        """Do what ``write`` does in an event loop."""
+        """Async version of `write`."""
         ...
 
 
 class NotKept:
-    """Keeps nothing: what is derived lives as long as who derived it."""
+    """A store that stores nothing: derivations live as long as their deriver."""
 
     def read(self, _agents: Collection[str], /) -> Mapping[str, Derivation]:
-        """Return nothing."""
+        """Return no derivations."""
         return {}
 
     def write(self, derivations: Mapping[str, Derivation], /) -> None:
-        """Keep nothing."""
+        """Do nothing."""
 
     async def aread(self, _agents: Collection[str], /) -> Mapping[str, Derivation]:
-        """Return nothing."""
+        """Async version of `read`."""
         return {}
 
     async def awrite(self, derivations: Mapping[str, Derivation], /) -> None:
-        """Keep nothing."""
+        """Async version of `write`."""

@@ -1,7 +1,7 @@
-"""Capabilities of agents that declare none: what their names and their tools' names say.
+"""Capabilities of agents that declare none: by default, derived from names.
 
-``CapabilityMap.discover`` derives with ``derive`` unless it is given another ``Deriver``, such
-as one that asks a model.
+`CapabilityMap.discover` uses `derive` unless it is given another `Deriver`, such as
+`ModelDeriver`, which asks a model.
 """
 
 from __future__ import annotations
@@ -15,38 +15,38 @@ from echelons.text.stemming import words
 from echelons.tree.members import Member
 
 DERIVED: Final = 0.8
-"""Confidence of what is derived: less than people declare when they are sure (0.9, 1.0)."""
+"""Confidence of derived capabilities: less than people usually declare (0.9, 1.0)."""
 
 MOST_OF_A_PROMPT: Final = 2_000
-"""Characters of a prompt that are read: its beginning says what the agent is."""
+"""Characters of a prompt used as text: its beginning describes the agent."""
 
 
 class Deriver(Protocol):
-    """Says what an agent can do that declares nothing."""
+    """Derives the capabilities of an agent that declares none."""
 
     def __call__(self, member: Member, /) -> Mapping[str, Capability]:
-        """Return the capabilities of ``member``, by name."""
+        """Return the capabilities of `member`, by name."""
         ...
 
 
 @runtime_checkable
 class Learner(Protocol):
-    """A deriver that waits for something, and had better be told of a tree as a whole."""
+    """A deriver that does slow work, which is faster for a whole tree at once."""
 
     def learn(self, root: Member, /) -> None:
-        """Find out what all agents of a tree can do that declare nothing."""
+        """Derive the capabilities of all agents of a tree that declare none."""
         ...
 
     async def alearn(self, root: Member, /) -> None:
-        """Do what ``learn`` does in an event loop."""
+        """Async version of `learn`."""
         ...
 
 
 def derive(member: Member) -> Mapping[str, Capability]:
-    """Return the words of the agent's name and of each of its tools' names, at 0.8.
+    """Return the words of an agent's name and of its tools' names, with confidence 0.8.
 
-    Its description and prompt, and its tools' descriptions, are no names of anything: they stay
-    texts (see ``texts_of``), which a matcher reads beside the capabilities.
+    Its description and prompt, and its tools' descriptions, do not name capabilities: they are
+    texts (see `texts_of`), which a matcher reads beside the capabilities.
 
     Examples:
         >>> from echelons import Agent
@@ -62,10 +62,10 @@ def derive(member: Member) -> Mapping[str, Capability]:
 
 
 def capabilities_of(member: Member, deriver: Deriver = derive) -> tuple[Declared, bool]:
-    """Return what an agent can do, and whether that had to be derived.
+    """Return an agent's capabilities, and whether they were derived.
 
     Raises:
-        InvalidCapability: What it declares, or what the deriver says, is none.
+        InvalidCapability: A declared or derived capability is invalid.
     """
     if member.capabilities:
         return declared(member.name, member.capabilities), False
@@ -73,10 +73,10 @@ def capabilities_of(member: Member, deriver: Deriver = derive) -> tuple[Declared
 
 
 def texts_of(member: Member) -> tuple[str, ...]:
-    """Return what is written about an agent: its description, its tools' descriptions.
+    """Return the descriptions of an agent and of its tools.
 
-    The prompt of an agent that declares nothing is one of the texts; for the others it is
-    instructions, whose words say less than the declaration.
+    The prompt is included if the agent declares no capabilities; otherwise it says less than the
+    declaration.
     """
     prompt = "" if member.capabilities else getattr(member, "prompt", "")
     texts = [member.description, *(text for _, text in tools_of(member)), prompt[:MOST_OF_A_PROMPT]]
@@ -84,7 +84,7 @@ def texts_of(member: Member) -> tuple[str, ...]:
 
 
 def tools_of(member: Member) -> Iterator[tuple[str, str]]:
-    """Yield the name of each of an agent's tools, with the first paragraph about it."""
+    """Yield the name of each of an agent's tools, and the first paragraph of its description."""
     for tool in getattr(member, "tools", ()):
         name = getattr(tool, "name", None) or getattr(tool, "__name__", "")
         yield str(name), _first_paragraph(tool)

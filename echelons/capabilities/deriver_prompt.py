@@ -1,7 +1,7 @@
-"""What a model is told of an agent, and what it says of what that agent can do. Pure.
+"""The prompt with which `ModelDeriver` asks a model for capabilities, and its reply. Pure.
 
-``ModelDeriver`` asks. Both directions are data: an agent's prompt and tools may come from
-anywhere, and what a model says is checked like what a stranger says.
+Both directions are untrusted data: an agent's prompt and tools may come from anywhere, and a
+model's reply is validated like any input.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from echelons.errors import DeriverFailed
 from echelons.tree.members import Member
 
 MOST_TOLD: Final = 6_000
-"""Characters of a prompt that the model is shown."""
+"""Characters of an agent's prompt shown to the model."""
 
 INSTRUCTIONS: Final = (
     "You describe what an agent can do, so that tasks find it. Answer with JSON and nothing "
@@ -53,12 +53,12 @@ class _Reply(BaseModel):
 
 
 class Description(NamedTuple):
-    """An agent as a model is told of it.
+    """An agent as described to a model.
 
     Attributes:
         agent: Its name.
-        text: What the model is told.
-        fingerprint: The same for equal descriptions, in every process.
+        text: The description, as JSON.
+        fingerprint: A hash, the same for equal descriptions in every process.
     """
 
     agent: str
@@ -67,9 +67,9 @@ class Description(NamedTuple):
 
 
 def described(member: Member, model: str) -> Description:
-    """Return what ``model`` is told of an agent.
+    """Return the description of an agent for `model`.
 
-    The fingerprint is of all that there is, not only of the part of a long prompt that is told.
+    The fingerprint covers the whole of a prompt that is too long to be shown.
     """
     prompt = getattr(member, "prompt", "")
     about = {
@@ -85,10 +85,10 @@ def described(member: Member, model: str) -> Description:
 
 
 def understood(agent: str, content: Any) -> Mapping[str, Capability]:
-    """Return what a model said, at no more than is derived by words.
+    """Return the capabilities in a model's reply, with confidences of at most `DERIVED`.
 
     Raises:
-        DeriverFailed: It is no JSON, or says something else than capabilities.
+        DeriverFailed: The reply is not JSON, or not of the expected form.
 
     Examples:
         >>> understood("eat", 'Here: {"capabilities": [{"name": "dining", "confidence": 0.9}]}')
@@ -102,7 +102,7 @@ def understood(agent: str, content: Any) -> Mapping[str, Capability]:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"])
         raise DeriverFailed(agent, f"{where or 'the answer'}: {first['msg']}") from None
-    # Where a name stands twice, the first is meant.
+    # Reversed, so that of two entries of one name the first counts.
     return {
         each.name: Capability(min(each.confidence, DERIVED), each.examples)
         for each in reversed(reply.capabilities)

@@ -1,4 +1,4 @@
-"""``ModelDeriver``: asks a chat model what the agents can do that declare nothing."""
+"""`ModelDeriver`: derives the capabilities of agents by asking a chat model."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ if TYPE_CHECKING:
 LOG = logging.getLogger(__name__)
 
 AT_ONCE: Final = 8
-"""Agents about which a model is asked at the same time."""
+"""Maximum concurrent requests to the model."""
 
 
 class ModelDeriver:
     """Derives capabilities by asking a model, once for each agent that declares none.
 
-    What it says is kept: for as long as the deriver lives, or in a database (``kept_in``). An
-    agent whose description, prompt or tools changed is asked about anew. Where the model fails,
-    an agent's capabilities are derived from words, and a warning is logged.
+    Replies are stored for as long as the deriver lives, or in a database (`kept_in`), and asked
+    for again when an agent's description, prompt or tools change. If the model fails, an agent's
+    capabilities are derived from its names (`derive`), and a warning is logged.
 
     Args:
-        model: A LangChain chat model, or its name, such as ``"openai:gpt-5-mini"``.
-        kept: Where it is kept what was derived.
+        model: A LangChain chat model, or its name, such as `"openai:gpt-5-mini"`.
+        kept: The store of derivations; by default they live as long as the deriver.
 
     Raises:
-        UnknownModel: The model is none.
-        ModelKeyMissing: The named model needs a key, and the environment has none.
+        UnknownModel: There is no such model.
+        ModelKeyMissing: A model given by name needs an API key that the environment lacks.
 
     Examples:
         >>> from echelons import Agent
@@ -58,19 +58,19 @@ class ModelDeriver:
         self._known: dict[str, Derivation] = {}
 
     def kept_in(self, kept: Kept) -> ModelDeriver:
-        """Return a deriver with the same model that keeps what it derives elsewhere."""
+        """Return a deriver with the same model and another store."""
         return ModelDeriver(self._model, kept)
 
     def __call__(self, member: Member, /) -> Mapping[str, Capability]:
-        """Return what an agent can do; the model is asked if it is not known."""
+        """Return an agent's capabilities, asking the model if they are not known."""
         self.learn(member)
         return self._known[member.name].capabilities
 
     def learn(self, root: Member) -> None:
-        """Ask about all agents of a tree that declare nothing, many at the same time.
+        """Derive the capabilities of all agents of a tree that declare none, concurrently.
 
         Raises:
-            StorageError: What is kept could not be read or written.
+            StorageError: The store could not be read or written.
         """
         if not (unknown := self._unknown(root)):
             return
@@ -80,7 +80,7 @@ class ModelDeriver:
             self._kept.write(self._heard(root, asked, replies))
 
     async def alearn(self, root: Member) -> None:
-        """Do what ``learn`` does in an event loop."""
+        """Async version of `learn`."""
         if not (unknown := self._unknown(root)):
             return
         self._known.update(_unchanged(unknown, await self._kept.aread([*unknown])))
@@ -102,7 +102,7 @@ class ModelDeriver:
     def _heard(
         self, root: Member, asked: Mapping[str, Description], replies: Sequence[Any]
     ) -> Mapping[str, Derivation]:
-        """Take in what was said, and return what of it is worth keeping."""
+        """Add the replies to what is known, and return those that are worth storing."""
         members = {each.member.name: each.member for each in walk(root)}
         said: dict[str, Derivation] = {}
         for about, reply in zip(asked.values(), replies, strict=True):
@@ -123,7 +123,7 @@ class ModelDeriver:
         return next((name for name in named if isinstance(name, str)), type(self._model).__name__)
 
     def _config(self) -> RunnableConfig:
-        # Without the tag, whoever streams the messages of a run would see what is said here.
+        # Without the tag, the model's reply would appear in a run's message stream.
         return {"max_concurrency": AT_ONCE, "tags": ["nostream"]}
 
 

@@ -1,4 +1,4 @@
-"""Delegation: requests that go down a tree, the responses that come up, and what joins them."""
+"""Delegation: requests down a tree, responses up, and how responses are combined."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Aggregation: many responses become one. Pure; the delegation graph calls it.
+"""Aggregation of several responses into one. Pure.
 
 Phase 4 of the recursive delegation, with its edge cases: conflicting answers, partial answers,
-questions, and nobody able.
+questions, and no agent able to do the task.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from echelons.delegation.request import DelegationRequest, DelegationResponse, S
 from echelons.tree.names import PATH_SEPARATOR
 
 PATH_COST = 0.05
-"""What each agent on the path takes from a response's confidence, where several conflict."""
+"""Confidence deducted for each agent on a response's path, to rank conflicting responses."""
 LIMIT = "limit:"
-"""How the reason of a response begins whose agent had to stop for a limit of the whole tree."""
+"""Prefix of the reason of a response whose agent reached a limit of the whole tree."""
 EXHAUSTED = ("budget:", LIMIT)
-"""How it begins where an agent had to stop before its end."""
+"""Prefixes of the reason of a response whose agent had to stop early."""
 
 
 def preference(response: DelegationResponse) -> float:
-    """Return how much a response counts against others: confidence less the cost of its path.
+    """Return the rank of a response among others: its confidence less the cost of its path.
 
-    Source: ``resolve_conflicts`` of the recursive delegation,
-    ``confidence - 0.05 * len(path)``.
+    Source: `resolve_conflicts` of the recursive delegation,
+    `confidence - 0.05 * len(path)`.
 
     Examples:
         >>> near = DelegationResponse(
@@ -32,15 +32,15 @@ def preference(response: DelegationResponse) -> float:
         >>> round(preference(near), 2)
         0.7
     """
-    # 0.85 - 0.05 * 3 and 0.8 - 0.05 * 2 are equal, but not as floating-point numbers.
+    # Rounded: 0.85 - 0.05 * 3 and 0.8 - 0.05 * 2 differ as floating-point numbers.
     return round(response.confidence - PATH_COST * len(response.path), 12)
 
 
 def best(responses: Iterable[DelegationResponse]) -> DelegationResponse:
-    """Return the preferred response; of equal ones the one whose path comes first.
+    """Return the response of the highest preference; of equal ones the first by path.
 
     Raises:
-        ValueError: There is none.
+        ValueError: There are no responses.
     """
     return min(responses, key=lambda each: (-preference(each), each.path, each.agent))
 
@@ -51,9 +51,9 @@ def settle(
     required: Collection[str] = (),
     abilities: Mapping[str, Collection[str]] | None = None,
 ) -> DelegationResponse:
-    """Return what a task that names nobody comes to: the only response as it is, unless a part.
+    """Return the response to a routed task: a single response as it is, else their aggregate.
 
-    Of a part of an answer nobody knows what to make but who has asked, see ``aggregate``.
+    A single partial response is aggregated too, unless its agent had to stop early.
     """
     if len(responses) == 1 and (
         responses[0].status is not Status.PARTIAL or _is_exhausted(responses[0])
@@ -68,21 +68,21 @@ def aggregate(
     required: Collection[str] = (),
     abilities: Mapping[str, Collection[str]] | None = None,
 ) -> DelegationResponse:
-    """Return the one response that a request's responses come to.
+    """Return the responses to a request, combined into one.
 
     - Some are fulfilled and none partial: the best of them.
     - Some are fulfilled and some partial: all of these together, fulfilled.
-    - Some are partial: if one stopped for want of budget, all of them together, partial: more
-      input would not help it. If there are two or more with a result, and their agents'
-      capabilities cover what is required, all of them together, fulfilled. Else ``needs_input``,
+    - Some are partial: if one stopped because a budget was exhausted, all of them together,
+      partial, since more input would not help. If two or more have a result, and their agents'
+      capabilities cover those required, all of them together, fulfilled. Else `needs_input`,
       with the partial results.
-    - Some ask: ``needs_input``, with the questions.
-    - All are unable: one ``unable`` that tells why for every branch.
+    - Some ask a question: `needs_input`, with the questions.
+    - All are unable: one `unable` with the reasons of all.
 
     Args:
-        request: What was asked for.
-        responses: What came of it, at least one, in the order of the attempts.
-        required: Capabilities that the task needs; empty if nobody knows.
+        request: The request.
+        responses: Its responses, at least one, in the order of the attempts.
+        required: Capabilities that the task needs; empty if unknown.
         abilities: The capabilities of each agent that answered, by its name.
     """
     by_status = {status: [each for each in responses if each.status is status] for status in Status}
@@ -103,7 +103,7 @@ def aggregate(
     return answer.model_copy(
         update={
             "usage": sum((each.usage for each in responses), Usage()),
-            # Who passes on the only response as it is has asked nobody else.
+            # A single response that is passed on as it is keeps its own list.
             "subordinate_responses": answer.subordinate_responses
             if len(responses) == 1 and answer is responses[0]
             else told(responses),
@@ -116,10 +116,10 @@ def _cover(
     required: Collection[str],
     abilities: Mapping[str, Collection[str]],
 ) -> bool:
-    # Who has nothing to show has done nothing of what it can.
+    # A partial response without a result covers none of its agent's capabilities.
     shown = [each for each in partial if each.result or each.partial_results]
     able = {name for each in shown for name in abilities.get(each.agent, ())}
-    # Of one alone it is known that it has not done all that it can.
+    # A single agent's partial result does not cover even its own capabilities.
     return len(shown) > 1 and bool(required) and able.issuperset(required)
 
 
@@ -133,7 +133,7 @@ def _together(
     sure: Sequence[DelegationResponse],
     status: Status = Status.FULFILLED,
 ) -> DelegationResponse:
-    """Return several responses as one; the superior's model makes prose of it."""
+    """Return several responses as one, their results in order of preference."""
     ordered = sorted(parts, key=lambda each: (-preference(each), each.path, each.agent))
     reasons = (each.reason for each in ordered if _is_exhausted(each))
     return _of(
@@ -157,7 +157,7 @@ def _asked(
         for each in responses
         if each.status is Status.PARTIAL
     ]
-    # The superior's model sees the result alone: what is done already belongs to it.
+    # The superior's model sees the result only, so it must contain what is done already.
     done = [
         f"{name_of(each)}: {each.result}"
         for each in responses
@@ -205,10 +205,10 @@ def _partial_results(responses: Iterable[DelegationResponse]) -> tuple[str, ...]
 
 
 def told(responses: Sequence[DelegationResponse]) -> tuple[DelegationResponse, ...]:
-    """Return what is kept of the responses below; results stay in the threads of their agents."""
+    """Return responses without their results, which are stored in their agents' threads."""
     return tuple(each.model_copy(update={"result": ""}) for each in responses)
 
 
 def name_of(response: DelegationResponse) -> str:
-    """Return what who answers is called by who has asked: the way to it."""
+    """Return the path from the asking agent down to the one that answers, as a string."""
     return PATH_SEPARATOR.join(response.path[1:]) or response.agent

@@ -1,8 +1,8 @@
-"""Calls that make requests: ``Delegation`` is one request, ``Parted`` a call that makes several.
+"""The requests of a model's calls: `Delegation` is one request, `Parted` a call with several.
 
-A call makes several because a model says so (``delegate_many``), because its task is one for
-several agents, or because everybody who fits is asked at once. ``reason`` writes it into its
-message, and puts the answer together when every part has ended.
+A call makes several requests if a model calls `delegate_many`, if its task is split among
+several agents, or if all candidates are asked at once. The node `reason` stores them in the
+metadata of its message, and joins the responses when every part has ended.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Delegation:
-    """A request that a call makes.
+    """A request made by a call.
 
     Attributes:
-        call_id: The call, or the part of one.
-        subordinate: Whom it names; empty if it names nobody, and the task is to be routed.
+        call_id: Id of the call, or of its part (see `part_id`).
+        subordinate: The subordinate named; empty if the task is to be routed.
         message: The task.
-        reset: Whether it begins a conversation anew.
-        group: The one of a call's tasks that it is for; several agents may be asked for one.
+        reset: Whether it starts a new conversation.
+        group: Number of the call's task that it belongs to; several agents may be asked to do
+            the same task.
     """
 
     call_id: str
@@ -40,7 +41,7 @@ class Delegation:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """What a call that makes this request alone would say."""
+        """The arguments of an equivalent `call_subordinate`."""
         return {"message": self.message, "subordinate": self.subordinate, "reset": self.reset}
 
 
@@ -49,8 +50,8 @@ class Parted:
     """A call that makes several requests.
 
     Attributes:
-        call_id: The call.
-        join: When it has an answer, and which.
+        call_id: Id of the call.
+        join: The policy by which the responses are joined.
         parts: The requests, in order.
     """
 
@@ -60,7 +61,7 @@ class Parted:
 
     @property
     def tasks(self) -> dict[int, str]:
-        """The tasks, by their groups."""
+        """The tasks, by group."""
         return {each.group: each.message for each in self.parts}
 
     def stored(self) -> dict[str, Any]:
@@ -72,7 +73,7 @@ class Parted:
 
     @classmethod
     def load(cls, call_id: str, stored: Mapping[str, Any]) -> Parted:
-        """Return what is kept in ``stored``.
+        """Return the call from the JSON of `stored`.
 
         Raises:
             UnreadableRecord: It is damaged.
@@ -88,7 +89,7 @@ class Parted:
 
 
 def part_id(call_id: str, place: int) -> str:
-    """Return the id of a part of a call, as a call's id stands for the whole.
+    """Return the id of a part of a call, from its place among the parts (1 for the first).
 
     Examples:
         >>> part_id("call-1", 2)
@@ -98,10 +99,10 @@ def part_id(call_id: str, place: int) -> str:
 
 
 def parted_of(message: AIMessage, call_id: str) -> Parted | None:
-    """Return the several requests of a call, ``None`` if it makes one.
+    """Return a call with several requests, or `None` if it makes only one.
 
     Raises:
-        UnreadableRecord: They are damaged.
+        UnreadableRecord: The stored requests are damaged.
     """
     kept: Any = message.response_metadata.get(PARTS_KEY) or {}
     if not isinstance(kept, Mapping):
@@ -112,20 +113,20 @@ def parted_of(message: AIMessage, call_id: str) -> Parted | None:
 def requests_of(
     message: AIMessage, calls: Iterable[ToolCall]
 ) -> Iterator[tuple[Delegation, Parted | None]]:
-    """Yield the requests that calls of a message make, each with the call that it is a part of.
+    """Yield the requests of a message's calls, each with the call of several that it is part of.
 
     Args:
         message: The message.
-        calls: Those of its calls that are of interest.
+        calls: The calls of the message to read.
 
     Raises:
-        UnreadableRecord: What is kept of them is damaged.
+        UnreadableRecord: The stored requests are damaged.
     """
     for call in calls:
         call_id, args = call["id"] or "", call["args"]
         if parted := parted_of(message, call_id):
             yield from ((each, parted) for each in parted.parts)
         elif call["name"] == CALL_SUBORDINATE:
-            # A call that a person wrote into a state may be anything; nobody is found for it.
+            # A call that a person wrote into a state may have any arguments; it is then refused.
             task, named = str(args.get("message", "")), str(args.get("subordinate") or "")
             yield Delegation(call_id, named, task, bool(args.get("reset", False))), None

@@ -1,4 +1,4 @@
-"""``Ways``: who may take a task that names nobody, as a message and an order keep it."""
+"""`Ways`: the ranked candidates for a routed task, as stored in messages and queued requests."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Any
 from echelons.errors import UnreadableRecord
 
 Way = tuple[str, ...]
-"""Names from a subordinate down to the agent that a task is for."""
+"""Names from a subordinate down to a candidate."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ways:
-    """Who may take a task.
+    """The candidates for a routed task.
 
     Attributes:
-        ahead: The ways to everybody who is still to be asked, the best first.
-        needs: Capabilities that the task needs; empty if nobody knows, or it needs one only.
-        able: Which of them each agent has, by its name.
+        ahead: The paths to the candidates not yet asked, best first.
+        needs: Capabilities that the task needs; empty if unknown, or if it needs only one.
+        able: Which of these each agent has, by its name.
     """
 
     ahead: tuple[Way, ...] = ()
@@ -30,7 +30,7 @@ class Ways:
         return bool(self.ahead or self.needs)
 
     def after(self) -> Ways:
-        """Return what is left behind the first."""
+        """Return the candidates without the first."""
         return replace(self, ahead=self.ahead[1:])
 
     def stored(self) -> dict[str, Any]:
@@ -45,7 +45,7 @@ class Ways:
 
     @classmethod
     def load(cls, stored: Mapping[str, Any]) -> Ways:
-        """Return what is kept in ``stored``.
+        """Return the candidates from the JSON of `stored`.
 
         Raises:
             UnreadableRecord: It is damaged.
@@ -61,4 +61,4 @@ class Ways:
 
 
 NOBODY = Ways()
-"""The ways of a request that is for nobody but whom it names."""
+"""No candidates: for a request that names its subordinate."""

@@ -1,7 +1,4 @@
-"""Join policies: when several requests of one call are enough, and what they come to. Pure.
-
-``delegation_graph`` asks how many are enough, ``reason`` what the answer is.
-"""
+"""Join policies: how many requests of one call must be fulfilled, and how they are joined. Pure."""
 
 from __future__ import annotations
 
@@ -14,15 +11,15 @@ from echelons.delegation.request import DelegationRequest, DelegationResponse, S
 from echelons.errors import InvalidJoin
 
 JOINS = ("all", "first", "quorum", "best")
-"""The names of the policies, as a model gives them."""
+"""The names of the policies, as a model writes them."""
 
 
 class Join(ABC):
-    """How several requests of one call are joined.
+    """A policy by which the several requests of one call are joined.
 
     Attributes:
-        name: What a model calls it.
-        enough: Fulfilled tasks that stop the others; 0 if every task is waited for.
+        name: The name that a model uses.
+        enough: Number of fulfilled tasks that stops the others; 0 to wait for every task.
     """
 
     name: str
@@ -32,12 +29,12 @@ class Join(ABC):
     def settled(
         self, request: DelegationRequest, answers: Sequence[DelegationResponse]
     ) -> DelegationResponse:
-        """Return what the answers come to.
+        """Return the responses joined into one.
 
         Args:
             request: The call, as a request of its superior to itself.
-            answers: One a task, in order; of those that are fulfilled the earlier ones first, if
-                they stop the others.
+            answers: One response per task, in order; under a policy that stops the others, the
+                fulfilled ones in the order of their arrival.
         """
 
     def stored(self) -> dict[str, Any]:
@@ -46,24 +43,24 @@ class Join(ABC):
 
 
 class All(Join):
-    """Every request is waited for, and every response counts."""
+    """Wait for every request, and join all responses."""
 
     name = "all"
 
     def settled(
         self, request: DelegationRequest, answers: Sequence[DelegationResponse]
     ) -> DelegationResponse:
-        """Return all of them under one status; the only one as it is."""
+        """Return all responses under one status; a single one as it is."""
         if len(answers) == 1:
             return answers[0]
         return _side_by_side(request, answers, status_of(answers))
 
 
 class Quorum(Join):
-    """So many fulfilled responses are enough.
+    """Wait for a number of fulfilled responses.
 
     Args:
-        count: How many, 1 or more.
+        count: The number, 1 or more.
     """
 
     name = "quorum"
@@ -74,13 +71,13 @@ class Quorum(Join):
     def settled(
         self, request: DelegationRequest, answers: Sequence[DelegationResponse]
     ) -> DelegationResponse:
-        """Return the first so many that are fulfilled; what there is, if there are not enough."""
+        """Return the first `count` fulfilled responses; all there are, if those are too few."""
         fulfilled = _fulfilled(answers)
         if len(fulfilled) >= self.enough:
             return _side_by_side(request, fulfilled[: self.enough], Status.FULFILLED)
         if not fulfilled:
             return settle(request, answers)
-        # If somebody asks, an answer may yet make the quorum.
+        # After a question, an answer may still complete the quorum.
         short = _side_by_side(request, answers, status_of(answers))
         missing = f"quorum: {len(fulfilled)} of {self.enough} are fulfilled"
         return short.model_copy(update={"reason": f"{missing}; {short.reason}"})
@@ -91,7 +88,7 @@ class Quorum(Join):
 
 
 class First(Join):
-    """The first fulfilled response is enough."""
+    """Wait for the first fulfilled response."""
 
     name = "first"
     enough = 1
@@ -99,34 +96,34 @@ class First(Join):
     def settled(
         self, request: DelegationRequest, answers: Sequence[DelegationResponse]
     ) -> DelegationResponse:
-        """Return that response; what all come to, if none is fulfilled."""
+        """Return the first fulfilled response; the aggregate of all, if there is none."""
         fulfilled = _fulfilled(answers)
         return fulfilled[0] if fulfilled else settle(request, answers)
 
 
 class Best(Join):
-    """Every request is waited for, and of those that are fulfilled the best one counts."""
+    """Wait for every request, and take the best fulfilled response."""
 
     name = "best"
 
     def settled(
         self, request: DelegationRequest, answers: Sequence[DelegationResponse]
     ) -> DelegationResponse:
-        """Return the best, by the conflict rule; what all come to, if none is fulfilled."""
+        """Return the response of the highest preference; the aggregate, if none is fulfilled."""
         fulfilled = _fulfilled(answers)
         return best(fulfilled) if fulfilled else settle(request, answers)
 
 
 def join_of(name: Any, count: Any, requests: int) -> Join:
-    """Return the policy that a model asks for.
+    """Return the policy that a model asks for, validated.
 
     Args:
-        name: One of ``JOINS``.
-        count: How many responses a quorum needs.
-        requests: How many requests there are.
+        name: One of `JOINS`.
+        count: Number of fulfilled responses that a quorum needs.
+        requests: Number of requests.
 
     Raises:
-        InvalidJoin: There is no such policy, or it can never be met.
+        InvalidJoin: There is no such policy, or its quorum cannot be reached.
     """
     if name == "quorum" and (
         isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= requests
@@ -138,7 +135,7 @@ def join_of(name: Any, count: Any, requests: int) -> Join:
 
 
 def join_called(name: str, count: int | None = None) -> Join:
-    """Return the policy of a name, as it was stored."""
+    """Return the policy with a stored name and count."""
     if name == Quorum.name and count:
         return Quorum(count)
     return {"first": First, "best": Best}.get(name, All)()
@@ -150,13 +147,13 @@ def joined(
     answers: Sequence[DelegationResponse],
     responses: Sequence[DelegationResponse],
 ) -> DelegationResponse:
-    """Return the one response of a call that made several requests.
+    """Return the response to a call that made several requests.
 
     Args:
         request: The call, as a request of its superior to itself.
-        join: How they are joined.
-        answers: One a task, see ``Join.settled``.
-        responses: Those of all who were asked, in the order of the requests.
+        join: The policy.
+        answers: One response per task, see `Join.settled`.
+        responses: The responses to all requests, in their order.
     """
     return join.settled(request, answers).model_copy(
         update={
@@ -169,7 +166,7 @@ def joined(
 
 
 def status_of(responses: Sequence[DelegationResponse]) -> Status:
-    """Return how a call ended whose responses all count: as all did, or in part.
+    """Return the common status of several responses, or the status of a mixture.
 
     Examples:
         >>> status_of([])

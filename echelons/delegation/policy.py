@@ -1,4 +1,4 @@
-"""``Delegating``: how a superior finds and asks its subordinates."""
+"""`Delegating`: how an agent selects and calls its subordinates."""
 
 from __future__ import annotations
 
@@ -9,29 +9,31 @@ from pydantic import BaseModel, ConfigDict, Field
 from echelons.guards.circuit_breaker import Breaking
 
 TIMEOUT = 30.0
-"""Seconds that a subordinate has, unless somebody says otherwise (recursive delegation)."""
+"""Default time in seconds that a subordinate has (source: recursive delegation)."""
 
 
 class Delegating(BaseModel):
-    """How an agent delegates; its subordinates do likewise unless they say otherwise.
+    """How an agent delegates; inherited by its subordinates unless they have a policy of their own.
+
+    A task is routed if the call names no subordinate.
 
     Attributes:
-        exploring: Whom a task goes to that names nobody: ``"ordered"``, the best first and the
-            next if that one cannot; ``"parallel"``, everybody who fits at once, and the best
-            answer counts.
-        splitting: Whether a task that names nobody and needs several agents becomes a request to
+        exploring: How a routed task is tried: `"ordered"`, the best candidate first, and the
+            next one if that is unable; `"parallel"`, all candidates at once, and the best
+            response counts.
+        splitting: Whether a routed task that needs several agents is split into a request for
             each.
-        timeout: Seconds in which a subordinate must have answered, those below it included;
-            never more than its superior has left. ``None`` for no end. Time in which people
-            are asked does not count.
-        request_timeout: Seconds that a request has that names nobody, all who are asked one after
-            the other included; ``None`` for no end but those of each.
-        matcher: Says who fits a task that names nobody; the root's holds for the tree. See
-            ``echelons.routing``; words are compared if left out.
-        deriver: Says what agents can do that declare nothing; the root's holds for the tree.
-            See ``echelons.capabilities``; their names do if left out.
-        threshold: The match, from 0 to 1, that somebody needs; the matcher's own if left out.
-        breaking: When a subordinate that fails is not asked for a while.
+        timeout: Seconds in which a subordinate must answer, including those below it; never more
+            than its superior has left. `None` for no limit. Time spent waiting for people does
+            not count.
+        request_timeout: Seconds for a routed task, including all candidates tried one after the
+            other; `None` for no limit except that of each candidate.
+        matcher: Scores the agents for a routed task; the root's applies to the tree. See
+            `echelons.routing`; by default it compares words.
+        deriver: Derives capabilities of agents that declare none; the root's applies to the
+            tree. See `echelons.capabilities`; by default it uses the agents' names.
+        threshold: The lowest score, from 0 to 1, of a candidate; the matcher's own by default.
+        breaking: When a failing subordinate is not called for a while.
 
     Raises:
         pydantic.ValidationError: A value is out of its range, or has an unknown name.

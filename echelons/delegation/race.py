@@ -1,8 +1,7 @@
-"""Races: several agents are asked, and once enough of them have answered the others are stopped.
+"""Races: several requests run in parallel, and once enough are fulfilled the others are stopped.
 
-The winners are written into the ledger, for who is resumed must know that it has lost.
-``nodes`` run each part of a race behind a gate that closes when it is over; ``checkpoints``
-keep the races of a run.
+The winners are stored in the ledger, so that an agent resumed later knows that it has lost. Nodes
+run each entrant of a race behind a gate that closes when the race is over.
 """
 
 from __future__ import annotations
@@ -16,20 +15,20 @@ from echelons.guards.gate import GATE_KEY, Gate, Halt, Pause, Step, gate_of
 from echelons.guards.scoped_gate import Bounded
 
 RACES_KEY = "__echelons_races"
-"""Where a run's config holds its races; LangGraph stores nothing that begins like this."""
+"""Config key of a run's races; LangGraph does not store keys with this prefix."""
 
 LOST = Halt("stopped", "others have answered, and that is enough")
-"""What ends who has lost."""
+"""The order that ends an entrant that has lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entrant:
-    """A part of a call that makes several requests.
+    """One request in a race: a part of a call that makes several.
 
     Attributes:
-        race: The call.
-        group: The task that it is for; several agents may be asked for one.
-        enough: Tasks whose fulfilment stops the others; 0 if every task is waited for.
+        race: Id of the call.
+        group: Number of the task; several agents may be asked to do the same task.
+        enough: Number of fulfilled tasks that stops the others; 0 to wait for every task.
     """
 
     race: str
@@ -42,7 +41,7 @@ class Entrant:
 
     @classmethod
     def load(cls, stored: Any) -> Entrant:
-        """Return what is kept in ``stored``.
+        """Return the entrant from the JSON of `stored`.
 
         Raises:
             UnreadableRecord: It is damaged.
@@ -53,7 +52,7 @@ class Entrant:
         raise UnreadableRecord(cls.__name__, "it is not stored as one")
 
     def has_lost(self, placed: Collection[int]) -> bool:
-        """Return whether those who are in are enough without it."""
+        """Return whether enough other tasks are fulfilled, given the groups that are."""
         return 0 < self.enough <= len(placed) and self.group not in placed
 
 
@@ -61,52 +60,57 @@ class Races(Protocol):
     """The races of a run.
 
     Attributes:
-        moot: Whether a race has ended while one of its entrants waited for an answer.
+        moot: Whether a race has ended while one of its entrants waited for a human's answer, so
+            that the question is obsolete.
     """
 
     moot: bool
 
     def begin(self) -> None:
-        """Forget who has waited: a run begins, and whoever still waits says so again."""
+        """Forget the waiting entrants, as a run begins; those that still wait register again."""
         ...
 
     def place(self, entrant: Entrant) -> int:
-        """Write down that an entrant has fulfilled its task; return its place, 1 for the first.
+        """Record that an entrant has fulfilled its task; return its place, 1 for the first.
 
         Raises:
-            LeaseLost: Somebody else runs the thread now.
+            LeaseLost: Another process runs the thread now.
             StorageError: The ledger could not be written.
         """
         ...
 
     async def aplace(self, entrant: Entrant) -> int:
-        """Do what ``place`` does in an event loop."""
+        """Async version of `place`."""
         ...
 
     def has_lost(self, entrant: Entrant) -> bool:
-        """Return whether a race is over, and without an entrant."""
+        """Return whether a race is over and an entrant is not among the winners."""
         ...
 
     async def ahas_lost(self, entrant: Entrant) -> bool:
-        """Do what ``has_lost`` does in an event loop."""
+        """Async version of `has_lost`."""
         ...
 
     def waits(self, entrant: Entrant) -> bool:
-        """Take note that an entrant waits for an answer; return whether it still has to."""
+        """Register that an entrant waits for an answer; return whether it still has to."""
         ...
 
     def listen(self, entrant: Entrant, told: Callable[[], None]) -> Callable[[], None]:
-        """Have somebody told, from any thread, when an entrant has lost; return what ends that."""
+        """Register a callback, called from any thread, for when an entrant has lost.
+
+        Returns:
+            A function that removes the callback.
+        """
         ...
 
 
 class Raced(Bounded):
-    """The gate of an entrant: closed once it has lost.
+    """The gate of an entrant, which closes when it has lost.
 
     Args:
-        gate: The gate of its superior.
+        gate: The superior's gate.
         races: The races of the run.
-        entrant: Whose gate it is.
+        entrant: The entrant.
     """
 
     def __init__(self, gate: Gate, races: Races, entrant: Entrant) -> None:
@@ -116,24 +120,24 @@ class Raced(Bounded):
 
     @property
     def over(self) -> Halt | None:
-        """Why nothing begins any more, if it has lost."""
+        """The order to begin no more steps, once it has lost."""
         return LOST if self._races.has_lost(self._entrant) else None
 
     async def aenter(self, step: Step, config: Mapping[str, Any]) -> Halt | Pause | None:
-        """Do what ``enter`` does in an event loop."""
+        """Async version of `enter`."""
         lost = await self._races.ahas_lost(self._entrant)
         return LOST if lost else await self.gate.aenter(step, config)
 
     def leave(self, reply: Any, config: Mapping[str, Any]) -> Halt | None:
-        """Count what a reply cost, and return why it must not be acted on, if so."""
+        """Count the tokens of a reply; return a `Halt` if it must not be acted on."""
         return self.gate.leave(reply, config) or self.over
 
     async def aleave(self, reply: Any, config: Mapping[str, Any]) -> Halt | None:
-        """Do what ``leave`` does in an event loop."""
+        """Async version of `leave`."""
         return await self.gate.aleave(reply, config) or self.over
 
     def listen(self, config: Mapping[str, Any], told: Callable[[Halt], None]) -> Callable[[], None]:
-        """Have somebody told when the agent has lost, or is stopped, while it runs."""
+        """Register a callback for when the agent has lost or is stopped."""
         leave = self.gate.listen(config, told)
         leave_race = self._races.listen(self._entrant, lambda: told(LOST))
 
@@ -145,17 +149,17 @@ class Raced(Bounded):
 
 
 def races_of(config: Mapping[str, Any]) -> Races:
-    """Return the races of a run.
+    """Return the races in a run's config.
 
     Raises:
-        KeyError: It is run outside of a tree.
+        KeyError: The run is not part of a tree.
     """
     races: Races = config["configurable"][RACES_KEY]
     return races
 
 
 def raced(config: Mapping[str, Any], entrant: Entrant | None) -> dict[str, Any]:
-    """Return a config for an entrant; the same for a subordinate that races with nobody."""
+    """Return an entrant's config, with a gate of its own; a copy if there is no race."""
     if entrant is None or not entrant.enough:
         return dict(config)
     gate = Raced(gate_of(config), races_of(config), entrant)

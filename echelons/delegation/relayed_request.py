@@ -1,4 +1,4 @@
-"""``Forward``: a request on its way to an agent further down, as each level between keeps it."""
+"""`Forward`: a request relayed to an agent further down, as each level on the way stores it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from echelons.delegation.request import DelegationRequest
 
 @dataclass(frozen=True, slots=True)
 class Forward:
-    """What a level passes on.
+    """A request that a level relays.
 
     Attributes:
-        request: The request as it came to the level.
-        reset: Whether it begins conversations anew on its way.
+        request: The request as received by the level.
+        reset: Whether it starts new conversations on its way.
     """
 
     request: DelegationRequest
@@ -27,7 +27,7 @@ class Forward:
 
     @classmethod
     def load(cls, stored: Mapping[str, Any]) -> Forward:
-        """Return what is kept in ``stored``.
+        """Return the relayed request from the JSON of `stored`.
 
         Raises:
             UnreadableRecord: The request is damaged.
@@ -36,14 +36,14 @@ class Forward:
 
     @property
     def following(self) -> str:
-        """Whom it goes to next."""
+        """The next agent on its route."""
         return self.request.route[0]
 
     def passed_on(self, id: str) -> DelegationRequest:
-        """Return the request as the next agent gets it.
+        """Return the request for the next agent.
 
         Args:
-            id: Its id from there.
+            id: The id of the new request.
         """
         request = self.request
         return request.model_copy(

@@ -1,7 +1,6 @@
-"""What goes down the tree and what comes up: requests, responses, usage.
+"""Requests, which go down the tree, responses, which go up, and their usage of models.
 
-Pydantic models, stored as JSON with their model's name and validated again when read.
-``graphs`` makes requests, ``nodes`` turns a subordinate's end into a response.
+Pydantic models, stored as JSON with their model's name and validated again when loaded.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from echelons.errors import UnreadableRecord
 
 MAX_HOPS = 10
-"""Agents that a request may pass, unless the tree is deeper (seed: recursive delegation)."""
+"""Maximum hops of a request, unless the tree is deeper (source: recursive delegation)."""
 
 
 class Status(StrEnum):
@@ -30,7 +29,7 @@ class Status(StrEnum):
 
 
 class _Record(BaseModel):
-    """A model that is stored as JSON under its own name."""
+    """Base of the models that are stored as JSON with their class name."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -46,10 +45,10 @@ class _Record(BaseModel):
 
     @classmethod
     def load(cls, stored: object) -> Self:
-        """Return the record in ``stored``.
+        """Return the record from the JSON of `stored`.
 
         Raises:
-            UnreadableRecord: It is no record of this model, or not valid.
+            UnreadableRecord: It is not a record of this model, or not valid.
         """
         if not isinstance(stored, Mapping) or stored.get("model") != cls.__name__:
             raise UnreadableRecord(cls.__name__, "it is not stored as one")
@@ -61,7 +60,7 @@ class _Record(BaseModel):
 
 
 class Usage(BaseModel):
-    """What a piece of work cost.
+    """The usage of models by a piece of work.
 
     Attributes:
         input_tokens: Tokens read by models.
@@ -86,23 +85,24 @@ class Usage(BaseModel):
 
 
 class DelegationRequest(_Record):
-    """A piece of work on its way down the tree.
+    """A request of one agent to a subordinate.
 
     Attributes:
         id: Id of the request, derived from the call that made it.
         origin: Agent that made the request.
         current: Agent that has it now.
-        task: What to do, in words.
-        context: Facts that travel with the task, by what they are; ``part of`` is the whole of
-            which it is a part.
+        task: The task in words.
+        context: Facts that accompany the task, by kind; `part of` is the whole task of which
+            this one is a part.
         path: Agents that it has been with, the origin first.
-        max_hops: Agents that it may pass.
-        attempts: How often it was tried, the current try included.
-        budget: What is left of what it may use, by unit: ``seconds``, for all who are asked one
-            after the other. Empty if it has no end of its own.
-        deadline: By when the agent that has it must have answered, in seconds since 1970 (UTC);
-            time in which people are asked comes on top.
-        route: Agents still ahead of it, if it is on its way to one further down.
+        max_hops: Maximum number of hops.
+        attempts: Number of attempts so far, the current one included.
+        budget: What is left of its own budget, by unit: `seconds`, shared by all candidates tried
+            one after the other. Empty if it has no limit of its own.
+        deadline: When the current agent must have answered, in seconds since 1970 (UTC); time
+            spent waiting for people is added.
+        route: Agents that it still has to pass, the final one included, if it is relayed to an
+            agent further down.
     """
 
     __stored_as__ = "echelons.delegation.DelegationRequest"
@@ -121,39 +121,39 @@ class DelegationRequest(_Record):
 
     @property
     def hops(self) -> int:
-        """Steps down that the request has made."""
+        """The number of levels that the request has gone down."""
         return max(len(self.path) - 1, 0)
 
     @property
     def seconds(self) -> float | None:
-        """What is left of its own time; ``None`` if it has no end."""
+        """Seconds left of its own budget; `None` if it has no limit."""
         return self.budget.get("seconds")
 
     def after(self, spent: float) -> Self:
-        """Return the request when so many seconds of its own time are spent."""
+        """Return the request with `spent` seconds taken from its budget."""
         if self.seconds is None:
             return self
         return self.model_copy(update={"budget": {"seconds": max(self.seconds - spent, 0.0)}})
 
 
 class DelegationResponse(_Record):
-    """What came of a request.
+    """The response to a request.
 
     Attributes:
-        request_id: The request that it answers.
+        request_id: Id of the request.
         agent: Agent that answers.
-        status: How it ended.
-        result: The answer, in words; empty if there is none.
-        confidence: How sure the agent is, 0 to 1.
+        status: How the request ended.
+        result: The answer in words; empty if there is none.
+        confidence: The agent's confidence, 0 to 1.
         path: Agents from the request's origin to the one that answers.
-        usage: What it cost, everything below included, which ``subordinate_responses`` tell apart.
-        reason: Why it is not fulfilled; empty if it is.
-        partial_results: Parts of an answer, where the whole was not possible.
-        subordinate_responses: What the agent's own subordinates answered, or those who were
-            asked before it.
-        thread_id: The thread on which it was worked off, if several were tried.
-        failed: Whether it is unable for an error, for want of time, or because it was not asked,
-            and has not said so itself.
+        usage: Usage of models, including everything below; `subordinate_responses` has the parts.
+        reason: Why the request is not fulfilled; empty if it is.
+        partial_results: Parts of an answer, if the whole was not possible.
+        subordinate_responses: Responses of the agent's own subordinates, or of the candidates
+            tried before it.
+        thread_id: The thread on which the work was done, if several were tried.
+        failed: Whether the agent is unable because of an error, a timeout, or because it was not
+            called, rather than by its own statement.
     """
 
     __stored_as__ = "echelons.delegation.DelegationResponse"

@@ -1,7 +1,7 @@
-"""What a call asks for, as the request that is sent.
+"""Builds the requests of a message's calls, both to send them and to read them back later.
 
-Whoever sends a request and whoever reads of it later build it here. Most of it is plain from the
-superior's message; what is not, such as the time that it has, is noted in that message.
+Most fields can be derived from the superior's message; the others, such as the deadline, are
+stored in that message's metadata.
 """
 
 from __future__ import annotations
@@ -67,18 +67,18 @@ def plain(
     thread_id: str,
     **more: Any,
 ) -> DelegationRequest:
-    """Return the request of a call as far as it is plain from the message.
+    """Return the request of a call, as far as it can be derived from the message.
 
     Args:
         asked: The request that the call makes.
-        parted: The call that it is a part of.
-        message: The message that holds the call.
-        agent: Whose message it is.
+        parted: The call of several requests that it is part of, if any.
+        message: The message with the call.
+        agent: The agent that wrote the message.
         thread_id: That agent's thread.
-        **more: Fields of the request that are known otherwise.
+        **more: Other fields of the request.
 
     Raises:
-        UnreadableRecord: What the message keeps of the call is damaged.
+        UnreadableRecord: The message's metadata about the call is damaged.
     """
     ways = ways_of(message, asked.call_id).ahead
     first, *route = ways[0] if ways else (asked.subordinate,)
@@ -96,17 +96,17 @@ def plain(
 
 
 def ways_of(message: AIMessage, call_id: str) -> Ways:
-    """Return who may take the request of a call that names nobody; nobody if it names somebody.
+    """Return the candidates for the request of a call; none if it names its subordinate.
 
     Raises:
-        UnreadableRecord: What the message keeps of it is damaged.
+        UnreadableRecord: The message's metadata about the call is damaged.
     """
     routes: Mapping[str, Any] = message.response_metadata.get(ROUTES_KEY) or {}
     return Ways.load(routes[call_id]) if call_id in routes else NOBODY
 
 
 def noted(sent: Mapping[str, Any], known: DelegationRequest) -> dict[str, Any]:
-    """Return what of a stored request is not plain from the message that makes it."""
+    """Return the fields of a stored request that differ from the one derived from the message."""
     fields = known.stored()
     return {key: value for key, value in sent.items() if fields.get(key) != value}
 
@@ -114,10 +114,10 @@ def noted(sent: Mapping[str, Any], known: DelegationRequest) -> dict[str, Any]:
 def sent(
     asked: Delegation, parted: Parted | None, message: AIMessage, agent: str, thread_id: str
 ) -> DelegationRequest:
-    """Return the request of a call as it was sent to the first who was asked.
+    """Return the request of a call as it was sent to the first candidate.
 
     Raises:
-        UnreadableRecord: What the message keeps of the call is damaged.
+        UnreadableRecord: The message's metadata about the call is damaged.
     """
     notes: Any = message.response_metadata.get(REQUESTS_KEY) or {}
     try:
@@ -128,10 +128,10 @@ def sent(
 
 
 def all_sent(message: AIMessage, agent: str, thread_id: str) -> dict[str, DelegationRequest]:
-    """Return the requests that were sent for a message, by call id; refused ones are not.
+    """Return the requests that were sent for a message, by call id, without refused ones.
 
     Raises:
-        UnreadableRecord: What the message keeps of its calls is damaged.
+        UnreadableRecord: The message's metadata about its calls is damaged.
     """
     threads: Mapping[str, str] = message.response_metadata.get(THREADS_KEY) or {}
     if not threads:
@@ -144,7 +144,7 @@ def all_sent(message: AIMessage, agent: str, thread_id: str) -> dict[str, Delega
 
 
 def _context(asked: Delegation, parted: Parted | None, message: AIMessage) -> dict[str, Any]:
-    """Return what a part knows of the whole; nothing if it is the whole."""
+    """Return the context of a part of a task; empty if it is the whole task."""
     if parted is None:
         return {}
     calls = (call for call in message.tool_calls if call["id"] == parted.call_id)

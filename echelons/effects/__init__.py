@@ -1,1 +1,1 @@
-"""What tools do in the world: the journal of it, and the question what became of a call."""
+"""Side effects of tools: the effect journal, and the question about an interrupted call."""

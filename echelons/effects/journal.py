@@ -1,7 +1,7 @@
-"""What a tool does in the world: how it is declared, and the journal that is kept of it.
+"""Side effects of tools: how they are declared, and the protocol of the effect journal.
 
-``act`` asks the ``Journal`` before it carries out a call; ``checkpoints`` implement
-it. A call is known by its task and its id: a resumed run makes the same call, a fork another.
+The node `act` consults the `Journal`, implemented in `checkpoints`, before it executes a call. A
+call is identified by its task and its id: a resumed run makes the same call, a fork another.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from echelons.identity.lineage import ECHELONS_NS
 from echelons.text.sanitize import mend
 
 IDEMPOTENCY_KEY = "idempotency_key"
-"""Where the config of a call holds its key."""
+"""Config key of the idempotency key of a call."""
 _MARK = "echelons_effect"
 
 F = TypeVar("F")
 
 
 class Nature(StrEnum):
-    """What it does to the world to carry out a call twice."""
+    """How safe it is to execute a call twice."""
 
     ONCE = "once"
     IDEMPOTENT = "idempotent"
@@ -35,15 +35,15 @@ class Nature(StrEnum):
 
 
 def effect(*, idempotent: bool = False, reads_only: bool = False) -> Callable[[F], F]:
-    """Declare what a tool or a function does in the world.
+    """Declare the side effects of a tool or function.
 
-    Without it, a call that was cut short is never made again before a human has said whether
-    it happened. Put it above or below ``@tool``.
+    Without this decorator, a call interrupted by a crash is not repeated until a human has said
+    whether it happened. Put it above or below `@tool`.
 
     Args:
-        idempotent: Made twice with the same ``idempotency_key``, a call has one effect. It is
-            made again after a crash.
-        reads_only: It changes nothing. No journal is kept of it.
+        idempotent: Two calls with the same `idempotency_key` have one effect. Such a call is
+            repeated after a crash.
+        reads_only: A call changes nothing. No journal is kept of it.
 
     Examples:
         >>> from echelons import effect, idempotency_key
@@ -68,7 +68,7 @@ def effect(*, idempotent: bool = False, reads_only: bool = False) -> Callable[[F
 
 
 def nature_of(thing: object) -> Nature:
-    """Return how a tool, or a function, was declared."""
+    """Return the declared kind of a tool or function; `ONCE` if it has no declaration."""
     made_of = (getattr(thing, name, None) for name in ("func", "coroutine"))
     declared = (getattr(thing, "metadata", None) or {}).get(_MARK) if _is_tool(thing) else None
     found = [declared, *(getattr(each, _MARK, None) for each in (thing, *made_of))]
@@ -76,13 +76,13 @@ def nature_of(thing: object) -> Nature:
 
 
 def idempotency_key(call: object) -> str:
-    """Return the key of the call that is being carried out, the same whenever it is made again.
+    """Return the idempotency key of the current call, the same each time it is repeated.
 
     Args:
-        call: The tool's ``ToolRuntime``, or its config.
+        call: The tool's `ToolRuntime`, or its config.
 
     Raises:
-        NoCall: It is neither, or of something that no agent of a tree has called.
+        NoCall: It is neither, or the tool was not called by an agent of a tree.
     """
     config = call if isinstance(call, Mapping) else getattr(call, "config", None)
     found = (config.get("configurable") or {}) if isinstance(config, Mapping) else {}
@@ -93,16 +93,16 @@ def idempotency_key(call: object) -> str:
 
 @dataclass(frozen=True)
 class Call:
-    """One call of a tool or function, by one task.
+    """One call of a tool or function, made by one task.
 
     Attributes:
         thread_id: The root's thread.
-        task_id: LangGraph's task.
+        task_id: Id of LangGraph's task.
         call_id: The call's id in the model's message.
-        tool: Whom it calls.
+        tool: Name of the tool or function.
         path: Names from the root to the calling agent.
-        arguments: What it is given.
-        nature: What it does to carry it out twice.
+        arguments: Its arguments.
+        nature: How safe it is to execute it twice.
         request_id: The request that the agent works on; empty for a root.
     """
 
@@ -117,28 +117,28 @@ class Call:
 
     @cached_property
     def id(self) -> str:
-        """The same in every run of the same call, and in no other; the idempotency key."""
+        """The idempotency key: the same whenever this call is repeated, and for no other call."""
         return str(
             uuid5(ECHELONS_NS, mend(f"effect/{self.thread_id}/{self.task_id}/{self.call_id}"))
         )
 
     @cached_property
     def place(self) -> str:
-        """Where in its thread it is made: the same in a copy of the thread, whose call is another.
+        """The call's position in its thread, the same in a copy of the thread (unlike `id`).
 
-        So a copy knows of the calls that were under way, and asks about them.
+        It lets a copy find the calls that were under way, and ask about them.
         """
         return str(uuid5(ECHELONS_NS, mend(f"place/{self.task_id}/{self.call_id}")))
 
     @cached_property
     def digest(self) -> str:
-        """What tells the arguments of two calls apart, and nothing else about them."""
+        """A hash of the arguments."""
         text = json.dumps(self.arguments, sort_keys=True, default=repr)
         return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 class State(StrEnum):
-    """How far a call is."""
+    """The progress of a call."""
 
     STARTED = "started"
     SUSPENDED = "suspended"
@@ -147,19 +147,20 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What the journal says of one call.
+    """The journal's entry for one call.
 
     Attributes:
-        state: How far it is. ``STARTED`` without an end means that nobody knows.
-        at: When it was started last, ISO 8601, UTC.
+        state: The call's progress. If it is still `STARTED` after a crash, the outcome is
+            unknown.
+        at: When it was last started, ISO 8601, UTC.
         version: Version of the stored entry.
-        result: What it came to, if it is done.
-        lost: Why the result of a done call is not here; empty if it is.
-        answers: What humans had answered the task when it was started last.
-        ours: At which of these places the journal itself had asked.
-        asked: The place at which the journal asks now; ``None`` if it does not.
+        result: The result of a call that is done.
+        lost: Why the result of a call that is done is missing; empty if it is not.
+        answers: The answers that humans had given to the task when it was last started.
+        ours: Indices in `answers` of those that answer the journal's own questions.
+        asked: Index of the answer for which the journal waits now; `None` if for none.
         waits_for: Ids of the interrupts for which a suspended call waits.
-        heard: How many answers it had when it was suspended.
+        heard: Number of answers it had when it was suspended.
     """
 
     state: State
@@ -175,11 +176,11 @@ class Entry:
 
 
 class Begun(NamedTuple):
-    """How a call stands when a task comes to it.
+    """The journal's entry when a task is about to make a call.
 
     Attributes:
-        entry: What the journal says of it.
-        fresh: Whether it says so only now: nobody has made the call before.
+        entry: The entry.
+        fresh: Whether the entry is new, so that the call has not been made before.
     """
 
     entry: Entry
@@ -187,56 +188,56 @@ class Begun(NamedTuple):
 
 
 class Journal(Protocol):
-    """Keeps what has been begun and done in the world, in the ledger of a run's saver."""
+    """Records the calls that have been started and done, in the ledger of a run's saver."""
 
     def keeps(self, config: Mapping[str, Any]) -> bool:
-        """Return whether anything is kept of a run."""
+        """Return whether a journal is kept of a run."""
         ...
 
     def begin(self, call: Call, config: Mapping[str, Any]) -> Begun:
-        """Write down that a call is started, or return the entry that it has already.
+        """Record that a call is started, or return the entry that it already has.
 
         Raises:
-            LeaseLost: Somebody else runs the thread now.
-            LedgerError: What is stored of it cannot be read.
-            StorageError: The ledger could not read or write.
+            LeaseLost: Another process runs the thread now.
+            LedgerError: The stored entry cannot be decoded.
+            StorageError: The ledger could not be read or written.
         """
         ...
 
     async def abegin(self, call: Call, config: Mapping[str, Any]) -> Begun:
-        """Do what ``begin`` does in an event loop."""
+        """Async version of `begin`."""
         ...
 
     def note(self, call: Call, entry: Entry, config: Mapping[str, Any]) -> Entry:
-        """Write down where a call stands now, and return the new entry; at now if it says no time.
+        """Replace a call's entry and return the stored one, with the current time if `at` is empty.
 
         Raises:
-            CallContested: Another run of the thread has changed the entry in between.
-            LeaseLost: Somebody else runs the thread now.
-            StorageError: The ledger could not read or write.
+            CallContested: Another run of the thread has changed the entry in the meantime.
+            LeaseLost: Another process runs the thread now.
+            StorageError: The ledger could not be read or written.
         """
         ...
 
     async def anote(self, call: Call, entry: Entry, config: Mapping[str, Any]) -> Entry:
-        """Do what ``note`` does in an event loop."""
+        """Async version of `note`."""
         ...
 
     def end(self, call: Call, entry: Entry, result: Any, config: Mapping[str, Any]) -> None:
-        """Write down what a call came to, unless it was started again or its end is known.
+        """Record the result of a call, unless it was started again or its end is recorded.
 
-        It is the truth, so no lease is asked for, and a human who is asked what became of the
-        call need not say. A result that cannot be stored is left out, with the reason.
+        A fact needs no lease; it also settles the question to a human about the call's outcome.
+        A result that cannot be stored is left out, with the reason.
 
         Raises:
-            StorageError: The ledger could not read or write.
+            StorageError: The ledger could not be read or written.
         """
         ...
 
     async def aend(self, call: Call, entry: Entry, result: Any, config: Mapping[str, Any]) -> None:
-        """Do what ``end`` does in an event loop."""
+        """Async version of `end`."""
         ...
 
 
 def _is_tool(thing: object) -> bool:
-    # LangChain's tools; the domain does not import them.
+    # By attributes, because the domain does not import LangChain.
     return hasattr(thing, "args_schema") and hasattr(thing, "metadata")

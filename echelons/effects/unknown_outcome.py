@@ -1,6 +1,6 @@
-"""The question that nobody but a human can answer: did a call that was cut short happen?
+"""The question to a human whether an interrupted call happened, and its answers. Pure.
 
-``nodes`` ask it with ``question`` as an interrupt's value; ``outcome_of`` reads the answer. Pure.
+`question` is the value of the interrupt; `outcome_of` parses the answer.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from echelons.text.sanitize import mend
 
 KIND = "outcome_unknown"
 LONGEST = 200
-"""Characters of an argument that the question shows."""
+"""Characters of an argument shown in the question."""
 MOST = 20
-"""Arguments that the question shows."""
+"""Arguments shown in the question."""
 
 
 class OutcomeUnknown(TypedDict):
-    """The value of a question about a call that was cut short.
+    """The value of the interrupt that asks about an interrupted call.
 
     Attributes:
-        kind: ``"outcome_unknown"``.
+        kind: `"outcome_unknown"`.
         question: The question in words.
         tool: Name of the tool.
-        arguments: What it was given, shortened.
-        agent_path: The agent that called it, from the root, joined with ``/``.
-        started_at: When it was started last, ISO 8601, UTC.
-        idempotency_key: The call's key, by which a service may know it.
-        happened: Whether it is known to have happened; its result is what is missing then.
-        answers: An example of each answer that is understood.
+        arguments: Its arguments, shortened.
+        agent_path: Path of the calling agent from the root, joined with `/`.
+        started_at: When the call was last started, ISO 8601, UTC.
+        idempotency_key: The call's key, by which an external service may identify it.
+        happened: Whether the call is known to have happened and only its result is missing.
+        answers: An example of each possible answer.
     """
 
     kind: str
@@ -53,20 +53,20 @@ class _Answer(BaseModel):
 
 
 class Happened(_Answer):
-    """It was carried out, with this result."""
+    """The call was executed, with this result."""
 
     outcome: Literal["happened"]
     result: str
 
 
 class NotHappened(_Answer):
-    """It was not carried out, and is not to be tried again."""
+    """The call was not executed, and is not to be repeated."""
 
     outcome: Literal["not_happened"]
 
 
 class RunAgain(_Answer):
-    """It is to be carried out now, whatever has happened."""
+    """The call is to be executed now, whether or not it was before."""
 
     outcome: Literal["run_again"]
 
@@ -81,7 +81,7 @@ ANSWERS: tuple[Any, ...] = (
 
 
 def question(call: Call, entry: Entry) -> OutcomeUnknown:
-    """Return what a human is asked about a call."""
+    """Return the question to a human about a call."""
     words = f"{call.tool} was started at {entry.at} and then cut short. Did it happen?"
     if entry.lost:
         words = f"{call.tool} did happen, but its result is lost: {entry.lost}. What was it?"
@@ -99,16 +99,16 @@ def question(call: Call, entry: Entry) -> OutcomeUnknown:
 
 
 def is_unknown(value: object) -> bool:
-    """Return whether the value of an interrupt is a question about a call's outcome."""
+    """Return whether an interrupt's value is a question about a call's outcome."""
     if not isinstance(value, Mapping) or value.get("kind") != KIND:
         return False
-    # Any tool may ask anything.
+    # A tool's own interrupt may use the same `kind`.
     whole = OutcomeUnknown.__annotations__.keys() <= value.keys()
     return whole and isinstance(value["arguments"], Mapping)
 
 
 def outcome_of(answer: object) -> Outcome | None:
-    """Return what an answer says, or ``None`` if it is none of the three.
+    """Return the outcome that an answer states, or `None` if it is not a valid answer.
 
     Examples:
         >>> outcome_of("run_again")
@@ -128,7 +128,7 @@ def outcome_of(answer: object) -> Outcome | None:
 
 
 def schema() -> dict[str, Any]:
-    """Return the JSON Schema of the answers."""
+    """Return the JSON Schema of a valid answer."""
     return _readers()[1]
 
 
@@ -145,7 +145,7 @@ def _shortened(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _short(value: Any) -> Any:
-    """Return a value of plain data as it is if it is short, else the beginning of its text."""
+    """Return JSON-like data, or the beginning of its text if that is too long."""
     value = mend(value)
     if value is None or isinstance(value, (bool, int, float)):
         return value

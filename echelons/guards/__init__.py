@@ -1,1 +1,1 @@
-"""What stands between an agent and its next step: gates, limits, deadlines, circuit breakers."""
+"""Checks before an agent's next step: gates, limits, deadlines, circuit breakers."""

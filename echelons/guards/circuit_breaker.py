@@ -1,7 +1,7 @@
-"""The circuit breaker's states, and what moves it from one to the other. Pure.
+"""The circuit breaker of an agent: its states and transitions. Pure.
 
-Closed until so many failures in a row; then open, and nobody is admitted for a while; then
-half open, and exactly one probe is admitted, which closes or opens it again.
+A circuit is closed until a number of consecutive failures; then open, and admits no request for
+a while; then half open, and admits exactly one probe, which closes it or opens it again.
 """
 
 from __future__ import annotations
@@ -14,21 +14,22 @@ from typing import Any, NamedTuple, Protocol
 from pydantic import BaseModel, ConfigDict, Field
 
 CIRCUITS_KEY = "__echelons_circuits"
-"""Where a run's config holds its circuits; LangGraph stores nothing that begins like this."""
+"""Config key of a run's circuits; LangGraph does not store keys with this prefix."""
 SECONDS = 60.0
-"""How long a circuit stays open, unless somebody says otherwise (recursive delegation)."""
+"""Default time in seconds that a circuit stays open (source: recursive delegation)."""
 
 
 class Breaking(BaseModel):
-    """When a circuit opens and how long it stays open, and when a superior gives up.
+    """When a circuit opens, how long it stays open, and when a superior stops retrying.
 
     Attributes:
         failures: Consecutive failures that open it (3, as in the recursive delegation).
-        seconds: How long it stays open (60, likewise). A probe that has not come back for as
-            long counts as lost, and another is admitted.
-        intensity: Failures below one superior within ``period`` after which it does not try
-            on but reports up, as supervisors of Erlang/OTP do; ``None`` for no limit.
-        period: Seconds in which these failures are counted.
+        seconds: How long it stays open (60, likewise). A probe without a result after the same
+            time counts as lost, and another is admitted.
+        intensity: Failures below one superior within `period` after which it stops trying other
+            candidates and reports the failure, like a supervisor of Erlang/OTP; `None` for no
+            limit.
+        period: Seconds over which these failures are counted.
 
     Raises:
         pydantic.ValidationError: A value is out of its range, or has an unknown name.
@@ -43,7 +44,7 @@ class Breaking(BaseModel):
 
 
 class CircuitState(StrEnum):
-    """Whether an agent is asked."""
+    """The state of a circuit."""
 
     CLOSED = "closed"
     OPEN = "open"
@@ -51,13 +52,13 @@ class CircuitState(StrEnum):
 
 
 class Admission(NamedTuple):
-    """Whether a request may go through.
+    """A circuit's decision about a request.
 
     Attributes:
-        admitted: Whether.
-        probe: The number of the probe that it is; 0 if it is none.
-        wait: Seconds until the next may be; 0 if it is admitted.
-        failures: Failures in a row until now.
+        admitted: Whether the request may go through.
+        probe: The number of the probe that it is; 0 if it is not a probe.
+        wait: Seconds until a request may be admitted again; 0 if this one is.
+        failures: Consecutive failures so far.
     """
 
     admitted: bool
@@ -71,12 +72,12 @@ class Circuit:
     """The circuit of one agent in one tree.
 
     Attributes:
-        failures: Failures in a row.
-        opened_at: When it opened last, in seconds since 1970; ``None`` while it is closed.
+        failures: Consecutive failures.
+        opened_at: When it opened last, in seconds since 1970; `None` while it is closed.
         probe: The number of the latest probe.
-        probed_at: When that was admitted; ``None`` if none is on its way.
-        seconds: How long it stays open by the rules that opened it, for who is shown it and
-            does not know them.
+        probed_at: When that probe was admitted; `None` if none is under way.
+        seconds: How long it stays open by the rules that opened it, for displays that do not
+            know the rules.
     """
 
     failures: int = 0
@@ -86,7 +87,7 @@ class Circuit:
     seconds: float = SECONDS
 
     def state(self, rules: Breaking, now: float) -> CircuitState:
-        """Return whether the agent is asked."""
+        """Return the state at the time `now`, in seconds since 1970."""
         if self.opened_at is None:
             return CircuitState.CLOSED
         if self.probed_at is not None or self._since(self.opened_at, now) >= rules.seconds:
@@ -94,7 +95,7 @@ class Circuit:
         return CircuitState.OPEN
 
     def admit(self, rules: Breaking, now: float) -> tuple[Circuit, Admission]:
-        """Return the circuit after somebody asks, and whether they may go through."""
+        """Return the circuit after a request, and the decision about that request."""
         if self.opened_at is None:
             return self, Admission(admitted=True, failures=self.failures)
         last = self.opened_at if self.probed_at is None else self.probed_at
@@ -108,9 +109,9 @@ class Circuit:
         """Return the circuit after a success.
 
         Args:
-            probe: The number that was given at the admission.
+            probe: The probe number from the request's admission.
         """
-        # One that was admitted before the circuit opened says nothing of the agent now.
+        # A request admitted before the circuit opened says nothing about the agent now.
         if self.opened_at is not None and not self._is_out(probe):
             return self
         return Circuit(probe=self.probe)
@@ -120,8 +121,8 @@ class Circuit:
 
         Args:
             rules: When it opens.
-            now: The time.
-            probe: The number that was given at the admission.
+            now: The time in seconds since 1970.
+            probe: The probe number from the request's admission.
         """
         if self.opened_at is not None and not self._is_out(probe):
             return self
@@ -131,48 +132,49 @@ class Circuit:
         return Circuit(failures, now, self.probe, seconds=rules.seconds)
 
     def given_back(self, probe: int) -> Circuit:
-        """Return the circuit after an end that says nothing: an interrupt, a cancellation."""
+        """Return the circuit after an inconclusive end: an interrupt or a cancellation."""
         return replace(self, probed_at=None) if self._is_out(probe) else self
 
     def _is_out(self, probe: int) -> bool:
-        """Return whether this is the probe that is waited for."""
+        """Return whether `probe` is the number of the probe under way."""
         return self.probed_at is not None and probe == self.probe
 
     @staticmethod
     def _since(then: float, now: float) -> float:
-        # A clock that was put back must not keep a circuit open for as long again.
+        # `abs`: a clock that was set back must not keep the circuit open for that much longer.
         return abs(now - then)
 
 
 class Circuits(Protocol):
-    """The circuits of a tree. ``nodes`` ask them before they call a subordinate."""
+    """The circuits of a tree, consulted before each call of a subordinate."""
 
     def admit(self, agent: str) -> Admission:
-        """Ask whether an agent may be asked."""
+        """Return whether a request to an agent may go through; count it if it is a probe."""
         ...
 
     async def aadmit(self, agent: str) -> Admission:
-        """Do the same in an event loop."""
+        """Async version of `admit`."""
         ...
 
     def note(
         self, agent: str, superior: str, admission: Admission, came_to: End
     ) -> Intensity | None:
-        """Note what came of an admission; return what is too much, if it is."""
+        """Record the outcome of an admitted request; return the failures if too many."""
         ...
 
     async def anote(
         self, agent: str, superior: str, admission: Admission, came_to: End
     ) -> Intensity | None:
-        """Do the same in an event loop."""
+        """Async version of `note`."""
         ...
 
 
 class End(StrEnum):
-    """What came of asking an agent, as far as its circuit is concerned.
+    """The outcome of a request, as far as the agent's circuit is concerned.
 
-    ``ANSWERED``: it said something, be it that it is unable. ``FAILED``: an error, or no answer
-    in time. ``NOTHING``: it was interrupted, cancelled or stopped, or the machinery failed.
+    `ANSWERED`: it responded, even if only that it is unable. `FAILED`: an error, or no answer in
+    time. `NOTHING`: inconclusive, because it was interrupted, cancelled or stopped, or the
+    infrastructure failed.
     """
 
     ANSWERED = "answered"
@@ -181,11 +183,11 @@ class End(StrEnum):
 
 
 class Intensity(NamedTuple):
-    """Failures below one superior that are too many.
+    """Too many failures below one superior.
 
     Attributes:
-        failures: How many.
-        period: Within how many seconds.
+        failures: Their number.
+        period: The seconds over which they were counted.
     """
 
     failures: int
@@ -193,27 +195,27 @@ class Intensity(NamedTuple):
 
 
 class OpenCircuits:
-    """The circuits of what runs outside of a tree: everybody may be asked, always."""
+    """The circuits of a node that runs outside of a tree: they admit every request."""
 
     def admit(self, agent: str) -> Admission:
-        """Admit."""
+        """Admit the request."""
         return Admission(admitted=True)
 
     async def aadmit(self, agent: str) -> Admission:
-        """Admit."""
+        """Async version of `admit`."""
         return Admission(admitted=True)
 
     def note(self, agent: str, superior: str, admission: Admission, came_to: End) -> None:
-        """Note nothing."""
+        """Do nothing."""
 
     async def anote(self, agent: str, superior: str, admission: Admission, came_to: End) -> None:
-        """Note nothing."""
+        """Async version of `note`."""
 
 
 _OPEN = OpenCircuits()
 
 
 def circuits_of(config: Mapping[str, Any]) -> Circuits:
-    """Return the circuits of a run."""
+    """Return the circuits in a run's config, or closed ones."""
     circuits: Circuits = (config.get("configurable") or {}).get(CIRCUITS_KEY, _OPEN)
     return circuits

@@ -1,7 +1,7 @@
-"""How much time a subordinate has: its own, and never more than its superior has left.
+"""Deadlines of subordinates: their own time, and never more than their superior has left.
 
-The deadline travels in the run's config. ``nodes`` begin nothing after it; in an event loop
-``nodes.call`` cuts short what still runs then.
+The deadline is passed on in the run's config. Nodes begin no step after it; in an event loop
+`echelons.nodes.delegating.run_level` also cancels what is still running then.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from echelons.guards.gate import GATE_KEY, Gate, Halt, gate_of
 from echelons.guards.scoped_gate import Bounded
 
 DEADLINE_KEY = "__echelons_deadline"
-"""Where a run's config holds the deadline; LangGraph stores nothing that begins like this."""
+"""Config key of a run's deadline; LangGraph does not store keys with this prefix."""
 
 
 def deadline_of(config: Mapping[str, Any]) -> float | None:
-    """Return by when an agent must have answered, ``None`` for no end."""
+    """Return an agent's deadline by the clock of its run, or `None` if it has none."""
     deadline: float | None = (config.get("configurable") or {}).get(DEADLINE_KEY)
     return deadline
 
@@ -26,12 +26,12 @@ def deadline_of(config: Mapping[str, Any]) -> float | None:
 def left(
     config: Mapping[str, Any], seconds: Iterable[float | None], clock: Callable[[], float]
 ) -> float | None:
-    """Return how many seconds a subordinate has that has so many: no more than its superior.
+    """Return the seconds that a subordinate has, at most what its superior has left.
 
     Args:
         config: The superior's config.
-        seconds: What it has of its own; ``None`` is no end.
-        clock: Tells the time, in seconds from any moment.
+        seconds: The subordinate's own limits; `None` is no limit.
+        clock: Returns the time in seconds since any moment, the one of the run's deadlines.
     """
     own = [each for each in seconds if each is not None]
     deadline = deadline_of(config)
@@ -41,30 +41,30 @@ def left(
 
 
 def due(config: Mapping[str, Any], seconds: Iterable[float | None]) -> float | None:
-    """Return by when a subordinate that is asked now must answer; ``None`` for no end.
+    """Return the deadline of a subordinate that is called now, or `None` if it has none.
 
     Args:
         config: The superior's config.
-        seconds: What it has of its own; ``None`` is no end.
+        seconds: The subordinate's own limits in seconds; `None` is no limit.
 
     Returns:
-        Seconds since 1970 (UTC), as a request says it to whoever reads it anywhere.
+        Seconds since 1970 (UTC), which other processes can read, unlike a monotonic clock.
     """
     has = left(config, seconds, monotonic)
     return None if has is None else time() + has
 
 
 class Timed(Bounded):
-    """The gate of a subordinate that has until a deadline: nothing begins after it.
+    """The gate of a subordinate with a deadline, after which it begins no step.
 
-    A reply that comes after it is an answer all the same.
+    A model's reply that arrives later still counts as an answer.
 
     Args:
-        gate: The gate of the run.
+        gate: The superior's gate.
         agent: The subordinate.
-        deadline: By when it must have answered, by the clock.
-        seconds: The time that it had.
-        clock: Tells the time, in seconds from any moment.
+        deadline: The deadline, by the clock.
+        seconds: The time that it had, for the reason.
+        clock: Returns the time in seconds since any moment.
     """
 
     def __init__(
@@ -78,25 +78,25 @@ class Timed(Bounded):
 
     @property
     def over(self) -> Halt | None:
-        """Why nothing begins any more, if it is too late."""
+        """The order to begin no more steps, once the deadline has passed."""
         return self.late if self._clock() >= self._deadline else None
 
     @property
     def late(self) -> Halt:
-        """What is said of an agent that is late."""
+        """The reason given for an agent that is late."""
         return Halt("timeout", f"{self._agent!r} has not answered within {self._seconds:g} s")
 
 
 def timed(
     config: Mapping[str, Any], agent: str, seconds: float | None, clock: Callable[[], float]
 ) -> dict[str, Any]:
-    """Return a config in which an agent has so much time, if its superior has as much left.
+    """Return a subordinate's config, with a deadline of its own if that is the earlier one.
 
     Args:
         config: The superior's config.
         agent: The subordinate.
-        seconds: What it would have; ``None`` for no end of its own.
-        clock: Tells the time, in seconds from any moment.
+        seconds: Its own time; `None` for no limit.
+        clock: Returns the time in seconds since any moment.
     """
     inherited, now = deadline_of(config), clock()
     own = None if seconds is None else now + seconds

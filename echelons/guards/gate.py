@@ -1,7 +1,7 @@
-"""What stands between an agent and its next step: limits, stops and pauses.
+"""The gate of a run: limits, stops and pauses, checked before each step of an agent.
 
-A run carries its ``Gate`` in its config. ``nodes`` ask it before they begin anything;
-``checkpoints`` implement it, for what it decides by is kept in the ledger.
+A run carries its `Gate` in its config. Nodes call it before they begin a step; it is implemented
+in `checkpoints`, since its counters and orders are stored in the ledger.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from enum import StrEnum
 from typing import Any, Literal, Protocol
 
 GATE_KEY = "__echelons_gate"
-"""Where a run's config holds its gate; LangGraph stores nothing that begins like this."""
+"""Config key of a run's gate; LangGraph does not store keys with this prefix."""
 HALT_KEY = "halt"
-"""Where the ``response_metadata`` of an agent's last message say why it ended early."""
+"""Key of the last message's `response_metadata` for the reason why the agent ended early."""
 PAUSE_KEY = "echelons_pause"
-"""What tells an interrupt that pauses an agent from a question to a human."""
+"""Key that marks the interrupt of a pause, as opposed to a question to a human."""
 
 
 class Step(StrEnum):
-    """Work that a node is about to begin."""
+    """The kind of work that a node is about to begin."""
 
     MODEL = "model call"
     TOOL = "tool call"
@@ -29,11 +29,11 @@ class Step(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Halt:
-    """Nothing begins any more: the agent ends with what it has.
+    """An order to begin no more steps: the agent ends with what it has.
 
     Attributes:
-        kind: What ends it.
-        why: The limit that is reached, or what was stopped.
+        kind: The cause.
+        why: The limit reached, or what was stopped.
     """
 
     kind: Literal["limit", "stopped", "timeout"]
@@ -41,41 +41,41 @@ class Halt:
 
     @property
     def reason(self) -> str:
-        """The reason in a line, as responses give it."""
+        """The reason in one line, as in a response."""
         return f"{self.kind}: {self.why}"
 
     @property
     def status(self) -> Literal["partial", "unable"]:
-        """How an agent ends that had begun: a limit leaves what it has, a stop nothing."""
+        """The status of a response: a limit leaves a partial result, all else none."""
         return "partial" if self.kind == "limit" else "unable"
 
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Nothing begins until somebody lifts the pause.
+    """An order to begin no model call until the pause is lifted.
 
     Attributes:
-        path: The agent that was paused, with all below it.
+        path: The paused agent; the order covers its whole subtree.
     """
 
     path: str
 
     @property
     def marker(self) -> dict[str, str]:
-        """The value of the interrupt that stands for it."""
+        """The value of the interrupt that represents the pause."""
         return {PAUSE_KEY: self.path}
 
 
 class Gate(Protocol):
-    """Says whether an agent of one run may begin its next step.
+    """Decides whether an agent of a run may begin its next step.
 
-    Each method takes the config of the node that asks: who asks is in its metadata.
+    Each method takes the config of the calling node, whose metadata identifies the agent.
     """
 
     def enter(self, step: Step, config: Mapping[str, Any]) -> Halt | Pause | None:
-        """Return what keeps a step from beginning; else count it, and return ``None``.
+        """Count a step, or return the order that forbids it.
 
-        A pause holds up model calls only.
+        A pause applies to model calls only.
 
         Raises:
             StorageError: The ledger could not be read or written.
@@ -83,11 +83,11 @@ class Gate(Protocol):
         ...
 
     async def aenter(self, step: Step, config: Mapping[str, Any]) -> Halt | Pause | None:
-        """Do what ``enter`` does in an event loop."""
+        """Async version of `enter`."""
         ...
 
     def leave(self, reply: Any, config: Mapping[str, Any]) -> Halt | None:
-        """Count what a model's reply cost, and return why it must not be acted on, if so.
+        """Count the tokens of a model's reply; return a `Halt` if it must not be acted on.
 
         Raises:
             StorageError: The ledger could not be read.
@@ -95,35 +95,37 @@ class Gate(Protocol):
         ...
 
     async def aleave(self, reply: Any, config: Mapping[str, Any]) -> Halt | None:
-        """Do what ``leave`` does in an event loop."""
+        """Async version of `leave`."""
         ...
 
     def listen(self, config: Mapping[str, Any], told: Callable[[Halt], None]) -> Callable[[], None]:
-        """Have somebody told, from any thread, when the agent is stopped while it runs.
+        """Register a callback for when the agent is stopped while it runs.
+
+        The callback may be called from any thread.
 
         Returns:
-            What ends the listening.
+            A function that removes the callback.
         """
         ...
 
 
 class OpenGate:
-    """The gate of what runs outside of a tree: it stops nobody."""
+    """The gate of a node that runs outside of a tree: it admits every step."""
 
     def enter(self, step: Step, config: Mapping[str, Any]) -> None:
-        """Let it pass."""
+        """Admit the step."""
 
     async def aenter(self, step: Step, config: Mapping[str, Any]) -> None:
-        """Let it pass."""
+        """Async version of `enter`."""
 
     def leave(self, reply: Any, config: Mapping[str, Any]) -> None:
-        """Let it pass."""
+        """Admit the reply."""
 
     async def aleave(self, reply: Any, config: Mapping[str, Any]) -> None:
-        """Let it pass."""
+        """Async version of `leave`."""
 
     def listen(self, config: Mapping[str, Any], told: Callable[[Halt], None]) -> Callable[[], None]:
-        """Tell nobody."""
+        """Do nothing: there is no stop to report."""
         return lambda: None
 
 
@@ -131,11 +133,11 @@ _OPEN = OpenGate()
 
 
 def gate_of(config: Mapping[str, Any] | None) -> Gate:
-    """Return the gate of a run."""
+    """Return the gate in a run's config, or an open one."""
     gate: Gate = ((config or {}).get("configurable") or {}).get(GATE_KEY, _OPEN)
     return gate
 
 
 def is_pause(value: object) -> bool:
-    """Return whether the value of an interrupt is a pause, and no question."""
+    """Return whether the value of an interrupt is a pause rather than a question."""
     return isinstance(value, Mapping) and value.keys() == {PAUSE_KEY}

@@ -1,8 +1,8 @@
-"""How far a tree may go. ``Agent`` holds one; the root's hold for the whole tree.
+"""`Limits` of a tree. Those of the root apply to the whole tree.
 
-How deep the tree may be is checked when it is made. The others are counted while it runs,
-for each turn of the root from 0, in the ledger where there is one: a resume, another process
-or a crash does not reset them.
+The depth is checked when the tree is built. The others are counted while it runs, from 0 for
+each turn of the root, in the ledger where there is one: a resume, another process or a crash
+does not reset them.
 """
 
 from __future__ import annotations
@@ -10,29 +10,29 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict, Field
 
 MAX_DEPTH = 32
-"""Levels of the deepest tree: LangGraph's metadata grows with the cube of the depth."""
+"""Maximum levels of a tree: LangGraph's metadata grows with the cube of the depth."""
 MOST_STEPS = 10_000
-"""Steps of a turn if nobody says otherwise: what a runaway may cost, far above honest work."""
+"""Default limit of steps in a turn: it bounds a runaway, and is far above normal work."""
 
 
 class Limits(BaseModel):
-    """The limits of a tree: of all its agents together, in one turn of the root.
+    """The limits of a tree: for all its agents together, in one turn of the root.
 
-    Where one is reached nothing is raised: no work begins any more, each agent ends with what
-    it has, and the root says which limit it was. The limits of an agent that is not the root
-    are its depth alone.
+    Reaching a limit raises no error: no further work begins, each agent ends with what it has,
+    and the root's response names the limit. An agent that is not the root has a limit of depth
+    only.
 
     Attributes:
-        depth: Levels that the tree under this agent may have, the agent itself counted
-            as 1. Between 1 and 32.
-        steps: Model calls, tool calls and runs of subordinates.
-        calls: Model calls.
-        tokens: Tokens read and written by models, as they report them. The reply that goes
-            beyond is known when it is there, and no other is asked for.
-        seconds: Time that the turn has been running. It does not pass while the turn waits
-            for a human, is paused, or its process is dead. What has begun is not cut short.
-        width: Calls that one message may make side by side, requests to all who are asked at
-            once counted; those beyond are answered with an error that tells the model.
+        depth: Maximum levels of the tree under this agent, the agent itself included;
+            between 1 and 32.
+        steps: Maximum model calls, tool calls and runs of subordinates.
+        calls: Maximum model calls.
+        tokens: Maximum tokens read and written by models, as they report them. The reply that
+            exceeds it is still received; no other model call begins.
+        seconds: Maximum running time of the turn. It does not count while the turn waits for a
+            human, is paused, or its process is dead. Work that has begun is not interrupted.
+        width: Maximum parallel calls of one message, including requests sent to several
+            subordinates at once; calls beyond are answered with an error for the model.
 
     Raises:
         pydantic.ValidationError: A limit is out of its range, or has an unknown name.
@@ -55,5 +55,5 @@ class Limits(BaseModel):
 
     @property
     def of_a_tree(self) -> tuple[str, ...]:
-        """Names of the limits given that only a root may have."""
+        """Names of the limits that were given and that only a root may have."""
         return tuple(sorted(self.model_fields_set - {"depth"}))

@@ -1,6 +1,7 @@
-"""``Bounded``: a gate within a gate, for what ends a subordinate and not its superior.
+"""`Bounded`: a gate around another, for what ends a subordinate but not its superior.
 
-``timing`` and ``racing`` say what that is; ``nodes`` put it into the subordinate's config.
+That is a deadline (`echelons.guards.deadlines`) or a lost race (`echelons.delegation.race`);
+nodes put the gate into the subordinate's config.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from echelons.guards.gate import Gate, Halt, Pause, Step
 
 
 class Bounded(ABC):
-    """The gate of a subordinate that may be over before the run is.
+    """The gate of a subordinate that may have to end before the run does.
 
     Args:
-        gate: The gate of its superior.
+        gate: The superior's gate.
     """
 
     def __init__(self, gate: Gate) -> None:
@@ -25,24 +26,24 @@ class Bounded(ABC):
     @property
     @abstractmethod
     def over(self) -> Halt | None:
-        """Why nothing begins any more, if so."""
+        """The order to begin no more steps, or `None`."""
 
     def enter(self, step: Step, config: Mapping[str, Any]) -> Halt | Pause | None:
-        """Return what keeps a step from beginning; else count it, and return ``None``."""
+        """Count a step, or return the order that forbids it."""
         return self.over or self.gate.enter(step, config)
 
     async def aenter(self, step: Step, config: Mapping[str, Any]) -> Halt | Pause | None:
-        """Do what ``enter`` does in an event loop."""
+        """Async version of `enter`."""
         return self.over or await self.gate.aenter(step, config)
 
     def leave(self, reply: Any, config: Mapping[str, Any]) -> Halt | None:
-        """Count what a reply cost, and return why it must not be acted on, if so."""
+        """Count the tokens of a reply; return a `Halt` if it must not be acted on."""
         return self.gate.leave(reply, config)
 
     async def aleave(self, reply: Any, config: Mapping[str, Any]) -> Halt | None:
-        """Do what ``leave`` does in an event loop."""
+        """Async version of `leave`."""
         return await self.gate.aleave(reply, config)
 
     def listen(self, config: Mapping[str, Any], told: Callable[[Halt], None]) -> Callable[[], None]:
-        """Have somebody told when the agent is stopped while it runs."""
+        """Register a callback for when the agent is stopped; return a function to remove it."""
         return self.gate.listen(config, told)

@@ -1,1 +1,1 @@
-"""Whose conversation it is: thread ids, lineage, and the past of a thread."""
+"""Identity: derived thread ids, the lineage of a run, and the history of a thread."""

@@ -1,9 +1,9 @@
-"""Whose conversation is it: derived thread ids and the identity that a run carries.
+"""Derived ids of threads, requests and messages, and the identity that a run carries.
 
-Every id is computed from what is already written down, so it is known, and stored with
-the superior's message, before a subordinate runs. The identity travels as
-``config["metadata"]``; LangGraph stores its scalars in every checkpoint row, so the
-lineage is as atomic as the checkpoint and works on every saver.
+Every id is computed from data that is already stored, so it is known, and stored with the
+superior's message, before a subordinate runs. The identity is passed on as
+`config["metadata"]`. LangGraph stores its scalars in every checkpoint row, so the lineage is as
+atomic as the checkpoint and works with every saver.
 """
 
 from __future__ import annotations
@@ -23,33 +23,33 @@ ECHELONS_NS = UUID("8f1d0a52-6a5e-5c0b-9d55-0c2b5a1f6e11")
 """Namespace of all ids that this library derives (RFC 9562, version 5)."""
 
 THREADS_KEY = "sub_agent_thread_id"
-"""Where a message's ``response_metadata`` keeps the threads of its calls, by call id."""
+"""Key of a message's `response_metadata`: the thread ids of its calls, by call id."""
 
 ROUTES_KEY = "routes"
-"""Where it keeps who may take a call that names nobody, the best first, by call id."""
+"""Likewise: the candidates of calls that name no subordinate, best first, by call id."""
 
 PARTS_KEY = "parts"
-"""Where it keeps what a call asks for that makes several requests, by call id."""
+"""Likewise: the requests of calls that make several, by call id."""
 
 REQUESTS_KEY = "requests"
-"""Where it keeps what of a request is not plain from its call, by call id."""
+"""Likewise: the fields of requests that cannot be derived from the message, by call id."""
 
 FORWARDED_KEY = "forwarded"
-"""What marks the messages of a level that only passes a request on; no model wrote them."""
+"""Likewise: marks messages of a level that only relays a request; no model wrote them."""
 
 OWN_KEYS = frozenset({THREADS_KEY, ROUTES_KEY, PARTS_KEY, REQUESTS_KEY, FORWARDED_KEY})
-"""All of these: what anybody else has written under them means nothing."""
+"""The keys that only this library may write; removed from messages that come from outside."""
 
 
 def foreign(message: BaseMessage) -> dict[str, Any]:
-    """Return the ``response_metadata`` of a message from outside, without what only we may say."""
+    """Return the `response_metadata` of a message without `OWN_KEYS`."""
     return {key: each for key, each in message.response_metadata.items() if key not in OWN_KEYS}
 
 
 def root_thread_id(name: str) -> str:
-    """Return the id of the root thread that people call ``name``.
+    """Return the thread id of the root thread with a given name.
 
-    A name that is a UUID already is kept: LangGraph Studio knows threads by UUIDs.
+    A name that is a UUID is its own id: LangGraph Studio identifies threads by UUIDs.
 
     Examples:
         >>> root_thread_id("trip") == root_thread_id("trip")
@@ -68,38 +68,38 @@ def subordinate_thread_id(superior: str, message: str, call: str, attempt: int =
 
     Args:
         superior: Thread id of the calling agent.
-        message: Id of the message that holds the call; some models repeat call ids
-            between turns, so the call alone would not do.
+        message: Id of the message with the call; call ids alone are not unique, since some
+            models repeat them between turns.
         call: Id of the call in that message.
-        attempt: 1 for the first try; a later one has a thread of its own.
+        attempt: 1 for the first attempt; each later one has a thread of its own.
     """
     suffix = "" if attempt == 1 else f"/{attempt}"
     return str(uuid5(ECHELONS_NS, f"{superior}/{message}/{call}{suffix}"))
 
 
 def request_id(superior: str, message: str, call: str) -> str:
-    """Return the id of the request that a call makes, whichever thread it runs on."""
+    """Return the id of the request that a call makes, the same for all its attempts."""
     return str(uuid5(ECHELONS_NS, f"request/{superior}/{message}/{call}"))
 
 
 def message_id(thread: str, position: str) -> str:
-    """Return an id for a message of ``thread`` that came without one."""
+    """Return the id for a message of a thread that has none."""
     return str(uuid5(ECHELONS_NS, f"message/{thread}/{position}"))
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who runs: the part of a run's metadata that is ours.
+    """The agent, thread and request of a run, as kept in its metadata.
 
     Attributes:
         agent: The agent's name.
-        path: Its place in the tree, from the root.
+        path: Names from the root down to the agent.
         thread_id: Id of its own thread.
-        tree: Fingerprint of the tree that is running.
+        tree: Fingerprint of the running tree.
         superior_thread_id: Thread of the agent that called it; empty for a root.
         request_id: The request that it works on; empty for a root.
-        thread_name: What people call the root thread; empty if it has no name.
-        turn: The root's turn that all of this is a part of, resumed or not.
+        thread_name: Display name of the root thread; empty if it has none.
+        turn: The root's turn that the run is part of, the same after a resume.
     """
 
     agent: str
@@ -112,7 +112,7 @@ class Identity:
     turn: str = ""
 
     def metadata(self) -> dict[str, str]:
-        """Return the identity as metadata; scalars only, LangGraph drops anything else."""
+        """Return the identity as metadata, scalars only: LangGraph stores nothing else."""
         return {
             "agent": self.agent,
             "agent_path": PATH_SEPARATOR.join(self.path),
@@ -126,9 +126,9 @@ class Identity:
 
     @classmethod
     def read(cls, metadata: Mapping[str, Any]) -> Identity | None:
-        """Return the identity in some metadata, or ``None`` where there is none of ours."""
+        """Return the identity in a run's metadata, or `None` if there is none."""
         values = tuple([metadata.get(key, "") for key in METADATA_KEYS])
-        # Every node of a level and every write reads the same few identities.
+        # Cached, because every node and every write reads the same few identities.
         return _read_identity(values) if set(map(type, values)) == {str} else None
 
 
@@ -171,4 +171,4 @@ METADATA_KEYS = (
     "thread_name",
     "turn_id",
 )
-"""Keys of a run's metadata that say who runs; nothing else of a caller's is ours."""
+"""The keys of an identity in a run's metadata; all other keys are the caller's."""

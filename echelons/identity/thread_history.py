@@ -1,4 +1,4 @@
-"""What a node may ask about a thread's past. ``nodes`` use it, ``checkpoints`` answers."""
+"""A thread's earlier segments, and the protocol by which nodes read them from checkpoints."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from echelons.tree.names import PATH_SEPARATOR
 
 
 class Head(TypedDict, total=False):
-    """The end of a thread's latest segment, as its superior's state keeps it.
+    """The end of a thread's latest segment, as kept in the superior's state.
 
     Attributes:
-        agent: Whose thread it is.
-        way: For whom further down it passes requests on there: the names from below it, in one
-            text; missing where it works itself.
+        agent: The agent that owns the thread.
+        way: The path from below that agent down to the one for which the thread relays requests;
+            missing if the agent works on them itself.
         checkpoint_ns: Namespace of the segment; missing while the thread has not run.
-        checkpoint_id: Its last checkpoint.
+        checkpoint_id: The segment's last checkpoint; likewise.
     """
 
     agent: str
@@ -32,7 +32,7 @@ def head_of(agent: str, way: str) -> Head:
 
 
 def way_of(names: Iterable[str]) -> str:
-    """Return the way of a head: names from below an agent down to whom its thread is for.
+    """Return the `way` of a head, from the names below its agent down to the final recipient.
 
     Examples:
         >>> way_of(["experiences", "restaurants"])
@@ -42,11 +42,11 @@ def way_of(names: Iterable[str]) -> str:
 
 
 class Past(NamedTuple):
-    """What a thread's earlier segments leave to the next.
+    """The state that a thread's earlier segments hand to the next one.
 
     Attributes:
         messages: Their messages, oldest first.
-        heads: The threads that they started, by id, in the order of their start.
+        heads: The heads of the threads that they started, by thread id, in order of start.
     """
 
     messages: tuple[Any, ...] = ()
@@ -54,24 +54,24 @@ class Past(NamedTuple):
 
 
 class History(Protocol):
-    """Reads segments back through the saver that a run inherited."""
+    """Reads earlier segments through the saver that a run has inherited."""
 
     def durable(self, config: Mapping[str, Any]) -> bool:
-        """Return whether the run has a saver, its superior's included."""
+        """Return whether the run has a saver, its own or an inherited one."""
         ...
 
     def head(self, config: Mapping[str, Any]) -> Head:
-        """Return the end of the segment that has just run under ``config``."""
+        """Return the head of the segment that has just run with `config`."""
         ...
 
     async def ahead(self, config: Mapping[str, Any]) -> Head:
-        """Return the same in an event loop."""
+        """Async version of `head`."""
         ...
 
     def before(self, head: Head | None, config: Mapping[str, Any]) -> Past:
-        """Return what a segment and all before it leave to the next."""
+        """Return the combined state of a thread's segments up to `head`."""
         ...
 
     async def abefore(self, head: Head | None, config: Mapping[str, Any]) -> Past:
-        """Return the same in an event loop."""
+        """Async version of `before`."""
         ...

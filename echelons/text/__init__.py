@@ -1,1 +1,1 @@
-"""Text: cleaned, measured, taken apart into words, and errors as one line of it."""
+"""Text: sanitizing, size limits, words and their stems, exceptions as one line."""

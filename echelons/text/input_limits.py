@@ -1,7 +1,6 @@
-"""What may come in from outside: ids, names, notes, answers, and how large anything may be.
+"""Validation of input from outside: ids, names, metadata, answers, and their sizes.
 
-Pure rules, each with an error of its own that gives the value, the limit and the way out.
-``Session`` and the root of a compiled tree apply them before anything is stored.
+Pure rules. `Session` and the root of a compiled tree apply them before anything is stored.
 """
 
 from __future__ import annotations
@@ -23,31 +22,31 @@ from echelons.errors import (
 )
 
 ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
-"""What ids are made of."""
+"""The form of an id."""
 LONGEST_ID = 128
 LONGEST_NAME = 512
-"""Characters that an id and a name may have."""
+"""Maximum lengths in characters."""
 MESSAGE_BYTES = 1024 * 1024
-"""Bytes of one message or answer, its texts as UTF-8."""
+"""Maximum size of a message or answer in bytes, with texts as UTF-8."""
 INPUT_BYTES = 4 * MESSAGE_BYTES
-"""Bytes of all messages of one input."""
+"""Maximum size of all messages of one input, in bytes."""
 NOTE_BYTES = 4 * 1024
-"""Bytes of all that a session notes with its thread: they stand in every row."""
+"""Maximum size of a session's metadata in bytes; it is stored in every checkpoint row."""
 DEEPEST = 64
-"""Lists and mappings inside each other."""
+"""Maximum nesting of lists and mappings."""
 NUMBER_BYTES = 8
-"""What a number counts, and a place in a list or a mapping: so that empty ones count too."""
+"""Size counted for a number, and for a list or mapping itself, so that empty ones count too."""
 
 
 def check_id(given: object, what: str) -> str:
-    """Return an id that may be looked up and stored.
+    """Return a valid id as a string.
 
     Args:
-        given: A text, or a number or UUID, which LangGraph takes as well.
-        what: What it is the id of, for the error.
+        given: A string, number or UUID (LangGraph accepts all three).
+        what: Name of the id, for the error.
 
     Raises:
-        InvalidId: It has other characters than ids have, or too many, or none.
+        InvalidId: It is empty or too long, or has characters that ids may not have.
 
     Examples:
         >>> check_id("trip-1", "thread_id")
@@ -60,7 +59,7 @@ def check_id(given: object, what: str) -> str:
 
 
 def is_label(given: object) -> bool:
-    r"""Return whether people may call something so: by any characters that can be printed.
+    r"""Return whether a value is a valid display name: printable text, 1 to 512 characters.
 
     Examples:
         >>> is_label("Søren: Trip to Italy"), is_label("trip\n"), is_label(" ")
@@ -72,24 +71,24 @@ def is_label(given: object) -> bool:
 
 
 def check_label(given: object, what: str) -> None:
-    """Check a name that people call something by.
+    """Check a display name.
 
     Raises:
-        InvalidLabel: It is no text, has control characters, line breaks or halves of
-            characters, begins or ends with a space, or is empty or too long.
+        InvalidLabel: It is not a string, has control characters, line breaks or lone
+            surrogates, begins or ends with a space, or is empty or too long.
     """
     if not is_label(given):
         raise InvalidLabel(what, shortened(given), LONGEST_NAME)
 
 
 def check_value(given: Any, what: str) -> Any:
-    """Return a value of plain data that may be stored: an answer to a question.
+    """Return an answer to a question, if it is JSON-like data of at most 1 MiB.
 
     Raises:
-        InvalidValue: It is, or holds, something that is no JSON.
-        InputTooLarge: It has more than a mebibyte.
-        InputTooDeep: It is nested too deep, or holds itself.
-        InvalidText: A text in it holds half a character.
+        InvalidValue: It is, or contains, something that is not JSON.
+        InputTooLarge: It is larger than 1 MiB.
+        InputTooDeep: It is nested too deep, or contains itself.
+        InvalidText: A string in it has a lone surrogate.
 
     Examples:
         >>> check_value({"yes": True}, "the answer to 'q1'")
@@ -100,12 +99,12 @@ def check_value(given: Any, what: str) -> Any:
 
 
 def check_notes(given: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return what a session may note with its thread.
+    """Return the metadata of a session as a dictionary.
 
     Raises:
-        InvalidNote: A key is no id, or a value is no text, number, true or false.
-        InputTooLarge: They have more than 4 KiB together.
-        InvalidText: A text holds half a character.
+        InvalidNote: A key is not a valid id, or a value is not a string, number or boolean.
+        InputTooLarge: Together they are larger than 4 KiB.
+        InvalidText: A string has a lone surrogate.
     """
     notes = dict(given or {})
     for key, value in notes.items():
@@ -118,15 +117,16 @@ def check_notes(given: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def weigh(given: Any, what: str, limit: int) -> int:
-    """Return the size of plain data in bytes, its texts as UTF-8.
+    """Return the size of JSON-like data in bytes, with texts as UTF-8.
 
-    Looks at no more than the limit allows, whatever holds whatever how often.
+    Stops as soon as the limit is passed, so the cost is bounded even where one list is
+    contained in many others.
 
     Raises:
-        InvalidValue: It holds something that is no JSON, or a number of more than 64 bits.
+        InvalidValue: It contains something that is not JSON, or a number of more than 64 bits.
         InputTooLarge: It is larger than the limit.
-        InputTooDeep: It is nested too deep, or holds itself.
-        InvalidText: A text in it holds half a character.
+        InputTooDeep: It is nested too deep, or contains itself.
+        InvalidText: A string in it has a lone surrogate.
 
     Examples:
         >>> weigh({"to": "Forlì"}, "a message", 100)
@@ -141,29 +141,29 @@ def weigh(given: Any, what: str, limit: int) -> int:
 
 
 def shortened(given: object) -> str:
-    """Return a value as a person may be shown it: short, and on one line."""
+    """Return a value's `repr`, shortened for an error message."""
     try:
         text = _SHORT.repr(given)
-    except Exception:  # noqa: BLE001  a foreign object, or a number of too many digits
+    except Exception:  # noqa: BLE001  any object's repr may fail; so does that of a huge int
         text = f"a value of type {type(given).__name__}"
     return text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"
 
 
 SHOWN = 120
-"""Characters of what was refused that an error shows."""
+"""Characters of a rejected value that an error shows."""
 _SHORT = Repr()
 _SHORT.maxstring = _SHORT.maxother = 60
 
 
 def _leaves(given: Any, what: str) -> Iterator[Any]:
-    # Step by step: a list of a million is given up long before its end.
+    # A generator, not recursion: `weigh` stops in the middle of a list of a million.
     ways = [iter([given])]
     while ways:
         for each in ways[-1]:
             if isinstance(each, (Mapping, list, tuple)):
                 if len(ways) > DEEPEST:
                     raise InputTooDeep(what, DEEPEST)
-                # One for itself: a million empty ones are not nothing.
+                # Counted itself: a million empty lists are not nothing.
                 yield None
                 ways.append(_both(each, what) if isinstance(each, Mapping) else iter(each))
                 break

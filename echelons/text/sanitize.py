@@ -1,8 +1,8 @@
-"""Mends what nothing can store or send: halves of characters, and what has no end.
+"""Makes the output of models and tools fit to be stored and sent.
 
-Models write half of an emoji as an escape, numbers of a hundred digits, and lists in lists in
-lists; tools return whole files. The nodes mend what comes from models, tools and functions, so
-that it costs no more than itself. What people give is refused by name instead, see ``boundary``.
+Models write one half of an emoji's surrogate pair, numbers of a hundred digits, and lists nested
+hundreds deep; tools return whole files. The nodes sanitize such output rather than fail on it.
+Invalid input from people is rejected with an error instead, see `echelons.text.input_limits`.
 """
 
 from __future__ import annotations
@@ -11,29 +11,29 @@ from collections.abc import Mapping
 from typing import Any
 
 DEEPEST = 64
-"""Lists and mappings inside each other; msgpack takes 255, a model's provider far fewer."""
+"""Maximum nesting of lists and mappings; msgpack takes 255, a model's provider far fewer."""
 LONGEST = 16 * 1024 * 1024
-"""Characters of one text; SQLite takes a billion bytes in all of a row."""
+"""Maximum length of a string in characters; SQLite takes a billion bytes in a whole row."""
 TOO_DEEP = "[nested too deep]"
 
 
 def mend(value: Any, depth: int = 0) -> Any:
-    r"""Return a value of plain data that can be stored and sent.
+    r"""Return a copy of JSON-like data that can be stored and sent.
 
-    Two surrogates that belong together become their character, a lone one U+FFFD. Numbers of
-    more than 64 bits become text. What stands too deep, and the end of a text that is too long,
-    is left out with a note. What needs no mending is returned as it is.
+    A surrogate pair becomes its character, a lone surrogate U+FFFD. Numbers of more than 64 bits
+    become strings. Data nested too deep, and the end of a string that is too long, are replaced
+    by a note.
 
     Args:
-        value: The value.
-        depth: How many lists and mappings it stands in.
+        value: The data.
+        depth: The number of lists and mappings around it.
 
     Examples:
         >>> mend({"to": ["Rome \ud83d\ude00", "\ud83d Paris", 7, 2**64]})
         {'to': ['Rome 😀', '� Paris', 7, '18446744073709551616']}
     """
-    # Nearly all there is has one of these very types: each write is looked through, and asking
-    # for the type itself is cheaper than asking what it may be used as.
+    # Every write passes through here, and nearly all values are of exactly these types:
+    # comparing types is cheaper than `isinstance`.
     kind = type(value)
     if kind is str:
         return value if value.isascii() and len(value) <= LONGEST else _mended(value)
@@ -69,5 +69,5 @@ def _mended(text: str) -> str:
 
 
 def _digits(number: int) -> str:
-    # Python writes no decimal number of more than 4,300 digits.
+    # `str` of an int fails beyond 4,300 decimal digits.
     return str(number) if number.bit_length() < 14_000 else hex(number)

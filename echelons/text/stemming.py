@@ -1,8 +1,7 @@
-"""Words and their stems: how two texts are found to speak of the same thing.
+"""Words of a text and their stems, for comparing texts.
 
-Called by whatever compares a task with capabilities, descriptions or documents: the
-offline planner, the routing policies and the document tools. All of them must cut and
-stem words alike, which is why this is the only place that does.
+The offline planner, the routing policies and the document tools compare tasks with
+capabilities, descriptions and documents; all must split and stem words in the same way.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ STOPWORDS: Final[frozenset[str]] = frozenset(
     very just also etc via per please
     """.split()  # noqa: SIM905 - seventy lines of quoted words are no easier to read
 )
-"""Words that say nothing of their own about what a text is about."""
+"""Words without a meaning of their own."""
 
 LONGEST_WORD: Final = 64
 """Longer tokens (in characters) are keys or noise, not words; they are left unstemmed."""
@@ -40,7 +39,7 @@ _APART: Final = str.maketrans(
     | {"\N{RIGHT SINGLE QUOTATION MARK}": "'", "\N{MODIFIER LETTER APOSTROPHE}": "'"}
 )
 _BEYOND_ASCII: Final = re.compile(r"[^\x00-\x7f]{1,16}")
-# Each begins with what is rare in a text: so a long one is searched fast.
+# Each pattern begins with a rare character, so searching a long text is fast.
 _CLITIC: Final = re.compile(r"'(?<=[^\W_]')(?:s|re|ve|ll|d|m)(?![^\W_])", re.IGNORECASE)
 _NEGATION: Final = re.compile(r"'(?<=n')(?=t(?![^\W_]))", re.IGNORECASE)
 # Not after a first letter alone: OAuth, CMake and iPhone are words.
@@ -52,12 +51,12 @@ _STEMMING: Final = threading.Lock()
 
 
 def fold(text: str) -> str:
-    """Take the accents off ``text``, keeping its case.
+    """Return `text` without accents, in the same case.
 
     >>> fold("Café Ærø, Zürich")
     'Cafe Aero, Zurich'
     """
-    # Only what is no ASCII is taken apart: most of most texts is.
+    # Only runs beyond ASCII are decomposed: most of most texts is ASCII.
     return text if text.isascii() else _BEYOND_ASCII.sub(_folded, text)
 
 
@@ -72,11 +71,11 @@ def _bare(text: str) -> str:
 
 
 def words(text: str) -> list[str]:
-    """Cut ``text`` into lower-case words without accents, in their order.
+    """Return the words of `text` in order, lower-case and without accents.
 
-    Identifiers fall apart at underscores, hyphens and camel humps. A possessive or a
-    contracted verb is dropped ("London's" is "london"), a contracted negation is one word
-    ("don't" is "dont").
+    Identifiers are split at underscores, hyphens and camel humps. A possessive or a contracted
+    verb is dropped ("London's" is "london"); a contracted negation is one word ("don't" is
+    "dont").
 
     >>> words("Don't call find_flights or bookTable in Zürich's café")
     ['dont', 'call', 'find', 'flights', 'or', 'book', 'table', 'in', 'zurich', 'cafe']
@@ -85,7 +84,9 @@ def words(text: str) -> list[str]:
 
 
 def counted(text: str) -> Counter[str]:
-    """Count the ``words`` of a long text: what is written alike is cut only once.
+    """Return the number of occurrences of each word of a text, see `words`.
+
+    Fast for long texts: equal tokens are split only once.
 
     >>> counted("a bookTable for the book").most_common(1)
     [('book', 2)]
@@ -103,7 +104,7 @@ def _plain(text: str) -> str:
 
 @lru_cache(maxsize=1)
 def _stemmer() -> Any:
-    # The package loads every language it knows, which would slow down `import echelons`.
+    # Imported late: the package loads every language, which would slow down `import echelons`.
     from snowballstemmer.english_stemmer import EnglishStemmer  # type: ignore[import-untyped]
 
     return EnglishStemmer()
@@ -111,22 +112,21 @@ def _stemmer() -> Any:
 
 @lru_cache(maxsize=1 << 18)
 def stem(word: str) -> str:
-    """Reduce a lower-case ``word`` to its stem, by the Snowball English rules.
-
-    A Snowball stemmer keeps the word it works on in itself, hence the lock.
+    """Return the stem of a lower-case word, by the Snowball rules for English.
 
     >>> stem("restaurants"), stem("flying")
     ('restaur', 'fli')
     """
-    # English endings are letters, and words of two are their own stems.
+    # English suffixes are letters, and words of two letters are their own stems.
     if not 2 < len(word) <= LONGEST_WORD or not word[-1].isalpha():
         return word
+    # A Snowball stemmer keeps the current word in itself.
     with _STEMMING:
         return str(_stemmer().stemWord(word))
 
 
 def stems(text: str) -> list[str]:
-    """Cut ``text`` into stems, in their order, without :data:`STOPWORDS`.
+    """Return the stems of the words of `text` in order, without `STOPWORDS`.
 
     >>> stems("the best restaurants and the museums")
     ['best', 'restaur', 'museum']

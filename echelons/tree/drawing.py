@@ -1,7 +1,7 @@
-"""A tree as a picture: plain text for terminals, Mermaid for notebooks and GitHub.
+"""Drawings of a tree: plain text for terminals, Mermaid for notebooks and GitHub.
 
-``Agent.draw`` returns a ``Drawing``. LangGraph's own ``draw_mermaid(xray=True)`` refuses
-two nested nodes of one name, and every level has a ``delegate``.
+LangGraph's own `draw_mermaid(xray=True)` rejects two nested nodes of one name, and every level
+has a `delegate`.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from echelons.tree.members import Member
 from echelons.tree.walk import walk
 
 LONGEST = 80
-"""Characters of a description that a Mermaid label shows."""
+"""Characters of a description shown in a Mermaid label."""
 
 # All ASCII punctuation but ' ( ) , - and .
 _MARKUP = re.compile(r"[!-&*+/:-@\[-`{-~]")
-# What Mermaid reads even in entities: the line break \n, formulas in $$, icons as fa:fa-car.
+# Sequences that Mermaid interprets even in entities: \n, formulas in $$, icons as fa:fa-car.
 _SEQUENCE = re.compile(r"[\\$](?=.)|fa\w?:(?=fa)")
-_WORD_JOINER = "\u2060"  # shows as nothing, and breaks a sequence up
+_WORD_JOINER = "\u2060"  # invisible; inserted to break up a sequence
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Drawing:
-    """The picture of a tree; a notebook shows it as Mermaid, ``print`` as text.
+    """The drawing of a tree; a notebook shows it as Mermaid, `print` as text.
 
     Examples:
         >>> from echelons import Agent
@@ -54,7 +54,7 @@ class Drawing:
         return "\n".join(lines)
 
     def __repr__(self) -> str:
-        # What a notebook without Mermaid and a plain prompt show.
+        # Shown by the plain Python prompt, and by notebooks without Mermaid.
         return self.text
 
     def _repr_markdown_(self) -> str:
@@ -75,8 +75,7 @@ def _label(member: Member) -> str:
 
 
 def _escaped(member: Member) -> str:
-    # Mermaid finds directives and styles in labels too; as numbered entities, characters mean
-    # nothing but themselves.
+    # Mermaid interprets directives and styles in labels too, but not numbered entities.
     summary = _summary(member)
     short = summary if len(summary) <= LONGEST else summary[: LONGEST - 1] + "…"
     apart = _SEQUENCE.sub(rf"\g<0>{_WORD_JOINER}", short)
@@ -85,6 +84,6 @@ def _escaped(member: Member) -> str:
 
 
 def _summary(member: Member) -> str:
-    """Return the description on one line, without characters that steer a terminal."""
+    """Return the description on one line, without control characters."""
     printable = (each if each.isprintable() else " " for each in member.description)
     return " ".join("".join(printable).split())

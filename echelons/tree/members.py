@@ -1,9 +1,8 @@
-"""Subordinates that are no ``Agent``: graphs, Runnables and plain functions.
+"""Members of a tree that are not an `Agent`: graphs, Runnables and plain functions.
 
 Each kind is a small class that looks like an agent to the tree (name, description,
-capabilities, no subordinates) and keeps the foreign thing as it is. ``adopt`` chooses
-the kind; ``Agent`` calls it at construction, ``graphs`` turns each kind into a level of
-one node, so that a function too has a thread of its own.
+capabilities, no subordinates) and holds the wrapped object. `graphs` turns each into a level
+of one node, so that even a function has a thread of its own.
 """
 
 from __future__ import annotations
@@ -19,32 +18,32 @@ from echelons.tree.names import check_name
 
 
 def no_capabilities() -> Mapping[str, float]:
-    """Return the empty declaration; a factory, since dataclasses want one for mappings."""
+    """Return an empty mapping; a factory, since dataclasses require one for mappings."""
     return MappingProxyType({})
 
 
 @runtime_checkable
 class Member(Protocol):
-    """What the tree knows of anything that stands in it."""
+    """What the tree needs to know of each of its members."""
 
     @property
     def name(self) -> str:
-        """Its name, unique in the tree."""
+        """The name, unique in the tree."""
         ...
 
     @property
     def description(self) -> str:
-        """What it is for."""
+        """The member's purpose, for its superior's model."""
         ...
 
     @property
     def capabilities(self) -> Mapping[str, float]:
-        """What it can do, each with a confidence from 0 to 1."""
+        """The declared capabilities, each with a confidence from 0 to 1."""
         ...
 
     @property
     def subordinates(self) -> tuple[Member, ...]:
-        """Who works for it."""
+        """The members directly below it."""
         ...
 
 
@@ -59,37 +58,37 @@ class _Foreign:
 
     @property
     def subordinates(self) -> tuple[Member, ...]:
-        """A foreign subordinate shows nothing below itself."""
+        """Always empty: whatever a wrapped object calls is not part of the tree."""
         return ()
 
 
 @dataclass(frozen=True, slots=True)
 class FunctionMember(_Foreign):
-    """A plain function that takes the message and returns the result."""
+    """A function that takes the message and returns the result."""
 
     function: Callable[..., Any] = field(kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
 class RunnableMember(_Foreign):
-    """Any LangChain Runnable that takes the message as text."""
+    """A LangChain Runnable that takes the message as a string."""
 
     runnable: Any = field(kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
 class GraphMember(_Foreign):
-    """A compiled LangGraph graph whose state has a ``messages`` key."""
+    """A compiled LangGraph graph whose state has a `messages` key."""
 
     graph: Any = field(kw_only=True)
 
 
 def adopt_all(superior: str, things: Any) -> tuple[Member, ...]:
-    """Return each of some things as a member of the tree, see ``adopt``.
+    """Return a list of subordinates as members of the tree, see `adopt`.
 
     Raises:
-        InvalidSubordinate: One of them is none, or they are no list.
-        InvalidName: The name of one is no valid agent name.
+        InvalidSubordinate: It is not a list, or an element cannot be a member.
+        InvalidName: An element's name is not a valid agent name.
     """
     if isinstance(things, (str, bytes, Mapping)) or not hasattr(things, "__iter__"):
         raise InvalidSubordinate(superior, things, "pass a list of subordinates")
@@ -97,18 +96,18 @@ def adopt_all(superior: str, things: Any) -> tuple[Member, ...]:
 
 
 def adopt(superior: str, thing: Any) -> Member:
-    """Return ``thing`` as a member of the tree.
+    """Return a subordinate as a member of the tree, wrapped if it is not one yet.
 
     Args:
-        superior: Name of the agent that wants it, for the error.
-        thing: An ``Agent`` or other member, a compiled LangGraph graph, a Runnable, or a
+        superior: Name of its superior, for the error.
+        thing: An `Agent` or other member, a compiled LangGraph graph, a Runnable, or a
             function with one required parameter (the message).
 
     Raises:
         InvalidSubordinate: It is none of these, or a graph that cannot be nested.
-        InvalidName: Its own name is no valid agent name.
+        InvalidName: Its name is not a valid agent name.
     """
-    # A class has every attribute of its objects, and can do nothing.
+    # A class has all the attributes that are looked for below, but is not an instance.
     if isinstance(thing, type):
         raise InvalidSubordinate(superior, thing, "it is a class; pass an object of it")
     if isinstance(thing, Member):
@@ -125,8 +124,8 @@ def adopt(superior: str, thing: Any) -> Member:
 
 
 def _adopt_graph(superior: str, graph: Any) -> GraphMember:
-    # True: parallel calls would share one history and lose it. False: its interrupt could
-    # not be resumed. Only an inherited checkpointer (None) keeps both promises.
+    # True: parallel calls would overwrite each other's history. False: its interrupts could not
+    # be resumed. An inherited checkpointer (None) avoids both.
     if isinstance(graph.checkpointer, bool):
         raise InvalidSubordinate(
             superior,
@@ -148,7 +147,7 @@ def _adopt_function(superior: str, function: Callable[..., Any]) -> FunctionMemb
     name = getattr(function, "__name__", "")
     try:
         parameters = inspect.signature(function).parameters.values()
-    except ValueError as error:  # some built-in functions tell none
+    except ValueError as error:  # some built-in functions have no signature
         raise InvalidSubordinate(superior, name, f"{error}; wrap it in a function") from error
     required = [
         parameter

@@ -1,4 +1,4 @@
-"""Names of agents: what is allowed, what is taken. ``Agent`` and ``members`` call this."""
+"""The rules for agent names, and the reserved names of nodes and tools."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import re
 from echelons.errors import InvalidName
 
 PATTERN = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
-"""A name is a LangGraph node, a part of a namespace and a provider's message name."""
+"""Valid as a LangGraph node, a part of a namespace, and a message name for providers."""
 
 RESERVED = frozenset({"reason", "act", "delegate", "refuse", "dispatch", "run"})
-"""Nodes that a level or a delegation graph has by itself."""
+"""Names of the nodes of every level and delegation graph."""
 
 PATH_SEPARATOR = "/"
 
@@ -18,17 +18,17 @@ CALL_SUBORDINATE = "call_subordinate"
 DELEGATE_MANY = "delegate_many"
 REPORT = "report"
 DELEGATING_TOOLS = frozenset({CALL_SUBORDINATE, DELEGATE_MANY})
-"""Tools with which a level asks its subordinates."""
+"""Built-in tools with which an agent calls its subordinates."""
 BUILT_IN_TOOLS = DELEGATING_TOOLS | {REPORT}
-"""Tools that a level may have by itself."""
+"""Tools that Echelons adds to an agent's own."""
 
 
 def check_name(name: object) -> str:
-    """Return ``name`` if it is a valid agent name.
+    """Return `name` if it is a valid agent name.
 
     Raises:
-        InvalidName: It is no text, has other characters than letters, digits, ``-`` and
-            ``_``, does not begin with a letter, is longer than 64, or is reserved.
+        InvalidName: It is not a string, has characters other than letters, digits, `-` and
+            `_`, does not begin with a letter, is longer than 64 characters, or is reserved.
 
     Examples:
         >>> check_name("restaurants")

@@ -1,14 +1,12 @@
-"""The roster: whom an agent may call, written so that any model can read it.
+"""The roster: the list of an agent's subordinates in the description of `call_subordinate`.
 
-``render`` writes the description of the tool ``call_subordinate``; a language model reads
-it as prose, the offline planner reads it back with ``parse``. One line is one subordinate::
+A language model reads it as prose; the offline planner parses it. One line is one subordinate:
 
     - restaurants: Finds places to eat. Can: dining (0.9), food (0.9)
 
-A line starts with ``- name: `` and its last ``. Can: `` ends the description, which is
-kept on one line and without a full stop of its own. A capability that is not made of plain
-words is written as a JSON string whose colons are escaped, so nothing that an author writes
-can pass for structure.
+A line starts with `- name: `, and its last `. Can: ` ends the description, which is put on one
+line without a final full stop. A capability that is not made of plain words is written as a JSON
+string with its colons escaped, so that no author's text can be taken for structure.
 """
 
 from __future__ import annotations
@@ -32,15 +30,15 @@ _ABILITY: Final = re.compile(r'("(?:[^"\\]|\\.)*"|[^",()]+) \(([^()\s]+)\)(?:, |
 
 @dataclass(frozen=True)
 class Entry:
-    """One subordinate as its superior sees it.
+    """One subordinate as described to its superior.
 
     Attributes:
-        name: The agent's name, the value that ``call_subordinate`` takes.
-        description: What it does; put on one line, without its closing full stops.
-        capabilities: What its whole subtree can do, each with a confidence from 0 to 1.
+        name: The agent's name, as `call_subordinate` takes it.
+        description: What it does; on one line, without final full stops.
+        capabilities: The capabilities of its whole subtree, each with a confidence from 0 to 1.
 
     Raises:
-        InvalidName: ``name`` is no agent's name, and would not stand out in the text.
+        InvalidName: `name` is not a valid agent name, so its line could not be parsed.
     """
 
     name: str
@@ -53,7 +51,7 @@ class Entry:
 
 
 def render(entries: Iterable[Entry]) -> str:
-    """Write ``entries``, one line each, in their order.
+    """Return the roster of some subordinates, one line each, in order.
 
     >>> print(render([Entry("hotels", "Finds rooms.", {"sleep": 0.9, "rooms": 1.0})]))
     - hotels: Finds rooms. Can: sleep (0.9), rooms (1.0)
@@ -65,7 +63,7 @@ def render(entries: Iterable[Entry]) -> str:
 
 
 def parse(text: str) -> tuple[Entry, ...]:
-    r"""Read back what :func:`render` wrote; lines of any other form are passed over.
+    r"""Return the entries of a roster; lines of any other form are skipped.
 
     >>> parse("You may call:\n- hotels: Finds rooms. Can: sleep (0.9)")
     (Entry(name='hotels', description='Finds rooms', capabilities={'sleep': 0.9}),)
@@ -82,7 +80,7 @@ def _entry(line: str) -> Entry | None:
         return None
     try:
         return Entry(head[1], description, _read_abilities(abilities))
-    except InvalidName:  # a name that no agent can have: not a line of ours
+    except InvalidName:  # not an agent's name, so not a line of a roster
         return None
 
 
@@ -104,12 +102,12 @@ def _written(capability: str) -> str:
 def _read_abilities(text: str) -> dict[str, float]:
     read: dict[str, float] = {}
     end = 0
-    # Stopping where the form ends keeps noise linear: a search would begin again everywhere.
+    # Matching from `end` keeps malformed text linear; a search would start again everywhere.
     while ability := _ABILITY.match(text, end):
         end = ability.end()
         try:
             read[_read(ability[1])] = float(ability[2])
-        except ValueError:  # not ours: someone else's line that happens to look like one
+        except ValueError:  # some other line that happens to look like one of a roster
             continue
     return read
 

@@ -1,8 +1,4 @@
-"""Questions that are asked of a whole tree: who is in it, where, and is it sound.
-
-Pure functions over members. ``Agent`` checks with them at construction; ``graphs``,
-``runtime`` and the drawing walk with them.
-"""
+"""Pure functions over a whole tree: traversal, validation, fingerprint, capabilities."""
 
 from __future__ import annotations
 
@@ -18,7 +14,7 @@ from echelons.tree.names import PATH_SEPARATOR
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A member and where it stands.
+    """A member of a tree and its path.
 
     Attributes:
         member: The agent, graph, Runnable or function.
@@ -30,15 +26,15 @@ class Place:
 
     @property
     def text(self) -> str:
-        """The path as people write it: ``head/experiences/restaurants``."""
+        """The path as a string, such as `head/experiences/restaurants`."""
         return PATH_SEPARATOR.join(self.path)
 
 
 def walk(root: Member) -> Iterator[Place]:
-    """Yield every member with its path, superiors first, subordinates in order.
+    """Yield every member with its path, depth first, subordinates in order.
 
     Raises:
-        CyclicTree: A member stands below itself.
+        CyclicTree: A member is below itself.
     """
     stack: list[tuple[Place, frozenset[int]]] = [(Place(root, (root.name,)), frozenset({id(root)}))]
     while stack:
@@ -52,16 +48,16 @@ def walk(root: Member) -> Iterator[Place]:
 
 
 def check(root: Member, depth: int) -> None:
-    """Check that the tree under ``root`` is one.
+    """Check that a tree has no cycles, has unique names, and is not too deep.
 
     Args:
-        root: The first agent.
-        depth: Levels allowed.
+        root: The root of the tree.
+        depth: The maximum number of levels.
 
     Raises:
-        CyclicTree: An agent stands below itself.
+        CyclicTree: A member is below itself.
         DuplicateName: Two agents have the same name.
-        TreeTooDeep: There are more levels than ``depth``.
+        TreeTooDeep: There are more levels than `depth`.
     """
     places: dict[str, Place] = {}
     deepest = 0
@@ -75,12 +71,11 @@ def check(root: Member, depth: int) -> None:
 
 
 def fingerprint(root: Member) -> str:
-    """Return a short digest of the tree's names and shape.
+    """Return a short digest of a tree's names and shape, equal in every process.
 
-    Equal trees have equal fingerprints in every process. A differing one only says that
-    somebody should compare. Of each member counts what decides which nodes it has: its place,
-    its kind, and whether it has tools. Prompts, models and the tools themselves are left out,
-    since a change of these never makes a stored run impossible to go on with.
+    Of each member it covers what decides which nodes it has: its path, its kind, and whether it
+    has tools. Prompts, models and the tools themselves are left out, since a stored run can be
+    resumed after they have changed.
     """
     members = sorted(
         (place.text, type(place.member).__name__, bool(getattr(place.member, "tools", ())))
@@ -90,7 +85,7 @@ def fingerprint(root: Member) -> str:
 
 
 def capabilities_below(member: Member) -> dict[str, float]:
-    """Return what a member and everything below it declare, each with its best confidence."""
+    """Return the capabilities declared in a subtree, each with its highest confidence."""
     best: dict[str, float] = {}
     for place in walk(member):
         for capability, confidence in place.member.capabilities.items():
