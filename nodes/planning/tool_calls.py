@@ -51,7 +51,7 @@ class Abilities:
         subordinates: Names of its direct subordinates.
         reports: Whether it has a superior agent to report to.
         width: Most parallel calls in one message; `None` for no limit.
-        leads_on: Whether a subordinate has subordinates of its own, to which tasks may be routed.
+        leads_on: Whether a subordinate has subordinates of its own.
     """
 
     tools: Collection[str] = ()

@@ -73,7 +73,7 @@ class Bar(NamedTuple):
 
     Attributes:
         halt: The gate's verdict.
-        answer: Builds the update; its argument is whether the call had begun and was cut short.
+        answer: Builds the update, given whether the call had begun and was cut short.
     """
 
     halt: Halt
