@@ -1,6 +1,6 @@
 """What a run inherits from the enclosing graph: its saver, and whether it resumes.
 
-LangGraph passes both under private config keys; this is the one module that reads them.
+LangGraph passes both under private keys of the config.
 """
 
 from __future__ import annotations
@@ -10,10 +10,7 @@ from typing import Any
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
-CHECKPOINTER_KEY = "__pregel_checkpointer"
-RESUMING_KEY = "__pregel_resuming"
-DURABILITY_KEY = "__pregel_durability"
-READ_KEY = "__pregel_read"
+from echelons.langgraph_internals import CHECKPOINTER_KEY, DURABILITY_KEY, READ_KEY, RESUMING_KEY
 
 
 def is_embedded(configurable: Mapping[str, Any]) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-SEPARATOR = "|"
+from echelons.langgraph_internals import NS_SEP as SEPARATOR
+
+__all__ = ["SEPARATOR"]
 
 
 def parts_of(namespace: str) -> list[str]:

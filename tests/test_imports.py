@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -77,6 +78,24 @@ def test_the_import_contracts_see_every_module_behind_a_link() -> None:
     }
 
     assert modules <= graph.modules
+
+
+PRIVATE = re.compile(
+    r"from lang(graph|chain_core)[\w.]*\._"
+    r"|from lang(graph|chain_core)[\w.]* import [^\n]*\b_[A-Za-z]"
+    r"|__pregel_|branch:to:|var_child_runnable_config|_last_v6_timestamp"
+)
+"""Private names of LangGraph and LangChain, as an import or as a text."""
+
+
+@pytest.mark.parametrize(
+    "source",
+    [each for each in SOURCES if each.relative_to(ROOT).parts[0] != "tests"],
+    ids=lambda path: path.relative_to(ROOT).as_posix(),
+)
+def test_private_parts_of_langgraph_are_named_in_one_module(source: Path) -> None:
+    if source.name != "langgraph_internals.py":
+        assert not PRIVATE.search(source.read_text(encoding="utf-8"))
 
 
 def test_importing_the_library_loads_neither_langgraph_nor_langchain() -> None:

@@ -13,7 +13,6 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from langgraph.checkpoint.base import CheckpointTuple
-from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from echelons.checkpoints.delta_channels import CHANNELS, HEADS, MESSAGES
 from echelons.checkpoints.maintenance.retention_policies import Strategy
@@ -21,6 +20,7 @@ from echelons.checkpoints.namespaces import depth_of
 from echelons.checkpoints.queries import AllCheckpoints, Plan
 from echelons.checkpoints.threads.segments import EARLIER, past_plan, turns_in
 from echelons.identity.lineage import Identity
+from echelons.langgraph_internals import DELTA_COUNTERS_KEY, DeltaSnapshot
 
 POINTERS = frozenset({"previous", "head"})
 """Keys of our states that point to the end of one segment."""
@@ -137,7 +137,7 @@ def _needs(row: CheckpointTuple) -> Iterator[Place]:
         yield above
     writes = ((channel, value) for _, channel, value in row.pending_writes or ())
     for channel, value in chain(row.checkpoint["channel_values"].items(), writes):
-        held = value.value if isinstance(value, _DeltaSnapshot) else value
+        held = value.value if isinstance(value, DeltaSnapshot) else value
         if channel in POINTERS:
             yield from _ends([held])
         elif channel == HEADS and isinstance(held, Mapping):
@@ -164,7 +164,7 @@ def _lacking(row: CheckpointTuple) -> set[str]:
     # never written: it is empty, and needs nothing.
     return {
         channel
-        for channel in row.metadata.get("counters_since_delta_snapshot") or ()
+        for channel in row.metadata.get(DELTA_COUNTERS_KEY) or ()
         if channel in checkpoint["channel_versions"] and channel not in checkpoint["channel_values"]
     }
 
@@ -173,6 +173,6 @@ def _made_whole(row: CheckpointTuple) -> Plan[CheckpointTuple]:
     past = yield from past_plan(row)
     held = {MESSAGES: list(past.messages), HEADS: dict(past.heads)}
     whole = row.checkpoint.copy()
-    snapshots = {channel: _DeltaSnapshot(held[channel]) for channel in _lacking(row)}
+    snapshots = {channel: DeltaSnapshot(held[channel]) for channel in _lacking(row)}
     whole["channel_values"] = {**whole["channel_values"], **snapshots}
     return row._replace(checkpoint=whole)

@@ -18,7 +18,6 @@ from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import DeltaChannelHistory, get_checkpoint_id
 from langgraph.checkpoint.serde.base import SerializerProtocol
-from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from echelons.checkpoints.delta_channels import CHANNELS, HEADS, MESSAGES, rebuild
 from echelons.checkpoints.namespaces import depth_of
@@ -29,6 +28,7 @@ from echelons.checkpoints.storage.rows import CheckpointRow, checkpoint_of, meta
 from echelons.checkpoints.storage.seals import Seals
 from echelons.checkpoints.storage.verified_saver import GuardedSaver, place_of
 from echelons.identity.lineage import Identity
+from echelons.langgraph_internals import DELTA_COUNTERS_KEY, DeltaSnapshot
 
 _HOP = 2
 """Number of graphs from one level down to the next: the delegation and the level itself."""
@@ -87,7 +87,7 @@ class RememberingSaver(GuardedSaver):
         values = {MESSAGES: point.messages.messages(), HEADS: deepcopy(point.heads)}
         # LangGraph may ask for further channels that a checkpoint does not have.
         known: dict[str, DeltaChannelHistory] = {
-            channel: {"seed": _DeltaSnapshot(values[channel]), "writes": []}
+            channel: {"seed": DeltaSnapshot(values[channel]), "writes": []}
             for channel in found.keys() & values.keys()
         }
         return {**found, **known}
@@ -156,7 +156,7 @@ def _is_level(row: CheckpointRow, versions: Mapping[str, Any]) -> bool:
     """
     metadata = metadata_of(row)
     identity = Identity.read(metadata)
-    counted = (metadata.get("counters_since_delta_snapshot") or {}).keys()
+    counted = (metadata.get(DELTA_COUNTERS_KEY) or {}).keys()
     return (
         identity is not None
         and depth_of(row.checkpoint_ns) == _HOP * (len(identity.path) - 1)

@@ -19,6 +19,7 @@ from echelons.checkpoints.storage.rows import (
     write_of,
 )
 from echelons.errors import CheckpointTampered
+from echelons.langgraph_internals import DELTA_COUNTERS_KEY
 
 
 class Walk:
@@ -121,5 +122,5 @@ def made_before(row: CheckpointRow, serde: SerializerProtocol) -> set[str]:
     Channels that were never written are left out.
     """
     held = checkpoint_of(row, serde)
-    counted = metadata_of(row).get("counters_since_delta_snapshot") or {}
+    counted = metadata_of(row).get(DELTA_COUNTERS_KEY) or {}
     return (counted.keys() & held["channel_versions"].keys()) - held["channel_values"].keys()

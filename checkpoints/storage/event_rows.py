@@ -11,13 +11,14 @@ from typing import Any, NamedTuple
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import Checkpoint, CheckpointMetadata, get_checkpoint_metadata
-from langgraph.checkpoint.serde.types import INTERRUPT, _DeltaSnapshot
+from langgraph.checkpoint.serde.types import INTERRUPT
 
 from echelons.checkpoints.clock import Clock
 from echelons.checkpoints.delta_channels import MESSAGES
 from echelons.checkpoints.storage.json_text import as_json
 from echelons.checkpoints.thread_events import Event, events_of, question
 from echelons.guards.gate import is_pause
+from echelons.langgraph_internals import DeltaSnapshot
 from echelons.tree.names import PATH_SEPARATOR
 
 OWN_METADATA = CheckpointMetadata.__annotations__.keys() | {"thread_id", "graph_id", "assistant_id"}
@@ -80,7 +81,7 @@ def input_events(
     # The first input of a delta channel is stored as a snapshot, without a write.
     if metadata.get("source") in ("input", "update", "fork"):
         held = checkpoint["channel_values"].get(MESSAGES)
-        messages = held.value if isinstance(held, _DeltaSnapshot) else ()
+        messages = held.value if isinstance(held, DeltaSnapshot) else ()
         yield from events_of(messages, where.agent, where.agent_thread_id)
 
 

@@ -8,10 +8,9 @@ reads, and ids of this process continue after it.
 
 from __future__ import annotations
 
-from typing import Any
 from uuid import UUID
 
-from langgraph.checkpoint.base import id as langgraph_id
+from echelons.langgraph_internals import advance_checkpoint_ids
 
 _VERSION = 6
 _FURTHEST = 2**60 - 2**50
@@ -26,9 +25,8 @@ def follow(checkpoint_id: str) -> None:
         checkpoint_id: The stored id; ignored unless it is a uuid of version 6, as LangGraph's are.
     """
     ticks = _ticks(checkpoint_id)
-    made: Any = langgraph_id  # has no public way to set its clock
-    if (made._last_v6_timestamp or 0) < ticks < _FURTHEST:
-        made._last_v6_timestamp = ticks
+    if ticks < _FURTHEST:
+        advance_checkpoint_ids(ticks)
 
 
 def _ticks(checkpoint_id: str) -> int:

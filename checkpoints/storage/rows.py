@@ -18,6 +18,7 @@ from langgraph.checkpoint.serde.types import ERROR, INTERRUPT, TASKS
 from langgraph.types import Interrupt, Send
 
 from echelons.errors import CheckpointTampered
+from echelons.langgraph_internals import DELTA_COUNTERS_KEY
 
 WHOLE = -100
 """The index in the seal of a checkpoint, where that of a write has the write's; LangGraph's
@@ -147,7 +148,7 @@ def metadata_of(row: CheckpointRow) -> CheckpointMetadata:
         raise CheckpointTampered(row.where, f"its metadata is no JSON ({error})") from None
     if not isinstance(held, dict):
         raise CheckpointTampered(row.where, "its metadata is no JSON object")
-    for key in ("parents", "counters_since_delta_snapshot"):
+    for key in ("parents", DELTA_COUNTERS_KEY):
         if not isinstance(held.get(key, {}), dict):
             raise CheckpointTampered(row.where, f"{key!r} in its metadata is no JSON object")
     return cast("CheckpointMetadata", held)

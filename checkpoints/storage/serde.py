@@ -16,7 +16,6 @@ from typing import Any
 
 import ormsgpack
 from langgraph.checkpoint.serde.base import SerializerProtocol
-from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from pydantic import BaseModel
 
 from echelons.checkpoints.storage.type_codecs import (
@@ -33,6 +32,7 @@ from echelons.checkpoints.storage.type_codecs import (
     named_tuple_form,
 )
 from echelons.errors import CheckpointTampered, InvalidAllowedType, NotStorable
+from echelons.langgraph_internals import DeltaSnapshot
 
 DEEPEST = 64
 """Maximum nesting of extension values; deeper ones would exhaust Python's stack."""
@@ -126,7 +126,7 @@ class _Writer:
                 if form.given:
                     self._try(form, value, packed)
                 return ormsgpack.Ext(form.code, packed)
-            if kind is _DeltaSnapshot:
+            if kind is DeltaSnapshot:
                 return ormsgpack.Ext(SNAPSHOT, self._nested(value.value))
             return _text_of(value)
         except NotStorable as error:
@@ -191,7 +191,7 @@ class _Reader:
         parts = self.unpack(stored)
         self._depth -= 1
         if code == SNAPSHOT:
-            return _DeltaSnapshot(parts)
+            return DeltaSnapshot(parts)
         form = self._form(code, parts)
         try:
             return form.make(parts[2])

@@ -21,7 +21,6 @@ from langgraph.checkpoint.base import (
 )
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.sqlite import SqliteSaver
-from langgraph.checkpoint.sqlite.utils import search_where
 
 from echelons.checkpoints.storage.delta_history import Walk, written
 from echelons.checkpoints.storage.monotonic_ids import follow
@@ -29,6 +28,7 @@ from echelons.checkpoints.storage.parent_map import Parents, Place, whole
 from echelons.checkpoints.storage.rows import CheckpointRow, WriteRow, metadata_of, tuple_of
 from echelons.checkpoints.storage.seals import CHECKPOINTS, WRITES, NoSeals, Seals
 from echelons.errors import CheckpointTampered
+from echelons.langgraph_internals import search_where
 
 Known = dict[Place, Parents]
 """Stored parent maps by checkpoint."""

@@ -23,16 +23,11 @@ from echelons.checkpoints.queries import AllCheckpoints, InLedger, OneCheckpoint
 from echelons.delegation.race import Entrant
 from echelons.guards.gate import Halt, is_pause
 from echelons.identity.lineage import Identity
+from echelons.langgraph_internals import BRANCH_PREFIX, NULL_TASK_ID, TASKS
 from echelons.tree.names import PATH_SEPARATOR
 
 OPEN = frozenset({ERROR, INTERRUPT, RESUME, SCHEDULED})
 """Channels of writes that do not complete a task."""
-SENDS = "__pregel_tasks"
-"""The channel in which LangGraph stores sends."""
-NULL_TASK_ID = "00000000-0000-0000-0000-000000000000"
-"""The task id of writes from outside the graph."""
-BRANCH = "branch:to:"
-"""Prefix of the channels that trigger a node; they hold a value until it has run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,8 +169,10 @@ class _Tasks:
     @classmethod
     def of(cls, saved: CheckpointTuple) -> _Tasks:
         values = saved.checkpoint["channel_values"]
-        nodes = [send.node for send in values.get(SENDS) or ()]
-        nodes += [key.removeprefix(BRANCH) for key in values if key.startswith(BRANCH)]
+        nodes = [send.node for send in values.get(TASKS) or ()]
+        nodes += [
+            key.removeprefix(BRANCH_PREFIX) for key in values if key.startswith(BRANCH_PREFIX)
+        ]
         writes = [write for write in saved.pending_writes or () if write[0] != NULL_TASK_ID]
         ended = {task for task, channel, _ in writes if channel not in OPEN}
         interrupted = {
@@ -223,8 +220,8 @@ def is_finished(root: OneCheckpoint) -> Plan[bool]:
 def is_at_work(saved: CheckpointTuple) -> bool:
     """Return whether a graph has work left after a checkpoint."""
     values = saved.checkpoint["channel_values"]
-    triggered = any(channel == START or channel.startswith(BRANCH) for channel in values)
-    return triggered or bool(values.get(SENDS))
+    triggered = any(channel == START or channel.startswith(BRANCH_PREFIX) for channel in values)
+    return triggered or bool(values.get(TASKS))
 
 
 def unfinished(root: OneCheckpoint) -> Plan[list[OpenAgent]]:
@@ -260,8 +257,9 @@ def open_agent(saved: CheckpointTuple, answered: Collection[str]) -> OpenAgent |
     if identity is None:
         return None
     values = saved.checkpoint["channel_values"]
-    sends = values.get(SENDS) or ()
-    triggered = [key.removeprefix(BRANCH) for key in values if key.startswith(BRANCH)]
+    sends = values.get(TASKS) or ()
+    begun = (key for key in values if key.startswith(BRANCH_PREFIX))
+    triggered = [key.removeprefix(BRANCH_PREFIX) for key in begun]
     # A delegation that has not begun names its subordinates only in its superior's send. The
     # sends of finished delegations stay there until the whole step has ended.
     given = [values, *(send.arg for send in sends if isinstance(send.arg, Mapping))]

@@ -17,6 +17,7 @@ from echelons.delegation.calls import parted_of
 from echelons.delegation.request import DelegationResponse, Usage
 from echelons.delegation.request_builder import all_sent
 from echelons.guards.gate import is_pause
+from echelons.langgraph_internals import SEVERAL_WRITES_KEY
 from echelons.nodes.delegating.queued_request import Order
 from echelons.nodes.messages import usage_of
 from echelons.tree.names import CALL_SUBORDINATE, PATH_SEPARATOR
@@ -267,7 +268,7 @@ def _order(state: Any) -> Mapping[str, Any] | None:
 def _messages(result: Any) -> Iterator[BaseMessage]:
     held = result.get("messages") if isinstance(result, dict) else None
     if isinstance(held, dict):  # several writes of one task: {"$writes": [...]}
-        held = [each for write in held.get("$writes", ()) for each in write]
+        held = [each for write in held.get(SEVERAL_WRITES_KEY, ()) for each in write]
     yield from (each for each in held or () if isinstance(each, BaseMessage))
 
 

@@ -12,8 +12,8 @@ from contextlib import aclosing
 from typing import Any, cast
 
 from echelons.delegation.race import Races
+from echelons.langgraph_internals import INTERRUPT
 
-INTERRUPT = "__interrupt__"
 """The key under which LangGraph streams the interrupts of a graph."""
 
 

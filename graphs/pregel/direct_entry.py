@@ -3,7 +3,7 @@
 LangGraph gives every graph a step before the first, in which `__start__` forwards the input.
 A tree pays for it twice a level, for nothing: the caller of a nested graph knows its first
 node. Such a graph is inspected as LangGraph made it, and run by a copy whose input also
-triggers the first node. Only this module knows LangGraph's name for that trigger.
+triggers the first node.
 """
 
 from __future__ import annotations
@@ -15,9 +15,7 @@ from langchain_core.runnables import RunnableConfig
 
 from echelons.graphs.pregel.inline_writes import Inline
 from echelons.graphs.pregel.state_updates import Editable
-
-TRIGGER = "branch:to:{}"
-"""LangGraph's name of the channel that triggers a node."""
+from echelons.langgraph_internals import BRANCH_PREFIX
 
 Entry: TypeAlias = Callable[[Mapping[str, Any], Mapping[str, Any]], str]
 """Returns the name of the first node from an input and a config."""
@@ -35,7 +33,7 @@ class Direct(Editable):
         super().__init__(**kwargs)
         self.entry = entry
         keys = self.builder.schemas[self.builder.input_schema]
-        triggers = [TRIGGER.format(node) for node in self.builder.nodes]
+        triggers = [f"{BRANCH_PREFIX}{node}" for node in self.builder.nodes]
         self._runner = Inline(**{**kwargs, "input_channels": [*keys, *triggers]})
 
     def stream(
@@ -53,4 +51,4 @@ class Direct(Editable):
     def _entered(self, given: Any, config: RunnableConfig | None) -> Any:
         if not isinstance(given, Mapping):
             return given
-        return {**given, TRIGGER.format(self.entry(given, config or {})): None}
+        return {**given, f"{BRANCH_PREFIX}{self.entry(given, config or {})}": None}

@@ -5,7 +5,7 @@ waits for the result. A tree has a pool for each nested graph: the round trips w
 the cost of a synchronous run. With durability `"sync"` nothing happens meanwhile, so the
 calling thread can write as well.
 
-LangGraph has no hook for it. Only this module knows its loop: a run is LangGraph's own
+LangGraph has no hook for it: a run is LangGraph's own
 `stream` with another loop class. Where LangGraph has changed, or its `stream` has been
 replaced, LangGraph's own is used unchanged.
 """
@@ -20,7 +20,8 @@ from typing import Any
 from langchain_core.runnables import RunnableConfig
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.pregel import Pregel
-from langgraph.pregel._loop import SyncPregelLoop
+
+from echelons.langgraph_internals import SyncPregelLoop
 
 LOOP = SyncPregelLoop.__name__
 """The global name under which LangGraph's `stream` looks up its loop class."""

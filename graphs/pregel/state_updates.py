@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from langchain_core.runnables import RunnableConfig, ensure_config
-from langchain_core.runnables.config import merge_configs, var_child_runnable_config
+from langchain_core.runnables.config import merge_configs
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.types import StateUpdate
 
@@ -20,6 +20,7 @@ from echelons.checkpoints.inherited_config import saver_of
 from echelons.checkpoints.queries import OneCheckpoint, Plan, Saver, aread, read
 from echelons.graphs.pregel.inline_writes import Inline
 from echelons.identity.lineage import Identity
+from echelons.langgraph_internals import parent_config
 
 Supersteps = Sequence[Sequence[StateUpdate]]
 
@@ -83,11 +84,11 @@ def _in_the_name_of(identity: Identity | None, config: RunnableConfig) -> Iterat
     own = identity.metadata() if identity else {}
     # LangGraph drops a config's metadata after the first of several steps; the config around
     # the call reaches them all.
-    token = var_child_runnable_config.set(_with(own, var_child_runnable_config.get() or {}))
+    token = parent_config.set(_with(own, parent_config.get() or {}))
     try:
         yield _with(own, config)
     finally:
-        var_child_runnable_config.reset(token)
+        parent_config.reset(token)
 
 
 def _with(own: dict[str, str], config: RunnableConfig) -> RunnableConfig:

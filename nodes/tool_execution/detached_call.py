@@ -14,17 +14,13 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import run_in_executor
 from langchain_core.tools import BaseTool
 
+from echelons.langgraph_internals import supports_async
 from echelons.nodes.tool_execution.at_most_once import Late
 
 
 def runs_in_a_thread(tool: BaseTool) -> bool:
     """Return whether LangChain runs a tool in a thread when it is called in an event loop."""
-    # LangChain has no query for it: a `StructuredTool` says it by its coroutine, any other
-    # class by overriding `_arun`.
-    own: Any = tool
-    if hasattr(own, "coroutine"):
-        return own.coroutine is None
-    return type(tool)._arun is BaseTool._arun
+    return not supports_async(tool)
 
 
 class Latecomer:

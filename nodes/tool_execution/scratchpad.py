@@ -1,7 +1,7 @@
 """The answers to a task's interrupts, and the place of our own question among them.
 
 LangGraph assigns answers to a task's interrupts by their order, from a scratchpad that it puts
-under private keys of the config; only this module knows them. A question of ours, not of the
+under private keys of the config. A question of ours, not of the
 tool, takes a place in that order, which must be skipped when the tool asks.
 """
 
@@ -16,11 +16,8 @@ from langgraph.errors import GraphInterrupt
 from langgraph.types import Interrupt
 
 from echelons.effects.journal import Entry
+from echelons.langgraph_internals import RESUME, RESUME_MAP_KEY, SCRATCHPAD_KEY, SEND_KEY
 
-SCRATCHPAD_KEY = "__pregel_scratchpad"
-SEND_KEY = "__pregel_send"
-RESUME_MAP_KEY = "__pregel_resume_map"
-RESUME = "__resume__"
 MISSING = object()
 """Stands for a missing answer, as `None` may be an answer."""
 

@@ -16,10 +16,10 @@ from echelons import Agent, SqliteCheckpointer
 from echelons.checkpoints.coordination import journal_cleanup
 from echelons.checkpoints.coordination.effect_journal import SavedJournal, key_of
 from echelons.checkpoints.coordination.turns import TURN_KEY, Turn
-from echelons.checkpoints.inherited_config import CHECKPOINTER_KEY
 from echelons.checkpoints.ledger import key, ledger_of
 from echelons.effects.journal import Call, Entry, Nature, State
 from echelons.errors import CallContested, CheckpointTampered, LeaseLost, LedgerDamaged
+from echelons.langgraph_internals import CHECKPOINTER_KEY
 from echelons.testing import Call as Made
 from echelons.testing import ScriptedModel
 

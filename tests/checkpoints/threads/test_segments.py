@@ -9,11 +9,11 @@ from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
 from echelons import Agent, ThreadStore
-from echelons.checkpoints.inherited_config import CHECKPOINTER_KEY
 from echelons.checkpoints.queries import OneCheckpoint
 from echelons.checkpoints.threads import segments
 from echelons.checkpoints.threads.segments import SavedHistory, joined, segment_end
 from echelons.identity.thread_history import Head, Past
+from echelons.langgraph_internals import CHECKPOINTER_KEY
 from echelons.testing import ScriptedModel, delegate
 
 TASK: Any = {"messages": [("user", "plan")]}

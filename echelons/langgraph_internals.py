@@ -1,0 +1,128 @@
+"""The private parts of LangGraph and LangChain that Echelons relies on, each with what it buys.
+
+No other module names one of them. A name that LangGraph or LangChain takes away fails here, at
+import, and not as lost state in a run; `tests/contracts` says what else broke. The bounds in
+`pyproject.toml` end at the next minor version for the same reason.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from langchain_core.runnables.config import var_child_runnable_config
+from langchain_core.tools import BaseTool
+from langgraph._internal._constants import (
+    CONFIG_KEY_CHECKPOINTER,
+    CONFIG_KEY_DURABILITY,
+    CONFIG_KEY_READ,
+    CONFIG_KEY_RESUME_MAP,
+    CONFIG_KEY_RESUMING,
+    CONFIG_KEY_SCRATCHPAD,
+    CONFIG_KEY_SEND,
+    INTERRUPT,
+    NS_SEP,
+    NULL_TASK_ID,
+    RESUME,
+    TASKS,
+)
+from langgraph.checkpoint.base import id as checkpoint_ids
+from langgraph.checkpoint.serde.types import _DeltaSnapshot as DeltaSnapshot
+from langgraph.checkpoint.sqlite.utils import search_where
+from langgraph.pregel._loop import SyncPregelLoop
+
+__all__ = [
+    "BRANCH_PREFIX",
+    "CHECKPOINTER_KEY",
+    "DELTA_COUNTERS_KEY",
+    "DURABILITY_KEY",
+    "INTERRUPT",
+    "NS_SEP",
+    "NULL_TASK_ID",
+    "READ_KEY",
+    "RESUME",
+    "RESUME_MAP_KEY",
+    "RESUMING_KEY",
+    "SCRATCHPAD_KEY",
+    "SEND_KEY",
+    "SEVERAL_WRITES_KEY",
+    "TASKS",
+    "DeltaSnapshot",
+    "SyncPregelLoop",
+    "advance_checkpoint_ids",
+    "parent_config",
+    "search_where",
+    "supports_async",
+]
+
+# What a graph that runs another one puts into its config. Read: a nested graph stores with the
+# saver of the graph around it, knows whether it resumes, and whether each step is stored.
+CHECKPOINTER_KEY = CONFIG_KEY_CHECKPOINTER
+RESUMING_KEY = CONFIG_KEY_RESUMING
+DURABILITY_KEY = CONFIG_KEY_DURABILITY
+READ_KEY = CONFIG_KEY_READ
+
+# The answers to a task's interrupts and the way to send writes of it. Read and changed: a
+# question of ours, not of the tool, takes a place among the interrupts of one task.
+SCRATCHPAD_KEY = CONFIG_KEY_SCRATCHPAD
+SEND_KEY = CONFIG_KEY_SEND
+RESUME_MAP_KEY = CONFIG_KEY_RESUME_MAP
+
+BRANCH_PREFIX: Final = "branch:to:"
+"""How the channels begin that trigger a node. A nested graph is entered at its first node,
+without the step of `__start__` (two steps a level saved), and the inbox of a stored run is found
+without its graph. LangGraph has no constant for it."""
+
+DELTA_COUNTERS_KEY: Final = "counters_since_delta_snapshot"
+"""Where a checkpoint's metadata counts the steps since its delta channels were stored whole."""
+
+SEVERAL_WRITES_KEY: Final = "$writes"
+"""How the stream of `updates` shows several updates of one task."""
+
+parent_config = var_child_runnable_config
+"""The config around a call. `update_state` drops a config's metadata after the first of several
+steps; this one reaches them all, so that the identity of an edited state is kept."""
+
+# `TASKS` is the channel of stored `Send`s, `NULL_TASK_ID` the task under which LangGraph stores
+# what comes from outside, `INTERRUPT` and `RESUME` the channels of questions and answers,
+# `NS_SEP` stands between the graphs of a namespace: with them pending work is found without the
+# graph that left it, so that no changed tree hides a question.
+# `DeltaSnapshot` is the stored form of a whole delta channel, which backups, events and
+# pruning look into. `search_where` builds LangGraph's own conditions for `list`, so that
+# verified reads find what LangGraph's do.
+
+
+def advance_checkpoint_ids(ticks: int) -> None:
+    """Make every checkpoint id that this process makes from now on later than a time.
+
+    The id of a checkpoint is its rank: without this, what is stored under a clock that was set
+    back would never be found again.
+
+    Args:
+        ticks: Units of 100 ns since 1582, as in a UUID of version 6.
+    """
+    made: Any = checkpoint_ids
+    if (made._last_v6_timestamp or 0) < ticks:
+        made._last_v6_timestamp = ticks
+
+
+def supports_async(tool: BaseTool) -> bool:
+    """Return whether a tool has an async form of its own, and so runs in the event loop.
+
+    LangChain has no query for it: a `StructuredTool` has a coroutine or none, any other class
+    overrides `_arun` or does not.
+    """
+    own: Any = tool
+    if hasattr(own, "coroutine"):
+        return own.coroutine is not None
+    return type(tool)._arun is not BaseTool._arun
+
+
+# `SyncPregelLoop` is subclassed in `graphs/pregel/inline_writes.py`: a synchronous run then stores
+# in the calling thread. A third of its cost was the way of each write through a thread pool.
+
+# The names of attributes that are set or read on objects of LangGraph, checked once.
+if not hasattr(checkpoint_ids, "_last_v6_timestamp"):  # pragma: no cover
+    raise ImportError(
+        "LangGraph no longer keeps `_last_v6_timestamp` in langgraph.checkpoint.base.id; "
+        "install the versions of langgraph and langgraph-checkpoint that pyproject.toml names"
+    )
