@@ -1,1 +1,1 @@
-"""The command line: ``echelons`` runs trees, answers them, and shows what they did."""
+"""The command line: `echelons` runs trees, answers them, and shows what they did."""

@@ -1,7 +1,7 @@
-"""The command line's wiring: the Typer app, its commands, and the entry point ``main``.
+"""The command line's wiring: the Typer app, its commands, and the entry point `main`.
 
-Importing this must stay cheap, for every completion and every ``--help`` does it: what is
-heavy is imported in the commands.
+Importing this module must stay cheap, because every completion and every `--help` does it:
+the commands import what is heavy.
 """
 
 from __future__ import annotations

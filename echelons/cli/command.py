@@ -1,6 +1,6 @@
-"""What every command has in common: grouped options, exit codes, errors in one line.
+"""What all commands share: grouped options, exit codes, errors in one line.
 
-``command`` wraps the function of a command before Typer sees it.
+`command` wraps a command's function before Typer sees it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from echelons.cli.options import Output
 from echelons.errors import EchelonsError, RunFailed, ThreadBusy
 
 BROKEN_PIPE = 141
-"""What a shell sees of a program whose reader has gone: 128 + SIGPIPE."""
+"""Exit code of a program whose output pipe was closed by its reader: 128 + SIGPIPE."""
 
 
 ERRORS = {
@@ -32,15 +32,15 @@ ERRORS = {
     EchelonsError: ExitCode.REFUSED,
     Exception: ExitCode.UNEXPECTED,
 }
-"""What each kind of error tells the shell; the first that fits."""
+"""Exit code for each kind of error; the first that fits counts."""
 
 
 def command(function: Callable[..., ExitCode]) -> Callable[..., None]:
-    """Make a command of a function.
+    """Turn a function into a Typer command.
 
     A parameter whose type is a dataclass of options becomes one option for each field.
-    The function returns its exit code; whatever it raises becomes one line on the standard
-    error and an exit code. One of its dataclasses is an ``Output``.
+    The function returns its exit code; an exception becomes one line on the standard error
+    and an exit code. One of its dataclasses is an `OutputOptions`.
     """
     hints = get_type_hints(function, include_extras=True)
     groups = {name: hint for name, hint in hints.items() if _is_group(hint)}
@@ -84,7 +84,7 @@ def _flat(function: Callable[..., Any], hints: dict[str, Any]) -> list[inspect.P
 
 
 def _guarded(work: Callable[[], ExitCode], spoken: Output) -> int:
-    # A subordinate's failure is logged with its trace; people are shown the outcome instead.
+    # A subordinate's failure is logged with its traceback; users see the outcome instead.
     logging.getLogger("echelons").addHandler(
         logging.StreamHandler() if spoken.debug else logging.NullHandler()
     )
@@ -96,20 +96,12 @@ def _guarded(work: Callable[[], ExitCode], spoken: Output) -> int:
         output.remark("interrupted")
         return ExitCode.INTERRUPTED
     except BrokenPipeError:
-        _leave_the_pipe()
+        # Python flushes standard output once more at exit, which must not fail again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
     except Exception as error:  # noqa: BLE001  the last line of defence: a line, not a traceback
         code = next(code for kind, code in ERRORS.items() if isinstance(error, kind))
-        return _failed(error, code, spoken)
-
-
-def _failed(error: Exception, code: ExitCode, spoken: Output) -> ExitCode:
-    if spoken.debug:
-        traceback.print_exception(error)
-    output.tell_error(error, code, as_json=spoken.json)
-    return code
-
-
-def _leave_the_pipe() -> None:
-    # Python flushes once more at its end, and must find somebody who takes it.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if spoken.debug:
+            traceback.print_exception(error)
+        output.tell_error(error, code, as_json=spoken.json)
+        return code

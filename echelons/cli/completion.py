@@ -1,6 +1,6 @@
-"""What the shell offers while a command is typed: teams and threads.
+"""Shell completion of teams and threads.
 
-Never fails and never makes a database: somebody is in the middle of typing.
+Never fails and never creates a database: the user is in the middle of typing.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from echelons.errors import EchelonsError
 
 
 def complete_team(incomplete: str) -> list[str]:
-    """Return the shipped teams that begin so."""
+    """Return the shipped teams that start with the text."""
     from echelons.cli.team_loader import shipped
 
     return [name for name in shipped() if name.startswith(incomplete)]
 
 
 def complete_thread(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return the named threads of the database that begin so, latest first."""
+    """Return the threads of the database whose label starts with the text, latest first."""
     from echelons.cli.database import reading, roots
 
     try:

@@ -1,6 +1,6 @@
 """Ctrl-C while a tree runs: the first lets its step end, the second ends the process.
 
-All that was stored by then stays stored, so neither loses anything that was done.
+Everything stored by then stays stored, so neither loses completed work.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from echelons.cli.exit_codes import ExitCode
 
 @contextmanager
 def interruptible(pause: Callable[[], None], abandon: Callable[[], None]) -> Iterator[None]:
-    """Answer Ctrl-C for as long as the context lasts.
+    """Handle Ctrl-C while the context lasts.
 
     Args:
         pause: What the first one does; called in a signal handler.

@@ -1,6 +1,6 @@
-"""Which database a command works on, and which of its threads is meant.
+"""The database of a command, and the root thread that it works on.
 
-Only ``run`` makes one; the commands that read refuse a database that is not there.
+Only `run` creates a database; the other commands refuse one that does not exist.
 """
 
 from __future__ import annotations
@@ -24,20 +24,22 @@ if TYPE_CHECKING:
     from echelons.checkpoints.threads.store import RootThread
 
 MAIN = "main"
-"""The thread that is meant where none is named and there are several."""
+"""Name of the default thread when there are several and none is named."""
 
 
 def path(given: Path | None) -> Path:
-    """Return the database that is meant."""
+    """Return the path of the database, the default one if none is given."""
     return given.expanduser() if given else default_database()
 
 
 def for_writing(given: Path | None) -> Path:
-    """Return the database that is meant, with its folder there; the default's is made.
+    """Return the path of the database and make sure that its folder exists.
+
+    Only the folder of the default database is created.
 
     Raises:
-        DatabaseFolderMissing: It is named in a folder that is not there.
-        StorageError: The default's folder cannot be made.
+        DatabaseFolderMissing: The folder of a given path does not exist.
+        StorageError: The default folder cannot be created, or the given one not be read.
     """
     database = path(given)
     if given is None:
@@ -53,11 +55,11 @@ def for_writing(given: Path | None) -> Path:
 
 
 def reading(given: Path | None) -> SqliteCheckpointer:
-    """Open the database that is meant, which must be there.
+    """Open an existing database.
 
     Raises:
-        DatabaseMissing: It is not.
-        StorageError: It cannot be opened, or is no database of threads.
+        DatabaseMissing: It does not exist.
+        StorageError: It cannot be opened, or is not a database of threads.
     """
     from echelons.checkpoints.open import open_existing
 
@@ -72,13 +74,13 @@ def roots(saver: SqliteCheckpointer) -> list[RootThread]:
 
 
 def root_named(saver: SqliteCheckpointer, thread: str) -> RootThread:
-    """Return a root thread by its name or id.
+    """Return the root thread with a name or id.
 
     Raises:
         ThreadNotFound: There is none.
     """
     found = {root.id: root for root in roots(saver)}
-    # A graph of one's own may have used the name as LangGraph's id itself.
+    # A user's own graph may have used the name itself as LangGraph's thread id.
     root = found.get(thread) or found.get(root_thread_id(thread))
     if root is None:
         raise ThreadNotFound(thread)
@@ -86,11 +88,11 @@ def root_named(saver: SqliteCheckpointer, thread: str) -> RootThread:
 
 
 def root_meant(saver: SqliteCheckpointer, thread: str | None) -> RootThread:
-    """Return the root thread that is named, else the only one, else ``main``.
+    """Return the named root thread, else the only one, else `main`.
 
     Raises:
-        ThreadNotFound: There is none of that name, or none at all.
-        ThreadNotNamed: There are several, and none is ``main``.
+        ThreadNotFound: No thread has that name, or there is none at all.
+        ThreadNotNamed: There are several, and none is `main`.
     """
     if thread is not None:
         return root_named(saver, thread)
@@ -104,15 +106,15 @@ def root_meant(saver: SqliteCheckpointer, thread: str | None) -> RootThread:
 
 
 def root_shown(saver: SqliteCheckpointer, thread: str | None, *, quietly: bool) -> RootThread:
-    """Return the root thread that is named, else the latest; for what only looks at it.
+    """Return the named root thread, else the latest; for commands that only read it.
 
     Args:
         saver: The database.
-        thread: Its name or id, if it is named.
-        quietly: Whether nobody is told that there are several.
+        thread: The name or id of the thread, or None for the latest.
+        quietly: Whether to leave out the remark that there are several.
 
     Raises:
-        ThreadNotFound: There is none of that name, or none at all.
+        ThreadNotFound: No thread has that name, or there is none at all.
     """
     if thread is not None:
         return root_named(saver, thread)
@@ -125,7 +127,7 @@ def root_shown(saver: SqliteCheckpointer, thread: str | None, *, quietly: bool) 
 
 
 def thread_name(database: Path, thread: str) -> str:
-    """Return what a thread is called that may be given by its id."""
+    """Return the name of a thread that is given by name or id."""
     if not database.exists() or not _is_id(thread):
         return thread
     with reading(database) as saver:
@@ -142,5 +144,5 @@ def _is_id(thread: str) -> bool:
 
 
 def label(root: RootThread) -> str:
-    """Return what a thread is called; its id if it has no name."""
+    """Return the name of a root thread, or its id if it has none."""
     return root.name or root.id

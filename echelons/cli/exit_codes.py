@@ -1,4 +1,4 @@
-"""Exit codes: what a command tells the shell that called it."""
+"""Exit codes of the commands."""
 
 from __future__ import annotations
 
@@ -32,4 +32,4 @@ MEANINGS = {
     ExitCode.NOBODY: "`echelons route` found nobody who fits the task",
     ExitCode.INTERRUPTED: "stopped by Ctrl-C; all that was done is stored: `echelons resume`",
 }
-"""What each code means, as ``echelons --help`` says it."""
+"""What each code means, as `echelons --help` says it."""

@@ -1,4 +1,4 @@
-"""The options that commands share, as dataclasses that ``command`` takes apart.
+"""Options that commands share, as dataclasses that `command` flattens.
 
 Each field is one option; Typer reads its annotation.
 """
@@ -53,7 +53,7 @@ TeamOption = Annotated[
 
 @dataclass(frozen=True)
 class Database:
-    """Where everything is stored."""
+    """The option for the database."""
 
     db: Annotated[
         Path | None,
@@ -69,14 +69,14 @@ class Database:
 
 @dataclass(frozen=True)
 class Place(Database):
-    """Which thread is meant."""
+    """Options for the database and the thread."""
 
     thread: ThreadOption = None
 
 
 @dataclass(frozen=True)
 class Output:
-    """How a command speaks."""
+    """Options for the output of every command."""
 
     json: Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")] = False
     debug: Annotated[
@@ -86,7 +86,7 @@ class Output:
 
 @dataclass(frozen=True)
 class RunOutput(Output):
-    """How a command speaks that runs a tree."""
+    """Options for the output of commands that run a turn."""
 
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="Print the answer and nothing else.")
@@ -95,7 +95,7 @@ class RunOutput(Output):
 
 @dataclass(frozen=True)
 class Making:
-    """What a team is made with."""
+    """Options from which a team is built."""
 
     model: Annotated[
         str | None,
@@ -120,7 +120,7 @@ class Making:
 
 @dataclass(frozen=True)
 class Knowing(Making):
-    """What a team is made with that is only looked at."""
+    """Options of a team whose capabilities are only read, not run."""
 
     model: Annotated[
         str | None,
@@ -136,6 +136,6 @@ class Knowing(Making):
 
 @dataclass(frozen=True)
 class Remaking(Making):
-    """What the team of a thread is made with, if not with what the thread noted."""
+    """Options that replace what a thread recorded about its team."""
 
     team: TeamOption = None

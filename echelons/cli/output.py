@@ -1,4 +1,4 @@
-"""Where the commands write: results to the standard output, all else to the standard error.
+"""Writing of the commands: results to standard output, all else to standard error.
 
 So a pipe gets the answer alone, and a terminal shows both.
 """
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
 UNLIMITED = 10_000
-"""Columns of a file or pipe, in which nothing is cut off or wrapped."""
+"""Columns for a file or pipe, where nothing is truncated or wrapped."""
 
 PLAIN = "echelons-plain"
-"""Name of the way to write what a terminal's encoding does not have."""
+"""Name of the codec error handler for characters that a terminal's encoding lacks."""
 _INSTEAD = {0x251C: "|", 0x2514: "`", 0x2502: "|", 0x2500: "-", 0x2026: "."}
-"""The signs that the commands themselves draw with: guides of trees, the ellipsis."""
+"""ASCII for the characters that the commands draw with: tree guides and the ellipsis."""
 
 
 def console(stream: TextIO) -> Console:
-    """Return a console that shows text as it is, whole where it is no terminal."""
+    """Return a Rich console without markup, of unlimited width where it is no terminal."""
     from rich.console import Console
 
     return Console(
@@ -40,12 +40,12 @@ def console(stream: TextIO) -> Console:
 
 
 def tell(text: str) -> None:
-    """Write a result."""
+    """Write a result as a line."""
     _write(sys.stdout, clean(text))
 
 
 def tell_prose(text: str) -> None:
-    """Write a result of many words; a terminal gets it wrapped between them."""
+    """Write a long text as a result, wrapped between words on a terminal."""
     if sys.stdout.isatty():
         from rich.text import Text
 
@@ -55,26 +55,26 @@ def tell_prose(text: str) -> None:
 
 
 def tell_drawn(drawing: RenderableType) -> None:
-    """Write a result that Rich draws."""
+    """Write a result that Rich renders."""
     screen = console(sys.stdout)
-    # Captured, for Rich ends the process by itself when a pipe's reader has gone.
+    # Captured, because Rich exits the process when the reader of a pipe has gone.
     with screen.capture() as captured:
         screen.print(drawing)
     _write(sys.stdout, captured.get().removesuffix("\n"))
 
 
 def remark(text: str) -> None:
-    """Write something beside the result."""
+    """Write a line beside the result, to standard error."""
     _write(sys.stderr, clean(text))
 
 
 def tell_json(value: Mapping[str, Any], *, err: bool = False) -> None:
-    """Write a JSON object as one line; what JSON does not know is written as text."""
+    """Write a JSON object as one line; values that JSON lacks are written as strings."""
     _write(sys.stderr if err else sys.stdout, json.dumps(value, default=str))
 
 
 def tell_error(error: Exception, code: ExitCode, *, as_json: bool) -> None:
-    """Write an error as one line: what it is, its values, and the way out."""
+    """Write an error as one line, or as a JSON object with its values."""
     unexpected = code is ExitCode.UNEXPECTED
     message = f"{type(error).__name__}: {error}" if unexpected else str(error)
     if as_json:
@@ -89,13 +89,13 @@ def tell_error(error: Exception, code: ExitCode, *, as_json: bool) -> None:
 
 
 def _write(stream: TextIO, text: str) -> None:
-    # Not typer.echo, which writes UTF-8 to a terminal that has said it knows ASCII only.
+    # Not typer.echo, which writes UTF-8 even to a terminal whose encoding is ASCII.
     stream.write(f"{text}\n")
     stream.flush()
 
 
 def adapt_streams() -> None:
-    """Let both streams write any text, whatever the encoding of the terminal is."""
+    """Make both streams accept any text, whatever the encoding of the terminal."""
     codecs.register_error(PLAIN, _plainly)
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)

@@ -1,4 +1,4 @@
-"""The team of a thread that goes on: what the thread noted, unless the command line differs."""
+"""The team of a stored thread: what the thread recorded, unless options replace it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def remade(root: RootThread, given: Remaking) -> TeamName:
-    """Return what the tree of a thread is made from.
+    """Return the team of a stored thread, with what the options replace.
 
     Raises:
         TeamNotRecorded: Neither the thread nor the command line names a team.

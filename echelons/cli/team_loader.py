@@ -1,8 +1,8 @@
-"""Teams by name: the shipped ones, and agents of one's own as ``module:agent``.
+"""Loading of teams by name: the shipped ones, and the user's own as `module:agent`.
 
-Nothing imports a team; each is loaded here when a command names it, or when a thread that
-goes on has noted it. A database is data: from it alone, no function is called that does not
-say that it returns an ``Agent``.
+No module imports a team; it is loaded here when a command names it, or when the resumed
+thread has recorded it. A database is untrusted data: on its word alone, a function is only
+called if its annotation says that it returns an `Agent`.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ WANTED = "name an Agent, or a function without parameters that returns one"
 
 @dataclass(frozen=True, slots=True)
 class TeamName:
-    """What a tree is made from, and made from again in another process.
+    """What a team is built from, in this process or another.
 
     Attributes:
-        team: The name of a shipped team, or ``module:agent``.
-        docs: The folder of its documents, for a team that takes some.
-        model: The model of its root, if another than its own.
-        trusted: Whether a person named it; a database's word alone counts for less.
+        team: The name of a shipped team, or `module:agent`.
+        docs: The folder of its documents, for a team that needs one.
+        model: A model for the root in place of its own.
+        trusted: Whether the user named the team; False if only a database does.
     """
 
     team: str
@@ -44,13 +44,13 @@ class TeamName:
     trusted: bool = True
 
     def metadata(self) -> dict[str, str]:
-        """Return what a thread notes."""
+        """Return the metadata that a thread records."""
         noted = {"team": self.team, "team_docs": self.docs, "team_model": self.model}
         return {key: str(value) for key, value in noted.items() if value is not None}
 
     @classmethod
     def read(cls, metadata: Mapping[str, Any]) -> TeamName | None:
-        """Return what a thread has noted, or ``None`` if it has noted nothing."""
+        """Return the team that a thread's metadata record, or `None` if they record none."""
         noted = {key: metadata.get(key) for key in ("team", "team_docs", "team_model")}
         texts = {key: value for key, value in noted.items() if isinstance(value, str)}
         if "team" not in texts:
@@ -60,27 +60,27 @@ class TeamName:
 
 
 class Source(Protocol):
-    """Where a tree comes from."""
+    """Where a team is loaded from."""
 
     def agent(self) -> Agent:
-        """Make the tree's root."""
+        """Build the root agent."""
         ...
 
     def remarks(self) -> str:
-        """Return what its user should know before it runs; empty for nothing."""
+        """Return remarks for the user before the run; empty if there are none."""
         ...
 
 
 def load(name: TeamName, made_from: Source | None = None) -> Agent:
-    """Return the root of the tree that a name means.
+    """Return the root agent of a team.
 
     Args:
-        name: The name.
-        made_from: Its ``source``, if that is known already.
+        name: The team.
+        made_from: Its source, if that has been found already.
 
     Raises:
         TeamError: There is no such team, or it cannot be loaded.
-        EchelonsError: What it is made of cannot work.
+        EchelonsError: The team is invalid.
     """
     agent = (made_from or source(name)).agent()
     if name.model is None or _plans_itself(agent, name.model):
@@ -89,7 +89,7 @@ def load(name: TeamName, made_from: Source | None = None) -> Agent:
 
 
 def _plans_itself(agent: Agent, model: str) -> bool:
-    """Whether the offline planner is meant, and an agent has one made for its team."""
+    """Whether the model is the offline planner, and the agent has one of its own."""
     from echelons.models.planner import OfflinePlanner
     from echelons.models.resolution import OFFLINE_NAMES
 
@@ -97,10 +97,10 @@ def _plans_itself(agent: Agent, model: str) -> bool:
 
 
 def source(name: TeamName) -> Source:
-    """Return where the tree of a name comes from.
+    """Return the source of a team.
 
     Raises:
-        TeamError: There is no such team, or documents are missing or too many.
+        TeamError: There is no such team, or its documents are missing or not wanted.
     """
     if ":" in name.team:
         found: Source = Imported(name.team, name.trusted)
@@ -122,7 +122,7 @@ def source(name: TeamName) -> Source:
 
 
 def shipped() -> list[str]:
-    """Return the names of the teams that come with the library: the packages in ``teams``."""
+    """Return the names of the teams that come with the library: the packages in `teams`."""
     package = find_spec(PACKAGE)
     folders = package.submodule_search_locations if package else None
     return sorted(module.name for module in pkgutil.iter_modules(folders) if module.ispkg)
@@ -135,49 +135,49 @@ def _make_of(team: str) -> Callable[..., Agent]:
 
 @dataclass(frozen=True, slots=True)
 class Shipped:
-    """A team that comes with the library."""
+    """A shipped team without documents."""
 
     make: Callable[[], Agent]
 
     def agent(self) -> Agent:
-        """Make the tree's root."""
+        """Build the root agent."""
         return self.make()
 
     def remarks(self) -> str:
-        """Return nothing; it depends on nothing of the user's."""
+        """Return nothing; a shipped team needs no remarks."""
         return ""
 
 
 @dataclass(frozen=True)
 class Documents:
-    """A team that comes with the library and is made of a folder of documents."""
+    """A shipped team that is built from a folder of documents."""
 
     team: str
     docs: Path
 
     def agent(self) -> Agent:
-        """Make the tree's root."""
+        """Build the root agent."""
         return _make_of(self.team)(self._read)
 
     def remarks(self) -> str:
-        """Return what of the folder was read, and what was not, with why."""
+        """Return how much of the folder was read, and why the rest was not."""
         return str(self._read.report())
 
     @cached_property
     def _read(self) -> Any:
-        # A big folder takes a while to read: once is enough.
+        # Cached, because a big folder takes a while to read.
         return importlib.import_module(f"{PACKAGE}.{self.team}.team").survey(self.docs)
 
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """An agent in a module of the user's, or a function there that makes one."""
+    """An agent in a module of the user, or a function there that returns one."""
 
     team: str
     trusted: bool
 
     def agent(self) -> Agent:
-        """Import the module, as from the current folder, and find or make the root.
+        """Import the module, as from the current folder, and return or build the root agent.
 
         Raises:
             InvalidTeam: It cannot be imported, its function fails, or it is no agent.
@@ -198,11 +198,11 @@ class Imported:
         return found
 
     def remarks(self) -> str:
-        """Return nothing; its user made it."""
+        """Return nothing; the user wrote the team."""
         return ""
 
     def _module(self, name: str) -> Any:
-        # What `python -m` does: a module in the current folder can be imported.
+        # As `python -m` does, so that a module in the current folder can be imported.
         here = str(Path.cwd())
         if here not in sys.path:
             sys.path.insert(0, here)
@@ -243,7 +243,7 @@ class Imported:
             return work()
         except EchelonsError:
             raise
-        # Anybody's code may raise anything, and a script may exit when it is imported.
+        # User code may raise any exception, and a script may exit when it is imported.
         except (Exception, SystemExit) as error:
             raise self._unloadable(describe_error(error)) from error
 

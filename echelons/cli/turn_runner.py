@@ -1,4 +1,4 @@
-"""Runs a turn for ``run``, ``answer`` and ``resume``, shows it, and tells what it came to."""
+"""Runs a turn for `run`, `answer` and `resume`, shows it, and prints its result."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from echelons.text.error_lines import describe_error
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A turn that is to be run.
+    """A turn to run.
 
     Attributes:
-        agent: The tree.
-        team: What the tree is made from; its thread notes that.
-        thread: The name of its thread.
-        database: Where it is stored.
-        given: The database as the command line named it, for the commands that are printed.
-        begin: Begins it.
-        before: What people should know when it begins.
-        after: What they should know when it has finished.
+        agent: The root agent.
+        team: What the team is built from; the thread records it.
+        thread: The name of the thread.
+        database: The path of the database.
+        given: The database as given on the command line, for the commands that are printed.
+        begin: Starts the turn.
+        before: Remarks that are printed at its start.
+        after: Remarks that are printed when it has finished.
     """
 
     agent: Agent
@@ -52,11 +52,11 @@ class Turn:
 
 
 def carry_out(turn: Turn, how: RunOutput) -> ExitCode:
-    """Run a turn, show it, print what it came to, and return the exit code.
+    """Run a turn, show it, print its result, and return the exit code.
 
     Raises:
         RunFailed: A model or a function failed.
-        EchelonsError: The turn cannot begin or go on.
+        EchelonsError: The turn cannot start or go on.
     """
     performance = _Performance(turn, how)
     with interruptible(performance.pause, performance.view.abandon):
@@ -64,7 +64,7 @@ def carry_out(turn: Turn, how: RunOutput) -> ExitCode:
 
 
 class _Performance:
-    """A turn on its way, with what is shown of it."""
+    """Runs one turn and shows it."""
 
     def __init__(self, turn: Turn, how: RunOutput) -> None:
         self._turn = turn
@@ -76,7 +76,7 @@ class _Performance:
         self.view = view_of(self._board, how)
 
     def pause(self) -> None:
-        """Answer the first Ctrl-C; one after the end changes nothing any more."""
+        """Handle the first Ctrl-C: pause the run, unless it has ended."""
         if self._running is None:
             raise KeyboardInterrupt
         if not self._ended:
@@ -103,7 +103,7 @@ class _Performance:
             return result
 
     def told(self, result: Result) -> ExitCode:
-        """Print what the turn came to, and return the exit code."""
+        """Print the result of the turn, and return the exit code."""
         turn, board = self._turn, self._board
         code = code_of(result, board)
         if self._how.json:

@@ -1,4 +1,4 @@
-"""Which threads of a database have work left, for the commands that go on with them."""
+"""Root threads of a database with unfinished work, for the commands that continue them."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ class State(StrEnum):
 
 
 AT_WORK = (State.ASKING, State.UNFINISHED)
-"""The states of a turn that is on its way, so that its agents can be given orders."""
+"""States of a turn that has not ended, whose agents can be stopped or paused."""
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """A root thread and what it waits for.
+    """A root thread, its state and its open questions.
 
     Attributes:
         root: The thread.
-        state: Whether it has work left; one that runs now is unfinished, too.
-        questions: What it asks.
+        state: Whether it has work left; a thread that is running is unfinished, too.
+        questions: Its open questions.
     """
 
     root: RootThread
@@ -44,7 +44,7 @@ class Standing:
 
 
 def standing(saver: SqliteCheckpointer, root: RootThread) -> Standing:
-    """Return where a root thread stands."""
+    """Return the status of a root thread."""
     from echelons.checkpoints.queries import OneCheckpoint, read
     from echelons.checkpoints.threads.answer_outbox import open_questions
     from echelons.checkpoints.threads.pending_work import is_finished
@@ -57,10 +57,10 @@ def standing(saver: SqliteCheckpointer, root: RootThread) -> Standing:
 
 
 def standings(saver: SqliteCheckpointer, thread: str | None) -> list[Standing]:
-    """Return where the named root thread stands, or all of them, latest first.
+    """Return the status of the named root thread, or of all, latest first.
 
     Raises:
-        ThreadNotFound: There is none of that name.
+        ThreadNotFound: No thread has that name.
     """
     chosen = roots(saver) if thread is None else [root_named(saver, thread)]
     return [standing(saver, root) for root in chosen]
@@ -69,12 +69,12 @@ def standings(saver: SqliteCheckpointer, thread: str | None) -> list[Standing]:
 def root_with_work(
     saver: SqliteCheckpointer, thread: str | None, states: Collection[State]
 ) -> RootThread:
-    """Return the root thread that is named, else the only one that is in one of the states.
+    """Return the named root thread, else the only one in one of the states.
 
     Raises:
-        ThreadNotFound: There is none of that name.
-        NothingUnfinished: None is named, and none is in such a state.
-        ThreadNotNamed: None is named, and several are.
+        ThreadNotFound: No thread has that name.
+        NothingUnfinished: No name is given, and no thread is in such a state.
+        ThreadNotNamed: No name is given, and several threads are in such a state.
     """
     if thread is not None:
         return root_named(saver, thread)

@@ -1,1 +1,1 @@
-"""The sample teams: loaded by name, nothing imports them."""
+"""The sample teams, loaded by name; no other module imports them."""

@@ -1,7 +1,7 @@
-"""The sample teams as graphs for LangGraph's local server, which opens them in Studio.
+"""The sample teams as graphs for LangGraph's local server and Studio.
 
-``langgraph.json`` names them. Nothing else imports this module: it compiles both teams.
-The server brings the checkpointer itself, so none is compiled in.
+Only `langgraph.json` refers to this module, because importing it compiles both teams. The
+server provides the checkpointer, so none is compiled in.
 """
 
 from __future__ import annotations

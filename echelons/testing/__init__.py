@@ -1,4 +1,4 @@
-"""Test doubles that ship with the library, for its own tests and for other people's.
+"""Test doubles that ship with the library, for its own tests and for yours.
 
 The names load on first use, so that importing the package costs nothing.
 """

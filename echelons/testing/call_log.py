@@ -1,6 +1,6 @@
-"""What a test model was asked: one record per call, kept safe among threads.
+"""The calls of a test model, one record each; safe to use from several threads.
 
-``ScriptedModel`` writes here; tests read it to show that what had ended never ran again.
+`ScriptedModel` writes it; tests read it, for instance to show that no finished call ran again.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ class CallRecord:
     """One call of a model.
 
     Attributes:
-        number: Its place among all calls of the model, from 0.
-        agent: The calling agent, or None where the call named none.
-        path: Where that agent stands in the tree, or None.
-        thread_id: Whose conversation it is, or None.
+        number: Its index among all calls of the model, from 0.
+        agent: The name of the calling agent, or None if the call names none.
+        path: The path of that agent in the tree, or None.
+        thread_id: The id of the agent's thread, or None.
         messages: The conversation as the model saw it.
         tools: The names of the tools that it could call.
         metadata: All metadata of the call.
@@ -37,19 +37,19 @@ class CallRecord:
 
     @property
     def question(self) -> Hashable:
-        """Equal for two calls by which one agent asks the same in the same thread."""
+        """A key that is equal for calls of one agent with equal messages in the same thread."""
         return (self.agent, self.thread_id, tuple(_substance(m) for m in self.messages))
 
 
 def _substance(message: BaseMessage) -> Hashable:
-    """What a message says, without its id and metadata."""
+    """Return the content of a message, without its id and metadata."""
     calls = repr(message.tool_calls) if isinstance(message, AIMessage) else ""
     answered = message.tool_call_id if isinstance(message, ToolMessage) else ""
     return (message.type, repr(message.content), calls, answered)
 
 
 class CallLog:
-    """All calls of one model, shared by everything that is bound to it."""
+    """All calls of one model, shared by all bindings of it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -60,7 +60,7 @@ class CallLog:
     def start(
         self, metadata: Mapping[str, Any], messages: Iterable[BaseMessage], tools: Iterable[str]
     ) -> CallRecord:
-        """Write down that a call begins."""
+        """Record that a call begins."""
         with self._lock:
             record = CallRecord(
                 number=len(self._started),
@@ -75,12 +75,12 @@ class CallLog:
         return record
 
     def finish(self, record: CallRecord) -> None:
-        """Write down that a call gave its whole answer."""
+        """Record that a call gave its whole answer."""
         with self._lock:
             self._finished.append(record)
 
     def bind(self, tools: Iterable[str]) -> None:
-        """Write down that tools were bound."""
+        """Record that tools were bound."""
         with self._lock:
             self._bindings.append(tuple(tools))
 
@@ -103,10 +103,10 @@ class CallLog:
             return list(self._bindings)
 
     def repeated(self) -> list[CallRecord]:
-        """The calls that asked what an earlier, finished call had asked already.
+        """Return the calls whose question an earlier, finished call had already.
 
-        Calls without a thread id count as one thread, so that two equal delegations of an
-        agent that tells no thread look like a repetition.
+        Calls without a thread id count as one thread, so two equal delegations of an agent
+        that passes no thread id look like a repetition.
         """
         ended = {record.number for record in self.finished}
         answered: set[Hashable] = set()

@@ -1,7 +1,7 @@
-"""Time as something that can be replaced: the real clock and two for tests.
+"""Replaceable clocks: the system clock and two for tests.
 
-``ScriptedModel`` waits through a ``Clock``; a test injects ``FakeClock`` where time should
-pass at once, or ``ManualClock`` where a call should hang until the test says so.
+`ScriptedModel` waits through a `Clock`; a test injects `FakeClock` to let time pass at
+once, or `ManualClock` to make a call hang until the test advances it.
 """
 
 from __future__ import annotations
@@ -14,40 +14,40 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """What tells the time and waits. All times are in seconds."""
+    """A clock that can also wait. All times are in seconds."""
 
     def now(self) -> float:
-        """The time since some fixed moment; never goes back."""
+        """Return the seconds since some fixed moment; they never decrease."""
         ...
 
     def sleep(self, seconds: float) -> None:
-        """Wait in this thread."""
+        """Block this thread."""
 
     async def asleep(self, seconds: float) -> None:
-        """Wait in this task, and let others run."""
+        """Async version of `sleep`."""
 
 
 class SystemClock:
     """The machine's monotonic clock."""
 
     def now(self) -> float:
-        """Seconds of ``time.monotonic``."""
+        """Return `time.monotonic()`, in seconds."""
         return time.monotonic()
 
     def sleep(self, seconds: float) -> None:
-        """Block this thread for so many seconds."""
+        """Block this thread for that many seconds."""
         time.sleep(seconds)
 
     async def asleep(self, seconds: float) -> None:
-        """Suspend this task for so many seconds."""
+        """Async version of `sleep`."""
         await asyncio.sleep(seconds)
 
 
 class FakeClock:
-    """A clock that whoever sleeps moves forward, so that nobody ever waits.
+    """A clock on which sleeping only advances the time, without waiting.
 
-    Two sleepers at once move it by the sum of their times: it shows how much waiting was
-    asked for, not what would have overlapped.
+    Concurrent sleepers advance it by the sum of their times: it shows the total of the
+    requested waits, not their overlap.
 
     Examples:
         >>> clock = FakeClock()
@@ -61,15 +61,15 @@ class FakeClock:
         self._now = float(start)
 
     def now(self) -> float:
-        """The time that has been slept or advanced away."""
+        """Return the start plus all seconds slept and advanced."""
         with self._lock:
             return self._now
 
     def advance(self, seconds: float) -> None:
-        """Let so many seconds pass.
+        """Advance the time by that many seconds.
 
         Raises:
-            ValueError: The time is negative.
+            ValueError: The seconds are negative.
         """
         if seconds < 0:
             raise ValueError(f"a clock cannot go back by {-seconds} s")
@@ -77,17 +77,17 @@ class FakeClock:
             self._now += seconds
 
     def sleep(self, seconds: float) -> None:
-        """Let the time pass at once."""
+        """Advance the time and return at once."""
         self.advance(seconds)
 
     async def asleep(self, seconds: float) -> None:
-        """Let the time pass at once, and other tasks run."""
+        """Async version of `sleep`."""
         self.advance(seconds)
-        await asyncio.sleep(0)
+        await asyncio.sleep(0)  # as a real wait would, let other tasks run
 
 
 class ManualClock:
-    """A clock that stands still until ``advance``: sleepers hang, in threads and in tasks.
+    """A clock that stands still until `advance`: sleepers hang, in threads and in tasks.
 
     Examples:
         >>> clock = ManualClock()
@@ -104,18 +104,18 @@ class ManualClock:
         self._sleepers: dict[Callable[[], object], float] = {}
 
     def now(self) -> float:
-        """The time up to which the clock has been advanced."""
+        """Return the start plus all seconds advanced."""
         with self._changed:
             return self._now
 
     def sleep(self, seconds: float) -> None:
-        """Block this thread until the clock has been advanced so far."""
+        """Block this thread until the clock has been advanced by that many seconds."""
         woken = threading.Event()
         self._enter(seconds, woken.set)
         woken.wait()
 
     async def asleep(self, seconds: float) -> None:
-        """Suspend this task until the clock has been advanced so far."""
+        """Async version of `sleep`."""
         loop = asyncio.get_running_loop()
         woken = asyncio.Event()
 
@@ -130,10 +130,10 @@ class ManualClock:
                 self._sleepers.pop(wake, None)
 
     def advance(self, seconds: float) -> None:
-        """Let so many seconds pass, and wake all whose time has come.
+        """Advance the time by that many seconds, and wake the sleepers that are due.
 
         Raises:
-            ValueError: The time is negative.
+            ValueError: The seconds are negative.
         """
         if seconds < 0:
             raise ValueError(f"a clock cannot go back by {-seconds} s")
@@ -146,10 +146,10 @@ class ManualClock:
             wake()
 
     def wait_for_sleepers(self, count: int, timeout: float = 10.0) -> None:
-        """Block until at least so many sleep; in async code call it through a thread.
+        """Block until at least `count` sleepers wait; call it in a thread from async code.
 
         Raises:
-            TimeoutError: They did not come within ``timeout`` real seconds.
+            TimeoutError: There were fewer within `timeout` seconds of real time.
         """
         with self._changed:
             if not self._changed.wait_for(lambda: len(self._sleepers) >= count, timeout):

@@ -1,6 +1,6 @@
-"""Text cut as providers stream it; what is cut adds up to the text again.
+"""Text split into the fragments of a stream; joined, they are the text again.
 
-``ScriptedModel`` and ``OpenAIServer`` stream by it.
+`ScriptedModel` and `OpenAIServer` stream with it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import re
 
 
 def words(text: str) -> list[str]:
-    """The text cut before each word, nothing lost.
+    """Return the text split before each word, with all whitespace kept.
 
     Examples:
         >>> words("To Rome,  now ")
@@ -19,7 +19,7 @@ def words(text: str) -> list[str]:
 
 
 def halves(text: str) -> list[str]:
-    """The text in two fragments, as the arguments of a call come.
+    """Return the text in two fragments, as the arguments of a call are streamed.
 
     Examples:
         >>> halves('{"a": 1}')

@@ -1,6 +1,6 @@
-"""A scripted reply as LangChain's messages: whole, or cut into the chunks of a stream.
+"""Conversion of scripted replies to LangChain messages, whole or as the chunks of a stream.
 
-``ScriptedModel`` calls both; a stream's chunks, added up, are the whole message again.
+`ScriptedModel` calls both; the chunks of a stream add up to the whole message.
 """
 
 from __future__ import annotations
@@ -20,29 +20,34 @@ from langchain_core.messages.tool import (
 )
 
 from echelons.testing.fragments import halves, words
-from echelons.testing.steps import Call, Reply, call_id
+from echelons.testing.steps import Reply, call_id
 
 MODEL_NAME = "scripted"
 
 
 def as_message(reply: Reply, length: int) -> AIMessage:
-    """The whole message of a reply.
+    """Return the message of a reply.
 
     Args:
-        reply: What is answered.
-        length: How many messages stand before it; the ids of its calls are made of it.
+        reply: The reply.
+        length: Number of messages before it, from which the ids of its calls are made.
     """
     numbered = [(call, call_id(call, length, i)) for i, call in enumerate(reply.calls)]
     message = AIMessage(
         content=reply.content,
-        # Copied, for a tool that changes its arguments must not change the script.
+        # Copied, because a tool that changes its arguments must not change the script.
         tool_calls=[
             tool_call(name=call.name, args=copy.deepcopy(dict(call.args)), id=id_)
             for call, id_ in numbered
             if not isinstance(call.args, str)
         ],
         invalid_tool_calls=[
-            invalid_tool_call(name=call.name, args=call.args, id=id_, error=_why_invalid(call))
+            invalid_tool_call(
+                name=call.name,
+                args=call.args,
+                id=id_,
+                error=f"the arguments of {call.name} are not a JSON object",
+            )
             for call, id_ in numbered
             if isinstance(call.args, str)
         ],
@@ -58,10 +63,6 @@ def as_message(reply: Reply, length: int) -> AIMessage:
     return message
 
 
-def _why_invalid(call: Call) -> str:
-    return f"the arguments of {call.name} are not a JSON object"
-
-
 def _usage(tokens_in: int, tokens_out: int) -> UsageMetadata:
     return UsageMetadata(
         input_tokens=tokens_in, output_tokens=tokens_out, total_tokens=tokens_in + tokens_out
@@ -69,7 +70,7 @@ def _usage(tokens_in: int, tokens_out: int) -> UsageMetadata:
 
 
 def as_chunks(message: AIMessage) -> list[AIMessageChunk]:
-    """The message cut as a provider streams it: words, fragments of calls, then the usage."""
+    """Return a message as a provider streams it: words, fragments of calls, then the usage."""
     parts = [
         *_reasoning_parts(message),
         *_content_parts(message),

@@ -1,7 +1,7 @@
-"""A chat model that plays a script: deterministic, free, shareable among agents.
+"""A chat model for tests that plays a script: deterministic, free, shared among agents.
 
-For tests, ours and other people's. It is a real ``BaseChatModel``: LangChain and LangGraph
-treat it as any provider's, streaming, callbacks and bound tools included.
+It is a real `BaseChatModel`: LangChain and LangGraph treat it as any provider's, including
+streaming, callbacks and bound tools.
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ from echelons.testing.reply_messages import MODEL_NAME, as_chunks, as_message
 from echelons.testing.scripts import Outcome, Script, Scripts, as_outcome
 
 CALLER = "echelons_caller"
-"""The keyword under which a call's metadata travel to ``_stream``."""
+"""The keyword argument that passes a call's metadata to `_stream`."""
 
 
 class ScriptedModel(BaseChatModel):
     """A chat model that answers by script.
 
     A script is a list of steps, or a function of the messages that returns one (it may be
-    async where the model is called with ``ainvoke`` and ``astream``). A step is a text, a
-    ``Reply``, a ``Call`` or several, a whole ``AIMessage``, or an exception to be raised.
+    async where the model is called with `ainvoke` and `astream`). A step is a text, a
+    `Reply`, a `Call` or several, a whole `AIMessage`, or an exception to be raised.
     Which step comes next is counted in the conversation: the answers after the last human
-    message, or after the first with ``per_conversation``. The model itself remembers
-    nothing that an answer depends on, so a resumed process goes on rightly.
+    message, or after the first with `per_conversation`. The model keeps no state that an
+    answer depends on, so a resumed process continues at the right step.
 
-    Agents share one model, and so one record of ``calls``; copying it gives the same object.
+    Agents share one model, and so one record of `calls`; a copy is the same object.
 
     Args:
-        scripts: One script per agent's name, with ``"*"`` for any other agent; or a single
+        scripts: One script per agent's name, with `"*"` for any other agent; or a single
             script for all. The calling agent is read from the metadata of the call, under
-            ``"agent"``.
-        clock: What a reply's latency is waited with; the machine's clock if left out.
+            `"agent"`.
+        clock: The clock on which a reply's latency is waited; the system clock if left out.
         repeat_ids: Whether call ids start over in each message, as some providers' do.
-        **options: Further options of ``BaseChatModel``.
+        **options: Further options of `BaseChatModel`.
 
     Raises:
         InvalidScript: A script, or a step in a list, is of no known kind.
@@ -103,21 +103,21 @@ class ScriptedModel(BaseChatModel):
 
     @property
     def bindings(self) -> list[tuple[str, ...]]:
-        """The names of the tools of each ``bind_tools``, in order."""
+        """The names of the tools of each `bind_tools`, in order."""
         return self._log.bindings
 
     def bind_tools(
         self, tools: Sequence[Any], *, tool_choice: str | None = None, **kwargs: Any
     ) -> Runnable[LanguageModelInput, AIMessage]:
-        """The same model, record and script, with tools; it calls what its script says."""
+        """Return the model, with the same record and script, bound to tools."""
         schemas = [convert_to_openai_tool(tool) for tool in tools]
         self._log.bind(_names(schemas))
         if tool_choice is not None:
             kwargs["tool_choice"] = tool_choice
         return self.bind(tools=schemas, **kwargs)
 
-    # LangChain gives `_stream` no run manager, and with it no metadata, whenever a stream
-    # is listened to: so the four ways in hand them on as a keyword.
+    # Whenever a stream has a listener, LangChain calls `_stream` without a run manager and so
+    # without metadata: the four entry points therefore pass the metadata as a keyword.
 
     def invoke(
         self,
@@ -134,7 +134,7 @@ class ScriptedModel(BaseChatModel):
         config: RunnableConfig | None = None,
         **kwargs: Any,
     ) -> AIMessage:
-        """Answer with the next step of the caller's script."""
+        """Async version of `invoke`."""
         return await super().ainvoke(input, config, **_with_caller(config, kwargs))
 
     def stream(
@@ -152,7 +152,7 @@ class ScriptedModel(BaseChatModel):
         config: RunnableConfig | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[AIMessageChunk]:
-        """Answer with the next step of the caller's script, word by word."""
+        """Async version of `stream`."""
         return super().astream(input, config, **_with_caller(config, kwargs))
 
     @property
@@ -245,11 +245,11 @@ class ScriptedModel(BaseChatModel):
         return as_outcome(await step if inspect.isawaitable(step) else step)
 
     def _answer(self, record: CallRecord, outcome: Outcome) -> tuple[AIMessage, float]:
-        """The message of an outcome, never shared with the script, and its latency."""
+        """Return a message of its own for an outcome, and its latency in seconds."""
         if isinstance(outcome, AIMessage):
             return outcome.model_copy(deep=True), 0.0
         if isinstance(outcome, BaseException):
-            # One exception may be raised many times: without the trace of the last time.
+            # The same exception may be raised many times: drop the traceback of the last time.
             raise outcome.with_traceback(None)
         if isinstance(outcome, type):
             raise outcome
@@ -258,7 +258,7 @@ class ScriptedModel(BaseChatModel):
 
 
 def _names(schemas: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Tools that a provider runs by itself have a type instead of a function."""
+    """Return the names of tools; those that a provider runs itself have only a type."""
     return [
         schema["function"]["name"] if "function" in schema else str(schema.get("type"))
         for schema in schemas

@@ -1,7 +1,7 @@
-"""Scripts: which step comes next, read off the conversation and nothing else.
+"""Scripts of `ScriptedModel`: the next step follows from the conversation alone.
 
-``ScriptedModel`` asks here. No counter is kept anywhere: a process that resumes from disk
-finds the conversation as it was, and so goes on with the right step.
+No counter is kept: a process that resumes from disk finds the same conversation, and so
+continues at the right step.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from echelons.errors import InvalidScript, ScriptExhausted, ScriptMissing
 from echelons.testing.steps import Call, Reply, as_reply
 
 ANY_AGENT = "*"
-"""The name under which the script for every agent without one of its own stands."""
+"""The name for the script of every agent without a script of its own."""
 
 STEP_KINDS = "a str, Reply, Call, list of Calls, AIMessage, or an exception"
 
@@ -28,9 +28,9 @@ Position: TypeAlias = Callable[[Sequence[BaseMessage]], int]
 
 
 def turn_position(messages: Sequence[BaseMessage]) -> int:
-    """How many answers stand after the last human message: each one begins a new turn.
+    """Return the number of answers after the last human message, which begins a turn.
 
-    A delegation hands its message to the subordinate as a human message, so a script per
+    A delegation passes its message to the subordinate as a human message, so a script per
     turn is a script per delegation.
     """
     answers = 0
@@ -42,15 +42,15 @@ def turn_position(messages: Sequence[BaseMessage]) -> int:
 
 
 def conversation_position(messages: Sequence[BaseMessage]) -> int:
-    """How many answers stand in the whole conversation."""
+    """Return the number of answers in the whole conversation."""
     return sum(isinstance(message, AIMessage) for message in messages)
 
 
 def as_outcome(step: object) -> Outcome:
-    """What a step makes the model do.
+    """Return the outcome of a step: a reply, a message or an exception.
 
     Raises:
-        InvalidScript: It is no step.
+        InvalidScript: It is not a step.
     """
     if isinstance(step, AIMessage | BaseException):
         return step
@@ -64,21 +64,21 @@ def as_outcome(step: object) -> Outcome:
 
 @dataclass(frozen=True)
 class Steps:
-    """A script that is a list; where it stands is counted in the conversation.
+    """A script that is a list; its position is counted in the conversation.
 
     Attributes:
         steps: The steps, in order.
-        position: Counts the steps that a conversation has behind it.
+        position: Counts the steps that a conversation has already played.
     """
 
     steps: tuple[Outcome, ...]
     position: Position = turn_position
 
     def next(self, agent: str | None, messages: Sequence[BaseMessage]) -> Outcome:
-        """The step for a conversation that stands at ``messages``.
+        """Return the next step of a conversation.
 
         Raises:
-            ScriptExhausted: The conversation has all steps behind it.
+            ScriptExhausted: The conversation has played all steps.
         """
         index = self.position(messages)
         if index >= len(self.steps):
@@ -97,12 +97,12 @@ class Computed:
     function: StepFunction
 
     def next(self, agent: str | None, messages: Sequence[BaseMessage]) -> Step | Awaitable[Step]:
-        """The step for a conversation that stands at ``messages``, perhaps to be awaited."""
+        """Return the next step of a conversation, or an awaitable of it."""
         return self.function(messages)
 
 
 def per_conversation(steps: Sequence[Step]) -> Steps:
-    """A script that is played once per conversation, over all its turns.
+    """Return a script that is played once per conversation, across all its turns.
 
     Examples:
         >>> from langchain_core.messages import AIMessage, HumanMessage
@@ -115,10 +115,10 @@ def per_conversation(steps: Sequence[Step]) -> Steps:
 
 
 def as_script(script: object) -> Steps | Computed:
-    """A list becomes a script per turn; a function is asked each time.
+    """Return a list as a script per turn, or a function as a script that calls it.
 
     Raises:
-        InvalidScript: It is none of these, or one of its steps is no step.
+        InvalidScript: It is neither, or one of its steps is not a step.
     """
     if isinstance(script, Steps):
         return script
@@ -137,7 +137,7 @@ class Scripts:
         self._scripts = {agent: as_script(script) for agent, script in named.items()}
 
     def of(self, agent: str | None) -> Steps | Computed:
-        """The script of this agent, else the one for any agent.
+        """Return the script of an agent, else the one for any agent.
 
         Raises:
             ScriptMissing: There is neither.

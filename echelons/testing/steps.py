@@ -1,6 +1,6 @@
-"""The steps of a script: what a test model answers, as plain data.
+"""The steps of a script: the answers of a test model, as plain data.
 
-``ScriptedModel`` and ``OpenAIServer`` play the same steps, so a test can move from one to
+`ScriptedModel` and `OpenAIServer` play the same steps, so a test can move from one to
 the other without rewriting its script.
 """
 
@@ -20,8 +20,8 @@ class Call:
 
     Attributes:
         name: The tool.
-        args: Its arguments. A string stands for what a model wrote instead of a JSON
-            object, and reaches the caller as it is: malformed arguments, for instance.
+        args: Its arguments. A string is passed to the caller as it is, for a model that
+            wrote something else than a JSON object: malformed arguments, for instance.
         id: The call's id; made from its place in the conversation if left out.
     """
 
@@ -42,7 +42,7 @@ class Reply:
         usage: Tokens in and tokens out, or None for a model that reports none.
 
     Raises:
-        InvalidScript: The latency is negative or not finite, a call is no ``Call``, or the
+        InvalidScript: The latency is negative or not finite, a call is no `Call`, or the
             usage is not two whole numbers from 0.
     """
 
@@ -78,12 +78,12 @@ def delegate(
     reset: bool = False,
     id: str | None = None,
 ) -> Call:
-    """The call by which an agent hands ``message`` to a subordinate.
+    """Return the call that delegates a message to a subordinate.
 
     Args:
         subordinate: Its name, or None to leave the choice to routing.
-        message: What it is asked.
-        reset: Whether it starts a new thread rather than going on with its latest.
+        message: The message.
+        reset: Whether to start a new thread instead of continuing the latest.
         id: The call's id; made from its place in the conversation if left out.
 
     Examples:
@@ -102,11 +102,11 @@ def delegate_many(
     n: int | None = None,
     id: str | None = None,
 ) -> Call:
-    """The call by which an agent hands several messages to subordinates at the same time.
+    """Return the call that delegates several messages to subordinates at the same time.
 
     Args:
-        *requests: What ``delegate`` returns for each.
-        join: ``all``, ``first``, ``quorum`` or ``best``.
+        *requests: What `delegate` returns for each.
+        join: `all`, `first`, `quorum` or `best`.
         n: How many a quorum needs.
         id: The call's id; made from its place in the conversation if left out.
 
@@ -126,30 +126,30 @@ def report(
     id: str | None = None,
     **more: Any,
 ) -> Call:
-    """The call by which a subordinate says how its work ended.
+    """Return the call that reports how a subordinate's work ended.
 
     Args:
-        status: ``fulfilled``, ``partial``, ``unable`` or ``needs_input``.
-        result: What came of it.
+        status: `fulfilled`, `partial`, `unable` or `needs_input`.
+        result: The result of the work.
         id: The call's id; made from its place in the conversation if left out.
-        **more: Further arguments of the tool, such as ``confidence`` and ``reason``.
+        **more: Further arguments of the tool, such as `confidence` and `reason`.
     """
     return Call("report", {"status": status, "result": result, **more}, id)
 
 
 def call_id(call: Call, length: int, index: int) -> str:
-    """The call's own id, or one derived from its place.
+    """Return the call's own id, or one made from its place.
 
     Args:
         call: The call.
-        length: How many messages stand before the message that holds it.
-        index: Its place among the calls of that message, from 0.
+        length: Number of messages before the message with the call.
+        index: Index of the call in that message, from 0.
     """
     return f"call_{length}_{index}" if call.id is None else call.id
 
 
 def as_reply(step: object) -> Reply | None:
-    """The reply that a step of plain data stands for; None if it is some other step."""
+    """Return the reply for a step of plain data; None for any other step."""
     if isinstance(step, Reply):
         return step
     if isinstance(step, str):

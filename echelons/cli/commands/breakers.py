@@ -1,4 +1,4 @@
-"""``echelons breakers``: who is not asked for a while, because it failed too often."""
+"""`echelons breakers`: the circuit breakers of agents that have failed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``echelons stop`` and ``echelons pause``: orders to a turn, whoever runs it."""
+"""`echelons stop` and `echelons pause`: orders to a turn, whichever process runs it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ PathArgument = Annotated[
     ),
 ]
 Order: TypeAlias = "Callable[[str, Collection[str]], Plan[str]]"
-"""Gives an order on a root's thread, if the agent has begun or is one of these paths."""
+"""Builds the plan that gives an order on a root thread, with the known agent paths.
+
+An agent that has begun is found without them.
+"""
 
 
 @command
@@ -61,7 +64,7 @@ def pause(
 
 
 def _given(order: Order, saver: SqliteCheckpointer, root: RootThread, team: str | None) -> str:
-    """Give an order to an agent that has begun, or else to one that the team has."""
+    """Give an order to an agent that has begun, else to one that the team declares."""
     from echelons.checkpoints.queries import read
 
     try:
@@ -79,7 +82,7 @@ def _paths(root: RootThread, team: str | None) -> frozenset[str]:
     except EchelonsError:
         if team is not None:
             raise
-        return frozenset()  # nobody has named the team: who has begun can be told all the same
+        return frozenset()  # without --team, agents that have begun can still be named
     return frozenset(place.text for place in walk(agent))
 
 

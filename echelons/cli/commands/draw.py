@@ -1,4 +1,4 @@
-"""``echelons draw``: a team as a picture, in text or Mermaid."""
+"""`echelons draw`: a team as a picture, in text or Mermaid."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def draw(
 
 
 def member_json(member: Member) -> dict[str, Any]:
-    """Return a member of a tree for programs, subordinates in it."""
+    """Return a member of a tree as a JSON object, with its subordinates."""
     return {
         "name": member.name,
         "description": member.description,

@@ -1,4 +1,4 @@
-"""``echelons inbox`` and ``echelons answer``: what is asked, and what is said to it."""
+"""`echelons inbox` and `echelons answer`: the open questions, and their answers."""
 
 from __future__ import annotations
 

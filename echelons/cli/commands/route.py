@@ -1,6 +1,6 @@
-"""``echelons capabilities`` and ``echelons route``: who of a team can do what, and who gets a task.
+"""`echelons capabilities` and `echelons route`: what agents can do, and which gets a task.
 
-Both look at a team only; nothing runs.
+Both only read a team; nothing runs.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def route(
     router = Router(_known(team, making), threshold=threshold)
     found = router.route(text_or_stdin(task), at or ())
     parts = router.split(found.task, found.receiver)
-    # Somebody may fit a part of what nobody fits as a whole.
+    # An agent may fit a part of a task that none fits as a whole.
     code = ExitCode.FINISHED if found.candidates or parts else ExitCode.NOBODY
     if how.json:
         split = [{"task": part.task, "agent": part.candidate.agent} for part in parts]
@@ -97,6 +97,6 @@ def _known(team: str, making: Knowing) -> CapabilityMap:
     from echelons.models.resolution import OFFLINE_NAMES
 
     root = load(TeamName(team, making.docs, making.model))
-    # Nobody thinks here, so a model can be meant for one thing only; the planner cannot do it.
+    # No agent runs here, so a model can only be for deriving capabilities; the planner cannot.
     asked = making.model if making.model not in OFFLINE_NAMES else None
     return CapabilityMap.discover(root, ModelDeriver(asked) if asked else derive)

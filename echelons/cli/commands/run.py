@@ -1,4 +1,4 @@
-"""``echelons run`` and ``echelons resume``: a turn from its task, or from where it stopped."""
+"""`echelons run` and `echelons resume`: a turn from its task, or from where it stopped."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def resume(
 
 
 def fresh_name(team: str, now: datetime, chance: str) -> str:
-    """Return a name for a new thread: readable, and not that of another process's.
+    """Return a name for a new thread: readable, and unique among processes.
 
     >>> fresh_name("travel", datetime(2026, 11, 21, 22, 45, 1), "4f2ac0")
     'travel-20261121-224501-4f2a'

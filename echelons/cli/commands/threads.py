@@ -1,4 +1,4 @@
-"""``echelons threads`` and ``echelons show``: which threads there are, and what was said."""
+"""`echelons threads` and `echelons show`: the threads, and the conversation of one."""
 
 from __future__ import annotations
 

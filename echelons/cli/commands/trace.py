@@ -1,4 +1,4 @@
-"""``echelons trace``: all threads of a root as a tree, and whether every link holds."""
+"""`echelons trace`: all threads of a root as a tree, and a check of their links."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def trace(verify: VerifyOption = False, *, place: Place, how: Output) -> ExitCod
 
 
 def trace_json(trace: Trace) -> dict[str, Any]:
-    """Return a trace for programs, subordinates in it."""
+    """Return a trace as a JSON object, with its subordinates."""
     return {
         "thread_id": trace.thread_id,
         "agent": trace.agent,
@@ -67,7 +67,7 @@ def trace_json(trace: Trace) -> dict[str, Any]:
 
 
 def links_text(links: list[Link]) -> str:
-    """Return the links for people, a line for each, then what they come to."""
+    """Return the links as text, a line for each, then a summary."""
     lines = [
         f"{link.state:<11}  {link.superior_thread_id} -> {link.sub_agent_thread_id}  {link.agent}"
         for link in links

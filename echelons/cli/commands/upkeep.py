@@ -1,4 +1,4 @@
-"""``echelons prune``, ``doctor`` and ``backup``: upkeep of a database, also while it is used."""
+"""`echelons prune`, `doctor` and `backup`: upkeep of a database, even while in use."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"
 
 
 def age(text: str) -> timedelta:
-    """Return the time that a number and a unit mean.
+    """Return the duration that a number with a unit denotes.
 
     >>> age("36h"), age("2w")
     (datetime.timedelta(days=1, seconds=43200), datetime.timedelta(days=14))

@@ -1,1 +1,1 @@
-"""What the command line shows: text for people, lines and JSON for programs."""
+"""Formatting for the command line: text for people, lines and JSON for programs."""

@@ -1,7 +1,7 @@
-"""The board: what each agent of a run is doing, kept up to date with its events.
+"""The state of each agent of a run, updated by the run's events.
 
-One row for each agent that has something to do; several threads of one agent share it.
-The live tree draws it, the summary at the end counts it.
+One row for each agent that has work; several threads of one agent share a row. The live
+tree draws the rows, the summary at the end counts them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Doing(StrEnum):
-    """What an agent does."""
+    """What an agent is doing."""
 
     WAITING = "waiting"
     RUNNING = "running"
@@ -34,7 +34,7 @@ class Doing(StrEnum):
 
     @property
     def is_over(self) -> bool:
-        """Whether it has come to an end of its own."""
+        """Whether the agent has ended by itself."""
         return self not in (Doing.WAITING, Doing.RUNNING, Doing.ASKING, Doing.STOPPED)
 
 
@@ -48,16 +48,16 @@ _ENDS = {
 
 @dataclass(slots=True)
 class Row:
-    """One agent.
+    """One agent of the run.
 
     Attributes:
-        path: Where it stands.
-        doing: What it does.
-        detail: On what: a tool call, a question, why it is unable.
-        tokens: What its own model calls read and wrote.
-        asked: Subordinates that it waits for.
-        began: When it was first seen at work, in seconds of the board's clock.
-        ended: When it stopped.
+        path: Its path in the tree.
+        doing: Its state.
+        detail: Its tool call, its question, or the reason why it is unable.
+        tokens: Input and output tokens of its own model calls.
+        asked: Number of subordinates that it waits for.
+        began: When it was first seen running, in seconds of the board's clock.
+        ended: When it stopped, in seconds of the board's clock.
     """
 
     path: str
@@ -74,7 +74,7 @@ class Row:
         return self.path.rpartition(PATH_SEPARATOR)[2]
 
     def seconds(self, now: float) -> float | None:
-        """How long it has been at work; ``None`` if it has not begun."""
+        """Return the seconds since it began, up to its end; `None` if it has not begun."""
         if self.began is None:
             return None
         return (now if self.ended is None else self.ended) - self.began
@@ -84,7 +84,7 @@ class Board:
     """The agents of a run.
 
     Args:
-        clock: Tells the time in seconds, from any moment on.
+        clock: Returns the time in seconds since some fixed moment.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -103,7 +103,7 @@ class Board:
 
     @property
     def seconds(self) -> float:
-        """How long the run has been going on."""
+        """Seconds since the run began."""
         return self.now - self.began
 
     def rows(self) -> list[Row]:
@@ -115,17 +115,17 @@ class Board:
         return list(_walk("", below))
 
     def show(self, event: RunEvent) -> None:
-        """Take an event in."""
-        told: Callable[[Row, RunEvent], None] | None = getattr(self, f"_{event.kind}", None)
-        if told is not None:
-            told(self._row(event.path), event)
+        """Update the rows with an event."""
+        handle: Callable[[Row, RunEvent], None] | None = getattr(self, f"_on_{event.kind}", None)
+        if handle is not None:
+            handle(self._row(event.path), event)
 
     def end(self, result: Result) -> None:
-        """Take in how the run ended."""
+        """Update the rows with the end of the run."""
         for row in self._rows.values():
             if row.doing in (Doing.WAITING, Doing.RUNNING) and row.began is not None:
                 if result.finished:
-                    # Nobody answers the root; who else has not answered was cut short.
+                    # The root gets no response event; any other agent without one was cut short.
                     cut = PATH_SEPARATOR in row.path
                     self._over(row, Doing.STOPPED if cut else Doing.DONE)
                 elif not result.questions:
@@ -148,38 +148,38 @@ class Board:
         if row.began is None:
             row.began = self.now
 
-    def _task(self, row: Row, event: RunEvent) -> None:
+    def _on_task(self, row: Row, event: RunEvent) -> None:
         self._work(row)
 
-    def _token(self, row: Row, event: RunEvent) -> None:
+    def _on_token(self, row: Row, event: RunEvent) -> None:
         self._work(row)
         if PATH_SEPARATOR not in row.path:
             self.speech += event.content
 
-    def _message(self, row: Row, event: RunEvent) -> None:
+    def _on_message(self, row: Row, event: RunEvent) -> None:
         self._work(row)
         row.tokens += event.usage.input_tokens + event.usage.output_tokens
         self.models.add(str(event.data.get("model", "")))
         if PATH_SEPARATOR not in row.path:
             self.speech = ""
 
-    def _tool_call(self, row: Row, event: RunEvent) -> None:
+    def _on_tool_call(self, row: Row, event: RunEvent) -> None:
         self._work(row, brief(call(event.content, event.data["arguments"])))
 
-    def _tool_result(self, row: Row, event: RunEvent) -> None:
+    def _on_tool_result(self, row: Row, event: RunEvent) -> None:
         called = self._called.pop((row.path, str(event.data.get("id"))), None)
         if called is None:
             self._work(row)
             return
-        # A call of somebody who is not there: nobody is waited for.
+        # The call named an unknown subordinate, whose row never began: drop the row.
         if called in self._rows and self._rows[called].began is None:
             del self._rows[called]
         self._answered(row)
 
-    def _delegation(self, row: Row, event: RunEvent) -> None:
+    def _on_delegation(self, row: Row, event: RunEvent) -> None:
         row.asked += 1
         row.doing, row.detail = Doing.WAITING, ""
-        # What a model calls a subordinate is data.
+        # The name is the model's text and may be anything.
         arguments, name = event.data["arguments"], event.data["arguments"].get("subordinate")
         if not isinstance(name, str) or not PATTERN.fullmatch(name):
             name = ""
@@ -190,7 +190,7 @@ class Board:
             subordinate.doing = Doing.WAITING
             subordinate.detail = brief(str(arguments.get("message", "")))
 
-    def _response(self, row: Row, event: RunEvent) -> None:
+    def _on_response(self, row: Row, event: RunEvent) -> None:
         self._over(row, _ENDS[event.data["status"]], brief(str(event.data["reason"])))
         if event.data["final"]:
             self._answered(self._row(row.path.rpartition(PATH_SEPARATOR)[0]))
@@ -200,10 +200,10 @@ class Board:
         if not superior.asked:
             self._work(superior)
 
-    def _question(self, row: Row, event: RunEvent) -> None:
+    def _on_question(self, row: Row, event: RunEvent) -> None:
         self._over(row, Doing.ASKING, brief(asked(event.data["value"])))
 
-    def _error(self, row: Row, event: RunEvent) -> None:
+    def _on_error(self, row: Row, event: RunEvent) -> None:
         self._over(row, Doing.FAILED, brief(event.content))
 
 

@@ -1,4 +1,4 @@
-"""A conversation as text: its events, one paragraph for each message. Pure."""
+"""A conversation as text, one paragraph for each message. Pure functions."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 
 def conversation(agent: str, events: Sequence[Event]) -> str:
-    """Return what was said on a thread.
+    """Return the conversation of a thread as text.
 
     Args:
-        agent: Whose thread it is.
+        agent: The agent of the thread.
         events: The thread's events, oldest first.
     """
     said: list[str] = []
@@ -36,7 +36,7 @@ def _message(agent: str, data: Mapping[str, Any]) -> str:
 
 
 def _blocks(content: Any) -> Iterator[str]:
-    """Yield the words of a message; of what is no text, its kind."""
+    """Yield the texts of a message; for a block without text, its type."""
     if isinstance(content, str):
         if content:
             yield content
@@ -53,7 +53,7 @@ def _call(data: Mapping[str, Any]) -> str:
     if thread is None:
         return f"calls {call(data['intent'], arguments)}"
     words = str(arguments.get("message", "")).replace("\n", "\n    ")
-    # Where nobody was named, the request says who was found.
+    # Without a named subordinate, the request holds the one that routing found.
     sent = data.get("request") or {}
     whom = sent.get("current") or arguments.get("subordinate") or "whoever can"
     return f"asks {whom}, on thread {thread}:\n    {words}"

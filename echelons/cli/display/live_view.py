@@ -1,7 +1,7 @@
-"""The live tree: a run on a terminal, drawn anew several times a second.
+"""The live tree: a run on a terminal, redrawn several times a second.
 
-``frame`` is pure: a board in, something for Rich out. ``LiveView`` shows it and is the view
-of a run whose standard error is a terminal.
+`draw_frame` is pure: it turns a board into a Rich renderable. `LiveView` shows it, for a
+run whose standard error is a terminal.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class LiveView:
     """Shows a run on a terminal.
 
     Args:
-        board: What is shown.
+        board: The agents of the run.
         console: The terminal.
     """
 
@@ -65,14 +65,14 @@ class LiveView:
         self._live.stop()
 
     def show(self, event: RunEvent) -> None:
-        """Nothing: the board knows the event, and the next drawing shows it."""
+        """Do nothing: the board has the event, and the next drawing shows it."""
 
     def stopping(self) -> None:
-        """Nothing: the next drawing says it."""
+        """Do nothing: the next drawing says it."""
 
     def abandon(self) -> None:
-        """Give the terminal its cursor back, for the process is about to end."""
-        # Not through Rich, whose locks may be held by what is being interrupted.
+        """Show the terminal's cursor again, because the process is about to end."""
+        # Not through Rich, whose locks the interrupted code may hold.
         os.write(self._console.file.fileno(), SHOW_CURSOR)
 
     def _frame(self) -> RenderableType:
@@ -83,7 +83,7 @@ class LiveView:
 
 
 def frame(board: Board, rows: Sequence[Row], console: Console) -> RenderableType:
-    """Return a drawing of a run that fits the terminal: the tree, then the root's words."""
+    """Return a drawing of a run that fits the terminal: the tree, then the root's text."""
     room = max(console.height - MARGIN, 1)
     shown = fitting(rows, room)
     parts: list[RenderableType] = [*lines_of(shown, board.now, console.width)]
@@ -99,11 +99,11 @@ def frame(board: Board, rows: Sequence[Row], console: Console) -> RenderableType
 
 
 def fitting(rows: Sequence[Row], room: int) -> list[Row]:
-    """Return the rows that matter most, in their order: those at work, and their superiors.
+    """Return the rows that fit, in their order: first those at work, with their superiors.
 
     Args:
         rows: All rows.
-        room: How many lines there are for them.
+        room: Number of lines for them.
     """
     busy = [row for row in rows if not row.doing.is_over]
     rest = [row for row in rows if row.doing.is_over]
@@ -118,12 +118,12 @@ def fitting(rows: Sequence[Row], room: int) -> list[Row]:
 
 
 def lines_of(rows: Sequence[Row], now: float, width: int) -> list[Text]:
-    """Return some rows in aligned columns: agent, state, time, tokens, what it is at.
+    """Return rows as lines of aligned columns: agent, state, time, tokens, detail.
 
     Args:
         rows: The rows, superiors first.
-        now: The time on their clock.
-        width: Columns of the terminal; what is longer is cut off.
+        now: The time on the board's clock, in seconds.
+        width: Columns of the terminal; longer lines are truncated.
     """
     cells = [
         (f"{guide}{row.name}", row.doing.value, _time(row, now), _tokens(row))
@@ -158,7 +158,7 @@ def _tokens(row: Row) -> str:
 
 
 def guides(paths: Sequence[str]) -> list[str]:
-    """Return what stands before each name to draw paths as a tree.
+    """Return the guides before each name that draw paths as a tree.
 
     >>> guides(["head", "head/a", "head/a/x", "head/b"])
     ['', '├── ', '│   └── ', '└── ']
@@ -173,7 +173,7 @@ def guides(paths: Sequence[str]) -> list[str]:
 
 
 def _open(after: Sequence[str], level: int) -> bool:
-    """Whether a line at a level of the tree goes on below a path."""
+    """Whether a guide at a level continues below, given the paths that follow."""
     for path in after:
         depth = path.count(PATH_SEPARATOR)
         if depth <= level:

@@ -1,4 +1,4 @@
-"""Questions as people and programs read them, and which one an answer means. Pure."""
+"""Questions as text and JSON, and the question that an answer is for. Pure functions."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from echelons.checkpoints.threads.pending_work import Question
 
 SHORTEST = 4
-"""Characters with which the beginning of an id may stand for it."""
+"""Fewest characters of an id's beginning that may stand for it."""
 
 
 def questions_text(questions: Sequence[Question], given: Path | None) -> str:
-    """Return questions for people, each with the command that answers it.
+    """Return questions as text, each with the command that answers it.
 
     Args:
-        questions: What is asked.
-        given: The database as the command line named it.
+        questions: The questions.
+        given: The database as given on the command line.
     """
     return "\n\n".join(_question_text(each, given) for each in questions)
 
@@ -43,7 +43,7 @@ def _question_text(question: Question, given: Path | None) -> str:
 
 
 def question_json(question: Question, thread: str) -> dict[str, Any]:
-    """Return a question for programs."""
+    """Return a question as a JSON object."""
     return {
         "id": question.id,
         "value": question.value,
@@ -58,19 +58,19 @@ def question_json(question: Question, thread: str) -> dict[str, Any]:
 def meant(
     questions: Sequence[Question], first: str | None, second: str | None, database: str
 ) -> tuple[str, str]:
-    """Return the id of the question that an answer means, and the answer.
+    """Return the id of the question that is answered, and the answer.
 
     Args:
-        questions: What is asked.
+        questions: The open questions.
         first: The id or its beginning, if there are two words; else the answer.
         second: The answer, if there are two words.
-        database: Where they are stored.
+        database: The path of the database, for the error.
 
     Raises:
         BadParameter: There is no answer.
         NothingAsked: There is no question.
-        QuestionNotNamed: There are several, and none is named.
-        UnknownQuestion: None of them is the one that is named.
+        QuestionNotNamed: There are several, and no id is given.
+        UnknownQuestion: The id is that of no open question, or its beginning of several.
     """
     pending = [question.id for question in questions]
     if first is None or (second is None and first in pending):

@@ -1,6 +1,6 @@
-"""Ways to show a run while it goes on: as lines, as JSON, or not at all.
+"""Views of a run in progress: as lines, as JSON, or silent.
 
-``LiveView`` is the fourth. ``view_of`` chooses; ``running`` feeds it every event.
+`LiveView` is the fourth. `choose_view` picks one; `turn_runner` passes it every event.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ STOPPING = "stopping at the end of the current step; Ctrl-C again stops at once"
 
 
 class View(Protocol):
-    """Shows a run while it goes on; entered before its first event, left after its last."""
+    """Shows a run in progress; entered before its first event, left after its last."""
 
     def __enter__(self) -> None: ...
 
@@ -37,11 +37,11 @@ class View(Protocol):
         ...
 
     def stopping(self) -> None:
-        """Say that the run has been asked to stop; called in a signal handler."""
+        """Show that the run has been asked to stop; called in a signal handler."""
         ...
 
     def abandon(self) -> None:
-        """Leave the terminal in order, in a signal handler, right before the end."""
+        """Restore the terminal; called in a signal handler, right before the process ends."""
         ...
 
 
@@ -59,7 +59,7 @@ def view_of(board: Board, how: RunOutput) -> View:
 
 
 class SilentView:
-    """Shows nothing; the answer comes at the end."""
+    """Shows nothing; the answer is printed at the end."""
 
     def __enter__(self) -> None: ...
 
@@ -71,13 +71,13 @@ class SilentView:
     ) -> None: ...
 
     def show(self, event: RunEvent) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def stopping(self) -> None:
-        """Nothing; the end says it."""
+        """Do nothing; the summary says it."""
 
     def abandon(self) -> None:
-        """Nothing; the terminal was left alone."""
+        """Do nothing; the terminal was not changed."""
 
 
 class JsonView(SilentView):
@@ -95,20 +95,20 @@ class LineView(SilentView):
         self._board = board
 
     def show(self, event: RunEvent) -> None:
-        """Print it, unless it is a piece of what another event tells whole."""
-        told = line(event)
-        if told:
-            output.remark(f"{self._board.seconds:7.2f}s  {event.path}  {told}")
+        """Print it, unless it needs no line, such as a token of a message."""
+        text = line(event)
+        if text:
+            output.remark(f"{self._board.seconds:7.2f}s  {event.path}  {text}")
 
     def stopping(self) -> None:
-        """Say it past Python's buffers: the signal may have come in the middle of a write."""
+        """Write past Python's buffers: the signal may have come in the middle of a write."""
         os.write(sys.stderr.fileno(), f"{STOPPING}\n".encode())
 
 
 def line(event: RunEvent) -> str:
-    """Return an event as a line about its agent; empty for what needs no line."""
-    told = _LINES.get(event.kind)
-    return told(event) if told else ""
+    """Return an event as a line about its agent; empty if it needs no line."""
+    formatter = _LINES.get(event.kind)
+    return formatter(event) if formatter else ""
 
 
 def _message(event: RunEvent) -> str:
@@ -117,7 +117,7 @@ def _message(event: RunEvent) -> str:
 
 def _delegation(event: RunEvent) -> str:
     arguments: dict[str, Any] = event.data["arguments"]
-    # Where nobody was named, the request says who was found.
+    # Without a named subordinate, the request holds the one that routing found.
     sent: dict[str, Any] = event.data.get("request", {})
     whom = sent.get("current") or arguments.get("subordinate") or "whoever can"
     return f"asks {brief(str(whom))}: {brief(str(arguments.get('message', '')))}"

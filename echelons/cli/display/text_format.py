@@ -1,7 +1,7 @@
-"""Text between people, terminals and data: cleaned, shortened, quoted.
+"""Text for terminals: escaped, shortened, formatted; and checks of arguments.
 
-What a model says is data: it must not move the cursor, clear the screen or pose as an
-error. All that the commands print of it goes through ``clean``. Pure.
+A model's text is untrusted: it must not move the cursor, clear the screen or look like an
+error. The commands print it through `escape_controls` only.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from typing import Any
 import typer
 
 LONGEST = 100
-"""Characters of a text that a line about it shows."""
+"""Most characters of a text that is shown as one line."""
 
 # Control characters but tab and newline, and the ones that reorder a line on the screen.
 _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 def clean(text: str) -> str:
-    r"""Return a text with what could act on a terminal written out.
+    r"""Return a text with the characters escaped that could control a terminal.
 
     >>> clean("red \x1b[31malert\r\n")
     'red \\x1b[31malert\n'
@@ -33,7 +33,7 @@ def clean(text: str) -> str:
 
 
 def brief(text: str, longest: int = LONGEST) -> str:
-    r"""Return the beginning of a text as one line.
+    r"""Return a text as one line, truncated where it is too long.
 
     >>> brief("one\n  two three", longest=9)
     'one two …'
@@ -43,7 +43,7 @@ def brief(text: str, longest: int = LONGEST) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return a time as people say it.
+    """Return a duration as text.
 
     >>> duration(0.42), duration(12.3), duration(185)
     ('0.4 s', '12 s', '3 min 05 s')
@@ -55,7 +55,7 @@ def duration(seconds: float) -> str:
 
 
 def count(number: int) -> str:
-    """Return a number as people say it.
+    """Return a number as short text.
 
     >>> count(954), count(1321), count(2_100_000)
     ('954', '1.3k', '2.1M')
@@ -66,7 +66,7 @@ def count(number: int) -> str:
 
 
 def call(name: str, arguments: Mapping[str, Any]) -> str:
-    """Return a tool call as a line.
+    """Return a tool call as Python would write it.
 
     >>> call("find_food", {"place": "Rome"})
     "find_food(place='Rome')"
@@ -75,10 +75,12 @@ def call(name: str, arguments: Mapping[str, Any]) -> str:
 
 
 def asked(value: Any) -> str:
-    """Return the words of a question, whose value may be any data.
+    """Return the text of a question, whose value may be any data.
 
-    >>> asked({"question": "Book it?", "people": 2}), asked({"people": 2})
-    ('Book it?', '{"people": 2}')
+    >>> asked({"question": "Book it?", "people": 2})
+    'Book it?'
+    >>> asked({"people": 2})
+    '{"people": 2}'
     """
     if isinstance(value, Mapping) and isinstance(value.get("question"), str):
         value = value["question"]
@@ -86,7 +88,7 @@ def asked(value: Any) -> str:
 
 
 def command_line(*words: str, db: Path | None = None) -> str:
-    """Return a call of ``echelons`` as a shell takes it.
+    """Return an `echelons` command, quoted for a shell.
 
     >>> command_line("run", "travel", "to Rome", db=Path("my trips.sqlite"))
     "echelons run travel 'to Rome' --db 'my trips.sqlite'"
@@ -96,10 +98,10 @@ def command_line(*words: str, db: Path | None = None) -> str:
 
 
 def encoded(given: str | None) -> str | None:
-    """Check that a word of the command line is Unicode text.
+    """Return an argument of the command line if it is valid Unicode.
 
     Raises:
-        BadParameter: It is not; a terminal of another encoding wrote it.
+        BadParameter: It is not, because the terminal has another encoding.
     """
     if given is not None and any("\ud800" <= character <= "\udfff" for character in given):
         raise typer.BadParameter("it is not valid text in this terminal's encoding")
@@ -107,10 +109,10 @@ def encoded(given: str | None) -> str | None:
 
 
 def named(given: str | None) -> str | None:
-    """Check a name on the command line.
+    """Return a name from the command line if it is valid.
 
     Raises:
-        BadParameter: It is no Unicode text, or blank.
+        BadParameter: It is blank, or not valid Unicode.
     """
     if given is not None and not given.strip():
         raise typer.BadParameter("it is empty")
@@ -118,10 +120,10 @@ def named(given: str | None) -> str | None:
 
 
 def text_or_stdin(given: str) -> str:
-    """Return a text, or all of the standard input if the text is ``-``.
+    """Return a text, or the whole standard input if the text is `-`.
 
     Raises:
-        BadParameter: The input is no text.
+        BadParameter: The input is not valid text.
     """
     if given != "-":
         return given

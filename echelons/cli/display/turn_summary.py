@@ -1,4 +1,4 @@
-"""What a turn came to, for the shell, for people and for programs. Pure."""
+"""The result of a turn as exit code, text and JSON. Pure functions."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from echelons.runtime.session_run import Result
 
 OFFLINE = "offline planner"
-"""What a reply of the offline planner gives as its model."""
+"""Model name in replies of the offline planner."""
 
 
 def code_of(result: Result, board: Board) -> ExitCode:
-    """Return the exit code that a turn's end stands for."""
-    # Answers that are left to another run are well placed, whatever that run comes to.
+    """Return the exit code for the result of a turn."""
+    # Answers that another run takes are delivered, however that run ends.
     if result.finished or result.queued:
         return ExitCode.FINISHED
     if board.stopping:
@@ -30,13 +30,13 @@ def code_of(result: Result, board: Board) -> ExitCode:
 
 
 def closing(board: Board, thread: str, code: ExitCode, given: Path | None) -> Iterator[str]:
-    """Yield what people should know at the end, beside the answer.
+    """Yield the remarks at the end of a turn, beside the answer.
 
     Args:
         board: The agents of the run.
-        thread: The name of its thread.
-        code: How it ended.
-        given: The database as the command line named it.
+        thread: The name of the thread.
+        code: The exit code of the turn.
+        given: The database as given on the command line.
     """
     rows = board.rows()
     tokens = sum(row.tokens for row in rows)
@@ -45,7 +45,7 @@ def closing(board: Board, thread: str, code: ExitCode, given: Path | None) -> It
     yield f"{duration(board.seconds)}, {agents}{spent}, thread {thread}"
     if OFFLINE in board.models:
         yield "by the offline planner: rules, no language model"
-    # Whoever fails raises an error, so that what ends by itself and is not at its end is paused.
+    # A failure raises an error, so a run that returned without finishing was paused.
     why = {ExitCode.INTERRUPTED: "stopped", ExitCode.FAILED: "paused"}.get(code)
     if why:
         resume = command_line("resume", "--thread", thread, db=given)
@@ -53,14 +53,14 @@ def closing(board: Board, thread: str, code: ExitCode, given: Path | None) -> It
 
 
 def unrun(result: Result) -> str:
-    """Return why nothing was run, if so; else nothing."""
+    """Return why nothing was run; empty if something was."""
     if result.queued:
         return "answered; a run is under way on the thread, and takes the answer"
     return "the turn was submitted before, so nothing was run again" if result.replayed else ""
 
 
 def result_json(result: Result, board: Board, thread: Thread, code: ExitCode) -> dict[str, Any]:
-    """Return what a turn came to for programs."""
+    """Return the result of a turn as a JSON object."""
     return {
         "kind": "result",
         "thread": thread.name,

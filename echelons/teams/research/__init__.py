@@ -1,4 +1,4 @@
-"""The sample team ``research``: a folder of documents is the hierarchy."""
+"""The sample team `research`: a folder of documents is the hierarchy."""
 
 from echelons.teams.research.corpus import Document, Folder, Skipped
 from echelons.teams.research.survey import Survey, survey

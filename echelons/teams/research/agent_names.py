@@ -1,7 +1,7 @@
-"""Names of agents, made of the paths of their folders and documents. ``team`` calls this.
+"""Names of agents, made from the paths of their folders and documents. `team` calls this.
 
-A stored run is resumed by the names of its agents, so a name depends on nothing but its own
-path: not on what else lies in the folder, and not on the process.
+A stored run is resumed by the names of its agents, so a name depends on its own path alone,
+not on other files in the folder and not on the process.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from echelons.text.stemming import fold
 from echelons.tree.names import PATTERN, RESERVED
 
 ROOT: Final = "research"
-"""The first agent of a team."""
+"""Name of the root agent."""
 LONGEST: Final = 64
 
 _SUFFIXES: Final = ("md", "markdown", "mdx", "rst", "txt", "text")
@@ -24,14 +24,13 @@ _HASHED: Final = re.compile(r"-[0-9a-f]{8}$")
 
 
 def name_of(path: str) -> str:
-    """Return the name of the agent for ``path``; different paths have different names.
+    """Return the name of the agent for a path; different paths have different names.
 
-    Slashes become ``__``, and what a name must not hold becomes ``_``. Where this loses
-    something (the path cannot be read back from the name), eight hexadecimal digits of the
-    path's SHA-256 follow.
+    Slashes become `__`, and characters that a name must not contain become `_`. If the path
+    cannot be read back from the name, eight hexadecimal digits of its SHA-256 follow.
 
     Args:
-        path: Of a document or folder, its parts joined with ``/``.
+        path: The path of a document or folder, parts joined with `/`.
 
     Examples:
         >>> name_of("guides/circuit-breakers.md")
@@ -50,7 +49,7 @@ def name_of(path: str) -> str:
 
 
 def _path_of(name: str) -> str:
-    """Read a path back from its name; every name has one path that it stands for."""
+    """Return the path that a name without a digest stands for."""
     lettered = name.removeprefix(_LETTERLESS)
     plain = name if lettered[:1].isalpha() else lettered
     return _SUFFIX.sub(r".\1", plain).replace("__", "/")

@@ -1,7 +1,7 @@
-"""A folder on disk as documents, and the list of what could not be read.
+"""A folder on disk as documents, and the list of files that could not be read.
 
-``survey`` calls ``collect`` for the files and ``arrange`` for the tree. Nothing here knows
-of agents.
+`survey` calls `read_documents` for the files and `build_folder_tree` for the tree.
+Nothing here depends on agents.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from echelons.errors import FolderMissing, NotAFolder, NothingToRead
 from echelons.teams.research.file_decoding import NotText, decode
 
 ENORMOUS: Final = 2 * 1024 * 1024
-"""Bytes; a larger file is no document for one reader and is skipped."""
+"""Size limit in bytes; a larger file is too long for one agent and is skipped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +26,8 @@ class Document:
     """One readable file, as it was when the folder was read.
 
     Attributes:
-        path: Where it lies under the folder, parts joined with ``/``; what citations name.
-        text: Its text, lines ended by a line feed.
+        path: Its path relative to the folder, parts joined with `/`; used in citations.
+        text: Its text, with line feeds at the line ends.
     """
 
     path: str
@@ -39,8 +39,8 @@ class Skipped:
     """A file or folder that was not read.
 
     Attributes:
-        path: Where it lies under the folder; ``.`` is the folder itself.
-        reason: Why, and the way out where there is one.
+        path: Its path relative to the folder; `.` is the folder itself.
+        reason: Why it was not read, with a remedy where there is one.
     """
 
     path: str
@@ -49,10 +49,10 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """A folder with at least one document somewhere below it.
+    """A folder with at least one document at any depth.
 
     Attributes:
-        path: Where it lies; empty for the folder that was given.
+        path: Its relative path; empty for the root folder.
         folders: The folders in it, by name.
         documents: The documents in it, by name.
     """
@@ -69,15 +69,15 @@ class Folder:
 
 
 def collect(root: Path) -> tuple[list[Document], list[Skipped]]:
-    """Read every text file under ``root``, in the order of their paths.
+    """Return the documents under `root` and the skipped files, each sorted by path.
 
-    What begins with a dot is passed over in silence. Symbolic links are never followed, so
-    that there are no loops, nothing is read twice and nothing outside ``root`` is read.
+    Names that begin with a dot are ignored silently. Symbolic links are never followed, so
+    there are no loops, no file is read twice and none outside `root` is read.
 
     Raises:
-        FolderMissing: There is nothing at ``root``.
-        NotAFolder: ``root`` is a file.
-        NothingToRead: No readable document is there.
+        FolderMissing: There is nothing at `root`.
+        NotAFolder: `root` is a file.
+        NothingToRead: It has no readable document.
     """
     try:
         mode = root.stat().st_mode
@@ -122,15 +122,15 @@ def _walk(root: Path) -> Iterator[Document | Skipped]:
 def _is_folder(entry: os.DirEntry[str]) -> bool:
     try:
         return entry.is_dir(follow_symlinks=False)
-    except OSError:  # reading it fails as well, and says why
+    except OSError:  # reading it fails as well, and gives the reason
         return False
 
 
 def arrange(documents: Sequence[Document], levels: int) -> Folder:
-    """Return ``documents`` as a tree of at most ``levels`` folders above each other.
+    """Return documents as a tree of folders, at most `levels` deep.
 
-    A folder that holds nothing but one other folder is left out. Documents that lie deeper
-    than ``levels`` are put into their lowest folder that is in the tree.
+    A folder with a single folder and no document is left out. A document that lies deeper
+    than `levels` is put into its lowest folder in the tree.
 
     Args:
         documents: At least one.
@@ -160,7 +160,7 @@ def _read(entry: os.DirEntry[str], path: str) -> Document | Skipped:
         if entry.is_symlink():
             return Skipped(path, "a symbolic link; links are not followed")
         kept = entry.stat(follow_symlinks=False)
-        # Opening a pipe or a device would wait for somebody else.
+        # Opening a pipe or a device could block.
         if not stat.S_ISREG(kept.st_mode):
             return Skipped(path, "no ordinary file")
         if kept.st_size > ENORMOUS:
@@ -179,7 +179,7 @@ def _unreadable(error: OSError) -> str:
 
 
 def _shown(name: str) -> str:
-    """Return a file name as one line that any file or terminal can hold."""
+    """Return a file name with backslashes and unprintable characters escaped."""
     if name.isprintable() and "\\" not in name:
         return name
     return "".join(

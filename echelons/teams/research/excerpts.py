@@ -1,4 +1,4 @@
-"""Cut the rows to quote out of a window that was found. ``search`` calls this."""
+"""Selection of the rows to quote from a window that matched. `search` calls this."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from echelons.teams.research.headings import Row
 from echelons.teams.research.passages import Index, Window
 
 GROWTH: Final = 12
-"""Rows by which each end may grow to the end of its paragraph, list, table or code."""
+"""Most rows by which each end may grow, to the end of its paragraph, list, table or code."""
 
 
 def excerpt(index: Index, window: Window, stems: Collection[str]) -> tuple[Row, ...]:
-    """Return the rows of a window from the first to the last that speak of ``stems``.
+    """Return the rows of a window from the first to the last block that contains `stems`.
 
-    One more block is kept: what is asked about often stands in one sentence, and the answer
-    in the next. Then the ends grow to blank lines, and at the start of a section its
-    heading is put in front.
+    One more block is added, because the answer often follows in the sentence after the
+    words of the question. Then the ends grow to blank lines, and an excerpt that starts a
+    section includes its heading.
     """
     speaking = [at for at in window.inside if index.said(at, stems)] or [
         window.first,
@@ -35,5 +35,5 @@ def excerpt(index: Index, window: Window, stems: Collection[str]) -> tuple[Row, 
 
 
 def _goes_on(beyond: Row, edge: Row) -> bool:
-    """Whether a row belongs to its neighbour; the pieces of a very long line stand alone."""
+    """Whether a row continues its neighbour; the pieces of a very long line do not."""
     return bool(beyond.text.strip()) and beyond.line != edge.line

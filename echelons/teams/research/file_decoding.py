@@ -1,4 +1,4 @@
-"""From bytes to text, or the reason why there is none. ``corpus`` calls this for each file."""
+"""Decoding of files to text, or the reason why not. `corpus` calls this for each file."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 _BOMS: Final = (
     (codecs.BOM_UTF8, "utf-8"),
-    # The mark of UTF-32 begins with that of UTF-16, so it is tried first.
+    # The mark of UTF-32 begins with that of UTF-16, so UTF-32 is tried first.
     (codecs.BOM_UTF32_LE, "utf-32-le"),
     (codecs.BOM_UTF32_BE, "utf-32-be"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
@@ -18,21 +18,21 @@ _DRESSED: Final = ((b"%PDF-", "a PDF"), (b"{\\rtf", "an RTF file"))
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x9f]")
 _BLANK_CONTROL: Final = "\x0b\x0c\x85"
 _CONTROL_SHARE: Final = 0.01
-"""Text has next to no control characters; compiled and compressed data has about a tenth."""
+"""Most control characters in text; compiled and compressed data has about a tenth."""
 _WESTERN_SHARE: Final = 0.3
-"""Above this share of non-ASCII bytes, a single-byte reading is not Western text."""
+"""Above this share of non-ASCII bytes, the bytes are not Western single-byte text."""
 
 
 class NotText(ValueError):
-    """The bytes are no text that this module can read; the message says why."""
+    """The bytes are not text that this module can read; the message says why."""
 
 
 def decode(data: bytes) -> str:
-    r"""Read ``data`` as text with ``\n`` at the line ends and no control characters.
+    r"""Return `data` as text with `\n` at the line ends and no control characters.
 
-    A byte order mark decides; without one it is UTF-8, or else Windows-1252 (the superset
-    of Latin-1 that people mean by it) if the result looks like text. Other control
-    characters than tab become U+FFFD, for quotations end up in terminals.
+    A byte order mark decides; without one it is UTF-8, else Windows-1252 (the superset of
+    Latin-1) if the result looks like text. Control characters other than tab become
+    U+FFFD, because quotations are shown in terminals.
 
     Raises:
         NotText: It is binary, a format that only looks like text, or in an unknown encoding.
@@ -47,7 +47,8 @@ def decode(data: bytes) -> str:
     text = _decoded(data)
     if "\0" in text or len(_CONTROL.findall(text)) > len(text) * _CONTROL_SHARE:
         raise NotText("binary")
-    return _tidied(text)
+    lined = text.replace("\r\n", "\n").replace("\r", "\n")
+    return _CONTROL.sub(lambda c: " " if c[0] in _BLANK_CONTROL else "\ufffd", lined)
 
 
 def _decoded(data: bytes) -> str:
@@ -70,8 +71,3 @@ def _strictly(data: bytes, encoding: str) -> str:
         return data.decode(encoding)
     except UnicodeDecodeError:
         raise NotText("binary, or in an unknown encoding; save it as UTF-8") from None
-
-
-def _tidied(text: str) -> str:
-    lined = text.replace("\r\n", "\n").replace("\r", "\n")
-    return _CONTROL.sub(lambda c: " " if c[0] in _BLANK_CONTROL else "\ufffd", lined)

@@ -1,7 +1,7 @@
-"""Which rows of a document are headings. ``outline`` calls this.
+"""Detection of the headings of a document. `outline` calls this.
 
 Markdown (ATX and setext headings), reStructuredText (underlines) and plain text are read
-by the same few rules, for files are often not what their suffix says.
+by the same few rules, because a file's suffix is often wrong.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 LONGEST_TITLE: Final = 120
-"""Characters; a longer line is a sentence, not a title."""
+"""Most characters of a title; a longer line is a sentence."""
 MARKDOWN: Final = frozenset({".md", ".markdown", ".mdx", ".mkd", ".qmd", ".rmd"})
 PROSE: Final = MARKDOWN | {".rst", ".txt", ".text", ""}
-"""Suffixes of what people write for people; others are data and code."""
+"""Suffixes of prose; other files are data and code."""
 
 _ATX: Final = re.compile(r" {0,3}(#{1,6})[ \t]+(\S.*)")
 _CLOSING: Final = re.compile(r"(?<=[ \t])#+$")
@@ -33,7 +33,7 @@ class Row(NamedTuple):
 
     Attributes:
         line: The number of the line, counted from 1.
-        text: What stands there.
+        text: Its text.
     """
 
     line: int
@@ -58,12 +58,12 @@ class Heading:
 
 
 def headings(rows: Sequence[Row], suffix: str) -> Iterator[Heading]:
-    """Yield the headings in their order; none inside fenced code.
+    """Yield the headings in order; none inside fenced code.
 
     Args:
         rows: All rows of the document.
-        suffix: The file's suffix in lower case. Only Markdown and prose that reads like it
-            have headings behind ``#``, which elsewhere begins a comment.
+        suffix: The file's suffix in lower case. Only Markdown, and prose that looks like it,
+            has headings after `#`, which elsewhere begins a comment.
     """
     atx = suffix in MARKDOWN or (suffix in PROSE - {".rst"} and _speaks_markdown(rows))
     levels = {"=": 1, "-": 2} if atx else {}
@@ -92,7 +92,7 @@ def front_end(rows: Sequence[Row]) -> int:
 
 
 def plain(text: str) -> str:
-    """Return a heading without markup; empty if no letter or digit is left.
+    """Return a heading without markup; empty if no letter or digit remains.
 
     >>> plain("The `act` node, see [design](design.md)")
     'The act node, see design'
@@ -112,13 +112,13 @@ def _fence_after(fence: str, mark: re.Match[str] | None, text: str) -> str:
 
 
 def _underlined(rows: Sequence[Row], place: int, marks: str) -> tuple[int, str] | None:
-    """Return the first row and the style of a heading underlined in row ``place``.
+    """Return the first row and the style of a heading underlined in row `place`.
 
     Args:
         rows: All rows.
         place: The row that may be an underline.
-        marks: Characters that underline; none given, all do, and the line must be nearly
-            as long as the title, as reStructuredText wants it.
+        marks: Characters that may underline. If empty, all may, and the line must be nearly
+            as long as the title, as in reStructuredText.
     """
     text = rows[place].text
     line = _UNDERLINE.match(text) if text[:1] in _MARKS and place else None
@@ -132,13 +132,13 @@ def _underlined(rows: Sequence[Row], place: int, marks: str) -> tuple[int, str] 
     over = rows[place - 2].text.rstrip() if place > 1 else ""
     if over == line[0].rstrip():
         return place - 2, line[1] * 2
-    # Below more than one line, or an item, the marks are a rule or belong to a table.
+    # Below more than one line, or below an item, the line is a rule or part of a table.
     paragraph = over and not _UNDERLINE.match(over)
     return None if paragraph or _NO_TITLE.match(title) else (place - 1, line[1])
 
 
 def _speaks_markdown(rows: Sequence[Row]) -> bool:
-    """Tell headings from comments: most stand alone, or have levels and a line before them."""
+    """Whether the `#` lines are headings: most stand alone, or have levels and a line before."""
     deep = lonely = apart = total = 0
     for place, row in enumerate(rows):
         if hashes := _ATX.match(row.text):

@@ -1,9 +1,9 @@
-"""Which documents of a folder are asked. ``team`` makes one library for all its agents.
+"""Choice of the documents that are asked. `team` makes one library for all its agents.
 
-In a big folder a few words of each document do not tell who can answer, so all words of all
-documents are weighed (BM25 with weighted fields, see ``search``); then the likeliest documents
-are searched, and those that answer best are asked. Every superior of a document comes to the
-same choice by itself, for it depends on the question alone.
+In a big folder, a few words per document do not show which can answer. So the words of all
+documents are scored (BM25 with weighted fields, see `search`), the likeliest documents are
+searched, and those that answer best are asked. The choice depends on the question alone, so
+every superior of a document makes the same one.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ from echelons.teams.research.survey import Reading, Survey
 from echelons.teams.research.tools import Desk
 
 MOST_AGENTS: Final = 10
-"""Agents asked for one question, those of the folders on the way included."""
+"""Most agents asked for one question, including those of the folders above a document."""
 MOST_DOCUMENTS: Final = 3
-"""Documents asked for one question; for each further one in it that these leave open, one."""
+"""Most documents asked for one question, plus one for each part that they leave open."""
 LOOKED_INTO: Final = 16
-"""Documents searched before any is asked."""
+"""Most documents searched before any is asked."""
 LIKELY: Final = 0.6
-"""Of the best score: a document that does not reach it is not searched."""
+"""Share of the best score that a document needs to be searched."""
 TITLE_BOOST: Final = 3.0
-"""How many times in the text a word of the title or path counts for."""
+"""Weight of a word in the title or path, in occurrences in the text."""
 ENOUGH: Final = 0.6
-"""Confidence of a document below which it is not asked."""
+"""Least confidence of a document that is asked."""
 NEARLY: Final = 0.6
-"""Of the best document's merit: a further one that reaches it is asked as well."""
+"""Share of the best document's merit that a further document needs to be asked."""
 
 
 class Library:
-    """The documents of a folder and the ways to their agents.
+    """The documents of a folder, with the agents that lead to each.
 
     Args:
         read: The folder.
-        desks: What each document's agent searches with, by path.
-        ways: The names of the agents from below the first down to each document's, by path.
+        desks: The search of each document, by path.
+        ways: The agent names from below the root down to each document's agent, by path.
     """
 
     def __init__(
@@ -59,12 +59,12 @@ class Library:
         self.found = lru_cache(maxsize=64)(self._found)
 
     def __call__(self, team: Team, task: Task, part: Sequence[str] = ()) -> tuple[Share, ...]:
-        """Return which subordinates of an agent lead to a document that is asked."""
+        """Return a share for each subordinate that leads to a chosen document."""
         on_the_way = dict.fromkeys(n for path in self.found(task.text) for n in self._ways[path])
         return tuple(Share(name, ()) for name in on_the_way if name in team.names)
 
     def _found(self, text: str) -> tuple[str, ...]:
-        """Return the paths of the documents to ask, the best first."""
+        """Return the paths of the documents to ask, best first."""
         question = asked(text, self._known)
         chosen: dict[str, None] = {}
         agents: set[str] = set()
@@ -77,7 +77,7 @@ class Library:
         return tuple(chosen)
 
     def _left_open(self, question: Question, best: Sequence[str]) -> Iterator[str]:
-        """Yield a document for each of several questions in one that the best leaves open."""
+        """Yield a document for each part of the question that the best one does not answer."""
         for part in map(question.of, question.parts if best else ()):
             found = self._desks[best[0]].find(part)
             if not found or found.confidence < ENOUGH:
@@ -96,7 +96,7 @@ class Library:
         return [path for path in ranked[:MOST_DOCUMENTS] if merits[path] >= NEARLY * best]
 
     def _likely(self, question: Question) -> dict[str, float]:
-        """Return the scores of the documents that speak most of a question, the best first."""
+        """Return the best scores of documents for a question, by path, best first."""
         scores = {each.document.path: self._score(each, question) for each in self._readings}
         ranked = sorted(scores, key=lambda path: (-scores[path], path))[:LOOKED_INTO]
         least = LIKELY * scores[ranked[0]]
@@ -117,7 +117,7 @@ class Library:
 
 
 def ways(folder: Folder, above: tuple[str, ...] = ()) -> dict[str, tuple[str, ...]]:
-    """Return the names from below the first agent down to each document's, by its path."""
+    """Return the agent names from below the root down to each document's agent, by path."""
     found = {each.path: (*above, name_of(each.path)) for each in folder.documents}
     for below in folder.folders:
         found |= ways(below, (*above, name_of(below.path)))

@@ -1,6 +1,6 @@
-"""What a document is made of: its title, its headings and its smallest passages.
+"""The structure of a document: its title, its headings and its blocks.
 
-``words`` reads title and headings, ``search`` puts the passages together.
+`word_weights` counts title and headings, `passages` joins the blocks to windows.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from echelons.teams.research.headings import (
 )
 
 LONGEST_ROW: Final = 600
-"""Characters; a longer line is cut at the ends of its sentences or words."""
+"""Most characters of a row; a longer line is split at the ends of sentences or words."""
 LONGEST_BLOCK: Final = 800
-"""Characters after which a paragraph without an end is cut between lines."""
+"""Characters after which a long paragraph is split between lines."""
 
 _ITEM: Final = re.compile(r"[ \t]*(?:[-*+•][ \t]|\d{1,3}[.)][ \t]|\|)")
 _FRONT_TITLE: Final = re.compile(r"title:[ \t]*[\"']?(.*?)[\"']?[ \t]*$", re.IGNORECASE)
@@ -52,7 +52,7 @@ class Section:
     Attributes:
         headings: The headings above the blocks, highest first.
         opening: Index of the first row of its own heading, or of the document.
-        blocks: Its blocks, in their order; empty for a heading directly above another.
+        blocks: Its blocks, in order; empty for a heading directly above another.
     """
 
     headings: tuple[str, ...]
@@ -62,14 +62,14 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """A document taken apart.
+    """The parsed structure of a document.
 
     Attributes:
-        title: Its front matter's title, its highest heading, a text's first line, or the
-            file's name: the first of these that there is.
-        named: Its title and its path, which both say what all of it is about.
-        headings: All headings, in their order.
-        rows: All rows, in their order.
+        title: The title in the front matter, the highest heading, the first line of a text,
+            or the file's name: the first of these that exists.
+        named: Title and path together, which describe the whole document.
+        headings: All headings, in order.
+        rows: All rows, in order.
     """
 
     title: str
@@ -78,7 +78,7 @@ class Outline:
     rows: tuple[Row, ...] = field(repr=False)
 
     def sections(self) -> Iterator[Section]:
-        """Yield the sections in their order; text before the first heading is one too."""
+        """Yield the sections in order; text before the first heading is one too."""
         ends = [*(heading.first for heading in self.headings), len(self.rows)]
         yield Section((), 0, tuple(_blocks(self.rows, 0, ends[0])))
         trail: list[Heading] = []
@@ -89,11 +89,11 @@ class Outline:
 
 
 def outline(path: str, text: str) -> Outline:
-    """Take a document apart.
+    """Parse the structure of a document.
 
     Args:
-        path: Its path; the suffix tells the syntax, the name is the title of last resort.
-        text: Its text, lines ended by a line feed.
+        path: Its path; the suffix gives the syntax, the name is the last choice for a title.
+        text: Its text, with line feeds at the line ends.
     """
     place = PurePosixPath(path)
     rows = tuple(_rows(text))
@@ -118,7 +118,7 @@ def _title(path: PurePosixPath, rows: Sequence[Row], found: Sequence[Heading]) -
     if found:
         highest = min(found, key=lambda heading: heading.level)
         alone = sum(heading.level == highest.level for heading in found) == 1
-        # Of several equal headings, only one that opens the document speaks for it all.
+        # Of several equal headings, only one that opens the document is its title.
         if alone or not any(row.text.strip() for row in rows[front : highest.first]):
             return highest.text[:LONGEST_TITLE]
     elif path.suffix.lower() in PROSE:

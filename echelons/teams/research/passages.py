@@ -1,6 +1,6 @@
-"""A document cut into overlapping passages and counted, ready to be searched.
+"""The search index of a document: overlapping windows of blocks, and word counts.
 
-``search`` makes one index of a document at its first question, and keeps it.
+`tools` builds the index of a document at its first question, and caches it.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from echelons.text.stemming import stems
 
 WINDOW_ROWS: Final = 24
 WINDOW_CHARACTERS: Final = 1500
-"""A window is as many blocks of one section as fit: what answers is rarely one line."""
+"""Limits of a window, as many blocks of one section as fit: answers are rarely one line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A section, as the windows in it need it.
+    """The bounds and headings of a section, for the windows in it.
 
     Attributes:
         opening: Index of its first row, that of its heading.
         start: Index of the first row of its first block.
         end: Index after the last row of its last block.
-        context: How often each stem stands in the headings above it, the title left out.
+        context: Count of each stem in the headings above it, without the title.
     """
 
     opening: int
@@ -65,11 +65,11 @@ class Index:
     Attributes:
         named: The stems of its title and path.
         rows: Its rows.
-        blocks: Its blocks, in their order.
-        windows: Its windows, in their order; one begins at each block.
-        numbered: The blocks that name a number or a time.
-        postings: For each stem, the blocks that have it and how often.
-        reached: Words in all blocks before each block, and at last in all.
+        blocks: Its blocks, in order.
+        windows: Its windows, in order; one begins at each block.
+        numbered: The blocks that contain a number or a time.
+        postings: For each stem, its count in each block that contains it.
+        reached: Number of words before each block, and at the end in all blocks.
     """
 
     named: frozenset[str]
@@ -81,22 +81,22 @@ class Index:
     reached: Sequence[int]
 
     def lengths(self) -> list[int]:
-        """Return for each window how many words stand in it."""
+        """Return the number of words in each window."""
         return [self.reached[each.end] - self.reached[each.first] for each in self.windows]
 
     def said(self, block: int, stems: Iterable[str]) -> set[str]:
-        """Return those of ``stems`` that stand in the text of a block."""
+        """Return those of `stems` that the text of a block contains."""
         return {stem for stem in stems if block in self.postings.get(stem, ())}
 
     def counts(self, stem: str) -> list[int]:
-        """Return for each window how often a stem stands in its text."""
+        """Return the count of a stem in the text of each window."""
         posted = self.postings.get(stem, {})
         reached = [0, *accumulate(posted.get(at, 0) for at in range(len(self.blocks)))]
         return [reached[each.end] - reached[each.first] for each in self.windows]
 
 
 def index(document: Outline) -> Index:
-    """Cut a document into windows and count the words of its blocks."""
+    """Return the index of a document: its windows, and the word counts of its blocks."""
     blocks = [block for section in document.sections() for block in section.blocks]
     postings: dict[str, dict[int, int]] = {}
     lengths = []
@@ -124,7 +124,7 @@ def _windows(document: Outline) -> Iterator[Window]:
     before = 0
     for section in document.sections():
         if section.blocks:
-            # The title stands above all of them, and tells none from the others.
+            # The title is above all windows, so it does not distinguish them.
             above = "\n".join(each for each in section.headings if each != document.title)
             edges = (section.opening, section.blocks[0].first, section.blocks[-1].end)
             place = Place(*edges, Counter(stems(above)))
@@ -134,7 +134,7 @@ def _windows(document: Outline) -> Iterator[Window]:
 
 
 def _spans(rows: Sequence[Row], blocks: Sequence[Block]) -> Iterator[tuple[int, int]]:
-    """Yield for each block how far a window goes that begins there."""
+    """Yield for each block the range of blocks in the window that begins there."""
     size = [0, *accumulate(len(row.text) for row in rows)]
     for first, block in enumerate(blocks):
         end = first + 1

@@ -1,7 +1,7 @@
-"""What the agents of a team are told, and how they are described to their superiors.
+"""Prompts of the agents, and their descriptions for their superiors.
 
-``team`` calls this. Titles and headings come from documents that others wrote, so they are
-cut to one line of bounded length and named as what they are.
+`team` calls this. Titles and headings come from documents and are untrusted, so they are
+cut to one line of bounded length and labelled as such.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from echelons.teams.research.corpus import Folder, Skipped
 from echelons.teams.research.survey import Reading
 
 WHOLE: Final = 20_000
-"""Characters; a longer document is not in the prompt, its reader has tools for it."""
+"""Most characters of a document that is put into the prompt; tools read a longer one."""
 LISTED: Final = 12
-"""Titles, words and skipped files named in one description or prompt."""
+"""Most titles, words or skipped files listed in one description or prompt."""
 OUTLINED: Final = 80
-"""Headings named in a prompt."""
+"""Most headings listed in a prompt."""
 
 
 def of_document(reading: Reading) -> str:
@@ -31,7 +31,7 @@ def of_folder(folder: Folder, titles: Sequence[str]) -> str:
 
     Args:
         folder: The folder.
-        titles: Titles of all documents in it and below, in their order.
+        titles: Titles of all documents in it and below, in order.
     """
     place = f"in {folder.path}/" if folder.path else "here"
     count = f"{len(titles)} document{'s' if len(titles) > 1 else ''}"
@@ -64,7 +64,7 @@ def for_folder(description: str, skipped: Sequence[Skipped] = ()) -> str:
 
     Args:
         description: Its description.
-        skipped: What could not be read; only the first agent is told.
+        skipped: Files that could not be read; given for the root agent only.
     """
     prompt = (
         f"{description} Each subordinate has one document, or a folder of them. Pass the question "

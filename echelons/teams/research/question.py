@@ -1,4 +1,4 @@
-"""A question as the search sees it: its telling words, and whether it asks for a number."""
+"""Parsing of a question for the search: its telling words, and whether it wants a number."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ _ITEM_NUMBER: Final = re.compile(r"^[ \t]*\d+[.)][ \t]", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked.
+    """A parsed question.
 
     Attributes:
-        shares: For each of its telling stems its share of the question; they add up to 1,
-            rare ones have more. Empty if it has no telling word.
+        shares: The share of each telling stem in the question, larger for rare ones; they
+            add up to 1. Empty if it has no telling word.
         for_a_number: Whether a number or a time would answer it.
-        parts: The stems of each question in it, where it is several in one.
+        parts: The stems of each part, if it contains several questions.
     """
 
     shares: Mapping[str, float]
@@ -51,20 +51,20 @@ class Question:
     parts: tuple[frozenset[str], ...] = ()
 
     def of(self, part: frozenset[str]) -> Question:
-        """Return one of several questions in it by itself."""
+        """Return a part of it as a question of its own."""
         whole = sum(self.shares[each] for each in part)
         shares = {each: share / whole for each, share in self.shares.items() if each in part}
         return Question(shares, self.for_a_number)
 
 
 def asked(text: str, known: Vocabulary) -> Question:
-    """Read a question.
+    """Parse a question.
 
     Args:
         text: The question.
-        known: How many documents have each word.
+        known: In how many documents each word occurs.
     """
-    # "How long" asks; the answer says "45 seconds", and nothing is long in it.
+    # "How long" only asks; the answer says "45 seconds" and never "long".
     thing = _HOW_MUCH.sub("how", fold(text))
     telling = _telling(thing)
     total = sum(known.idf(each) for each in telling)
@@ -83,13 +83,13 @@ def _parts(text: str) -> Iterator[frozenset[str]]:
     clauses = [clause for clause in _BETWEEN.split(text) if stems(clause)]
     for clause in clauses if len(clauses) > 1 else ():
         telling = frozenset(_telling(clause))
-        # A single word is a question of its own only if it is asked like one.
+        # A single word counts as a question only after a question word.
         if len(telling) > 1 or _ASKING.match(clause):
             yield telling
 
 
 def has_number(text: str) -> bool:
-    """Tell whether a text names a number or a time.
+    """Return whether a text contains a number or a time.
 
     >>> has_number("at most twice a day"), has_number("1. First of all")
     (True, False)

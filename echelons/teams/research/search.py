@@ -1,4 +1,4 @@
-"""Find the passages of one document that answer a question. ``tools`` calls this.
+"""Search for the passages of one document that answer a question. `tools` calls this.
 
 The formula is BM25 with weighted fields, as in S. Robertson and H. Zaragoza, "The
 Probabilistic Relevance Framework: BM25 and Beyond", Foundations and Trends in Information
@@ -20,36 +20,36 @@ from echelons.teams.research.question import Question
 
 K1: Final = 1.2
 B: Final = 0.75
-"""BM25's saturation of a word's count, and correction for length; the usual values."""
+"""BM25's saturation of a word's count and correction for length, with the usual values."""
 HEADING_BOOST: Final = 2.0
-"""How many times in the text a word in a heading above it counts for."""
+"""Weight of a word in a heading above, in occurrences in the text."""
 NUMBER_BOOST: Final = 1.3
-"""Factor for a passage with a number in it, where the question asks for one."""
+"""Factor for a passage with a number, if the question asks for one."""
 PASSAGES: Final = 3
-"""Passages returned at most."""
+"""Most passages returned."""
 LEAST: Final = 0.35
-"""Confidence below which a passage says nothing about a question."""
+"""Least confidence of a passage that answers a question."""
 LEAST_ALONE: Final = 0.5
-"""The same where only one of several words is found: it must outweigh all others."""
+"""The same if only one of several words is found: it must outweigh all others."""
 NEARLY: Final = 0.75
-"""Of the best score: a further passage that reaches it may hold the answer as well."""
+"""Share of the best score with which a further passage may contain the answer as well."""
 UNSURE: Final = 0.5
-"""Below this confidence, other passages as good as the best would only be more noise."""
+"""Below this confidence, further passages as good as the best would only add noise."""
 GAIN: Final = 0.25
-"""Share of a question that any other further passage must add to be worth its place."""
+"""Least share of the question that any other further passage must add."""
 FURTHER: Final = 0.8
-"""What a share that only a further passage adds counts for."""
+"""Weight of the share that only a further passage adds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a document says about a question.
+    """The passages of a document that answer a question.
 
     Attributes:
-        passages: The best first; at least one.
-        confidence: Share of the question's telling words, weighted by rarity, that the
-            passages speak of; more where the words stand close together or in the headings
-            above. In (0, 1].
+        passages: The rows of each passage, best first; at least one.
+        confidence: Share of the question's telling words in the passages, weighted by
+            rarity; higher if the words are close together or in the headings above.
+            In (0, 1].
     """
 
     passages: tuple[tuple[Row, ...], ...]
@@ -57,7 +57,7 @@ class Found:
 
 
 def find(index: Index, question: Question) -> Found | None:
-    """Return what a document says about a question; ``None`` if that is nothing."""
+    """Return the passages that answer a question; `None` if there are none."""
     return _Search(index, question).found()
 
 
@@ -80,7 +80,7 @@ class _Search:
         best = next((hit for hit in hits if any(self._answers(hit, part) for part in parts)), None)
         if best is None:
             return None
-        # Who answers one of several questions well is surer than of the whole.
+        # A good answer to one of several questions counts for more than its share of the whole.
         confidence = self._sure(best, whole) / 2 + max(self._sure(best, each) for each in parts) / 2
         chosen, covered = [best], best.spoken
         for hit in hits:
@@ -110,7 +110,7 @@ class _Search:
                 yield self._weighed(_Hit(window, score, spoken))
 
     def _weighed(self, hit: _Hit) -> _Hit:
-        # Many rare words, and close together, beat one rare word that comes often.
+        # Many rare words close together beat one rare word that is frequent.
         score = hit.score * self._sure(hit, frozenset(self.question.shares))
         numbered = not self.index.numbered.isdisjoint(hit.window.inside)
         boost = NUMBER_BOOST if self.question.for_a_number and numbered else 1.0
@@ -121,7 +121,7 @@ class _Search:
         return self._sure(hit, part) >= (LEAST_ALONE if alone else LEAST)
 
     def _adds(self, hit: _Hit, covered: frozenset[str]) -> bool:
-        """Whether a hit says enough that is new, or answers a question that is still open."""
+        """Whether a hit adds enough new words, or answers a part that is still open."""
         added = hit.spoken - covered
         gain = sum(self.question.shares[each] for each in added)
         if len(added) > 1 and gain >= GAIN:
@@ -131,15 +131,16 @@ class _Search:
     def _sure(
         self, hit: _Hit, part: frozenset[str], covered: frozenset[str] = frozenset()
     ) -> float:
-        """Return how sure it is that a hit answers a part of the question, from 0 to 1.
+        """Return the confidence that a hit answers a part of the question, from 0 to 1.
 
-        Nine tenths are the share of the part's weight that it speaks of: in all, and in its
-        best single block. The last tenth is the share that headings above it speak of.
+        Nine tenths are the share of the part's weight that the hit contains: half of them
+        in all its blocks, half in its best single block. The last tenth is the share in the
+        headings above it.
 
         Args:
             hit: The hit.
             part: The stems of the part.
-            covered: Those that no longer count, for another passage has them.
+            covered: Stems that do not count because another passage contains them.
         """
         shares = self.question.shares
         said = (hit.spoken & part) - covered

@@ -1,6 +1,6 @@
-"""What a folder holds: its documents, what each is about, and what could not be read.
+"""A survey of a folder: its documents, their topics, and the files that were not read.
 
-``team`` builds its agents from this; a person reads ``Survey.report``.
+`team` builds its agents from this; the CLI prints `Survey.report`.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from echelons.teams.research.outline import Outline, outline
 from echelons.teams.research.word_weights import Profile, Vocabulary, profile, telling, vocabulary
 
 LEVELS: Final = 24
-"""Folders above each other; a tree of agents may have 32 levels, some of them above us."""
+"""Most levels of folders; a tree of agents may have 32 levels, some of them above ours."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A document and what it is about.
+    """A document and its topics.
 
     Attributes:
         document: The document.
         title: Its title.
-        headings: Its headings, each with its level, in their order.
-        capabilities: The words that tell what it is about, with confidences.
-        words: All its words.
+        headings: The level and text of each heading, in order.
+        capabilities: Its most telling words, with confidences.
+        words: The counts of all its words.
     """
 
     document: Document
@@ -39,14 +39,14 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """A folder, read.
+    """The documents of a folder that was read.
 
     Attributes:
         root: The folder.
         tree: Its documents in their folders.
-        readings: What each document is about, by its path.
-        known: In how many documents each word stands.
-        skipped: What was not read, and why.
+        readings: Each document with its topics, by path.
+        known: In how many documents each word occurs.
+        skipped: The files that were not read, and why.
     """
 
     root: Path
@@ -56,7 +56,7 @@ class Survey:
     skipped: tuple[Skipped, ...]
 
     def report(self) -> str:
-        """Return for people how much was read, and each thing that was not, with why."""
+        """Return as text how many files were read, and each skipped one with the reason."""
         lines = [f"{self.root}: {len(self.readings)} read, {len(self.skipped)} skipped"]
         lines += [f"  {each.path}: {each.reason}" for each in self.skipped]
         return "\n".join(lines)
@@ -65,12 +65,12 @@ class Survey:
 def survey(docs: Path | str) -> Survey:
     """Read a folder of documents.
 
-    Hidden files and folders are passed over; whatever else is no readable text is listed in
-    ``skipped``.
+    Hidden files and folders are ignored; other files that are not readable text are listed
+    in `skipped`.
 
     Raises:
-        FolderMissing: There is nothing at ``docs``.
-        NotAFolder: ``docs`` is a file.
+        FolderMissing: There is nothing at `docs`.
+        NotAFolder: `docs` is a file.
         NothingToRead: There is no readable document in it.
     """
     root = Path(docs).expanduser()

@@ -20,17 +20,17 @@ from echelons.teams.research.word_weights import merged
 def team(docs: Path | str | Survey) -> Agent:
     """Return the team that answers from the documents in a folder.
 
-    An agent without subordinates has one document in its context and tools that search and
-    quote it; one with subordinates stands for a folder. Names come from paths alone, so a
-    stored run goes on after documents have been added. ``survey`` says what was skipped.
+    An agent without subordinates has one document in its context and tools to search and
+    quote it; one with subordinates stands for a folder. Names depend on paths alone, so a
+    stored run can be resumed after documents have been added. `survey` lists skipped files.
 
     Args:
         docs: The folder: Markdown, reStructuredText and other text, nested to any depth; or
-            what ``survey`` has read of it.
+            the result of `survey`.
 
     Raises:
-        FolderMissing: There is nothing at ``docs``.
-        NotAFolder: ``docs`` is a file.
+        FolderMissing: There is nothing at `docs`.
+        NotAFolder: `docs` is a file.
         NothingToRead: There is no readable document in it.
     """
     read = docs if isinstance(docs, Survey) else survey(docs)

@@ -19,23 +19,23 @@ from echelons.teams.research.search import Found, find
 from echelons.teams.research.word_weights import Vocabulary
 
 LONGEST_QUOTE: Final = 80
-"""Lines that ``quote`` returns at most."""
+"""Most lines that `quote` returns."""
 
 OPEN: Final = 64
-"""Documents that are kept cut into passages, all teams of the process together."""
+"""Most document indexes in the cache, for all teams of the process together."""
 
 Answer = tuple[str, dict[str, Any]]
-"""What a model reads, and the artifact: ``confidence`` and ``citations``."""
+"""The text for the model, and the artifact with `confidence` and `citations`."""
 
 
 class Question(BaseModel):
-    """What ``search_document`` takes."""
+    """What `search_document` takes."""
 
     question: str = Field(description="The whole question, in the words it was asked in")
 
 
 class Lines(BaseModel):
-    """What ``quote`` takes."""
+    """What `quote` takes."""
 
     first_line: int = Field(description="Number of the first line, counted from 1")
     last_line: int = Field(description="Number of the last line")
@@ -43,16 +43,16 @@ class Lines(BaseModel):
 
 @lru_cache(maxsize=OPEN)
 def opened(document: Document) -> Index:
-    """Return a document cut into passages; those that were used last are kept."""
+    """Return the index of a document; the most recently used ones are cached."""
     return index(outline(document.path, document.text))
 
 
 class Desk:
-    """One document, and what is asked of it.
+    """Search and quotation of one document.
 
     Args:
         document: The document.
-        known: In how many documents of the folder each word stands.
+        known: In how many documents of the folder each word occurs.
     """
 
     def __init__(self, document: Document, known: Vocabulary) -> None:
@@ -61,7 +61,7 @@ class Desk:
 
     @property
     def path(self) -> str:
-        """Where the document lies under the folder."""
+        """The path of the document, relative to the folder."""
         return self._document.path
 
     @property
@@ -69,7 +69,7 @@ class Desk:
         return opened(self._document)
 
     def search_document(self, question: str) -> Answer:
-        """Return the passages that answer a question, each with its ``file:line``.
+        """Return the passages that answer a question, each with its `file:line`.
 
         Raises:
             ToolException: The question is empty, or the document says nothing about it.
@@ -83,7 +83,7 @@ class Desk:
         return self._answer(found.passages, found.confidence)
 
     def find(self, question: Asked) -> Found | None:
-        """Return what the document says about a question; ``None`` if that is nothing."""
+        """Return the passages that answer a question; `None` if there are none."""
         return find(self._index, question)
 
     def quote(self, first_line: int, last_line: int) -> Answer:
@@ -118,11 +118,11 @@ class Desk:
 
 
 def tools(desk: Desk) -> list[BaseTool]:
-    """Return the tools of the agent that has the document of a desk; searching comes first."""
+    """Return the tools of a document's agent, the search first."""
     path = desk.path
-    # The first says all that the second does: no word of a question, such as "line", speaks for
-    # the second alone, which an offline planner cannot use.
-    # The schemas are shared: to derive them from signatures takes a millisecond a tool.
+    # The first description has all words of the second, so that no word of a question, such
+    # as "line", matches the second alone, which the offline planner cannot use.
+    # The schemas are shared, because deriving one from a signature takes a millisecond.
     return [
         StructuredTool(
             name="search_document",

@@ -1,7 +1,7 @@
-"""Which words tell what a document is about, and how much each of them tells.
+"""Word statistics of documents, and the words that best tell what a document is about.
 
-``survey`` counts with it, ``team`` turns its answers into capabilities, ``search`` weighs
-a question's words with the same ``Vocabulary``.
+`survey` counts the words, `team` makes capabilities of the most telling ones, `question`
+weighs the words of a question with the same `Vocabulary`.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import Final
 from echelons.text.stemming import STOPWORDS, counted, stem, stems, words
 
 OF_A_DOCUMENT: Final = 40
-"""Telling words kept of one document."""
+"""Most telling words of one document."""
 OF_A_FOLDER: Final = 60
-"""Telling words kept of a folder."""
+"""Most telling words of a folder."""
 
 LIGHT: Final = frozenset(
     stems(
@@ -27,23 +27,23 @@ LIGHT: Final = frozenset(
         "let lets make made get got take took become became use used come came go goes"
     )
 )
-"""Stems of asking, and of verbs that say nothing without their object."""
+"""Stems of words for asking, and of verbs that mean little without their object."""
 
 _SHORTEST, _LONGEST_MIXED, _LONGEST = 2, 8, 30
 _ADDRESSES: Final = frozenset({"http", "https", "www", "com", "org", "html"})
 _TITLE: Final = (0.4, 0.6)
 _HEADING: Final = (0.3, 0.5)
 _BODY: Final = (0.1, 0.5)
-"""Confidence of a word that tells nothing, and what is added for one that tells all."""
+"""Confidence of the least telling word, and the addition for the most telling one."""
 
 
 @dataclass(frozen=True)
 class Profile:
-    """The words of one document.
+    """The word counts of one document.
 
     Attributes:
-        counts: How often each stem stands in it.
-        spelled: The commonest word of each stem.
+        counts: The count of each stem.
+        spelled: The most frequent word of each stem.
         title: Stems of its title and path.
         headings: Stems of its headings.
     """
@@ -55,17 +55,17 @@ class Profile:
 
     @cached_property
     def length(self) -> int:
-        """How many words stand in it."""
+        """The number of words in the document."""
         return sum(self.counts.values())
 
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """In how many documents of a folder each stem stands.
+    """The document frequency of each stem in a folder.
 
     Attributes:
-        documents: How many documents there are.
-        frequency: For each stem, how many of them have it.
+        documents: The number of documents.
+        frequency: For each stem, the number of documents that contain it.
     """
 
     documents: int
@@ -75,13 +75,13 @@ class Vocabulary:
         """Return the inverse document frequency, greater than 0.
 
         The Robertson/Spärck Jones weight with 1 added inside the logarithm, so that it
-        stays positive. A stem that stands nowhere weighs as much as one that stands once:
-        a misspelt or needless word of a question must not outweigh all others.
+        stays positive. A stem in no document weighs as much as one in a single document: a
+        misspelt or needless word of a question must not outweigh all others.
         """
         return _idf(self.documents, max(self.frequency.get(stem, 0), 1))
 
     def rarity(self, stem: str) -> float:
-        """Return ``idf`` as a share, 1 for a stem of one document only."""
+        """Return `idf` relative to that of a stem in one document only, which is 1."""
         return self.idf(stem) / self.idf("")
 
 
@@ -91,7 +91,7 @@ def _idf(documents: int, having: int) -> float:
 
 
 def profile(title: str, headings: Iterable[str], text: str) -> Profile:
-    """Count the words of a document."""
+    """Return the word counts of a document."""
     written = counted(text)
     counts: Counter[str] = Counter()
     spelled: dict[str, str] = {}
@@ -99,7 +99,7 @@ def profile(title: str, headings: Iterable[str], text: str) -> Profile:
         if word not in STOPWORDS:
             found = stem(word)
             counts[found] += count
-            # The commonest spelling of a stem is the one to show, of equals the first by alphabet.
+            # The most frequent spelling of a stem is shown; ties go to the first by alphabet.
             other = spelled.setdefault(found, word)
             if other != word and (-count, word) < (-written[other], other):
                 spelled[found] = word
@@ -108,7 +108,7 @@ def profile(title: str, headings: Iterable[str], text: str) -> Profile:
 
 
 def vocabulary(profiles: Iterable[Profile]) -> Vocabulary:
-    """Count in how many of the documents each stem stands."""
+    """Return the number of documents in which each stem occurs."""
     listed = list(profiles)
     frequency: Counter[str] = Counter()
     for each in listed:
@@ -117,37 +117,37 @@ def vocabulary(profiles: Iterable[Profile]) -> Vocabulary:
 
 
 def telling(document: Profile, known: Vocabulary) -> dict[str, float]:
-    """Return the words that tell most about a document, each with a confidence in [0, 1].
+    """Return the most telling words of a document, each with a confidence in [0, 1].
 
     TF-IDF with a logarithmic count; words of the title count most, then those of headings.
-    The best come first; equal ones by alphabet.
+    The best come first, ties by alphabet.
     """
     most = 1 + math.log(max(document.counts.values(), default=1))
-    told: dict[str, float] = {}
+    confidences: dict[str, float] = {}
     for found in document.counts.keys() | document.title:
         if found in LIGHT or not _is_word(document.spelled[found]):
             continue
         rarity = known.rarity(found)
         value = rarity * (1 + math.log(document.counts.get(found, 0) or 1)) / most
         if found in document.title:
-            told[document.spelled[found]] = _TITLE[0] + _TITLE[1] * rarity
+            confidences[document.spelled[found]] = _TITLE[0] + _TITLE[1] * rarity
         else:
             least, more = _HEADING if found in document.headings else _BODY
-            told[document.spelled[found]] = least + more * value
-    return _best(told, OF_A_DOCUMENT)
+            confidences[document.spelled[found]] = least + more * value
+    return _best(confidences, OF_A_DOCUMENT)
 
 
 def merged(below: Iterable[Mapping[str, float]]) -> dict[str, float]:
-    """Return the words that tell most about a folder, from those of what is in it."""
-    told: dict[str, float] = {}
+    """Return the most telling words of a folder, from those of its contents."""
+    confidences: dict[str, float] = {}
     for each in below:
         for word, confidence in each.items():
-            told[word] = max(confidence, told.get(word, 0.0))
-    return _best(told, OF_A_FOLDER)
+            confidences[word] = max(confidence, confidences.get(word, 0.0))
+    return _best(confidences, OF_A_FOLDER)
 
 
-def _best(told: Mapping[str, float], limit: int) -> dict[str, float]:
-    ranked = sorted(told.items(), key=lambda item: (-round(item[1], 3), item[0]))
+def _best(confidences: Mapping[str, float], limit: int) -> dict[str, float]:
+    ranked = sorted(confidences.items(), key=lambda item: (-round(item[1], 3), item[0]))
     return {word: round(confidence, 3) for word, confidence in ranked[:limit]}
 
 
@@ -161,6 +161,6 @@ def _stems(text: str, spelled: dict[str, str]) -> Iterable[str]:
 @lru_cache(maxsize=1 << 18)
 def _is_word(word: str) -> bool:
     letters = sum(char.isalpha() for char in word)
-    # Longer mixtures of letters and digits are keys and digests.
+    # Longer mixtures of letters and digits are keys or digests.
     plain = letters == len(word) if len(word) > _LONGEST_MIXED else 2 * letters >= len(word)
     return plain and _SHORTEST <= len(word) <= _LONGEST and word not in _ADDRESSES

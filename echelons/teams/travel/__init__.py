@@ -1,4 +1,4 @@
-"""The travel team: a head with flights, hotels and experiences, on facts that are true.
+"""The travel team: a head with flights, hotels and experiences, on real, sourced facts.
 
-Loaded by name, as ``echelons.teams.travel.team:team``; nothing of the library imports it.
+Loaded by name, as `echelons.teams.travel.team:team`; no module of the library imports it.
 """

@@ -1,7 +1,7 @@
 """Airports, the distance between two, and how long a flight may take.
 
-Names and coordinates are those of the package ``airportsdata`` (extra ``travel``), which
-is read once and only when somebody asks. The flights tool calls this.
+Names and coordinates come from the package `airportsdata` (extra `travel`), which is read
+once, at the first use. The flights tool calls this.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ class Airport:
 
 
 def find_airport(code: str) -> Airport | None:
-    """Return the airport with this IATA code, or ``None``.
+    """Return the airport with this IATA code, or `None`.
 
     Raises:
-        MissingExtra: ``airportsdata`` is not installed.
+        MissingExtra: `airportsdata` is not installed.
     """
     row = _table().get(code)
     if row is None:
@@ -52,7 +52,7 @@ def haversine_km(one: tuple[float, float], other: tuple[float, float]) -> float:
     """Return the great-circle distance of two points, in km.
 
     The haversine formula (R. W. Sinnott, "Virtues of the Haversine", Sky and Telescope 68,
-    1984), on a sphere with :data:`EARTH_RADIUS_KM`: within about 0.5 % of the true distance
+    1984), on a sphere with `EARTH_RADIUS_KM`: within about 0.5 % of the true distance
     on the ellipsoid.
 
     Args:
@@ -74,9 +74,9 @@ def distance_km(one: Airport, other: Airport) -> float:
 
 
 def flight_hours(km: float) -> float:
-    """Estimate the hours of a nonstop flight over ``km`` kilometres.
+    """Estimate the hours of a nonstop flight over `km` kilometres.
 
-    Distance over :data:`CRUISE_KM_H`, and :data:`GROUND_HOURS`: the rule of Travelmath's
+    Distance over `CRUISE_KM_H`, and `GROUND_HOURS`: the rule of Travelmath's
     flight time calculator (500 mph and 30 minutes). Wind and routing are not in it.
 
     >>> flight_hours(804.672)

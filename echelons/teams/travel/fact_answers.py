@@ -1,7 +1,7 @@
-"""Which facts answer a question, and how they read. The tools that look facts up call this.
+"""Choice and formatting of the facts that answer a question. The lookup tools call this.
 
 The choice is deterministic: facts that share words with the wish go first, and cities and
-kinds of facts take turns, so that a short answer about a country is about more than one.
+kinds of facts alternate, so that a short answer about a country covers several of each.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ from echelons.teams.travel.places import known_places
 from echelons.text.stemming import stems
 
 MOST_LINES = 6
-"""Facts in an answer about one place: a handful, for a model reads all of it."""
+"""Most facts about one place: few, because a model reads them all."""
 
 FEWEST_LINES = 2
-"""Facts about each place when a text names many."""
+"""Most facts about each place if a text names many."""
 
 BEST_KNOWN = 3
-"""Cities that speak for a whole country when no wish chooses among all of them."""
+"""Number of cities that represent a country if no wish selects among all."""
 
 VAGUE = frozenset(stems("good great best better nice lovely typical traditional famous popular"))
-"""Stems of praise, which choose nothing."""
+"""Stems of praise, which select no fact."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """What one tool knows about.
+    """The topic of one tool.
 
     Attributes:
-        name: What it is called in an answer.
+        name: Its name in an answer.
         kinds: The kinds of facts that belong to it.
-        general: Words for the topic as a whole, which choose nothing within it.
+        general: Words for the topic as a whole, which select no fact within it.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Topic:
     general: str
 
     def find(self, cities: Iterable[City]) -> list[Find]:
-        """Return all facts of the topic; cities take turns, in each of them kinds do."""
+        """Return all facts of the topic; cities alternate, and within each city kinds do."""
         return _take_turns([_take_turns([_of(city, k) for k in self.kinds]) for city in cities])
 
 
@@ -60,19 +60,19 @@ class Find(NamedTuple):
         return f"{self.city.name}, {fact.kind}: {fact.name} - {fact.text} ({fact.source})"
 
     def hits(self, wanted: frozenset[str]) -> int:
-        """Count the stems that the fact shares with those wanted."""
+        """Return the number of wanted stems that the fact contains."""
         return len(wanted & self.fact.stems)
 
 
 def answer(topic: Topic, place: str, wish: str | None = None) -> str:
-    """Return what the gazetteer knows of a topic in a place, one fact a line.
+    """Return the gazetteer's facts about a topic in a place, one a line.
 
     Args:
-        topic: What is asked about.
-        place: A city or country, or a text that names some. Its other words are a hint:
-            facts that have them go first.
-        wish: Words to choose by. Where no fact has any of them, the answer says so and
-            gives what there is.
+        topic: The topic.
+        place: A city or country, or a text that names some. Facts that contain its other
+            words go first.
+        wish: Words that select facts. If no fact contains any of them, the answer says so
+            and lists other facts of the topic.
 
     Raises:
         ToolException: The text names no known place.
@@ -87,19 +87,16 @@ def answer(topic: Topic, place: str, wish: str | None = None) -> str:
         chosen = _choose(topic, each, wanted)
         if wanted and not chosen:
             lines.append(f"No fact about {wish!r} is known in {each.name}; {topic.name} there:")
-        rest = [] if chosen else [*_choose(topic, each, hinted), *_general(topic, each)]
+        best_known = topic.find(gazetteer().cities_of(each)[:BEST_KNOWN])
+        rest = [] if chosen else [*_choose(topic, each, hinted), *best_known]
         lines += [str(find) for find in list(dict.fromkeys([*chosen, *rest]))[:most]]
     return "\n".join(lines)
 
 
 def _choose(topic: Topic, place: Place, wanted: frozenset[str]) -> list[Find]:
-    """Return the facts that share stems with ``wanted``, those with the most first."""
+    """Return the facts that share stems with `wanted`, those that share most first."""
     finds = topic.find(gazetteer().cities_of(place))
     return sorted((f for f in finds if f.hits(wanted)), key=lambda f: -f.hits(wanted))
-
-
-def _general(topic: Topic, place: Place) -> list[Find]:
-    return topic.find(gazetteer().cities_of(place)[:BEST_KNOWN])
 
 
 def _names(place: Place) -> str:

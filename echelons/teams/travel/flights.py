@@ -1,6 +1,6 @@
 """The tool of the flights agent: airports, distances and estimated flight times.
 
-A plain function; ``team`` gives it to the agent.
+A plain function; `team` gives it to the agent.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def find_flights(destination: str, origin: str | None = None) -> str:
 
     Raises:
         ToolException: The destination is unknown; the message names the known places.
-        MissingExtra: The package ``airportsdata`` is not installed.
+        MissingExtra: The package `airportsdata` is not installed.
     """
     if origin is None:
         destination, origin = split_route(destination)
@@ -59,7 +59,7 @@ def _arrivals(destination: str) -> Iterator[tuple[Airport, str]]:
 
 
 def _departure(origin: str) -> Airport | None:
-    """Return the main airport of the first place that ``origin`` names."""
+    """Return the main airport of the first place that `origin` names."""
     direct = _by_code(origin)
     if direct is not None:
         return direct
@@ -67,9 +67,9 @@ def _departure(origin: str) -> Airport | None:
 
 
 def _by_code(text: str) -> Airport | None:
-    """Read a text that is nothing but an IATA code, in capitals: "any" is a word, "ANY" Anthony.
+    """Return the airport if the text is only an IATA code, in capitals: "any" is a word.
 
-    A place goes before a code, or "USA" would be an airport in North Carolina.
+    Places take precedence over codes, or "USA" would be an airport in North Carolina.
     """
     code = text.strip()
     if len(code) != 3 or not code.isupper() or find_places(code):
@@ -82,7 +82,8 @@ def _line(airport: Airport, served: str, start: Airport | None) -> str:
     if start is None or start.code == airport.code:
         return f"{line} (airportsdata)"
     km = distance_km(start, airport)
-    away = f"{km:,.0f} km from {start.code} {start.name}, about {_clock(flight_hours(km))} nonstop"
+    time = _clock(flight_hours(km))
+    away = f"{km:,.0f} km from {start.code} {start.name}, about {time} nonstop"
     return f"{line}, {away} (airportsdata; great circle; Travelmath's rule)"
 
 

@@ -1,7 +1,7 @@
 """The gazetteer: true, sourced facts about cities, and the airports that serve them.
 
-The facts stand in ``gazetteer.json``; this module says what they look like and reads them
-once. ``places`` looks places up in it, ``answers`` picks facts out of it.
+The facts are in `gazetteer.json`; this module defines their schema and reads them once.
+`places` finds places in it, `fact_answers` selects facts.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ class _Record(BaseModel):
 
 
 class Fact(_Record):
-    """One thing that is known of a city, and where it can be looked up.
+    """One fact about a city, with its source.
 
     Attributes:
-        tags: Words by which it is found, beside those of its name and text.
+        tags: Words by which it is found, in addition to its name and text.
         source: The name of a public source.
     """
 
@@ -47,7 +47,7 @@ class Fact(_Record):
 
 
 class Place(_Record):
-    """Somewhere to travel to.
+    """A place to travel to.
 
     Attributes:
         aliases: Its other names.
@@ -70,7 +70,7 @@ class Region(Place):
     """A country or a part of one, known through its cities.
 
     Attributes:
-        adjectives: Words such as "Italian", which name it where nothing else does.
+        adjectives: Words such as "Italian", used if a text has no name of a place.
         cities: Names of its cities, the best known first.
     """
 

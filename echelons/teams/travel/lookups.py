@@ -1,6 +1,6 @@
 """The tools that look facts up: places to stay, food, tours and events.
 
-Plain functions; ``team`` gives them to the agents. Every answer is one fact a line with
+Plain functions; `team` gives them to the agents. Every answer is one fact a line with
 its source. None knows prices, opening hours or whether anything is free.
 """
 

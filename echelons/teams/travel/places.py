@@ -1,7 +1,7 @@
-"""Which places a text speaks of. The tools of the travel team call this on their arguments.
+"""Recognition of the places that a text names. The travel tools call this.
 
-Names match without regard to case and accents, and inside longer text, for a model or a
-planner may pass on a whole sentence where a tool asks for a place.
+Names match regardless of case and accents, and inside longer text, because a model or
+planner may pass a whole sentence where a tool expects a place.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from echelons.text.stemming import words
 
 Names = dict[tuple[str, ...], Place]
 
-# "US" in capitals is a country, "us" is not: told apart before the case is lost.
+# "US" in capitals is a country, "us" is not: distinguished before case is dropped.
 _US = re.compile(r"\bUS\b")
 _FROM = re.compile(r"\bfrom\b", re.IGNORECASE)
 _TO = re.compile(r"\bto\b", re.IGNORECASE)
 
 
 def find_places(text: str) -> list[Place]:
-    """Return the places that ``text`` names, in their order, each once.
+    """Return the places that `text` names, in order, each once.
 
     A region is left out when a part of it is named too ("Rome, Italy"). Where no name
     occurs, adjectives count ("Japanese gardens").
@@ -40,7 +40,7 @@ def find_places(text: str) -> list[Place]:
 
 
 def known_places(text: str) -> list[Place]:
-    """Return the places that ``text`` names.
+    """Return the places that `text` names.
 
     Raises:
         ToolException: It names none that the gazetteer knows.
@@ -80,7 +80,7 @@ def _within(part: Place, whole: Place) -> bool:
 
 
 def _scan(tokens: list[str], names: Names) -> list[Place]:
-    """Find names in ``tokens``, the longest first ("Mexico City" is not "Mexico")."""
+    """Return the places named in `tokens`; the longest name wins ("Mexico City")."""
     found: dict[str, Place] = {}
     longest = max(map(len, names))
     at = 0

@@ -34,7 +34,7 @@ def reserve_table(restaurant: str, when: str | None = None, people: int = 2) -> 
         Whether a human confirmed or declined, or what the human said instead.
 
     Raises:
-        ToolException: The restaurant has no name, or nobody would come.
+        ToolException: The restaurant has no name, or there are fewer than one person.
     """
     # Only those who run graphs pay for LangGraph's import.
     from langgraph.types import interrupt

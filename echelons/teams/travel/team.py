@@ -1,6 +1,6 @@
-"""The travel team: who is in it, what each can do, and with which tools.
+"""The travel team: its agents, their capabilities and their tools.
 
-``echelons`` loads it by name; so can anybody, as ``echelons.teams.travel.team:team``.
+`echelons run travel` loads it; its full name is `echelons.teams.travel.team:team`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What each agent of the travel team says that it can do, in the words that people use.
+"""Capabilities of the travel agents, in the words that users choose.
 
-``team`` declares these as capabilities; superiors and the offline planner match the words
-of a task against them, longer phrases first. Only what the tools can answer stands here,
-so no trains, no fares and no beaches; and no word that is more often a circumstance than a
-wish ("evening", "area", "arrival"), for it would send for an agent that nobody asked for.
+`team` declares these; superiors and the offline planner match the words of a task against
+them, longer phrases first. The lists have only what the tools can answer, so no trains, no
+fares and no beaches; and no word that is more often a circumstance than a wish ("evening",
+"area", "arrival"), because it would involve an agent that the task does not need.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def _rated(levels: Mapping[float, str]) -> Mapping[str, float]:
 # A trip needs a way there and a bed, whatever else it is about.
 _TRIP = "trip, travel, holiday, vacation, journey, getaway, honeymoon, itinerary, city break"
 
-# What there is to do, asked without a word about what: sights and events answer that.
+# Things to do in general: sights and events answer that.
 _THINGS = "activities, experiences, things to do, what to do, there to do"
 
 FLIGHTS = _rated(

@@ -1,7 +1,7 @@
-"""A crash kit: processes to kill, stop and wake, and SQLite that dies or fails where it is told.
+"""A crash kit: processes to kill, stop and wake, and SQLite that dies or fails on request.
 
-What Echelons promises of crashes is tried with these, and so can be what an application on
-top of it promises. Nothing here is simulated: deaths are ``SIGKILL`` of real processes.
+Echelons tests its crash guarantees with it, and an application can test its own. Nothing is
+simulated: deaths are `SIGKILL` of real processes.
 
 Examples:
     >>> import sqlite3

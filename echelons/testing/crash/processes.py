@@ -1,7 +1,7 @@
-"""Processes that are killed with ``SIGKILL``, stopped with ``SIGSTOP``, and woken.
+"""Child processes that are killed with `SIGKILL`, stopped with `SIGSTOP`, and woken.
 
-``fork`` makes one out of this process in a few milliseconds, with all that it has imported:
-a trial costs no new interpreter. ``run`` starts an interpreter for a module that forks.
+`fork` copies this process in a few milliseconds, with everything that it has imported, so
+a trial starts no new interpreter. `run` starts an interpreter for a module that forks.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from typing import Any, NoReturn
 
 
 class ProcessFailed(Exception):
-    """A process did not do its work: it raised something, or it was killed.
+    """A process did not finish its work: it raised an exception, or it was killed.
 
     Attributes:
-        code: How it ended: its exit code, or a signal's number below zero.
-        told: What it said of it; empty if it was killed.
+        code: Its exit code, or the negative number of the signal that killed it.
+        told: Its traceback or error output; empty if it was killed.
     """
 
     def __init__(self, code: int, told: str) -> None:
@@ -33,10 +33,10 @@ class ProcessFailed(Exception):
 
 
 class Process:
-    """Another process of this machine, started by this one.
+    """A child process.
 
     Attributes:
-        pid: Its number.
+        pid: Its process id.
     """
 
     def __init__(self, pid: int, output: int) -> None:
@@ -46,25 +46,25 @@ class Process:
         self._code: int | None = None
 
     def kill(self) -> int:
-        """Kill it unless it has ended, wait for that, and return how it ended."""
+        """Kill it unless it has ended, wait for its end, and return its exit code."""
         if self._code is None:
             os.kill(self.pid, signal.SIGKILL)
         return self.wait()
 
     def kill_after(self, seconds: float) -> int:
-        """Kill it after so many seconds unless it has ended by then; return how it ended."""
+        """Kill it after that many seconds unless it has ended; return its exit code."""
         if self._code is None and not select.select([self._output], [], [], seconds)[0]:
             os.kill(self.pid, signal.SIGKILL)
         return self.wait()
 
     def stop(self) -> bool:
-        """Stop it unless it has ended, and return whether it now stands still."""
+        """Stop it unless it has ended, and return whether it is stopped."""
         if self._code is None:
             os.kill(self.pid, signal.SIGSTOP)
         return self.wait_until_stopped()
 
     def wait_until_stopped(self) -> bool:
-        """Wait until it has stopped, perhaps by itself; return ``False`` if it has ended."""
+        """Wait until it has stopped, perhaps by itself; return `False` if it ended instead."""
         if self._code is not None:
             return False
         _, status = os.waitpid(self.pid, os.WUNTRACED)
@@ -74,12 +74,12 @@ class Process:
         return True
 
     def wake(self) -> None:
-        """Let it go on where it was stopped."""
+        """Let it continue where it was stopped."""
         if self._code is None:
             os.kill(self.pid, signal.SIGCONT)
 
     def wait(self) -> int:
-        """Wait until it has ended, and return its exit code, or a signal's number below zero."""
+        """Wait for its end; return its exit code, or the negative number of a signal."""
         if self._code is None:
             self._read()
             self._end(os.waitpid(self.pid, 0)[1])
@@ -87,10 +87,10 @@ class Process:
         return self._code
 
     def result(self) -> Any:
-        """Wait until it has ended, and return what its work returned.
+        """Wait for its end, and return the value that its work returned.
 
         Raises:
-            ProcessFailed: It has not come to its end.
+            ProcessFailed: The work did not finish.
         """
         code = self.wait()
         if code != 0:
@@ -108,10 +108,10 @@ class Process:
 
 
 def fork(work: Callable[[], Any]) -> Process:
-    """Do some work in a fork of this process; what it returns must be JSON.
+    """Call a function in a fork of this process; its return value must be JSON.
 
-    To be called from a process that runs no threads and has no database open: a fork has
-    neither its threads nor its locks. ``run`` starts one that has not.
+    Call this from a process without threads or open databases, because a fork inherits
+    neither threads nor locks. `run` starts such a process.
     """
     sys.stdout.flush()
     sys.stderr.flush()
@@ -125,15 +125,15 @@ def fork(work: Callable[[], Any]) -> Process:
 
 
 def run(module: str, *arguments: str, folder: Path | None = None) -> Any:
-    """Run a module in an interpreter of its own, and return the JSON that it prints.
+    """Run a module in a new interpreter, and return the JSON that it prints.
 
     Args:
-        module: Its name, as after ``python -m``.
-        arguments: What follows on its command line.
-        folder: Where it runs; from there it is imported.
+        module: Its name, as after `python -m`.
+        arguments: Its command-line arguments.
+        folder: Its working folder, from which it is imported.
 
     Raises:
-        ProcessFailed: It did not come to its end.
+        ProcessFailed: Its exit code was not 0.
     """
     command = [sys.executable, "-m", module, *arguments]
     ended = subprocess.run(  # noqa: S603
@@ -145,20 +145,20 @@ def run(module: str, *arguments: str, folder: Path | None = None) -> Any:
 
 
 def die() -> NoReturn:
-    """Kill this process as ``kill -9`` does: nothing is cleaned up, nothing is flushed."""
+    """Kill this process as `kill -9` does, without any cleanup or flush."""
     os.kill(os.getpid(), signal.SIGKILL)
     raise AssertionError
 
 
 def _work(work: Callable[[], Any], writer: int) -> NoReturn:
-    """Do the work and end this process, whatever happens, past all that its parent set up."""
-    code, told = 1, ""
+    """Do the work, write its result to the pipe, and exit without running exit handlers."""
+    code, output = 1, ""
     try:
-        told = json.dumps(work())
+        output = json.dumps(work())
         code = 0
-    except BaseException:  # noqa: BLE001  told to the parent
-        told = traceback.format_exc()
+    except BaseException:  # noqa: BLE001  sent to the parent
+        output = traceback.format_exc()
     finally:
         with os.fdopen(writer, "w") as pipe:
-            pipe.write(told)
+            pipe.write(output)
         os._exit(code)

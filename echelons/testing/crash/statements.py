@@ -1,7 +1,7 @@
-"""SQLite connections whose every statement is watched, and can be the last, or fail.
+"""SQLite connections that call a watch before and after each statement.
 
-``watched`` makes all connections that this process opens meanwhile of this kind, whoever
-opens them. A watch is asked before each statement and told after it.
+The watch can let a statement fail or kill the process. `watched` applies to all
+connections that this process opens while it is active, in any library.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ Side: TypeAlias = Literal["before", "after"]
 
 
 class Watch:
-    """Sees every statement; this one does nothing about it."""
+    """Base class of watches; does nothing."""
 
     def before(self, connection: sqlite3.Connection, statement: str) -> None:
-        """Whatever is raised here, the connection's user gets instead of an answer."""
+        """Called before a statement; an exception raised here replaces its execution."""
 
     def after(self, connection: sqlite3.Connection, statement: str) -> None:
-        """Take note that a statement has been executed."""
+        """Called after a statement has been executed."""
 
 
 class Count(Watch):
-    """Keeps the statements, in the order in which they were executed."""
+    """Collects the statements, in the order of their execution."""
 
     def __init__(self) -> None:
         self.statements: list[str] = []
 
     def after(self, connection: sqlite3.Connection, statement: str) -> None:
-        """Keep it."""
+        """Add the statement."""
         self.statements.append(statement)
 
 
@@ -43,8 +43,8 @@ class Death(Watch):
     """Kills the process before or after one statement.
 
     Args:
-        at: Which, counted from 1.
-        when: On which side of it.
+        at: The number of the statement, from 1.
+        when: Whether to die before or after it.
     """
 
     def __init__(self, at: int, when: Side) -> None:
@@ -65,14 +65,14 @@ class Death(Watch):
 
 
 class Fault(Enum):
-    """What SQLite says when it cannot write, word for word."""
+    """Errors of SQLite when it cannot write: code, name and message."""
 
     FULL = (sqlite3.SQLITE_FULL, "SQLITE_FULL", "database or disk is full")
     BUSY = (sqlite3.SQLITE_BUSY, "SQLITE_BUSY", "database is locked")
     IOERR = (sqlite3.SQLITE_IOERR, "SQLITE_IOERR", "disk I/O error")
 
     def error(self) -> sqlite3.OperationalError:
-        """Return it as Python's module raises it."""
+        """Return the exception that Python's `sqlite3` raises for it."""
         code, name, text = self.value
         error = sqlite3.OperationalError(text)
         error.sqlite_errorcode, error.sqlite_errorname = code, name
@@ -80,16 +80,16 @@ class Fault(Enum):
 
 
 class Failure(Watch):
-    """Lets one write fail.
+    """Makes one write fail.
 
     Args:
-        at: Which of the statements that write, counted from 1.
-        fault: What SQLite says.
+        at: The number of the write, from 1.
+        fault: The error that it fails with.
 
     Attributes:
-        at: Which.
-        writes: Counts them.
-        hit: The statement that failed; empty if there were fewer.
+        at: The number of the write.
+        writes: Counter of the writes.
+        hit: The statement that failed; empty if there were fewer writes.
     """
 
     def __init__(self, at: int, fault: Fault) -> None:
@@ -106,7 +106,7 @@ class Failure(Watch):
 
 
 def is_write(statement: str) -> bool:
-    """Return whether a statement writes, or asks for the right to.
+    """Return whether a statement writes, or begins or commits a transaction.
 
     Examples:
         >>> [is_write(each) for each in ("SELECT 1", "insert INTO notes VALUES (1)", "COMMIT")]
@@ -120,10 +120,10 @@ _WRITING = ("INSERT", "UPDATE", "DELETE", "REPLACE", "CREATE", "DROP", "ALTER", 
 
 @contextmanager
 def watched(watch: Watch) -> Iterator[None]:
-    """Let a watch see the statements of all connections that are opened meanwhile.
+    """Watch the statements of all connections that are opened inside the context.
 
-    They stay watched afterwards. Statements that Python's module adds by itself, as it begins
-    a transaction before the first change, belong to the statement that they are added to.
+    The connections stay watched afterwards. Statements that `sqlite3` adds itself, such as
+    the `BEGIN` before the first change, count as part of the statement they precede.
     """
     connect: Callable[..., Any] = sqlite3.connect
 
@@ -140,7 +140,7 @@ def watched(watch: Watch) -> Iterator[None]:
 
 
 class WatchedCursor(sqlite3.Cursor):
-    """A cursor that asks a watch before each statement, and tells it after."""
+    """A cursor that calls the watch before and after each statement."""
 
     @property
     def _watched(self) -> WatchedConnection:
@@ -152,13 +152,13 @@ class WatchedCursor(sqlite3.Cursor):
             return super().execute(sql, parameters)
 
     def executemany(self, sql: str, seq_of_parameters: Iterable[Any], /) -> Self:
-        """Execute a statement for each row, each seen for itself."""
+        """Execute a statement for each row, each watched separately."""
         for parameters in seq_of_parameters:
             self.execute(sql, parameters)
         return self
 
     def executescript(self, sql_script: str, /) -> sqlite3.Cursor:
-        """Commit, and execute the statements of a script, each seen for itself."""
+        """Commit, and execute the statements of a script, each watched separately."""
         connection = self._watched
         connection.commit()
         level, connection.isolation_level = connection.isolation_level, None
@@ -171,12 +171,12 @@ class WatchedCursor(sqlite3.Cursor):
 
 
 class WatchedConnection(sqlite3.Connection):
-    """A connection that asks a watch before each statement, and tells it after."""
+    """A connection that calls its watch before and after each statement."""
 
     watch: Watch = Watch()
 
     def cursor(self, factory: Any = WatchedCursor) -> Any:
-        """Return a cursor of the same kind."""
+        """Return a watched cursor."""
         return super().cursor(factory)
 
     def execute(self, sql: str, parameters: Any = (), /) -> Any:
@@ -213,7 +213,7 @@ class WatchedConnection(sqlite3.Connection):
 
     @contextmanager
     def seen(self, statement: str) -> Iterator[None]:
-        """Let the watch see a statement."""
+        """Call the watch before and after a statement."""
         self.watch.before(self, statement)
         yield
         self.watch.after(self, statement)

@@ -1,7 +1,7 @@
-"""A small OpenAI-compatible server on loopback, played by script.
+"""A small OpenAI-compatible server on loopback that answers by script.
 
-For tests with the real client: streaming, retries, timeouts and broken connections go over
-a real socket. Only the standard library stands behind it.
+For tests with the real client: streaming, retries, timeouts and broken connections use a
+real socket. It needs only the standard library.
 """
 
 from __future__ import annotations

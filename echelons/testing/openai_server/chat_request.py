@@ -1,6 +1,6 @@
-"""A request for a chat completion, checked as a provider checks it.
+"""A chat completion request, validated as a provider validates it.
 
-The server makes one of each call; scripts and tests read it.
+The server makes one for each call; scripts and tests read it.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from typing import Any
 
 
 class RefusedRequest(Exception):
-    """The client sent what no provider accepts; the server answers with status 400."""
+    """A request that no provider accepts; the server answers with status 400."""
 
 
 @dataclass(frozen=True)
 class ChatRequest:
-    """One request, as it came.
+    """One request for a completion.
 
     Attributes:
-        number: Its place among all requests for completions, from 0.
+        number: Its index among all requests for completions, from 0.
         headers: The HTTP headers, their names in lower case.
         body: The JSON body.
     """
@@ -31,7 +31,7 @@ class ChatRequest:
 
     @property
     def model(self) -> str:
-        """The model that was asked for."""
+        """The name of the requested model."""
         return str(self.body.get("model", ""))
 
     @property
@@ -41,20 +41,20 @@ class ChatRequest:
 
     @property
     def streams(self) -> bool:
-        """Whether the answer shall come as a stream of events."""
+        """Whether the client wants a stream of events."""
         return bool(self.body.get("stream"))
 
     @property
     def wants_usage(self) -> bool:
-        """Whether the stream shall end with the usage."""
+        """Whether the client wants the usage at the end of the stream."""
         return bool((self.body.get("stream_options") or {}).get("include_usage"))
 
 
 def parse_body(raw: bytes) -> dict[str, Any]:
-    """The JSON body of a request.
+    """Return the JSON body of a request.
 
     Raises:
-        RefusedRequest: It is no JSON object with a conversation that a provider accepts.
+        RefusedRequest: It is not a JSON object with a conversation that a provider accepts.
     """
     try:
         body = json.loads(raw)
@@ -82,10 +82,10 @@ def _is_message(message: object) -> bool:
 
 
 def history_fault(messages: Sequence[Mapping[str, Any]]) -> str | None:
-    """What is wrong with the tool calls of a conversation, or None.
+    """Return what is wrong with the tool calls of a conversation, or None.
 
-    The rule is OpenAI's: each call is answered by one tool message before anything else
-    is said, and no tool message answers a call that was not made.
+    The rule is OpenAI's: each call is answered by one tool message before any other message
+    follows, and no tool message answers a call that was not made.
     """
     unanswered: list[str] = []
     for place, message in enumerate(messages):

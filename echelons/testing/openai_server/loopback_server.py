@@ -37,23 +37,23 @@ ServerScript = Sequence[object] | Callable[[ChatRequest], object]
 class OpenAIServer:
     """An OpenAI-compatible server on a free port of loopback, while its block runs.
 
-    It answers ``POST /v1/chat/completions``, streamed or not, and ``GET /v1/models``, and
+    It answers `POST /v1/chat/completions`, streamed or not, and `GET /v1/models`, and
     refuses conversations that a provider would refuse (an unanswered tool call).
 
     Args:
-        script: The steps, one per request in the order in which they come: a text,
-            `Reply`, ``Call`` or calls, ``HttpError``, ``Hang`` or ``Drop``. Or a function
-            from the request to a step, for clients that ask side by side.
-        models: The names that it lists.
+        script: The steps, one per request in the order of arrival: a text, `Reply`,
+            `Call` or calls, `HttpError`, `Hang` or `Drop`. Or a function from the request
+            to a step, for concurrent requests.
+        models: The names of the models that it lists.
         keep_alive: Whether connections stay open between requests, as a provider's do.
-            Otherwise each response closes its own, and no client keeps an idle socket.
+            Otherwise each response closes its connection, and no client keeps an idle socket.
 
     Attributes:
-        errors: What went wrong in the script, such as ``ScriptExhausted``; the client
-            sees a status 400, which it does not try again.
+        errors: Errors in the script, such as `ScriptExhausted`; the client gets status 400,
+            which it does not retry.
 
     Raises:
-        InvalidScript: A step is of no known kind.
+        InvalidScript: A step is of an unknown kind.
 
     Examples:
         >>> with OpenAIServer(["Hello."]) as server:
@@ -95,7 +95,7 @@ class OpenAIServer:
 
     @property
     def url(self) -> str:
-        """The address for ``OPENAI_BASE_URL``.
+        """The base URL, for `OPENAI_BASE_URL`.
 
         Raises:
             RuntimeError: The server has not been started.
@@ -106,13 +106,13 @@ class OpenAIServer:
 
     @property
     def requests(self) -> list[ChatRequest]:
-        """All requests for completions so far, in the order in which they came."""
+        """All requests for completions so far, in the order of arrival."""
         with self._lock:
             return list(self._requests)
 
     @property
     def connections(self) -> int:
-        """How many connections clients have opened so far."""
+        """The number of connections that clients have opened so far."""
         return 0 if self._listener is None else self._listener.accepted
 
     def close(self) -> None:
@@ -205,11 +205,11 @@ class _Connection(ResponseWriter):
 
 
 class _Listener(ThreadingMixIn, TCPServer):
-    """Accepts connections, remembers the open ones, and joins their threads at the end."""
+    """Accepts connections, tracks the open ones, and joins their threads at the end."""
 
     allow_reuse_address = True
     daemon_threads = False
-    request_queue_size = 128  # many agents ask at once
+    request_queue_size = 128  # many agents may connect at once
 
     def __init__(self, owner: OpenAIServer) -> None:
         self.owner = owner
@@ -220,11 +220,11 @@ class _Listener(ThreadingMixIn, TCPServer):
         self._thread = threading.Thread(target=self.serve_forever, args=(POLL_SECONDS,))
 
     def start(self) -> None:
-        """Accept connections from now on."""
+        """Start to accept connections."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Accept no more, end the open connections, and wait for all threads."""
+        """Stop accepting, end the open connections, and wait for all threads."""
         if self._thread.is_alive():
             self.shutdown()
             self._thread.join()
@@ -243,7 +243,7 @@ class _Listener(ThreadingMixIn, TCPServer):
         super().shutdown_request(request)
 
     def _disconnect(self) -> None:
-        """Wake every thread that still reads from a client or writes to one."""
+        """Wake every thread that is reading from a client or writing to one."""
         with self._lock:
             for connection in self._open:
                 with suppress(OSError):
@@ -251,6 +251,6 @@ class _Listener(ThreadingMixIn, TCPServer):
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         error = sys.exception()
-        # A client that hangs up is no fault of ours; the standard server prints it.
+        # A client that disconnects is not an error here; the base class would print it.
         if isinstance(error, Exception) and not isinstance(error, ConnectionError):
             self.owner.errors.append(error)

@@ -1,6 +1,6 @@
-"""OpenAI's JSON for the answers: completions, events of a stream, models, errors.
+"""OpenAI's JSON bodies: completions, events of a stream, models, errors.
 
-Pure functions from a request and a reply to what goes over the wire; the answers send it.
+Pure functions from a request and a reply to JSON, which `responses` sends.
 Shapes are those of https://platform.openai.com/docs/api-reference/chat.
 """
 
@@ -18,7 +18,7 @@ Json = dict[str, Any]
 
 
 def completion(request: ChatRequest, reply: Reply) -> Json:
-    """The whole answer as one object."""
+    """Return the whole answer as one object."""
     message: Json = {"role": "assistant", "content": reply.content or None}
     if reply.reasoning is not None:
         message["reasoning_content"] = reply.reasoning
@@ -39,7 +39,7 @@ def completion(request: ChatRequest, reply: Reply) -> Json:
 
 
 def events(request: ChatRequest, reply: Reply) -> list[Json]:
-    """The answer as the events of a stream, in order, without the closing ``[DONE]``."""
+    """Return the answer as the events of a stream, without the closing `[DONE]`."""
     deltas: list[Json] = [{"role": "assistant", "content": ""}]
     deltas += [{"reasoning_content": word} for word in words(reply.reasoning or "")]
     deltas += [{"content": word} for word in words(reply.content)]
@@ -54,13 +54,13 @@ def events(request: ChatRequest, reply: Reply) -> list[Json]:
 
 
 def model_list(names: Sequence[str]) -> Json:
-    """The models that the server has."""
+    """Return the list of models."""
     models = [{"id": name, "object": "model", "created": 0, "owned_by": "test"} for name in names]
     return {"object": "list", "data": models}
 
 
 def error(message: str, kind: str, code: str | None = None) -> Json:
-    """The body of an answer that is no success."""
+    """Return the body of an error response."""
     return {"error": {"message": message, "type": kind, "param": None, "code": code}}
 
 
@@ -91,7 +91,7 @@ def _call(request: ChatRequest, call: Call, index: int, arguments: str) -> Json:
 
 
 def _fragments(request: ChatRequest, reply: Reply) -> Iterator[Json]:
-    """The head of each call, then its arguments in fragments, as OpenAI streams them."""
+    """Yield the head of each call, then its arguments in fragments, as OpenAI streams them."""
     for index, call in enumerate(reply.calls):
         yield {"index": index, **_call(request, call, index, "")}
         for part in halves(_arguments(call)):
