@@ -95,7 +95,11 @@ class Line:
                 if not _is_busy(error):
                     raise
                 if now() >= until:
-                    raise StorageError(self._path, self._locked()) from error
+                    why = (
+                        "the database is locked: others kept it for longer than busy_timeout,"
+                        f" {self._busy_timeout:g} s"
+                    )
+                    raise StorageError(self._path, why) from error
             await asyncio.sleep(min(pause, max(0.0, until - now())))
             pause = min(2 * pause, LONGEST)
 
@@ -105,12 +109,6 @@ class Line:
             return work()
         finally:
             self._mine.patient = True
-
-    def _locked(self) -> str:
-        return (
-            f"the database is locked: others kept it for longer than busy_timeout,"
-            f" {self._busy_timeout:g} s"
-        )
 
 
 def _is_busy(error: BaseException) -> bool:

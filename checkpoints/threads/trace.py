@@ -248,7 +248,12 @@ def _tries(
         status = None if response is None else Status.UNABLE
         yield thread_id, Request(call_id, first, None, status, response or "")
         return
-    tried = [each for each in response.subordinate_responses if _is_attempt(each, response)]
+    # The responses of other requests, such as the parts of a call, have other ids.
+    tried = [
+        each
+        for each in response.subordinate_responses
+        if each.thread_id and each.request_id == response.request_id
+    ]
     for attempt, each in enumerate(tried, start=1):
         request = first if attempt == 1 else _again(first, attempt, each, ways)
         yield each.thread_id, Request(call_id, request, each, each.status, each.reason)
@@ -272,10 +277,6 @@ def _again(
             "deadline": None,
         }
     )
-
-
-def _is_attempt(each: DelegationResponse, whole: DelegationResponse) -> bool:
-    return bool(each.thread_id) and each.request_id == whole.request_id
 
 
 def _part(response: DelegationResponse | str | None, place: int) -> DelegationResponse | str | None:
