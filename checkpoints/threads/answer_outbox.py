@@ -38,13 +38,18 @@ def given_to(thread_id: str, standing: Standing) -> Plan[dict[str, Any]]:
     return (yield InLedger(look))  # type: ignore[no-any-return]  # a plan is sent what it asked for
 
 
-def check(thread: str, thread_id: str, answers: Mapping[str, Any]) -> Plan[None]:
+def check(
+    thread: str, thread_id: str, answers: Mapping[str, Any]
+) -> Plan[tuple[Standing, dict[str, Any]]]:
     """Check answers against the pending questions of a thread, without storing them.
 
     Args:
         thread: Its name, for errors.
         thread_id: The root's thread.
         answers: The answers, by question id.
+
+    Returns:
+        The status of the thread, and the answers that are written down already, by question.
 
     Raises:
         NoQuestionPending: There is no pending question.
@@ -64,6 +69,7 @@ def check(thread: str, thread_id: str, answers: Mapping[str, Any]) -> Plan[None]
             raise UnknownQuestion(question, list(asked))
     for question, value in answers.items():
         _fit(asked[question], value)
+    return standing, given
 
 
 def versions(thread_id: str, answers: Collection[str]) -> Plan[Mapping[str, int | None]]:

@@ -5,8 +5,9 @@ Used by sessions; any process with the saver and the thread's id can run them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import replace
+from typing import Literal
 
 from langgraph.checkpoint.base import CheckpointTuple
 
@@ -19,31 +20,17 @@ from echelons.errors import NothingRunning, NotPaused, ThreadNotFound, UnknownPa
 from echelons.identity.lineage import Identity
 from echelons.tree.names import PATH_SEPARATOR
 
-
-def stop_plan(thread_id: str, path: str | None, known: Collection[str] = ()) -> Plan[str]:
-    """Order an agent and all below it to stop in the current turn, and return its path.
-
-    Args:
-        thread_id: The root's thread.
-        path: Path of the agent; `None` for the root, which ends the turn.
-        known: Paths of the tree. An agent that has begun in this turn may be named, too.
-
-    Raises:
-        ThreadNotFound: The thread has never run.
-        NothingRunning: Its last turn has ended.
-        UnknownPath: There is no such agent.
-    """
-
-    def add_stop(orders: Orders, path: str) -> Orders:
-        return replace(orders, stopped=tuple(dict.fromkeys((*orders.stopped, path))))
-
-    return (yield from _tell(thread_id, path, known, add_stop))
+ControlOrder = Literal["stopped", "paused"]
+"""The order that an agent is given; the field of `Orders` that holds its path."""
 
 
-def pause_plan(thread_id: str, path: str | None, known: Collection[str] = ()) -> Plan[str]:
-    """Order an agent and all below it to pause before their next model call; return its path.
+def give_order(
+    order: ControlOrder, thread_id: str, path: str | None, known: Collection[str] = ()
+) -> Plan[str]:
+    """Order an agent and all below it to stop or to pause in the current turn; return its path.
 
     Args:
+        order: `"stopped"` ends them, `"paused"` holds them before their next model call.
         thread_id: The root's thread.
         path: Path of the agent; `None` for the root, which pauses the whole tree.
         known: Paths of the tree. An agent that has begun in this turn may be named, too.
@@ -53,11 +40,34 @@ def pause_plan(thread_id: str, path: str | None, known: Collection[str] = ()) ->
         NothingRunning: Its last turn has ended.
         UnknownPath: There is no such agent.
     """
+    saved: CheckpointTuple | None = yield OneCheckpoint(thread_id)
+    identity = Identity.read(saved.metadata) if saved else None
+    if saved is None or identity is None:
+        raise ThreadNotFound(thread_id)
+    if not is_at_work(saved):
+        raise NothingRunning(identity.thread_name or thread_id)
+    wanted = PATH_SEPARATOR.join(identity.path) if path is None else path
+    if path is not None and path not in known:
+        rows: list[CheckpointTuple] = yield AllCheckpoints(thread_id, {"turn_id": identity.turn})
+        begun = {str(row.metadata.get("agent_path", "")) for row in rows}
+        if path not in begun:
+            raise UnknownPath(path, sorted(begun.union(known)))
+    name = orders_key(thread_id, identity.turn)
 
-    def add_pause(orders: Orders, path: str) -> Orders:
-        return replace(orders, paused=tuple(dict.fromkeys((*orders.paused, path))))
+    def add_order(open_: Transaction) -> bool:
+        orders = Orders.read(open_, name)
+        paths: tuple[str, ...] = getattr(orders, order)
+        if wanted in paths:
+            return False
+        replace(orders, **{order: (*paths, wanted)}).store(open_, name)
+        return True
 
-    return (yield from _tell(thread_id, path, known, add_pause))
+    def add_and_signal(ledger: Ledger) -> None:
+        if ledger.commit(add_order):
+            signals_of(ledger).give()
+
+    yield InLedger(add_and_signal)
+    return wanted
 
 
 def lift(open_: Transaction, thread_id: str, turn: str, path: str | None = None) -> None:
@@ -88,41 +98,3 @@ def orders_plan(thread_id: str) -> Plan[Orders]:
     name = orders_key(thread_id, identity.turn)
     found: Orders = yield InLedger(lambda ledger: Orders.look(ledger, name))
     return found
-
-
-def _tell(
-    thread_id: str,
-    path: str | None,
-    known: Collection[str],
-    add_order: Callable[[Orders, str], Orders],
-) -> Plan[str]:
-    saved: CheckpointTuple | None = yield OneCheckpoint(thread_id)
-    identity = Identity.read(saved.metadata) if saved else None
-    if saved is None or identity is None:
-        raise ThreadNotFound(thread_id)
-    if not is_at_work(saved):
-        raise NothingRunning(identity.thread_name or thread_id)
-    wanted = PATH_SEPARATOR.join(identity.path) if path is None else path
-    if path is not None and path not in known:
-        rows: list[CheckpointTuple] = yield AllCheckpoints(thread_id, {"turn_id": identity.turn})
-        begun = {str(row.metadata.get("agent_path", "")) for row in rows}
-        if path not in begun:
-            raise UnknownPath(path, sorted(begun.union(known)))
-    name = orders_key(thread_id, identity.turn)
-    yield InLedger(_changing(name, lambda orders: add_order(orders, wanted)))
-    return wanted
-
-
-def _changing(name: str, change: Callable[[Orders], Orders]) -> Callable[[Ledger], None]:
-    def change_in(ledger: Ledger) -> None:
-        def work(open_: Transaction) -> bool:
-            before = Orders.read(open_, name)
-            after = change(before)
-            if after != before:
-                after.store(open_, name)
-            return after != before
-
-        if ledger.commit(work):
-            signals_of(ledger).give()
-
-    return change_in

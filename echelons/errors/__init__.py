@@ -1,4 +1,4 @@
-"""Every error that Echelons raises by name: one tree under :class:`EchelonsError`.
+"""Every error that Echelons raises by name: one tree under `EchelonsError`.
 
 Each error keeps its facts in typed fields and builds a message that gives the value, the limit
 and the way out, so that a caller can catch by type, a program can read the fields, and a person

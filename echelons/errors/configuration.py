@@ -77,7 +77,7 @@ class TreeTooDeep(ConfigurationError):
 
 
 class UnknownTool(ConfigurationError):
-    """Something in ``tools`` is neither a LangChain tool nor a named function.
+    """Something in `tools` is neither a LangChain tool nor a named function.
 
     Attributes:
         agent: The agent that was given it.
@@ -125,7 +125,7 @@ class InvalidExamples(ConfigurationError):
 
 
 class InvalidSubordinate(ConfigurationError):
-    """Something in ``subordinates`` cannot be run as one.
+    """Something in `subordinates` cannot be run as one.
 
     Attributes:
         superior: The agent that was given it.

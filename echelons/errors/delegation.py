@@ -1,6 +1,6 @@
 """Errors of delegation: requests that are not passed on.
 
-Inside of a delegation they have these types; its superior is told ``unable`` with the reason.
+Inside of a delegation they have these types; its superior is told `unable` with the reason.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ class MissingExtra(EchelonsError):
     """Something needs a package that only an optional extra of Echelons brings.
 
     Attributes:
-        extra: The extra, ``"travel"``.
+        extra: The extra, `"travel"`.
         package: The package that is missing.
     """
 

@@ -40,7 +40,7 @@ class InvalidTask(InvalidInput):
 
 
 class InvalidMessages(InvalidInput):
-    """A run or an update is given something else than messages under ``messages``.
+    """A run or an update is given something else than messages under `messages`.
 
     Attributes:
         given: What was given.

@@ -18,7 +18,7 @@ class ModelKeyMissing(ModelError):
     """A named model needs a key, and the environment has none.
 
     Attributes:
-        model: The model as it was named, ``"openai:gpt-5-mini"``.
+        model: The model as it was named, `"openai:gpt-5-mini"`.
         variable: The environment variable that would hold the key.
     """
 

@@ -1,6 +1,6 @@
 """Errors of the scripts that test models and test servers play.
 
-Raised by :mod:`echelons.testing` alone.
+Raised by `echelons.testing` alone.
 """
 
 from __future__ import annotations

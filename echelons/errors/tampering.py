@@ -96,7 +96,7 @@ class NotStorable(EchelonsError):
 
 
 class InvalidAllowedType(ConfigurationError):
-    """Something in ``allowed_types`` cannot be written and made again.
+    """Something in `allowed_types` cannot be written and made again.
 
     Attributes:
         kind: What was given.

@@ -12,7 +12,7 @@ from echelons.runtime.session_requests import Answering, Sending
 from echelons.text.input_limits import LONGEST_ID, check_id, check_value, is_label, shortened
 
 MISSING: Any = object()
-"""Stands for an answer that was not given; ``None`` is one."""
+"""Stands for an answer that was not given; `None` is one."""
 
 
 def thread_name(name: str) -> str:
@@ -31,7 +31,7 @@ def sending(task: str, turn_id: str | None) -> Sending:
 
     Raises:
         InvalidTask: It is empty.
-        InvalidId: ``turn_id`` has other characters than letters, digits and ``._:-``.
+        InvalidId: `turn_id` has other characters than letters, digits and `._:-`.
     """
     if not isinstance(task, str) or not task.strip():
         raise InvalidTask(task)

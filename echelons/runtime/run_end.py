@@ -44,7 +44,7 @@ class Progress:
     """What a run knows of itself when its stream has come to an end.
 
     Attributes:
-        text: The root's last words in it; ``None`` if it said nothing.
+        text: The root's last words in it; `None` if it said nothing.
         delivered: The questions whose answers it has delivered.
         paused: Whether it was asked to stop.
         withdrawn: The questions of stopped agents for which it has gone on already.

@@ -1,6 +1,6 @@
 """The events of a run, translated from LangGraph's stream.
 
-The command line and notebooks show these. ``Translator`` is pure but for what it remembers
+The command line and notebooks show these. `Translator` is pure but for what it remembers
 of the tasks it has seen start.
 """
 
@@ -47,7 +47,7 @@ class RunEvent:
     """One thing that an agent did.
 
     Attributes:
-        path: Where the agent stands, as text: ``head/experiences/restaurants``.
+        path: Where the agent stands, as text: `head/experiences/restaurants`.
         kind: What it did.
         content: The words of it: a task, a piece or the whole of a reply, a tool's name and
             result, a question, an error.
@@ -55,9 +55,9 @@ class RunEvent:
         usage: What the reply cost; zero for other kinds.
         thread_id: The agent's thread.
         data: The rest as plain values: a call's arguments, the model that a reply says it is
-            from. A delegation and the responses to it have one ``id``, and the ``request`` as it
-            was sent to who is asked; a response has the ``status``, who answers as ``agent``, the
-            ``attempt``, and whether it is ``final`` or the next is asked.
+            from. A delegation and the responses to it have one `id`, and the `request` as it
+            was sent to who is asked; a response has the `status`, who answers as `agent`, the
+            `attempt`, and whether it is `final` or the next is asked.
     """
 
     __stored_as__ = "echelons.runtime.events.RunEvent"

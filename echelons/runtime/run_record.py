@@ -15,14 +15,14 @@ from echelons.tree.names import PATH_SEPARATOR
 
 
 class Tally:
-    """The record of one run; the engine writes it, ``Run`` and ``AsyncRun`` show it.
+    """The record of one run; the engine writes it, `Run` and `AsyncRun` show it.
 
     Attributes:
         control: Stops the tree at the end of its current step.
         usage: What the run has cost, all agents together.
         begun: Whether anybody has asked for its first event.
         paused: Whether it was stopped so.
-        ending: What it came to; ``None`` until it has.
+        ending: What it came to; `None` until it has.
     """
 
     def __init__(self) -> None:

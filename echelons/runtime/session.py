@@ -1,7 +1,7 @@
-"""``Session``: the durable way to run a tree on one thread of one database.
+"""`Session`: the durable way to run a tree on one thread of one database.
 
 Sends tasks, answers questions, goes on after a crash, and shows what happened. Each method
-has an ``a…`` twin for event loops; the two share every decision and differ in the waiting.
+has an `a…` twin for event loops; the two share every decision and differ in the waiting.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 
 from echelons.agent import Agent
 from echelons.checkpoints.checkpointer import SqliteCheckpointer
-from echelons.checkpoints.queries import OneCheckpoint, aread, read
+from echelons.checkpoints.queries import OneCheckpoint, Plan, aread, read
 from echelons.checkpoints.threads.answer_outbox import open_questions
 from echelons.checkpoints.threads.pending_work import Question
-from echelons.checkpoints.threads.stop_and_pause import pause_plan, stop_plan
+from echelons.checkpoints.threads.stop_and_pause import ControlOrder, give_order
 from echelons.checkpoints.threads.store import RootThread, ThreadStore
 from echelons.checkpoints.threads.trace import Trace
 from echelons.errors import EchelonsError, InvalidDatabase, ThreadNotFound
@@ -41,13 +41,13 @@ class Session:
             and closed with the session.
         thread: What people call the thread. A UUID is taken as the thread's id itself, and so
             is the id of a thread that a compiled graph has already stored in the database.
-        metadata: Texts and numbers stored with each of its checkpoints; ``RootThread`` gives
+        metadata: Texts and numbers stored with each of its checkpoints; `RootThread` gives
             them back, so a program can note what it needs to go on in another process.
 
     Raises:
         InvalidDatabase: The database is neither.
         InvalidThread: The thread's name is empty, too long, no text, or cannot be printed.
-        InvalidNote: Something in ``metadata`` cannot be noted.
+        InvalidNote: Something in `metadata` cannot be noted.
         StorageError: The database cannot be opened.
         CheckpointTampered: It holds a thread of that name that somebody has damaged.
         ModelKeyMissing: A named model of the tree has no key.
@@ -116,7 +116,7 @@ class Session:
 
         Raises:
             InvalidTask: It is empty.
-            InvalidId: ``turn_id`` has other characters than letters, digits and ``._:-``.
+            InvalidId: `turn_id` has other characters than letters, digits and `._:-`.
             ThreadBusy: Somebody else is at work on the thread.
             InterventionPending: The thread waits for answers.
             UnfinishedTurn: Its last turn was cut short.
@@ -125,51 +125,32 @@ class Session:
         return self._run(sending(task, turn_id))
 
     async def asend(self, task: str, *, turn_id: str | None = None) -> AsyncRun:
-        """Do what ``send`` does in an event loop.
-
-        Raises:
-            InvalidTask: It is empty.
-            InvalidId: ``turn_id`` has other characters than letters, digits and ``._:-``.
-            ThreadBusy: Somebody else is at work on the thread.
-            InterventionPending: The thread waits for answers.
-            UnfinishedTurn: Its last turn was cut short.
-            TurnReused: The turn was another task.
-        """
+        """Async version of `send`."""
         return await self._arun(sending(task, turn_id))
 
     def answer(self, question: str | Mapping[str, Any], value: Any = MISSING) -> Run:
         """Answer pending questions and go on.
 
         While somebody else is at work on the thread, the answers are left to that run; if it
-        dies before it delivers them, ``resume`` does.
+        dies before it delivers them, `resume` does.
 
         Args:
             question: A question's id, or several answers by their questions' ids.
-            value: The answer, if one question is named; it may be ``None``.
+            value: The answer, if one question is named; it may be `None`.
 
         Raises:
             AnswerMissing: No value is given.
             AnswerUnnamed: A value is given beside several answers.
             InvalidId: A question's id is no text.
             NoQuestionPending: Nothing is asked.
-            UnknownQuestion: A question named was never asked; ``QuestionClosed`` if it was,
+            UnknownQuestion: A question named was never asked; `QuestionClosed` if it was,
                 and is answered or withdrawn.
             WrongAnswer: An answer is not what its question asks for.
         """
         return self._run(answering(question, value))
 
     async def aanswer(self, question: str | Mapping[str, Any], value: Any = MISSING) -> AsyncRun:
-        """Do what ``answer`` does in an event loop.
-
-        Raises:
-            AnswerMissing: No value is given.
-            AnswerUnnamed: A value is given beside several answers.
-            InvalidId: A question's id is no text.
-            NoQuestionPending: Nothing is asked.
-            UnknownQuestion: A question named was never asked; ``QuestionClosed`` if it was,
-                and is answered or withdrawn.
-            WrongAnswer: An answer is not what its question asks for.
-        """
+        """Async version of `answer`."""
         return await self._arun(answering(question, value))
 
     def resume(self, path: str | None = None) -> Run:
@@ -188,25 +169,17 @@ class Session:
         return self._run(Resuming(path))
 
     async def aresume(self, path: str | None = None) -> AsyncRun:
-        """Do what ``resume`` does in an event loop.
-
-        Raises:
-            ThreadBusy: Somebody else is at work on the thread.
-            ThreadNotFound: The thread has never run.
-            InterventionPending: Only answers can move it.
-            NothingToResume: Its last turn is finished.
-            NotPaused: A path is given, and nothing is paused there.
-        """
+        """Async version of `resume`."""
         return await self._arun(Resuming(path))
 
     def stop(self, path: str | None = None) -> str:
         """End an agent and all below it, for the rest of this turn, whoever runs the thread.
 
         Nothing of them begins any more; what runs in an event loop is cut short. If nobody is
-        at work on the thread, ``resume`` brings it to its end.
+        at work on the thread, `resume` brings it to its end.
 
         Args:
-            path: Names from the root, such as ``"head/north"``; the whole turn if left out.
+            path: Names from the root, such as `"head/north"`; the whole turn if left out.
 
         Returns:
             The path of who was stopped.
@@ -216,27 +189,19 @@ class Session:
             NothingRunning: Its last turn is finished.
             UnknownPath: The tree has no such agent.
         """
-        with self._by_name():
-            return read(self._saver, stop_plan(self.thread_id, path, self._paths))
+        return read(self._saver, self._give_order("stopped", path))
 
     async def astop(self, path: str | None = None) -> str:
-        """Do what ``stop`` does in an event loop.
-
-        Raises:
-            ThreadNotFound: The thread has never run.
-            NothingRunning: Its last turn is finished.
-            UnknownPath: The tree has no such agent.
-        """
-        with self._by_name():
-            return await aread(self._saver, stop_plan(self.thread_id, path, self._paths))
+        """Async version of `stop`."""
+        return await aread(self._saver, self._give_order("stopped", path))
 
     def pause(self, path: str | None = None) -> str:
         """Hold an agent and all below it before their next model call, whoever runs the thread.
 
-        The others go on. ``resume`` lets them go on, too.
+        The others go on. `resume` lets them go on, too.
 
         Args:
-            path: Names from the root, such as ``"head/north"``; the whole tree if left out.
+            path: Names from the root, such as `"head/north"`; the whole tree if left out.
 
         Returns:
             The path of who was paused.
@@ -246,26 +211,18 @@ class Session:
             NothingRunning: Its last turn is finished.
             UnknownPath: The tree has no such agent.
         """
-        with self._by_name():
-            return read(self._saver, pause_plan(self.thread_id, path, self._paths))
+        return read(self._saver, self._give_order("paused", path))
 
     async def apause(self, path: str | None = None) -> str:
-        """Do what ``pause`` does in an event loop.
-
-        Raises:
-            ThreadNotFound: The thread has never run.
-            NothingRunning: Its last turn is finished.
-            UnknownPath: The tree has no such agent.
-        """
-        with self._by_name():
-            return await aread(self._saver, pause_plan(self.thread_id, path, self._paths))
+        """Async version of `pause`."""
+        return await aread(self._saver, self._give_order("paused", path))
 
     def inbox(self) -> list[Question]:
         """Return the questions that wait for an answer, in the order of the tree."""
         return read(self._saver, open_questions(self.thread_id))
 
     async def ainbox(self) -> list[Question]:
-        """Do what ``inbox`` does in an event loop."""
+        """Async version of `inbox`."""
         return await aread(self._saver, open_questions(self.thread_id))
 
     def threads(self) -> list[RootThread]:
@@ -273,7 +230,7 @@ class Session:
         return self.store.roots()
 
     async def athreads(self) -> list[RootThread]:
-        """Do what ``threads`` does in an event loop."""
+        """Async version of `threads`."""
         return await self.store.aroots()
 
     def trace(self) -> Trace:
@@ -286,21 +243,18 @@ class Session:
             return self.store.trace(self.thread_id)
 
     async def atrace(self) -> Trace:
-        """Do what ``trace`` does in an event loop.
-
-        Raises:
-            ThreadNotFound: The thread has never run.
-        """
+        """Async version of `trace`."""
         with self._by_name():
             return await self.store.atrace(self.thread_id)
 
-    @property
-    def _paths(self) -> frozenset[str]:
-        return frozenset(place.text for place in walk(self.graph.agent))
+    def _give_order(self, order: ControlOrder, path: str | None) -> Plan[str]:
+        known = frozenset(place.text for place in walk(self.graph.agent))
+        with self._by_name():
+            return (yield from give_order(order, self.thread_id, path, known))
 
     @contextmanager
     def _by_name(self) -> Iterator[None]:
-        """Call the thread what its people call it."""
+        """Let an error name the thread as its users do, not by its id."""
         try:
             yield
         except ThreadNotFound as error:

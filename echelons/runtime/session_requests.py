@@ -1,6 +1,6 @@
 """What a session is asked for, and what it decides: to go on, to answer from memory, or no.
 
-``send``, ``answer`` and ``resume`` are a request each. Its ``decide`` is a plan that reads
+`send`, `answer` and `resume` are a request each. Its `decide` is a plan that reads
 where the thread stands; the session follows it once when it is asked, so that a caller is
 refused at once, and again under the thread's lease, where nothing moves any more.
 """
@@ -84,7 +84,7 @@ class Request(ABC):
         """Meet a run that is under way on the thread.
 
         Returns:
-            What the request comes to, or ``None`` to wait: that run is about to end, or has
+            What the request comes to, or `None` to wait: that run is about to end, or has
             only just begun.
 
         Raises:
@@ -101,7 +101,7 @@ class Sending(Request):
     Attributes:
         task: The task.
         given: The same as LangGraph takes it.
-        turn: What its caller calls the turn; ``None`` if it will not be submitted again.
+        turn: What its caller calls the turn; `None` if it will not be submitted again.
     """
 
     task: str
@@ -157,9 +157,7 @@ class Answering(Request):
 
     def decide(self, thread: Thread) -> Plan[Decision]:
         """Check the answers, and go on with them."""
-        yield from answer_outbox.check(thread.name, thread.id, self.answers)
-        standing = yield from standing_of(thread.id)
-        given = yield from answer_outbox.given_to(thread.id, standing)
+        standing, given = yield from answer_outbox.check(thread.name, thread.id, self.answers)
         return Go(Command(resume={**given, **self.answers}), standing.turn or str(uuid4()))
 
     def keep(self, thread: Thread, go: Go) -> Plan[Keeping]:
@@ -191,7 +189,7 @@ class Resuming(Request):
     """To go on with a turn that was cut short, or paused.
 
     Attributes:
-        path: The agent whose pause is to end, with those below it; ``None`` for all.
+        path: The agent whose pause is to end, with those below it; `None` for all.
     """
 
     path: str | None = None
@@ -241,7 +239,7 @@ def _begun(thread: Thread, go: Go) -> Plan[Go]:
 
 
 def _gone_on(thread: Thread, standing: Standing) -> Plan[Go | None]:
-    """Return how a turn goes on, ``None`` if only new answers can move it."""
+    """Return how a turn goes on, `None` if only new answers can move it."""
     given = yield from answer_outbox.given_to(thread.id, standing)
     if standing.questions and not (given or standing.waiting.moves):
         return None

@@ -1,8 +1,8 @@
-"""``Run`` and ``AsyncRun``: one turn on its way, as a stream of events with a result.
+"""`Run` and `AsyncRun`: one turn on its way, as a stream of events with a result.
 
-``Session`` makes them. Nothing happens until they are iterated or asked for the result.
+`Session` makes them. Nothing happens until they are iterated or asked for the result.
 Leaving one early stops the tree at the end of its current step; all that was done is
-stored, and ``Session.resume`` goes on from there.
+stored, and `Session.resume` goes on from there.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Result:
 class Run:
     """A turn, driven by whoever iterates it.
 
-    It holds the thread from its first event to its last; leave it with ``close`` or ``with``.
+    It holds the thread from its first event to its last; leave it with `close` or `with`.
 
     Args:
         engine: Runs the thread.
@@ -114,8 +114,8 @@ class Run:
 class AsyncRun:
     """A turn in an event loop, driven by whoever iterates it.
 
-    It holds the thread from its first event to its last; leave it with ``close`` or
-    ``async with``.
+    It holds the thread from its first event to its last; leave it with `close` or
+    `async with`.
 
     Args:
         engine: Runs the thread.

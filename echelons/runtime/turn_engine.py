@@ -1,7 +1,7 @@
 """The turn engine: runs what a session is asked for, on one thread, under its lease.
 
 A run takes the lease, decides, streams the tree until nothing moves any more, delivers what
-was answered meanwhile, and lets the thread go. ``drive`` and ``adrive`` differ in nothing but
+was answered meanwhile, and lets the thread go. `drive` and `adrive` differ in nothing but
 the waiting.
 """
 
@@ -63,7 +63,7 @@ class Engine:
         read(self.saver, request.look(self.thread))
 
     async def alook(self, request: Request) -> None:
-        """Do what ``look`` does in an event loop."""
+        """Async version of `look`."""
         await aread(self.saver, request.look(self.thread))
 
     def ending(self) -> Ending:
@@ -71,7 +71,7 @@ class Engine:
         return read(self.saver, ending_of(self.thread.id))
 
     async def aending(self) -> Ending:
-        """Do what ``ending`` does in an event loop."""
+        """Async version of `ending`."""
         return await aread(self.saver, ending_of(self.thread.id))
 
     def drive(self, request: Request, tally: Tally) -> Generator[RunEvent]:
@@ -105,7 +105,7 @@ class Engine:
                 given = tally.end(read(self.saver, settled(turn, tally.progress)))
 
     async def adrive(self, request: Request, tally: Tally) -> AsyncGenerator[RunEvent]:
-        """Do what ``drive`` does in an event loop."""
+        """Async version of `drive`."""
         tally.begun = True
         held = await self._aheld(request)
         if isinstance(held, Ending):

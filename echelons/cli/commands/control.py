@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,7 +17,7 @@ from echelons.errors import EchelonsError, UnknownPath
 
 if TYPE_CHECKING:
     from echelons.checkpoints.checkpointer import SqliteCheckpointer
-    from echelons.checkpoints.queries import Plan
+    from echelons.checkpoints.threads.stop_and_pause import ControlOrder
     from echelons.checkpoints.threads.store import RootThread
 
 PathArgument = Annotated[
@@ -30,11 +29,6 @@ PathArgument = Annotated[
         show_default=False,
     ),
 ]
-Order: TypeAlias = "Callable[[str, Collection[str]], Plan[str]]"
-"""Builds the plan that gives an order on a root thread, with the known agent paths.
-
-An agent that has begun is found without them.
-"""
 
 
 @command
@@ -42,12 +36,7 @@ def stop(
     path: PathArgument = None, team: TeamOption = None, *, place: Place, how: Output
 ) -> ExitCode:
     """End an agent and all below it, or the whole turn, in whichever process it runs."""
-    from echelons.checkpoints.threads.stop_and_pause import stop_plan
-
-    with database.reading(place.db) as saver:
-        root = unfinished_threads.root_with_work(saver, place.thread, unfinished_threads.AT_WORK)
-        stopped = _given(lambda thread, known: stop_plan(thread, path, known), saver, root, team)
-        return _told(saver, root, {"stopped": stopped}, place, how)
+    return _give_order("stopped", path, team, place, how)
 
 
 @command
@@ -55,23 +44,23 @@ def pause(
     path: PathArgument = None, team: TeamOption = None, *, place: Place, how: Output
 ) -> ExitCode:
     """Hold an agent and all below it, or the whole tree, before their next model call."""
-    from echelons.checkpoints.threads.stop_and_pause import pause_plan
+    return _give_order("paused", path, team, place, how)
+
+
+def _give_order(
+    order: ControlOrder, path: str | None, team: str | None, place: Place, how: Output
+) -> ExitCode:
+    """Give an order to an agent that has begun, or else to one that the team declares."""
+    from echelons.checkpoints.queries import read
+    from echelons.checkpoints.threads.stop_and_pause import give_order
 
     with database.reading(place.db) as saver:
         root = unfinished_threads.root_with_work(saver, place.thread, unfinished_threads.AT_WORK)
-        paused = _given(lambda thread, known: pause_plan(thread, path, known), saver, root, team)
-        return _told(saver, root, {"paused": paused}, place, how)
-
-
-def _given(order: Order, saver: SqliteCheckpointer, root: RootThread, team: str | None) -> str:
-    """Give an order to an agent that has begun, else to one that the team declares."""
-    from echelons.checkpoints.queries import read
-
-    try:
-        return read(saver, order(root.id, ()))
-    except UnknownPath:
-        known = _paths(root, team)
-    return read(saver, order(root.id, known))
+        try:
+            ordered = read(saver, give_order(order, root.id, path))
+        except UnknownPath:
+            ordered = read(saver, give_order(order, root.id, path, _paths(root, team)))
+        return _told(saver, root, {order: ordered}, place, how)
 
 
 def _paths(root: RootThread, team: str | None) -> frozenset[str]:
