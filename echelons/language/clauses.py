@@ -31,12 +31,12 @@ def ends_before(token: Token) -> bool:
     return any(stop in gap for stop in _STOPS) or ". " in gap or " - " in gap
 
 
-def clauses(tokens: Sequence[Token]) -> list[range]:
+def split_clauses(tokens: Sequence[Token]) -> list[range]:
     """Return the clauses of `tokens` as index ranges that together cover all tokens.
 
     >>> from echelons.language.tokens import Reading
     >>> said = Reading("We have rooms and flights, so find a museum and book a tour").tokens
-    >>> [" ".join(said[i].word for i in clause) for clause in clauses(said)]
+    >>> [" ".join(said[i].word for i in clause) for clause in split_clauses(said)]
     ['we have rooms and flights', 'so find a museum', 'and book a tour']
     """
     starts = [i for i in range(len(tokens)) if i == 0 or _begins(tokens, i)]

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Final
 
 from echelons.language import lexicon as lex
-from echelons.language.clauses import clauses, ends_before
+from echelons.language.clauses import ends_before, split_clauses
 from echelons.language.tokens import Reading, Token
 
 
@@ -48,7 +48,7 @@ def marks(reading: Reading) -> tuple[Mark, ...]:
     tokens = reading.tokens
     given = [Mark.WISHED] * len(tokens)
     words = [token.word for token in tokens]
-    cut = clauses(tokens)
+    cut = split_clauses(tokens)
     for number, clause in enumerate(cut):
         if number and _declines(tokens, cut[number - 1], clause):
             _lower(given, cut[number - 1], Mark.REFUSED)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from echelons.language.clauses import clauses
+from echelons.language.clauses import split_clauses
 from echelons.language.requested_words import Mark, marks
 from echelons.language.task_split import NEARLY, split
 from echelons.language.team_index import LONGEST_PHRASE, Found, Phrase, Team
@@ -155,7 +155,7 @@ def _telling(tokens: Sequence[Token]) -> list[range]:
     """Return the clauses; one without content words ("well, …") joins the next clause."""
     found: list[range] = []
     start = 0
-    for each in clauses(tokens):
+    for each in split_clauses(tokens):
         if any(tokens[place].telling for place in each):
             found.append(range(start, each.stop))
             start = each.stop

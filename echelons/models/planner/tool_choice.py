@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from echelons.language.clauses import clauses
+from echelons.language.clauses import split_clauses
 from echelons.language.lexicon import QUESTION_OPENERS, listed
 from echelons.language.requested_words import Mark, marks
 from echelons.language.team_index import GENERIC
@@ -152,7 +152,7 @@ def _asks_to_act(tool: Tool, own: frozenset[str], said: Said, alone: bool) -> bo
     about = (_name(tool) | _summary(tool) | part) - _ACTS - GENERIC
     task = said.task
     given = marks(task)
-    for clause in clauses(task.tokens):
+    for clause in split_clauses(task.tokens):
         stems = {task.tokens[i].stem for i in clause if given[i] is Mark.WISHED}
         whole = alone and not said.part
         asked = verbs & stems and (whole or about & stems or len(_name(tool) & stems) > 1)

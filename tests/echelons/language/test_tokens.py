@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from echelons.language.clauses import clauses
+from echelons.language.clauses import split_clauses
 from echelons.language.tokens import MOST_READ, Reading
 from echelons.text.stemming import words
 
@@ -37,7 +37,7 @@ def test_words_are_cut_as_everywhere(text: str) -> None:
 @given(st.text())
 def test_clauses_cover_all_words_once(text: str) -> None:
     tokens = Reading(text).tokens
-    assert [i for clause in clauses(tokens) for i in clause] == list(range(len(tokens)))
+    assert [i for clause in split_clauses(tokens) for i in clause] == list(range(len(tokens)))
 
 
 @pytest.mark.parametrize(
@@ -53,4 +53,4 @@ def test_clauses_cover_all_words_once(text: str) -> None:
     ],
 )
 def test_a_clause_ends_where_another_statement_begins(text: str, count: int) -> None:
-    assert len(clauses(Reading(text).tokens)) == count
+    assert len(split_clauses(Reading(text).tokens)) == count
