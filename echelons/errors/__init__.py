@@ -7,17 +7,17 @@ can read the text. A family has one file, and all are imported from here::
     EchelonsError
     ├── ConfigurationError    configuration  an agent or a tree that cannot work
     ├── ModelError            models         a model that cannot be used
-    ├── InvalidInput          inputs         what a caller gave is refused
-    ├── QuestionError         questions      an answer that does not fit what is asked
-    ├── ThreadNotFound, …     threads        which thread is meant, what it can do now
+    ├── InvalidInput          inputs         invalid input of a caller
+    ├── QuestionError         questions      answers that fit no pending question
+    ├── ThreadNotFound, …     threads        which thread, and what it can do now
     ├── StorageError          storage        a database that cannot be opened, read or written
     ├── LedgerError           ledger         records, and the leases of threads: ThreadBusy
     ├── NoCall, CallContested effects        calls of tools and functions
     ├── DelegationError       delegation     requests that are not passed on
-    ├── ControlError          control        stops and pauses that nobody can follow
+    ├── ControlError          control        stops and pauses that cannot be carried out
     ├── CheckpointTampered    tampering      stored rows, seals, values that cannot be stored
     ├── TeamError             teams          naming, loading and trusting a team
-    ├── RoutingError          routing        who is meant by a name, a path, a task
+    ├── RoutingError          routing        names and paths of agents, matchers, thresholds
     ├── DocumentsError        documents      folders of documents, missing packages
     └── ScriptError           scripts        the scripts of test models
 """

@@ -1,4 +1,4 @@
-"""Errors of agents and trees that are described in a way that cannot work.
+"""Errors of agents and trees with an invalid configuration.
 
 Raised when an agent, a tree or a session is made, before anything runs.
 """
@@ -11,7 +11,7 @@ from echelons.errors.base import EchelonsError
 
 
 class ConfigurationError(EchelonsError):
-    """An agent or a tree is described in a way that cannot work; raised at construction."""
+    """An agent or a tree has an invalid configuration; raised at construction."""
 
 
 class InvalidName(ConfigurationError):
@@ -37,8 +37,8 @@ class DuplicateName(ConfigurationError):
     """Two agents of one tree, or two tools of one agent, have the same name.
 
     Attributes:
-        name: The name that stands twice.
-        places: Where it stands, as paths or owners.
+        name: The name that is used twice.
+        places: Where it is used, as paths or owners.
     """
 
     name: str
@@ -50,7 +50,7 @@ class DuplicateName(ConfigurationError):
 
 
 class CyclicTree(ConfigurationError):
-    """An agent stands below itself.
+    """An agent is its own subordinate, directly or further down.
 
     Attributes:
         path: The names from the root to the agent's second appearance.
@@ -96,7 +96,7 @@ class InvalidCapability(ConfigurationError):
     """A capability is not a non-empty text with a confidence from 0 to 1.
 
     Attributes:
-        agent: The agent that declares it; empty while nobody does.
+        agent: The agent that declares it; empty if unknown.
         capability: The name as it was given.
         confidence: The value as it was given.
     """
@@ -114,7 +114,7 @@ class InvalidCapability(ConfigurationError):
 
 
 class InvalidExamples(ConfigurationError):
-    """The examples of a capability are no list of texts.
+    """The examples of a capability are not a list of texts.
 
     Attributes:
         examples: What was given.
@@ -156,13 +156,13 @@ class InvalidModel(ConfigurationError):
 
 
 class InvalidField(ConfigurationError):
-    """A field of an agent holds a value of another kind than it takes.
+    """A field of an agent has a value of the wrong type.
 
     Attributes:
         agent: The agent that was given it.
         field: The field's name.
         value: What was given.
-        expected: The kind that it takes.
+        expected: The expected type.
     """
 
     agent: str

@@ -1,6 +1,6 @@
-"""Errors of stop and pause: orders that nobody can follow.
+"""Errors of stop and pause: orders that cannot be carried out.
 
-Raised by the plans that give orders, and so by sessions and commands.
+Raised by the plans that give orders, in sessions and commands.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from echelons.errors.base import SHORT, EchelonsError
 
 
 class ControlError(EchelonsError):
-    """An order cannot be followed; nothing was changed."""
+    """An order cannot be carried out; nothing was changed."""
 
 
 class UnknownPath(ControlError):
@@ -31,7 +31,7 @@ class UnknownPath(ControlError):
 
 
 class NothingRunning(ControlError):
-    """An order was given to a thread whose last turn is at its end.
+    """An order was given to a thread whose last turn has ended.
 
     Attributes:
         thread: The thread's name or id.
@@ -45,7 +45,7 @@ class NothingRunning(ControlError):
 
 
 class NotPaused(ControlError):
-    """A pause was to be lifted where nothing is paused.
+    """There is no pause to lift at a path.
 
     Attributes:
         path: The path as it was given.

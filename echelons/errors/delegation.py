@@ -1,6 +1,6 @@
 """Errors of delegation: requests that are not passed on.
 
-Inside of a delegation they have these types; its superior is told `unable` with the reason.
+Inside a delegation these are raised; the superior gets the status `unable` with the reason.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ class DelegationError(EchelonsError):
     """A request is not passed on.
 
     Attributes:
-        code: One word for it, with which the reason of the response begins.
+        code: Code that the reason of the response begins with.
     """
 
     code = "refused"
 
     @property
     def reason(self) -> str:
-        """The reason as a superior is told it."""
+        """The reason in the response to the superior."""
         return f"{self.code}: {self}"
 
 
 class DelegationCycle(DelegationError):
-    """A request has been with an agent that it would come to again.
+    """A request would reach an agent a second time.
 
     Attributes:
-        path: Agents that it has been with, and the next.
+        path: Agents that it has reached, and the next.
     """
 
     code = "cycle"
@@ -41,11 +41,11 @@ class DelegationCycle(DelegationError):
 
 
 class TooManyHops(DelegationError):
-    """A request has passed as many agents as it may.
+    """A request would pass more agents than its limit.
 
     Attributes:
-        hops: How many it would have passed.
-        limit: How many it may.
+        hops: Agents that it would have passed.
+        limit: Agents that it may pass.
     """
 
     code = "hops"
@@ -56,11 +56,11 @@ class TooManyHops(DelegationError):
 
 
 class MisplacedRequest(DelegationError):
-    """A request has come to somebody else than it says, or from somebody else.
+    """A stored request names another superior or another agent than the ones it is between.
 
     Attributes:
-        agent: Who has it.
-        superior: Whose it is.
+        agent: The agent that received it.
+        superior: The agent that sent it.
     """
 
     code = "misplaced"
@@ -71,14 +71,14 @@ class MisplacedRequest(DelegationError):
 
 
 class TooDeep(DelegationError):
-    """A request would go further down than any tree does.
+    """A request would go deeper than any tree may be.
 
     One tree is checked when it is made. But a function or a graph below an agent may run another
     one, or the same again.
 
     Attributes:
-        depth: The level that it would come to.
-        limit: The deepest that there is.
+        depth: The level that it would reach.
+        limit: The deepest level allowed.
     """
 
     code = "depth"
@@ -92,12 +92,12 @@ class TooDeep(DelegationError):
 
 
 class TooWide(DelegationError):
-    """A message makes more side by side than it may.
+    """A message makes more calls side by side than its limit.
 
     Attributes:
-        wanted: How many more a call of it makes.
-        begun: How many the calls before it make.
-        limit: How many all of them may.
+        wanted: Calls that it makes in addition.
+        begun: Calls made before these.
+        limit: The largest number of calls.
     """
 
     code = "width"
@@ -115,7 +115,7 @@ class TooWide(DelegationError):
 
 
 class RepeatedBrief(DelegationError):
-    """An agent is given a task that it has answered in the same turn.
+    """An agent gets a task that it has already answered in the same turn.
 
     Attributes:
         agent: The agent.
@@ -133,11 +133,11 @@ class RepeatedBrief(DelegationError):
 
 
 class NoCandidate(DelegationError):
-    """Nobody below is made for a task.
+    """No subordinate matches a task.
 
     Attributes:
-        nearest: Who comes nearest; empty if nobody does at all.
-        match: How well, from 0 to 1.
+        nearest: The best match below the threshold; empty if there is none.
+        match: Its score, from 0 to 1.
     """
 
     code = "no_candidate"
@@ -151,7 +151,7 @@ class NoCandidate(DelegationError):
 
 
 class InvalidJoin(DelegationError):
-    """Several requests are to be joined in a way that there is not.
+    """The join policy of several requests is invalid.
 
     Attributes:
         join: The policy as it was given.
@@ -168,7 +168,7 @@ class InvalidJoin(DelegationError):
 
 
 class NoCircuit(DelegationError):
-    """A circuit is to be closed that nobody has opened.
+    """There is no open circuit to close.
 
     Attributes:
         agent: The agent as it was given.

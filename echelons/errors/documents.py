@@ -15,7 +15,7 @@ class DocumentsError(EchelonsError):
 
 
 class FolderMissing(DocumentsError):
-    """There is nothing where the documents should be.
+    """The folder of documents does not exist.
 
     Attributes:
         folder: The path as it was given.
@@ -26,7 +26,7 @@ class FolderMissing(DocumentsError):
 
 
 class NotAFolder(DocumentsError):
-    """A team of documents is made of a folder, and this is a file.
+    """The path of the documents is a file, not a folder.
 
     Attributes:
         path: The path as it was given.
@@ -46,7 +46,7 @@ class NothingToRead(DocumentsError):
 
     Attributes:
         folder: The folder.
-        skipped: What was found and left out, as pairs of path and reason.
+        skipped: Files found and skipped, as pairs of path and reason.
     """
 
     folder: object

@@ -1,4 +1,4 @@
-"""Errors of calls: of tools and functions that an agent has called.
+"""Errors of calls: of the tools and functions of agents.
 
 Raised by the nodes that carry calls out, their journal, and what tools ask about themselves.
 """
@@ -10,10 +10,10 @@ from echelons.errors.ledger import LedgerError
 
 
 class NoCall(EchelonsError):
-    """Something asked for the idempotency key of a call outside of any.
+    """An idempotency key was requested outside of any call.
 
     Attributes:
-        given: What it was asked of, shortened.
+        given: The argument, shortened.
     """
 
     given: object

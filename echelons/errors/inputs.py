@@ -1,4 +1,4 @@
-"""Errors of what a caller gives to a run, refused before anything is stored.
+"""Errors of the input of a run, refused before anything is stored.
 
 Raised at the boundary: tasks, messages, answers, ids, names and notes.
 """
@@ -11,11 +11,11 @@ from echelons.errors.base import EchelonsError
 
 
 class InvalidInput(EchelonsError):
-    """What a caller gave is refused before anything runs; nothing was stored."""
+    """The input is refused before anything runs; nothing was stored."""
 
 
 class InvalidThread(InvalidInput):
-    """A thread's name is no text, or nothing can be called so.
+    """A thread's name is not a text, or not a valid name.
 
     Attributes:
         thread: What was given.
@@ -29,7 +29,7 @@ class InvalidThread(InvalidInput):
 
 
 class InvalidTask(InvalidInput):
-    """A task is empty or no text.
+    """A task is empty or not a text.
 
     Attributes:
         task: What was given.
@@ -40,11 +40,11 @@ class InvalidTask(InvalidInput):
 
 
 class InvalidMessages(InvalidInput):
-    """A run or an update is given something else than messages under `messages`.
+    """A run or an update has something other than messages under `messages`.
 
     Attributes:
         given: What was given.
-        why: What LangChain says of it.
+        why: LangChain's explanation.
     """
 
     given: object
@@ -59,7 +59,7 @@ class InvalidId(InvalidInput):
     """An id has characters that ids do not have, or is too long.
 
     Attributes:
-        what: What it is the id of.
+        what: The kind of id.
         id: The id as it was given, shortened.
         longest: Characters that an id may have.
     """
@@ -74,10 +74,10 @@ class InvalidId(InvalidInput):
 
 
 class InvalidLabel(InvalidInput):
-    """The sender of a message is called by something that cannot be shown as a name.
+    """The name of a message's sender cannot be displayed.
 
     Attributes:
-        what: What it is the name of.
+        what: The kind of name.
         label: The name as it was given, shortened.
         longest: Characters that a name may have.
     """
@@ -95,7 +95,7 @@ class InvalidText(InvalidInput):
     """A text holds characters that cannot be stored.
 
     Attributes:
-        what: Where it stands.
+        what: Where it is.
         text: The place in the text, shortened.
         why: What is wrong with it.
     """
@@ -125,11 +125,11 @@ class InputTooLarge(InvalidInput):
 
 
 class InputTooDeep(InvalidInput):
-    """A message or an answer holds lists in lists, or mappings in mappings, too deep.
+    """A message or an answer holds lists or mappings nested too deep.
 
     Attributes:
         what: What is too deep.
-        limit: The deepest that it may be.
+        limit: The deepest nesting allowed.
     """
 
     what: str
@@ -174,10 +174,10 @@ class AnswerWithoutCall(InvalidInput):
 
 
 class InvalidValue(InvalidInput):
-    """A message or an answer to a question holds something that is no plain data.
+    """A message or an answer to a question holds a value that is not plain data.
 
     Attributes:
-        what: Where it stands.
+        what: Where it is.
         value: What was given, shortened.
         why: What is wrong with it.
     """
@@ -192,7 +192,7 @@ class InvalidValue(InvalidInput):
 
 
 class InvalidNote(InvalidInput):
-    """Something that a session was to note with its thread cannot be noted.
+    """An entry of a session's metadata cannot be stored.
 
     Attributes:
         key: The key as it was given, shortened.

@@ -1,4 +1,4 @@
-"""Errors of the ledger, and of the leases that are kept in it.
+"""Errors of the ledger and of its leases.
 
 Raised by the stores of records, and by a run that takes or keeps a thread.
 """
@@ -9,11 +9,11 @@ from echelons.errors.base import EchelonsError
 
 
 class LedgerError(EchelonsError):
-    """The ledger was given, or holds, something that it cannot keep."""
+    """The ledger cannot store a value, or cannot read a stored one."""
 
 
 class InvalidLedgerName(LedgerError):
-    """A stream, a key or a lease has a name that not every store could keep.
+    """A stream, a key or a lease has a name that not every store can keep.
 
     Attributes:
         name: The name as it was given, shortened.
@@ -60,10 +60,10 @@ class RecordTooLarge(LedgerError):
 
 
 class LedgerDamaged(LedgerError):
-    """Something stored in the ledger is no JSON any more.
+    """A value stored in the ledger is not valid JSON.
 
     Attributes:
-        where: The stream or key that it stands under.
+        where: The stream or key that it is stored under.
         why: What is wrong with it.
     """
 
@@ -94,7 +94,7 @@ class ThreadBusy(EchelonsError):
 
 
 class LeaseLost(EchelonsError):
-    """A run lost its thread to another while it stood still, so its write was refused.
+    """Another run has taken over the thread, so its write was refused.
 
     Attributes:
         thread: The thread, as its lease is named.

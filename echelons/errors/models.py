@@ -1,4 +1,4 @@
-"""Errors of models: which one is meant, where it is, and what it can do.
+"""Errors of models: names, addresses and abilities.
 
 Raised where a model's name is resolved and where an agent is bound to its model.
 """
@@ -11,7 +11,7 @@ from echelons.errors.base import EchelonsError
 
 
 class ModelError(EchelonsError):
-    """A model cannot be used as it was asked for."""
+    """A model cannot be used as requested."""
 
 
 class ModelKeyMissing(ModelError):
@@ -31,11 +31,11 @@ class ModelKeyMissing(ModelError):
 
 
 class UnknownModel(ModelError):
-    """A model is named in a way that no provider here understands.
+    """No known provider accepts the name of a model.
 
     Attributes:
         model: The name as it was given.
-        known: The forms that are understood.
+        known: The known forms of names.
     """
 
     model: str
@@ -62,7 +62,7 @@ class ModelCannotCall(ModelError):
 
 
 class InvalidModelAddress(ModelError):
-    """The environment names a model server by something that is no web address.
+    """The environment has an invalid address of a model server.
 
     Attributes:
         variable: The environment variable that holds the address.

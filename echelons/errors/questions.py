@@ -1,4 +1,4 @@
-"""Errors of answers that do not fit what is asked.
+"""Errors of answers to questions.
 
 Raised by sessions and by the commands that answer.
 """
@@ -11,7 +11,7 @@ from echelons.errors.base import SHORT, EchelonsError
 
 
 class QuestionError(EchelonsError):
-    """An answer does not fit what is asked; nothing was changed."""
+    """An answer fits no pending question; nothing was changed."""
 
 
 class UnknownQuestion(QuestionError):
@@ -44,7 +44,7 @@ class QuestionClosed(UnknownQuestion):
 
 
 class WrongAnswer(QuestionError):
-    """An answer is not what its question asks for.
+    """An answer does not match the schema of its question.
 
     Attributes:
         id: The question.
@@ -62,7 +62,7 @@ class WrongAnswer(QuestionError):
 
 
 class AnswerMissing(QuestionError):
-    """A question was named, and nothing was said to it.
+    """A question was named, but no answer was given.
 
     Attributes:
         id: The question; empty if none was named either.
@@ -98,7 +98,7 @@ class AnswerUnnamed(QuestionError):
 
 
 class NoQuestionPending(QuestionError):
-    """An answer was given, and nobody asked.
+    """An answer was given, but there is no pending question.
 
     Attributes:
         thread: The thread's name or id.
@@ -109,7 +109,7 @@ class NoQuestionPending(QuestionError):
 
 
 class InterventionPending(QuestionError):
-    """The thread waits for answers, so it takes no new task and cannot simply go on.
+    """The thread waits for answers, so it takes no new task and cannot resume without them.
 
     Attributes:
         thread: The thread's name or id.
@@ -125,7 +125,7 @@ class InterventionPending(QuestionError):
 
 
 class QuestionNotNamed(QuestionError):
-    """Several questions are pending, and an answer does not say to which it belongs.
+    """Several questions are pending, and an answer names none of them.
 
     Attributes:
         pending: Ids of the questions.
@@ -141,7 +141,7 @@ class QuestionNotNamed(QuestionError):
 
 
 class NothingAsked(QuestionError):
-    """An answer was given, and no thread of the database asks anything.
+    """An answer was given, but no thread of the database has a pending question.
 
     Attributes:
         database: The database.

@@ -1,4 +1,4 @@
-"""Errors of finding an agent: who is meant, what a matcher says, where the limit lies."""
+"""Errors of routing: unknown agents, invalid thresholds, and failures of matchers and derivers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MOST_NAMED = 20
 
 
 class RoutingError(EchelonsError):
-    """A task cannot be routed in the way that was asked for."""
+    """A task cannot be routed as requested."""
 
 
 class UnknownAgent(RoutingError):
@@ -19,7 +19,7 @@ class UnknownAgent(RoutingError):
 
     Attributes:
         agent: What was given.
-        known: The names that there are.
+        known: The known names.
     """
 
     agent: str
@@ -34,7 +34,7 @@ class UnknownAgent(RoutingError):
 
 
 class InvalidThreshold(RoutingError):
-    """A threshold is no number from 0 to 1.
+    """A threshold is not a number from 0 to 1.
 
     Attributes:
         threshold: What was given.
@@ -48,7 +48,7 @@ class InvalidThreshold(RoutingError):
 
 
 class MatcherFailed(RoutingError):
-    """A matcher said something that is no match.
+    """A matcher returned an invalid match.
 
     Attributes:
         matcher: The matcher.
@@ -61,7 +61,7 @@ class MatcherFailed(RoutingError):
 
 
 class DeriverFailed(RoutingError):
-    """A model that was asked what an agent can do said something else.
+    """A model returned no valid description of what an agent can do.
 
     Attributes:
         agent: The agent.

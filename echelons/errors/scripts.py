@@ -15,11 +15,11 @@ class ScriptError(EchelonsError):
 
 
 class InvalidScript(ScriptError):
-    """A script, or a step of one, is of a kind that cannot be played.
+    """A script, or a step of one, has an invalid type.
 
     Attributes:
         found: What was found, described.
-        expected: What may stand there.
+        expected: What is allowed there.
     """
 
     found: str
@@ -47,7 +47,7 @@ class ScriptMissing(ScriptError):
 
 
 class ScriptExhausted(ScriptError):
-    """A conversation went on longer than its script.
+    """A conversation is longer than its script.
 
     Attributes:
         agent: The calling agent, or None where the call named none.

@@ -27,7 +27,7 @@ class StorageError(EchelonsError):
 
 
 class DatabaseMissing(StorageError):
-    """There is no database where threads should be read from; none is made for that.
+    """The database to read does not exist; it is not created.
 
     Attributes:
         path: The database.
@@ -42,7 +42,7 @@ class DatabaseMissing(StorageError):
 
 
 class DatabaseFolderMissing(StorageError):
-    """A database is named in a folder that is not there.
+    """The folder of the database does not exist.
 
     Attributes:
         path: The database.
@@ -60,12 +60,12 @@ class DatabaseFolderMissing(StorageError):
 
 
 class DatabaseTooNew(StorageError):
-    """A newer version of Echelons has brought the database up to date; it was not touched.
+    """A newer version of Echelons has migrated the database; it was not changed.
 
     Attributes:
         path: The database.
         why: What is wrong.
-        found: The step that its schema has come to.
+        found: The migration step of its schema.
         known: The last step that this version knows.
     """
 
@@ -85,7 +85,7 @@ class DatabaseTooNew(StorageError):
 
 
 class BackupExists(StorageError):
-    """There is a file already where a backup was to be made; it was not touched.
+    """The file of a backup exists already; it was not changed.
 
     Attributes:
         path: The file.
@@ -100,7 +100,7 @@ class BackupExists(StorageError):
 
 
 class InvalidStrategy(EchelonsError):
-    """Threads were to be pruned in a way that there is not, or to less than nothing.
+    """The strategy of pruning threads is unknown or has an invalid limit.
 
     Attributes:
         strategy: The strategy as it was given.

@@ -1,6 +1,6 @@
-"""Errors of what is stored: it was changed, is sealed, or could not be read back.
+"""Errors of stored data: changed, sealed, or not readable.
 
-Raised where rows are sealed and read, and where values are written and made again.
+Raised where rows are sealed and read, and where values are serialised.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from echelons.errors.configuration import ConfigurationError
 
 
 class CheckpointTampered(EchelonsError):
-    """A stored row is damaged, stands in another place, or was written by something else.
+    """A stored row is damaged, was moved, or was not written by Echelons.
 
     Attributes:
         where: The row.
@@ -29,7 +29,7 @@ class CheckpointTampered(EchelonsError):
 
 
 class UnknownSealKey(CheckpointTampered):
-    """A row was sealed with another key than those that were given.
+    """A row was sealed with a key that was not given.
 
     Attributes:
         where: The row.
@@ -52,7 +52,7 @@ class UnknownSealKey(CheckpointTampered):
 
 
 class InvalidSealKey(ConfigurationError):
-    """A key for the seal is no bytes, or too short to be safe.
+    """A key for the seal is not bytes, or too short to be safe.
 
     Attributes:
         found: What was given, described without the key itself.
@@ -68,7 +68,7 @@ class InvalidSealKey(ConfigurationError):
 
 
 class SealKeyMissing(EchelonsError):
-    """A sealed database was opened without a key, and something was to be written.
+    """A sealed database was opened without a key, and cannot be written.
 
     Attributes:
         path: The database.
@@ -83,7 +83,7 @@ class SealKeyMissing(EchelonsError):
 
 
 class NotStorable(EchelonsError):
-    """A value was to be stored that could not be read back; it is refused, not lost later.
+    """A value cannot be stored, as it could not be read back.
 
     Attributes:
         kind: The type of the value.
@@ -96,7 +96,7 @@ class NotStorable(EchelonsError):
 
 
 class InvalidAllowedType(ConfigurationError):
-    """Something in `allowed_types` cannot be written and made again.
+    """A type in `allowed_types` cannot be serialised.
 
     Attributes:
         kind: What was given.
@@ -112,7 +112,7 @@ class InvalidAllowedType(ConfigurationError):
 
 
 class UnreadableRecord(EchelonsError):
-    """A stored request or response is damaged, or something else than it says.
+    """A stored request or response is damaged, or of another type.
 
     Attributes:
         model: What it should have been.

@@ -20,7 +20,7 @@ class UnknownTeam(TeamError):
 
     Attributes:
         team: The name as it was given.
-        known: The names that there are.
+        known: The known names.
     """
 
     team: str
@@ -49,7 +49,7 @@ class InvalidTeam(TeamError):
 
 
 class TeamNotTrusted(TeamError):
-    """A database names a function as its team that does not say that it makes one.
+    """A database names a function as its team that is not annotated to return an agent.
 
     Attributes:
         team: The name as it was stored.
@@ -64,7 +64,7 @@ class TeamNotTrusted(TeamError):
 
 
 class TeamNotRecorded(TeamError):
-    """A thread does not say which team it belongs to.
+    """A thread has no record of its team.
 
     Attributes:
         thread: The thread's name or id.

@@ -1,4 +1,4 @@
-"""Errors of threads and their turns: which is meant, and what it can do now.
+"""Errors of threads and their turns: which one, and what it can do now.
 
 Raised by sessions, the store of threads and the commands.
 """
@@ -25,7 +25,7 @@ class ThreadNotFound(EchelonsError):
 
 
 class ThreadNotNamed(EchelonsError):
-    """Several threads may be meant, and none was named.
+    """There are several threads, and none was named.
 
     Attributes:
         known: Their names or ids.
@@ -36,10 +36,10 @@ class ThreadNotNamed(EchelonsError):
 
 
 class ThreadTaken(EchelonsError):
-    """A thread was to be copied to an id that has something stored under it.
+    """The id that a thread is to be copied to is in use.
 
     Attributes:
-        thread_id: LangGraph's id of the thread that is there.
+        thread_id: LangGraph's id of the existing thread.
     """
 
     thread_id: str
@@ -50,7 +50,7 @@ class ThreadTaken(EchelonsError):
 
 
 class MissingAgents(EchelonsError):
-    """A stored run waits in agents or nodes that the tree does not have any more.
+    """A stored run waits in agents or nodes that the tree no longer has.
 
     Attributes:
         thread_id: The root's thread.
@@ -96,7 +96,7 @@ class TurnReused(EchelonsError):
 
 
 class NothingToResume(EchelonsError):
-    """The thread has no turn to go on with.
+    """The thread has no turn to resume.
 
     Attributes:
         thread: The thread's name or id.
@@ -107,7 +107,7 @@ class NothingToResume(EchelonsError):
 
 
 class NothingUnfinished(EchelonsError):
-    """No thread of a database has a turn to go on with.
+    """No thread of a database has a turn to resume.
 
     Attributes:
         database: The database.
@@ -121,7 +121,7 @@ class NothingUnfinished(EchelonsError):
 
 
 class RunFailed(EchelonsError):
-    """A turn stopped at an error of a model or of a function, and can go on.
+    """A turn stopped at an error of a model or a function, and can be resumed.
 
     Attributes:
         thread: The thread's name or id.

@@ -1,4 +1,4 @@
-"""What a user gives a session, checked at the door: thread names, tasks, answers."""
+"""Validation of the input of a session: thread names, tasks and answers."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from echelons.runtime.session_requests import Answering, Sending
 from echelons.text.input_limits import LONGEST_ID, check_id, check_value, is_label, shortened
 
 MISSING: Any = object()
-"""Stands for an answer that was not given; `None` is one."""
+"""The default of an answer that was not given; `None` is a valid answer."""
 
 
 def thread_name(name: str) -> str:
-    """Return what people call a thread.
+    """Return the name of a thread, validated.
 
     Raises:
-        InvalidThread: It is empty, too long, no text, or cannot be printed.
+        InvalidThread: It is empty, too long, not a text, or not printable.
     """
     if not is_label(name):
         raise InvalidThread(name)
@@ -27,7 +27,7 @@ def thread_name(name: str) -> str:
 
 
 def sending(task: str, turn_id: str | None) -> Sending:
-    """Return the request that gives a task.
+    """Return the request to send a task.
 
     Raises:
         InvalidTask: It is empty.
@@ -40,10 +40,10 @@ def sending(task: str, turn_id: str | None) -> Sending:
 
 
 def answering(question: str | Mapping[str, Any], value: Any) -> Answering:
-    """Return the request that answers one question, or several by their ids.
+    """Return the request to answer one question, or several by their ids.
 
     Raises:
-        InvalidId: A question's id is no text.
+        InvalidId: A question's id is not a text.
         AnswerUnnamed: A value is given beside several answers.
         AnswerMissing: No value is given.
     """

@@ -1,4 +1,4 @@
-"""How a run ends: what it came to, and what is written down before the thread is let go."""
+"""The end of a run: its result, and what is stored before the lease of the thread is released."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from echelons.checkpoints.threads.pending_work import Question
 from echelons.checkpoints.threads.thread_status import last_words, standing_of
 
 SHUT = 0
-"""The epoch that no run has: nobody takes answers."""
+"""An epoch that no run has, stored while no run takes answers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """What a run came to.
+    """The result of a run.
 
     Attributes:
-        text: The root's last words, if the turn is finished.
-        questions: What it waits for.
-        finished: Whether the turn is at its end.
-        replayed: Whether nothing was run: the turn had been submitted before.
+        text: The root's last message, if the turn is finished.
+        questions: Questions that it waits for.
+        finished: Whether the turn has ended.
+        replayed: Whether nothing was run, as the turn had been submitted before.
         queued: Whether answers were left to the run that holds the thread.
     """
 
@@ -41,13 +41,13 @@ class Ending:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What a run knows of itself when its stream has come to an end.
+    """The state of a run at the end of its stream.
 
     Attributes:
-        text: The root's last words in it; `None` if it said nothing.
+        text: The root's last message in it; `None` if there is none.
         delivered: The questions whose answers it has delivered.
         paused: Whether it was asked to stop.
-        withdrawn: The questions of stopped agents for which it has gone on already.
+        withdrawn: Questions of stopped agents that it has continued for.
     """
 
     text: str | None = None
@@ -58,11 +58,11 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class GoOn:
-    """A run does not end yet.
+    """The next input of a run that does not end yet.
 
     Attributes:
-        given: What it goes on with.
-        withdrawn: The questions of stopped agents for which it does.
+        given: The input of the graph.
+        withdrawn: Questions of stopped agents that it continues for.
     """
 
     given: Command[Any] | None = None
@@ -70,22 +70,21 @@ class GoOn:
 
 
 def ending_of(thread_id: str) -> Plan[Ending]:
-    """Return what the last run of a thread came to, read from what is stored."""
+    """Return the result of the last run of a thread, read from its checkpoints."""
     standing = yield from standing_of(thread_id)
     text = (yield from last_words(standing)) if standing.finished else ""
     return Ending(text, standing.questions, standing.finished)
 
 
 def settled(turn: Turn, progress: Progress) -> Plan[Ending | GoOn]:
-    """Let the thread go, unless answers have come in meanwhile: then return how to go on.
+    """End the run, or return its next input if answers have arrived meanwhile.
 
-    So too if somebody who asks was stopped meanwhile: that one's superior can go on.
-
-    In one transaction, so that an answer either finds a run that will deliver it, or knows
-    that it has to wait for the thread.
+    The run also continues if an agent with a pending question was stopped meanwhile, as its
+    superior can continue. This is one transaction, so that an answer either finds a run that
+    will deliver it, or has to wait for the thread.
 
     Raises:
-        LeaseLost: Somebody else runs the thread now.
+        LeaseLost: Another run holds the thread now.
         StorageError: Something of the turn was not stored.
     """
     turn.check()
@@ -97,7 +96,7 @@ def settled(turn: Turn, progress: Progress) -> Plan[Ending | GoOn]:
 
     def close(open_: Transaction) -> Ending | GoOn:
         open_.require(turn.fence)
-        # A paused run may not have come to the tools that its answers are for: they stay due.
+        # A paused run may not have reached the tools that its answers are for: they stay due.
         delivered = () if progress.paused else progress.delivered
         due = answer_outbox.due(open_, turn.thread_id, standing.pending, delivered)
         if (due or withdrawn) and not progress.paused:
@@ -111,20 +110,20 @@ def settled(turn: Turn, progress: Progress) -> Plan[Ending | GoOn]:
 
 
 def take_answers(open_: Transaction, turn: Turn) -> None:
-    """Let others leave answers to a run from now on.
+    """Let other processes leave answers to a run from now on.
 
-    Not before its own are written down: one that is left to a run which then ends at a clash
-    would have nobody who delivers it.
+    This comes after its own answers are stored: an answer that is left to a run which then ends
+    at a conflict would never be delivered.
 
     Raises:
-        LeaseLost: Somebody else runs the thread now.
+        LeaseLost: Another run holds the thread now.
     """
     open_.require(turn.fence)
     _mark(open_, turn, turn.fence.epoch)
 
 
 def is_open(open_: Transaction, thread_id: str) -> bool:
-    """Return whether the run that holds a thread takes answers, and still looks for them."""
+    """Return whether the run that holds a thread still takes answers."""
     mark, holder = open_.get(_key(thread_id)), open_.last_holder(key(thread_id))
     return mark is not None and holder is not None and mark.value == holder.epoch
 

@@ -1,7 +1,7 @@
 """The events of a run, translated from LangGraph's stream.
 
-The command line and notebooks show these. `Translator` is pure but for what it remembers
-of the tasks it has seen start.
+The command line and notebooks show these. `Translator` is pure except for its record of
+the tasks that have started.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from echelons.nodes.messages import usage_of
 from echelons.tree.names import CALL_SUBORDINATE, PATH_SEPARATOR
 
 STREAM_MODES = ("tasks", "messages")
-"""What LangGraph is asked to stream: starts and ends of tasks, and pieces of replies."""
+"""The stream modes of LangGraph: starts and ends of tasks, and chunks of replies."""
 
 
 class Kind(StrEnum):
-    """What an event tells."""
+    """The kind of an event."""
 
     __stored_as__ = "echelons.runtime.events.Kind"
 
     TASK = "task"
-    TOKEN = "token"  # noqa: S105  a piece of a reply, no secret
+    TOKEN = "token"  # noqa: S105  a chunk of a reply, no secret
     MESSAGE = "message"
     TOOL_CALL = "tool_call"
     TOOL_RESULT = "tool_result"
@@ -44,20 +44,20 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RunEvent:
-    """One thing that an agent did.
+    """One event of an agent.
 
     Attributes:
-        path: Where the agent stands, as text: `head/experiences/restaurants`.
-        kind: What it did.
-        content: The words of it: a task, a piece or the whole of a reply, a tool's name and
+        path: Path of the agent: `head/experiences/restaurants`.
+        kind: What happened.
+        content: Its text: a task, a chunk or the whole of a reply, a tool's name and
             result, a question, an error.
-        reasoning: What the model thought, where it shows that.
-        usage: What the reply cost; zero for other kinds.
+        reasoning: The reasoning of the model, where it is available.
+        usage: Tokens and calls of the reply; zero for other kinds.
         thread_id: The agent's thread.
-        data: The rest as plain values: a call's arguments, the model that a reply says it is
-            from. A delegation and the responses to it have one `id`, and the `request` as it
-            was sent to who is asked; a response has the `status`, who answers as `agent`, the
-            `attempt`, and whether it is `final` or the next is asked.
+        data: Other facts as plain values: a call's arguments, the model name in a reply. A
+            delegation and its responses share an `id`, and the `request` as it was sent; a
+            response has its `status`, the answering `agent`, the `attempt`, and whether it is
+            `final` or the next candidate follows.
     """
 
     __stored_as__ = "echelons.runtime.events.RunEvent"
@@ -92,7 +92,7 @@ class _Who:
 
 
 class Translator:
-    """Turns the parts of one LangGraph stream into events."""
+    """Translates the parts of one LangGraph stream into events."""
 
     def __init__(self) -> None:
         self._tasks: dict[str, _Who] = {}
@@ -100,7 +100,7 @@ class Translator:
         self._asked: set[str] = set()
 
     def events(self, part: tuple[tuple[str, ...], str, Any]) -> Iterator[RunEvent]:
-        """Yield what a part of the stream tells."""
+        """Yield the events of a part of the stream."""
         _, mode, payload = part
         if mode == "messages":
             yield from _tokens(*payload)
@@ -129,7 +129,7 @@ class Translator:
         if who is None:
             return
         for each in payload["interrupts"]:
-            # It comes up through every level; the first to say it is the one who asks.
+            # A question passes through every level; the first task that reports it asks it.
             if each["id"] not in self._asked and not is_pause(each["value"]):
                 self._asked.add(each["id"])
                 yield RunEvent(
@@ -141,7 +141,7 @@ class Translator:
                 )
         if payload["error"]:
             yield RunEvent(who.path, Kind.ERROR, str(payload["error"]), thread_id=who.thread_id)
-        # A delegation's answers are told by the subordinate's node, and again by `delegate`.
+        # The subordinate's node reports the responses of a delegation, and `delegate` repeats them.
         if who.node != "delegate":
             for message in _messages(payload["result"]):
                 yield from _told(who, message)
@@ -152,7 +152,7 @@ class Translator:
 def _tokens(chunk: BaseMessage, metadata: Mapping[str, Any]) -> Iterator[RunEvent]:
     if not isinstance(chunk, AIMessage) or not (chunk.text or _reasoning(chunk)):
         return
-    # LangGraph sends whole messages too, which MESSAGE events tell.
+    # LangGraph sends whole messages too, which become MESSAGE events.
     if type(chunk) is AIMessage:
         return
     yield RunEvent(
@@ -176,7 +176,7 @@ def _told(who: _Who, message: BaseMessage) -> Iterator[RunEvent]:
             {"model": str(message.response_metadata.get("model_name", ""))},
         )
         yield from _calls(who, message)
-    # What `reason` answers itself, and what it puts together, is nobody's response.
+    # A message that `reason` wrote or joined itself is no response of a subordinate.
     elif isinstance(message, ToolMessage) and who.order is None:
         yield _result(who, message)
 
@@ -205,7 +205,7 @@ def _result(who: _Who, message: ToolMessage) -> RunEvent:
 
 
 def _came_of(who: _Who, order: Order, result: Any) -> Iterator[RunEvent]:
-    """Yield the response of a subordinate, whether others are asked after it or not."""
+    """Yield the responses of subordinates, final or followed by another candidate."""
     if not isinstance(result, dict):
         return
     following = _order(result)
@@ -233,11 +233,11 @@ def _response(
     """Return the event of a response.
 
     Args:
-        who: Whose request it was.
+        who: The task that sent the request.
         order: The request.
-        response: What the subordinate said.
-        cost: The responses that tell what the request has cost so far.
-        final: Whether nobody else is asked.
+        response: The response of the subordinate.
+        cost: The responses whose usage the request has cost so far.
+        final: Whether no other candidate follows.
     """
     data: dict[str, Any] = {
         "id": order.call_id,
@@ -260,7 +260,7 @@ def _response(
 
 
 def _order(state: Any) -> Mapping[str, Any] | None:
-    """Return the request that a task of a delegation works off, as it is stored."""
+    """Return the first queued request of a delegation, as it is stored."""
     queue = state.get("queue") if isinstance(state, dict) else None
     return queue[0] if queue else None
 
@@ -273,7 +273,7 @@ def _messages(result: Any) -> Iterator[BaseMessage]:
 
 
 def _task(state: Any) -> str:
-    # A segment that goes on has more than its task in its state.
+    # A resumed segment has more than its task in its state.
     messages = state.get("messages") if isinstance(state, dict) else None
     tasks = (each for each in reversed(messages or ()) if isinstance(each, HumanMessage))
     return next((str(task.text) for task in tasks), "")

@@ -1,4 +1,4 @@
-"""What a run keeps of itself while it goes: who can stop it, what it cost, what was said."""
+"""The record of a run in progress: its control, usage and events."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class Tally:
 
     Attributes:
         control: Stops the tree at the end of its current step.
-        usage: What the run has cost, all agents together.
-        begun: Whether anybody has asked for its first event.
-        paused: Whether it was stopped so.
-        ending: What it came to; `None` until it has.
+        usage: Usage of all agents of the run together.
+        begun: Whether its first event has been requested.
+        paused: Whether the tree was stopped that way.
+        ending: The result; `None` until it ends.
     """
 
     def __init__(self) -> None:
@@ -38,18 +38,18 @@ class Tally:
 
     @property
     def streaming(self) -> dict[str, Any]:
-        """What LangGraph is asked to stream, and how it is stopped."""
+        """The stream options of LangGraph, with the control that stops it."""
         return {"stream_mode": list(STREAM_MODES), "subgraphs": True, "control": self.control}
 
     @property
     def progress(self) -> Progress:
-        """What the end of the run is decided by."""
+        """The state that decides how the run ends."""
         return Progress(
             self._said, frozenset(self._delivered), self.paused, frozenset(self._withdrawn)
         )
 
     def events(self, part: Any) -> Iterator[RunEvent]:
-        """Yield what a part of LangGraph's stream tells, and take note of it."""
+        """Yield the events of a part of LangGraph's stream, and record them."""
         for event in self._translator.events(part):
             if event.kind is Kind.MESSAGE:
                 self.usage += event.usage
@@ -58,12 +58,12 @@ class Tally:
             yield event
 
     def delivers(self, given: Any) -> None:
-        """Take note of the answers that an input delivers."""
+        """Record the answers that an input delivers."""
         if isinstance(given, Command) and isinstance(given.resume, dict):
             self._delivered.update(given.resume)
 
     def end(self, settled: Ending | GoOn) -> Command[Any] | None:
-        """Take note of the end, or return what the run goes on with."""
+        """Record the end, or return the next input of the run."""
         if isinstance(settled, Ending):
             self.ending = settled
             return None

@@ -1,7 +1,7 @@
 """`Session`: the durable way to run a tree on one thread of one database.
 
-Sends tasks, answers questions, goes on after a crash, and shows what happened. Each method
-has an `a…` twin for event loops; the two share every decision and differ in the waiting.
+Sends tasks, answers questions, resumes after a crash, and shows what happened. Each method
+has an async version with the prefix `a`; the two share all decisions.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ from echelons.tree.walk import walk
 
 
 class Session:
-    """A tree at work on one thread.
+    """A tree that runs on one thread.
 
     Args:
         agent: The tree's root.
         database: Path of a SQLite database, or any LangGraph saver. A path is opened here
             and closed with the session.
-        thread: What people call the thread. A UUID is taken as the thread's id itself, and so
+        thread: Name of the thread. A UUID is taken as the thread's id itself, and so
             is the id of a thread that a compiled graph has already stored in the database.
-        metadata: Texts and numbers stored with each of its checkpoints; `RootThread` gives
-            them back, so a program can note what it needs to go on in another process.
+        metadata: Texts and numbers stored with each of its checkpoints; `RootThread` returns
+            them, so a program can store what it needs to resume in another process.
 
     Raises:
         InvalidDatabase: The database is neither.
-        InvalidThread: The thread's name is empty, too long, no text, or cannot be printed.
-        InvalidNote: Something in `metadata` cannot be noted.
+        InvalidThread: The thread's name is empty, too long, not a text, or not printable.
+        InvalidNote: An entry of `metadata` cannot be stored.
         StorageError: The database cannot be opened.
-        CheckpointTampered: It holds a thread of that name that somebody has damaged.
+        CheckpointTampered: The thread of that name was damaged.
         ModelKeyMissing: A named model of the tree has no key.
 
     Examples:
@@ -107,17 +107,17 @@ class Session:
         self.close()
 
     def send(self, task: str, *, turn_id: str | None = None) -> Run:
-        """Give the root a task.
+        """Send a task to the root.
 
         Args:
             task: What to do, in words.
-            turn_id: What you call this turn. A turn that is submitted again is never run
-                again: if it is finished, its answer is given; if it was cut short, it goes on.
+            turn_id: Your id of this turn. A turn that is submitted again is not run twice: its
+                answer is returned if it is finished, and it is resumed if it was cut short.
 
         Raises:
             InvalidTask: It is empty.
             InvalidId: `turn_id` has other characters than letters, digits and `._:-`.
-            ThreadBusy: Somebody else is at work on the thread.
+            ThreadBusy: Another run holds the thread.
             InterventionPending: The thread waits for answers.
             UnfinishedTurn: Its last turn was cut short.
             TurnReused: The turn was another task.
@@ -129,10 +129,10 @@ class Session:
         return await self._arun(sending(task, turn_id))
 
     def answer(self, question: str | Mapping[str, Any], value: Any = MISSING) -> Run:
-        """Answer pending questions and go on.
+        """Answer pending questions and continue the turn.
 
-        While somebody else is at work on the thread, the answers are left to that run; if it
-        dies before it delivers them, `resume` does.
+        While another run holds the thread, the answers are left to it; if it dies before it
+        delivers them, `resume` does.
 
         Args:
             question: A question's id, or several answers by their questions' ids.
@@ -141,7 +141,7 @@ class Session:
         Raises:
             AnswerMissing: No value is given.
             AnswerUnnamed: A value is given beside several answers.
-            InvalidId: A question's id is no text.
+            InvalidId: A question's id is not a text.
             NoQuestionPending: Nothing is asked.
             UnknownQuestion: A question named was never asked; `QuestionClosed` if it was,
                 and is answered or withdrawn.
@@ -154,17 +154,17 @@ class Session:
         return await self._arun(answering(question, value))
 
     def resume(self, path: str | None = None) -> Run:
-        """Go on with a turn that was stopped, killed or paused, or has failed.
+        """Resume a turn that was stopped, killed or paused, or has failed.
 
         Args:
             path: The agent whose pause ends, with those below it; all pauses if left out.
 
         Raises:
-            ThreadBusy: Somebody else is at work on the thread.
+            ThreadBusy: Another run holds the thread.
             ThreadNotFound: The thread has never run.
             InterventionPending: Only answers can move it.
             NothingToResume: Its last turn is finished.
-            NotPaused: A path is given, and nothing is paused there.
+            NotPaused: Nothing is paused at `path`.
         """
         return self._run(Resuming(path))
 
@@ -173,16 +173,16 @@ class Session:
         return await self._arun(Resuming(path))
 
     def stop(self, path: str | None = None) -> str:
-        """End an agent and all below it, for the rest of this turn, whoever runs the thread.
+        """End an agent and all below it for the rest of this turn, in whichever process it runs.
 
-        Nothing of them begins any more; what runs in an event loop is cut short. If nobody is
-        at work on the thread, `resume` brings it to its end.
+        They start nothing more, and async work in progress is cancelled. If no run holds the
+        thread, `resume` ends the turn.
 
         Args:
             path: Names from the root, such as `"head/north"`; the whole turn if left out.
 
         Returns:
-            The path of who was stopped.
+            Path of the stopped agent.
 
         Raises:
             ThreadNotFound: The thread has never run.
@@ -196,15 +196,15 @@ class Session:
         return await aread(self._saver, self._give_order("stopped", path))
 
     def pause(self, path: str | None = None) -> str:
-        """Hold an agent and all below it before their next model call, whoever runs the thread.
+        """Pause an agent and all below it before their next model call, in any process.
 
-        The others go on. `resume` lets them go on, too.
+        The others continue. `resume` ends the pause.
 
         Args:
             path: Names from the root, such as `"head/north"`; the whole tree if left out.
 
         Returns:
-            The path of who was paused.
+            Path of the paused agent.
 
         Raises:
             ThreadNotFound: The thread has never run.
@@ -261,7 +261,7 @@ class Session:
             raise ThreadNotFound(self.thread) from error
 
     def _run(self, request: Request) -> Run:
-        # Refused at once, not only when somebody iterates; and again when it begins.
+        # Refused at once, not only at the first event; the run checks it again when it starts.
         self._engine.look(request)
         return Run(self._engine, request)
 

@@ -1,8 +1,8 @@
-"""What a session is asked for, and what it decides: to go on, to answer from memory, or no.
+"""The requests of a session, and their decisions: run, return a stored result, or refuse.
 
 `send`, `answer` and `resume` are a request each. Its `decide` is a plan that reads
-where the thread stands; the session follows it once when it is asked, so that a caller is
-refused at once, and again under the thread's lease, where nothing moves any more.
+the status of the thread; the session executes it once when it is called, so that a caller is
+refused at once, and again under the thread's lease, where the status cannot change.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from echelons.runtime.run_end import Ending, is_open
 
 
 class Thread(NamedTuple):
-    """A root's thread: what people call it, and its id."""
+    """A root's thread: its name and its id."""
 
     name: str
     id: str
@@ -44,10 +44,10 @@ class Go:
     """Run the tree.
 
     Attributes:
-        given: Its input, as LangGraph takes it.
-        turn: The turn that this is, or goes on with.
-        task: Digest of the task that begins it, if it may be submitted again.
-        before: Where the thread stood before it.
+        given: The input of the graph.
+        turn: Id of the new or resumed turn.
+        task: Digest of the task that starts it, if it may be submitted again.
+        before: Status of the thread before it.
     """
 
     given: Any
@@ -58,37 +58,37 @@ class Go:
 
 Decision = Go | Ending
 Keeping = Callable[[Transaction], None]
-"""Writes something down, in the transaction that it is given."""
+"""Writes to the ledger in the given transaction."""
 
 
 class Request(ABC):
-    """Something that a session is asked for."""
+    """A request of a session."""
 
     @abstractmethod
     def decide(self, thread: Thread) -> Plan[Decision]:
-        """Decide what to do where the thread stands now; nothing is changed."""
+        """Decide what to do in the current status of the thread, without changing it."""
 
     def keep(self, thread: Thread, go: Go) -> Plan[Keeping]:
-        """Return what writes down what must not be lost once the tree runs."""
+        """Return the writer of what must be stored before the tree runs."""
         yield from ()
         return _nothing
 
     def look(self, thread: Thread) -> Plan[None]:
-        """Refuse what cannot be done, before anything is begun."""
+        """Refuse a request that cannot be carried out, before anything starts."""
         holder = yield InLedger(lambda ledger: ledger.holder(key(thread.id)))
         if holder is not None:
             raise ThreadBusy(thread.name, holder.pid, holder.since)
         yield from self.decide(thread)
 
     def meet(self, thread: Thread, busy: ThreadBusy) -> Plan[Ending | None]:
-        """Meet a run that is under way on the thread.
+        """Handle another run in progress on the thread.
 
         Returns:
-            What the request comes to, or `None` to wait: that run is about to end, or has
-            only just begun.
+            The result of the request, or `None` to wait: the other run is about to end, or
+            has only just started.
 
         Raises:
-            ThreadBusy: Both cannot be.
+            ThreadBusy: The request cannot be combined with the other run.
         """
         yield from ()
         raise ThreadBusy(thread.name, busy.pid, busy.since) from busy
@@ -100,8 +100,8 @@ class Sending(Request):
 
     Attributes:
         task: The task.
-        given: The same as LangGraph takes it.
-        turn: What its caller calls the turn; `None` if it will not be submitted again.
+        given: The task as input of the graph.
+        turn: The caller's id of the turn; `None` if it will not be submitted again.
     """
 
     task: str
@@ -109,7 +109,7 @@ class Sending(Request):
     turn: str | None
 
     def decide(self, thread: Thread) -> Plan[Decision]:
-        """Begin a turn, go on with it, or give its answer again."""
+        """Start a turn, resume it, or return its stored answer."""
         standing = yield from standing_of(thread.id)
         if self.turn is None:
             return (yield from _begun(thread, Go(self.given, str(uuid4()), before=standing)))
@@ -122,7 +122,7 @@ class Sending(Request):
         return (yield from self._again(thread, standing, known))
 
     def keep(self, thread: Thread, go: Go) -> Plan[Keeping]:
-        """Keep the end of the turn before, if its process died before it could."""
+        """Store the end of the previous turn, if its process died before it could."""
         before = go.before.turn
         known = (yield from _known(thread, before)) if before else None
         if known is None or known.text is not None:
@@ -137,7 +137,7 @@ class Sending(Request):
             )
         text = known.text
         if text is None:
-            # Its process died at its end, before it could write that down, or at its beginning.
+            # Its process died at the start of the turn, or at its end before that was stored.
             turn = self.turn or ""
             text = yield from words_of(thread.id, turn)
             if text is None and known.announced:
@@ -156,21 +156,21 @@ class Answering(Request):
     answers: Mapping[str, Any]
 
     def decide(self, thread: Thread) -> Plan[Decision]:
-        """Check the answers, and go on with them."""
+        """Check the answers, and continue with them."""
         standing, given = yield from answer_outbox.check(thread.name, thread.id, self.answers)
         return Go(Command(resume={**given, **self.answers}), standing.turn or str(uuid4()))
 
     def keep(self, thread: Thread, go: Go) -> Plan[Keeping]:
-        """Keep the answers."""
+        """Store the answers."""
         yield from ()
         return lambda open_: answer_outbox.write_down(open_, thread.id, self.answers)
 
     def look(self, thread: Thread) -> Plan[None]:
-        """Refuse answers that do not fit, whoever is at work on the thread."""
+        """Refuse invalid answers, even while another run holds the thread."""
         yield from answer_outbox.check(thread.name, thread.id, self.answers)
 
     def meet(self, thread: Thread, busy: ThreadBusy) -> Plan[Ending | None]:
-        """Leave the answers to the run that holds the thread, unless it begins or ends."""
+        """Leave the answers to the run that holds the thread, unless it is starting or ending."""
         before = yield from answer_outbox.versions(thread.id, self.answers)
         yield from answer_outbox.check(thread.name, thread.id, self.answers)
 
@@ -186,7 +186,7 @@ class Answering(Request):
 
 @dataclass(frozen=True, slots=True)
 class Resuming(Request):
-    """To go on with a turn that was cut short, or paused.
+    """Resume a turn that was cut short or paused.
 
     Attributes:
         path: The agent whose pause is to end, with those below it; `None` for all.
@@ -195,7 +195,7 @@ class Resuming(Request):
     path: str | None = None
 
     def decide(self, thread: Thread) -> Plan[Decision]:
-        """Go on, with the answers that were written down and not delivered."""
+        """Resume with the answers that were stored and not delivered."""
         standing = yield from standing_of(thread.id)
         if standing.saved is None:
             raise ThreadNotFound(thread.name)
@@ -205,7 +205,7 @@ class Resuming(Request):
             raise NothingToResume(thread.name)
         going = yield from _gone_on(thread, standing)
         if going is None and (yield from orders_plan(thread.id)).paused:
-            # Nothing moves, but the pauses end: who asks asks again.
+            # Nothing else can continue, but the pauses end: pending questions are asked again.
             return Go(None, standing.turn)
         if going is None:
             raise InterventionPending(thread.name, standing.pending)
@@ -225,7 +225,7 @@ def _known(thread: Thread, turn: str) -> Plan[turns.Known | None]:
 
 
 def _nothing(open_: Transaction) -> None:
-    """Write nothing down."""
+    """Write nothing."""
 
 
 def _begun(thread: Thread, go: Go) -> Plan[Go]:
@@ -239,7 +239,7 @@ def _begun(thread: Thread, go: Go) -> Plan[Go]:
 
 
 def _gone_on(thread: Thread, standing: Standing) -> Plan[Go | None]:
-    """Return how a turn goes on, `None` if only new answers can move it."""
+    """Return how a turn continues, `None` if it needs new answers."""
     given = yield from answer_outbox.given_to(thread.id, standing)
     if standing.questions and not (given or standing.waiting.moves):
         return None

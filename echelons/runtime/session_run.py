@@ -1,8 +1,8 @@
-"""`Run` and `AsyncRun`: one turn on its way, as a stream of events with a result.
+"""`Run` and `AsyncRun`: one turn in progress, as a stream of events with a result.
 
 `Session` makes them. Nothing happens until they are iterated or asked for the result.
 Leaving one early stops the tree at the end of its current step; all that was done is
-stored, and `Session.resume` goes on from there.
+stored, and `Session.resume` continues from there.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from echelons.runtime.turn_engine import Engine
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a turn came to.
+    """The result of a turn.
 
     Attributes:
         text: The root's answer; empty while questions are open or the run was stopped.
-        questions: What must be answered before it goes on.
-        finished: Whether the turn is at its end.
-        usage: What the run cost, all agents together.
+        questions: Questions that must be answered before it continues.
+        finished: Whether the turn has ended.
+        usage: Usage of all agents of the run together.
         replayed: Whether nothing was run: the turn was submitted before, and this is what it
             came to.
         queued: Whether answers were left to a run that is under way on the thread, and
@@ -46,7 +46,7 @@ class Result:
 
     @classmethod
     def of(cls, ending: Ending, usage: Usage) -> Result:
-        """Return the result that a run's end makes."""
+        """Return the result of an ended run."""
         return cls(
             ending.text,
             ending.questions,
@@ -69,7 +69,7 @@ class Run:
 
     Args:
         engine: Runs the thread.
-        request: What it is asked for.
+        request: The request to run.
     """
 
     def __init__(self, engine: Engine, request: Request) -> None:
@@ -83,7 +83,7 @@ class Run:
         return self._events
 
     def result(self) -> Result:
-        """Drive the turn to its end and return what it came to."""
+        """Drive the turn to its end and return its result."""
         for _ in self._events:
             pass
         return Result.of(self._tally.ending or self._engine.ending(), self._tally.usage)
@@ -95,7 +95,7 @@ class Run:
     def close(self) -> None:
         """Stop at the end of the current step, with everything done so far stored.
 
-        A run that nobody has begun stores nothing.
+        A run that was never started stores nothing.
         """
         self._tally.control.request_drain("closed")
         if self._tally.begun:
@@ -119,7 +119,7 @@ class AsyncRun:
 
     Args:
         engine: Runs the thread.
-        request: What it is asked for.
+        request: The request to run.
     """
 
     def __init__(self, engine: Engine, request: Request) -> None:
@@ -131,7 +131,7 @@ class AsyncRun:
         return self._events
 
     async def result(self) -> Result:
-        """Drive the turn to its end and return what it came to."""
+        """Drive the turn to its end and return its result."""
         async for _ in self._events:
             pass
         return Result.of(self._tally.ending or await self._engine.aending(), self._tally.usage)
@@ -143,7 +143,7 @@ class AsyncRun:
     async def close(self) -> None:
         """Stop at the end of the current step, with everything done so far stored.
 
-        A run that nobody has begun stores nothing.
+        A run that was never started stores nothing.
         """
         self._tally.control.request_drain("closed")
         if self._tally.begun:

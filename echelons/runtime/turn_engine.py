@@ -1,8 +1,7 @@
-"""The turn engine: runs what a session is asked for, on one thread, under its lease.
+"""The turn engine: runs the requests of a session on one thread, under its lease.
 
-A run takes the lease, decides, streams the tree until nothing moves any more, delivers what
-was answered meanwhile, and lets the thread go. `drive` and `adrive` differ in nothing but
-the waiting.
+A run takes the lease, decides, streams the tree until it is idle, delivers the answers that
+have arrived meanwhile, and releases the lease. `drive` and `adrive` differ only in awaiting.
 """
 
 from __future__ import annotations
@@ -31,18 +30,21 @@ from echelons.runtime.run_record import Tally
 from echelons.runtime.session_requests import Go, Request, Thread
 
 WAIT = 0.005
-"""Seconds between two looks at a run that is about to end; what it still does takes about one."""
+"""Seconds between two attempts to take the lease of a run that is about to end.
+
+What such a run still does takes about one of them.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """What runs on one thread.
+    """Runs a tree on one thread.
 
     Attributes:
         graph: The compiled tree.
-        saver: Where it is stored.
+        saver: The checkpointer.
         thread: The root's thread.
-        metadata: What is stored with each checkpoint.
+        metadata: Stored with each checkpoint.
     """
 
     graph: AgentGraph
@@ -59,7 +61,7 @@ class Engine:
         }
 
     def look(self, request: Request) -> None:
-        """Refuse what cannot be done, before anything is begun."""
+        """Refuse a request that cannot be carried out, before anything starts."""
         read(self.saver, request.look(self.thread))
 
     async def alook(self, request: Request) -> None:
@@ -67,7 +69,7 @@ class Engine:
         await aread(self.saver, request.look(self.thread))
 
     def ending(self) -> Ending:
-        """Return what the thread's last run came to."""
+        """Return the result of the thread's last run."""
         return read(self.saver, ending_of(self.thread.id))
 
     async def aending(self) -> Ending:
@@ -75,10 +77,10 @@ class Engine:
         return await aread(self.saver, ending_of(self.thread.id))
 
     def drive(self, request: Request, tally: Tally) -> Generator[RunEvent]:
-        """Do what a request asks for, and yield what happens.
+        """Run a request, and yield its events.
 
         Raises:
-            EchelonsError: It cannot be done; each reason has an error of its own.
+            EchelonsError: It cannot be carried out; each reason has its own error.
         """
         tally.begun = True
         held = self._held(request)
@@ -155,10 +157,10 @@ class Engine:
         return Turn(self.thread.id, decision.turn, fence, decision.task)
 
     def _kept(self, request: Request, go: Go, turn: Turn) -> Plan[None]:
-        """Write down what must not be lost, once it is sure that the tree can go on."""
+        """Store what must not be lost, once the tree is known to be able to run."""
         keep = yield from request.keep(self.thread, go)
-        # Ours does it with the turn's first checkpoint; others keep the ledger in memory, and
-        # what they forget, they forget together.
+        # `SqliteCheckpointer` announces a turn with its first checkpoint; other savers keep the
+        # ledger in memory, where both are lost together.
         here = not isinstance(self.saver, SqliteCheckpointer)
 
         def begin(open_: Transaction) -> None:
