@@ -36,7 +36,8 @@ INSERT INTO checkpoints (
     thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, type, checkpoint, metadata
 )
 SELECT
-    :target, checkpoint_ns, checkpoint_id, parent_checkpoint_id, type, checkpoint, {_metadata()}
+    :target, checkpoint_ns, checkpoint_id, parent_checkpoint_id, type, checkpoint,
+    {_metadata()}
 FROM checkpoints WHERE thread_id = :source
 """  # noqa: S608
 WRITES = """

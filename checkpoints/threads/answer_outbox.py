@@ -95,8 +95,8 @@ def write_down(
         open_: The open transaction of the ledger.
         thread_id: The root's thread.
         answers: The answers, by question id.
-        before: The versions from before the answers were checked, if another run is active: it
-            may have delivered another caller's answer meanwhile.
+        before: The versions from before the answers were checked, if another run is active,
+            which may have delivered another caller's answer meanwhile.
 
     Raises:
         QuestionClosed: Another caller has answered a question first.
