@@ -1,11 +1,15 @@
 """What is built and installed: one top-level package, and every file that it needs.
 
 The distributions are built once, from a copy of the sources, with what is installed here:
-nothing is downloaded.
+nothing is downloaded. A checkout without symbolic links, as Git for Windows makes it, is one that
+git makes here when it is told that there are none.
 """
 
 from __future__ import annotations
 
+import os
+import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -18,24 +22,54 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PARTS = ("echelons", "graphs", "nodes", "checkpoints")
+LINKED = PARTS[1:]
 NOT_SOURCES = shutil.ignore_patterns(
-    ".*", "__pycache__", "*.egg-info", "build", "dist", "*.sqlite*", "node_modules"
+    *(".git", ".venv*", ".*_cache", ".compat-*", ".peers", ".hypothesis", ".langgraph_api"),
+    *("__pycache__", "*.egg-info", "build", "dist", "*.sqlite*", "node_modules"),
 )
+FOR_THE_TESTS = (
+    *("Makefile", "langgraph.json", "pyproject.toml", "setup.py", ".ci/run", ".gitignore"),
+    *("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE", "docs/turns.md"),
+    *("notebooks/01_a_first_tree.ipynb", "tests/conftest.py", "tests/fixtures/before_rooms.db"),
+)
+"""What a source distribution has beside the package: one of each kind."""
+SAMPLE = (
+    *("tests/docs/test_pages.py", "tests/echelons/test_public.py"),
+    "tests/scenarios/test_stored_databases.py",
+)
+"""Tests that read what stands beside the package."""
 
 
 def run(*command: str | Path, cwd: Path) -> str:
-    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+    done = tried(*command, cwd=cwd)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout.strip()
+
+
+def tried(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+    # What the tests import from, and how they are run, must not leak into what is tried.
+    env = {key: value for key, value in os.environ.items() if not key.startswith("PYT")}
+    return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, check=False)
+
+
+def built(*options: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return tried(sys.executable, "-m", "build", "--no-isolation", *options, cwd=cwd)
+
+
+def sources(folder: Path) -> Path:
+    """Return a copy of what stands here, committed or not."""
+    copied = folder / "echelons"
+    shutil.copytree(ROOT, copied, symlinks=True, ignore=NOT_SOURCES)
+    return copied
 
 
 @pytest.fixture(scope="module")
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of an sdist, and of the wheel that was built from that sdist."""
-    sources = tmp_path_factory.mktemp("sources") / "echelons"
-    shutil.copytree(ROOT, sources, symlinks=True, ignore=NOT_SOURCES)
-    run(sys.executable, "-m", "build", "--no-isolation", "--outdir", "dist", cwd=sources)
-    return sources / "dist"
+    copied = sources(tmp_path_factory.mktemp("sources"))
+    done = built("--outdir", "dist", cwd=copied)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return copied / "dist"
 
 
 @pytest.fixture(scope="module")
@@ -55,8 +89,8 @@ def sources_of(part: str) -> set[PurePosixPath]:
     """Return where the wheel must have the files of one of the four folders."""
     prefix = PurePosixPath("echelons", "" if part == "echelons" else part)
     return {
-        prefix / path.relative_to(ROOT / part).as_posix()
-        for path in (ROOT / part).rglob("*")
+        prefix / path.relative_to(ROOT / prefix).as_posix()
+        for path in (ROOT / prefix).rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
 
@@ -92,6 +126,85 @@ def test_the_source_distribution_holds_plain_files_only(dist: Path) -> None:
     inside = {PurePosixPath(*PurePosixPath(member.name).parts[1:]) for member in members}
     for part in PARTS:
         assert sources_of(part) <= inside
+
+
+@pytest.fixture(scope="module")
+def unpacked(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder that a source distribution unpacks to."""
+    (sdist,) = dist.glob("*.tar.gz")
+    folder = tmp_path_factory.mktemp("unpacked")
+    with tarfile.open(sdist) as archive:
+        archive.extractall(folder, filter="data")
+    (found,) = folder.iterdir()
+    return found
+
+
+def test_the_source_distribution_holds_what_the_tests_need(unpacked: Path) -> None:
+    assert [each for each in FOR_THE_TESTS if not (unpacked / each).is_file()] == []
+    tests = {path.relative_to(ROOT) for path in (ROOT / "tests").rglob("*.py")}
+    assert [each for each in tests if not (unpacked / each).is_file()] == []
+
+
+def test_the_tests_run_in_an_unpacked_source_distribution(unpacked: Path) -> None:
+    home = run(sys.executable, "-c", "import echelons; print(echelons.__file__)", cwd=unpacked)
+    assert Path(home).is_relative_to(unpacked)
+
+    done = run(
+        sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *SAMPLE, cwd=unpacked
+    )
+
+    assert re.search(r"\d+ passed", done.splitlines()[-1]), done
+
+
+@pytest.fixture(scope="module")
+def without_links(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkout that has small text files in place of symbolic links."""
+    if not (ROOT / "echelons" / LINKED[0]).is_symlink():
+        pytest.skip("there are no links here, as in a source distribution")
+    folder = tmp_path_factory.mktemp("windows")
+    origin = sources(folder)
+    run("git", "init", "-q", cwd=origin)
+    run("git", "add", "-A", cwd=origin)
+    author = ("-c", "user.name=A", "-c", "user.email=a@example.org")
+    run("git", *author, "commit", "-q", "-m", "All", cwd=origin)
+    run("git", "clone", "-q", "-c", "core.symlinks=false", origin, folder / "clone", cwd=folder)
+    return folder / "clone"
+
+
+def test_a_checkout_without_symbolic_links_builds_the_same_wheel(
+    without_links: Path, packed: set[PurePosixPath], tmp_path: Path
+) -> None:
+    assert (without_links / "echelons" / "graphs").read_text(encoding="utf-8") == "../graphs"
+
+    done = built("--wheel", "--outdir", str(tmp_path), cwd=without_links)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    (found,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(found) as archive:
+        assert {PurePosixPath(name) for name in archive.namelist()} == packed
+
+
+def test_what_needs_symbolic_links_says_how_to_get_them(
+    without_links: Path, tmp_path: Path
+) -> None:
+    checkout = tmp_path / "checkout"
+    shutil.copytree(without_links, checkout)
+    editable = "import setuptools.build_meta as backend; backend.build_editable('.')"
+
+    refused = [
+        built("--sdist", cwd=checkout),
+        tried(sys.executable, "-c", editable, cwd=checkout),
+    ]
+
+    for each in refused:
+        assert each.returncode != 0
+        assert "This checkout has no symbolic links" in each.stdout + each.stderr
+    told = re.findall(r"^ +(git .*)$", refused[0].stdout + refused[0].stderr, re.MULTILINE)
+    assert len(told) == 2
+    for command in told:
+        run(*shlex.split(command), cwd=checkout)
+    assert all((checkout / "echelons" / part).is_symlink() for part in LINKED)
+    assert built("--sdist", cwd=checkout).returncode == 0
 
 
 @pytest.fixture(scope="module")
