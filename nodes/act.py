@@ -59,7 +59,8 @@ class Act(Shell):
     ) -> Any:
         """Async version of `invoke`."""
         given = config or {}
-        bar = _bar(await gate_of(given).aenter(Step.TOOL, given), input)
+        gate = gate_of(given)
+        bar = _bar(await gate.arun(lambda: gate.enter(Step.TOOL, given)), input)
         return await self._once.acarry_out(self._work(input, given, kwargs), given, bar)
 
     def _work(self, input: Any, config: RunnableConfig, kwargs: Mapping[str, Any]) -> Work:

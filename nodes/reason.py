@@ -136,12 +136,12 @@ class Reason(Shell):
             past = await self._history.abefore(state.get("previous"), config)
             return pass_on(past, state, identity)
         gate = gate_of(config)
-        verdict = await gate.aenter(Step.MODEL, config)
+        verdict = await gate.arun(lambda: gate.enter(Step.MODEL, config))
         if verdict:
             return joined.within(ended(verdict, state["messages"], identity))
         past = await self._history.abefore(state.get("previous"), config)
         reply = await self._mind.model.ainvoke(conversation(self._mind, past, state), config)
-        halt = await gate.aleave(reply, config)
+        halt = await gate.arun(lambda: gate.leave(reply, config))
         thought = thought_of(self._mind, past, state, reply, identity)
         found = {
             (task, splits): await self._finder.afind(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from time import monotonic
 from typing import Any, cast
 
@@ -82,7 +83,8 @@ class Subordinate(Shell):
     ) -> Any:
         """Async version of `invoke`."""
         (order, own), begun = _prepared(self._agent, input, config), monotonic()
-        history, halt = self._desk.history, await gate_of(own).aenter(Step.SUBORDINATE, own)
+        history, gate = self._desk.history, gate_of(own)
+        halt = await gate.arun(lambda: gate.enter(Step.SUBORDINATE, own))
         if wrong := _misplaced(order, own):
             asked = Asked(wrong)
         elif halt and (barred := _barred(halt, await history.ahead(own))):
@@ -93,7 +95,8 @@ class Subordinate(Shell):
         head = await history.ahead(own)
         step = self._after(order, asked, own, config or {}, monotonic() - begun)
         if part := _wins(order, step):
-            step = step._replace(place=await races_of(own).aplace(part))
+            races = races_of(own)
+            step = step._replace(place=await races.arun(partial(races.place, part)))
         return self._desk.advance(input, step, _end(self._agent, order, head, input))
 
     def _terms(self, order: Order, own: RunnableConfig) -> Terms:

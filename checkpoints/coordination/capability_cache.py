@@ -6,14 +6,15 @@ for each database, and not once for each process.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from echelons.capabilities import Capability, Derivation, declared
 from echelons.checkpoints.ledger import Json, Ledger, Transaction
 from echelons.errors import ConfigurationError
 
+T = TypeVar("T")
 PREFIX: Final = "derived"
 
 
@@ -53,13 +54,9 @@ class Derived:
         if derivations:
             self._ledger.commit(partial(self._write, derivations))
 
-    async def aread(self, agents: Collection[str], /) -> Mapping[str, Derivation]:
-        """Async version of `read`."""
-        return await self._ledger.arun(lambda: self.read(agents))
-
-    async def awrite(self, derivations: Mapping[str, Derivation], /) -> None:
-        """Async version of `write`."""
-        await self._ledger.arun(lambda: self.write(derivations))
+    async def arun(self, work: Callable[[], T]) -> T:
+        """Call some of these methods in an event loop; all of it again if the ledger was busy."""
+        return await self._ledger.arun(work)
 
     def _read(self, agents: Collection[str], open_: Transaction) -> Mapping[str, Derivation]:
         stored = ((agent, open_.get(self._key(agent))) for agent in agents)

@@ -81,10 +81,6 @@ class Breakers:
             )
         )
 
-    async def aadmit(self, agent: str) -> Admission:
-        """Async version of `admit`."""
-        return await self._ledger.arun(lambda: self.admit(agent))
-
     def note(
         self, agent: str, superior: str, admission: Admission, came_to: End
     ) -> Intensity | None:
@@ -111,11 +107,9 @@ class Breakers:
             self._note(agent, lambda circuit: circuit.given_back(admission.probe))
         return None
 
-    async def anote(
-        self, agent: str, superior: str, admission: Admission, came_to: End
-    ) -> Intensity | None:
-        """Async version of `note`."""
-        return await self._ledger.arun(lambda: self.note(agent, superior, admission, came_to))
+    async def arun(self, work: Callable[[], T]) -> T:
+        """Call some of these methods in an event loop; all of it again if the ledger was busy."""
+        return await self._ledger.arun(work)
 
     def _failed(self, agent: str, superior: str, probe: int) -> Intensity | None:
         at = self._now()

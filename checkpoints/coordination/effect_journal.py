@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
@@ -27,6 +27,7 @@ from echelons.checkpoints.ledger import Transaction, Value, key, ledger_of
 from echelons.effects.journal import Begun, Call, Entry, State
 from echelons.errors import CallContested, RecordTooLarge
 
+T = TypeVar("T")
 Config = Mapping[str, Any]
 
 
@@ -44,34 +45,20 @@ class SavedJournal:
         found = ledger_of(saver).commit(_beginning(call, entry, config))
         return _begun(saver, call, entry, found)
 
-    async def abegin(self, call: Call, config: Config) -> Begun:
-        """Async version of `begin`."""
-        saver, entry = _saver(config), _started()
-        found = await ledger_of(saver).acommit(_beginning(call, entry, config))
-        return _begun(saver, call, entry, found)
-
     def note(self, call: Call, entry: Entry, config: Config) -> Entry:
         """Store the new state of a call, and return its entry with the new version."""
         saver, timed = _saver(config), _timed(entry)
         value = stored(saver.serde, call, timed)
         return _noted(call, timed, ledger_of(saver).commit(_noting(call, timed, value, config)))
 
-    async def anote(self, call: Call, entry: Entry, config: Config) -> Entry:
-        """Async version of `note`."""
-        saver, timed = _saver(config), _timed(entry)
-        value = stored(saver.serde, call, timed)
-        work = _noting(call, timed, value, config)
-        return _noted(call, timed, await ledger_of(saver).acommit(work))
-
     def end(self, call: Call, entry: Entry, result: Any, config: Config) -> None:
         """Store the result of a call, unless it was started again or its end is known."""
         saver = _saver(config)
         _ended(saver, call, ledger_of(saver).commit(_ending(saver, call, entry, result)))
 
-    async def aend(self, call: Call, entry: Entry, result: Any, config: Config) -> None:
-        """Async version of `end`."""
-        saver = _saver(config)
-        _ended(saver, call, await ledger_of(saver).acommit(_ending(saver, call, entry, result)))
+    async def arun(self, work: Callable[[], T], config: Config) -> T:
+        """Call one of these methods in an event loop, and again if the ledger was busy."""
+        return await ledger_of(_saver(config)).arun(work)
 
 
 def key_of(call: Call) -> str:

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from threading import Lock
+from typing import TypeVar
 
 from echelons.checkpoints.ledger import Fence, Ledger, Transaction, key
 from echelons.checkpoints.queries import InLedger, Plan
 from echelons.delegation.race import Entrant
+
+T = TypeVar("T")
 
 
 class TreeRaces:
@@ -63,10 +66,6 @@ class TreeRaces:
             tell()
         return placed.index(entrant.group) + 1
 
-    async def aplace(self, entrant: Entrant) -> int:
-        """Async version of `place`."""
-        return await self._ledger.arun(lambda: self.place(entrant))
-
     def has_lost(self, entrant: Entrant) -> bool:
         """Return whether a race is over and an entrant has not won.
 
@@ -80,9 +79,9 @@ class TreeRaces:
         with self._lock:
             return self._is_lost(entrant)
 
-    async def ahas_lost(self, entrant: Entrant) -> bool:
-        """Async version of `has_lost`."""
-        return await self._ledger.arun(lambda: self.has_lost(entrant))
+    async def arun(self, work: Callable[[], T]) -> T:
+        """Call some of these methods in an event loop; all of it again if the ledger was busy."""
+        return await self._ledger.arun(work)
 
     def waits(self, entrant: Entrant) -> bool:
         """Register that an entrant waits for a human's answer; return whether it still needs it."""

@@ -48,6 +48,8 @@ class TreeGate:
         fence: Fence | None = None,
         clock: Callable[[], float] = monotonic,
     ) -> None:
+        # The ledger's own: a step of every agent calls it.
+        self.arun = ledger.arun
         self._ledger = ledger
         self._signals = signals_of(self._ledger)
         self._root = PATH_SEPARATOR.join(root.path)
@@ -70,10 +72,6 @@ class TreeGate:
                 return order
             return self._commit(lambda open_: self._meter.count(open_, step))
 
-    async def aenter(self, step: Step, config: Mapping[str, Any]) -> Halt | Pause | None:
-        """Async version of `enter`."""
-        return await self._ledger.arun(lambda: self.enter(step, config))
-
     def leave(self, reply: Any, config: Mapping[str, Any]) -> Halt | None:
         """Count the tokens of a reply; return why it must not be acted on, or `None`."""
         path = _path(config)
@@ -83,10 +81,6 @@ class TreeGate:
             self._meter.add_tokens(_tokens(reply))
             self._over = path == self._root and not getattr(reply, "tool_calls", None)
             return order if isinstance(order, Halt) else None
-
-    async def aleave(self, reply: Any, config: Mapping[str, Any]) -> Halt | None:
-        """Async version of `leave`."""
-        return await self._ledger.arun(lambda: self.leave(reply, config))
 
     def listen(self, config: Mapping[str, Any], told: Callable[[Halt], None]) -> Callable[[], None]:
         """Call a function, from any thread, if the agent is stopped while it runs."""

@@ -80,10 +80,6 @@ class Ledger(ABC):
         """Run some work on the ledger in an event loop; all of it again if the store was busy."""
         return work()
 
-    async def acommit(self, work: Callable[[Transaction], T]) -> T:
-        """Async version of `commit`."""
-        return await self.arun(lambda: self.commit(work))
-
     def append(self, stream: str, record: Json, *, fence: Fence | None = None) -> int:
         """Add a record to the end of a stream, and return its sequence, counted from 1.
 

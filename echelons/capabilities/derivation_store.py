@@ -6,10 +6,12 @@ database.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Collection, Mapping
+from typing import NamedTuple, Protocol, TypeVar
 
 from echelons.capabilities.capability import Capability
+
+T = TypeVar("T")
 
 
 class Derivation(NamedTuple):
@@ -35,12 +37,8 @@ class Kept(Protocol):
         """Store derivations, replacing earlier ones of the same agents."""
         ...
 
-    async def aread(self, agents: Collection[str], /) -> Mapping[str, Derivation]:
-        """Async version of `read`."""
-        ...
-
-    async def awrite(self, derivations: Mapping[str, Derivation], /) -> None:
-        """Async version of `write`."""
+    async def arun(self, work: Callable[[], T]) -> T:
+        """Call some of these methods in an event loop; all of it again if the ledger was busy."""
         ...
 
 
@@ -54,9 +52,6 @@ class NotKept:
     def write(self, derivations: Mapping[str, Derivation], /) -> None:
         """Do nothing."""
 
-    async def aread(self, _agents: Collection[str], /) -> Mapping[str, Derivation]:
-        """Async version of `read`."""
-        return {}
-
-    async def awrite(self, derivations: Mapping[str, Derivation], /) -> None:
-        """Async version of `write`."""
+    async def arun(self, work: Callable[[], T]) -> T:
+        """Call it at once: nothing here waits."""
+        return work()

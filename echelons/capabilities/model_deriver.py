@@ -83,12 +83,14 @@ class ModelDeriver:
         """Async version of `learn`."""
         if not (unknown := self._unknown(root)):
             return
-        self._known.update(_unchanged(unknown, await self._kept.aread([*unknown])))
+        found = await self._kept.arun(lambda: self._kept.read([*unknown]))
+        self._known.update(_unchanged(unknown, found))
         if asked := self._unknown(root):
             replies = await self._model.abatch(
                 _questions(asked), self._config(), return_exceptions=True
             )
-            await self._kept.awrite(self._heard(root, asked, replies))
+            heard = self._heard(root, asked, replies)
+            await self._kept.arun(lambda: self._kept.write(heard))
 
     def _unknown(self, root: Member) -> dict[str, Description]:
         silent = (each.member for each in walk(root) if not each.member.capabilities)

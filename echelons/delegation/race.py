@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from echelons.errors import UnreadableRecord
-from echelons.guards.gate import GATE_KEY, Gate, Halt, Pause, Step, gate_of
+from echelons.guards.gate import GATE_KEY, Gate, Halt, gate_of
 from echelons.guards.scoped_gate import Bounded
+
+T = TypeVar("T")
 
 RACES_KEY = "__echelons_races"
 """Config key of a run's races; LangGraph does not store keys with this prefix."""
@@ -79,16 +81,12 @@ class Races(Protocol):
         """
         ...
 
-    async def aplace(self, entrant: Entrant) -> int:
-        """Async version of `place`."""
-        ...
-
     def has_lost(self, entrant: Entrant) -> bool:
         """Return whether a race is over and an entrant is not among the winners."""
         ...
 
-    async def ahas_lost(self, entrant: Entrant) -> bool:
-        """Async version of `has_lost`."""
+    async def arun(self, work: Callable[[], T]) -> T:
+        """Call some of these methods in an event loop; all of it again if the ledger was busy."""
         ...
 
     def waits(self, entrant: Entrant) -> bool:
@@ -123,18 +121,11 @@ class Raced(Bounded):
         """The order to begin no more steps, once it has lost."""
         return LOST if self._races.has_lost(self._entrant) else None
 
-    async def aenter(self, step: Step, config: Mapping[str, Any]) -> Halt | Pause | None:
-        """Async version of `enter`."""
-        lost = await self._races.ahas_lost(self._entrant)
-        return LOST if lost else await self.gate.aenter(step, config)
-
     def leave(self, reply: Any, config: Mapping[str, Any]) -> Halt | None:
         """Count the tokens of a reply; return a `Halt` if it must not be acted on."""
-        return self.gate.leave(reply, config) or self.over
-
-    async def aleave(self, reply: Any, config: Mapping[str, Any]) -> Halt | None:
-        """Async version of `leave`."""
-        return await self.gate.aleave(reply, config) or self.over
+        # First, for nothing may be counted before what is done again if the ledger was busy.
+        over = self.over
+        return self.gate.leave(reply, config) or over
 
     def listen(self, config: Mapping[str, Any], told: Callable[[Halt], None]) -> Callable[[], None]:
         """Register a callback for when the agent has lost or is stopped."""

@@ -24,6 +24,7 @@ IDEMPOTENCY_KEY = "idempotency_key"
 _MARK = "echelons_effect"
 
 F = TypeVar("F")
+T = TypeVar("T")
 
 
 class Nature(StrEnum):
@@ -204,10 +205,6 @@ class Journal(Protocol):
         """
         ...
 
-    async def abegin(self, call: Call, config: Mapping[str, Any]) -> Begun:
-        """Async version of `begin`."""
-        ...
-
     def note(self, call: Call, entry: Entry, config: Mapping[str, Any]) -> Entry:
         """Replace a call's entry and return the stored one, with the current time if `at` is empty.
 
@@ -216,10 +213,6 @@ class Journal(Protocol):
             LeaseLost: Another process runs the thread now.
             StorageError: The ledger could not be read or written.
         """
-        ...
-
-    async def anote(self, call: Call, entry: Entry, config: Mapping[str, Any]) -> Entry:
-        """Async version of `note`."""
         ...
 
     def end(self, call: Call, entry: Entry, result: Any, config: Mapping[str, Any]) -> None:
@@ -233,8 +226,8 @@ class Journal(Protocol):
         """
         ...
 
-    async def aend(self, call: Call, entry: Entry, result: Any, config: Mapping[str, Any]) -> None:
-        """Async version of `end`."""
+    async def arun(self, work: Callable[[], T], config: Mapping[str, Any]) -> T:
+        """Call one of these methods in an event loop, and again if the ledger was busy."""
         ...
 
 

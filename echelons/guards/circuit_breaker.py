@@ -6,12 +6,14 @@ a while; then half open, and admits exactly one probe, which closes it or opens 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
+
+T = TypeVar("T")
 
 CIRCUITS_KEY = "__echelons_circuits"
 """Config key of a run's circuits; LangGraph does not store keys with this prefix."""
@@ -152,20 +154,14 @@ class Circuits(Protocol):
         """Return whether a request to an agent may go through; count it if it is a probe."""
         ...
 
-    async def aadmit(self, agent: str) -> Admission:
-        """Async version of `admit`."""
-        ...
-
     def note(
         self, agent: str, superior: str, admission: Admission, came_to: End
     ) -> Intensity | None:
         """Record the outcome of an admitted request; return the failures if too many."""
         ...
 
-    async def anote(
-        self, agent: str, superior: str, admission: Admission, came_to: End
-    ) -> Intensity | None:
-        """Async version of `note`."""
+    async def arun(self, work: Callable[[], T]) -> T:
+        """Call some of these methods in an event loop; all of it again if the ledger was busy."""
         ...
 
 
@@ -201,15 +197,12 @@ class OpenCircuits:
         """Admit the request."""
         return Admission(admitted=True)
 
-    async def aadmit(self, agent: str) -> Admission:
-        """Async version of `admit`."""
-        return Admission(admitted=True)
-
     def note(self, agent: str, superior: str, admission: Admission, came_to: End) -> None:
         """Do nothing."""
 
-    async def anote(self, agent: str, superior: str, admission: Admission, came_to: End) -> None:
-        """Async version of `note`."""
+    async def arun(self, work: Callable[[], T]) -> T:
+        """Call it at once: nothing here waits."""
+        return work()
 
 
 _OPEN = OpenCircuits()

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar
+
+T = TypeVar("T")
 
 GATE_KEY = "__echelons_gate"
 """Config key of a run's gate; LangGraph does not store keys with this prefix."""
@@ -82,10 +84,6 @@ class Gate(Protocol):
         """
         ...
 
-    async def aenter(self, step: Step, config: Mapping[str, Any]) -> Halt | Pause | None:
-        """Async version of `enter`."""
-        ...
-
     def leave(self, reply: Any, config: Mapping[str, Any]) -> Halt | None:
         """Count the tokens of a model's reply; return a `Halt` if it must not be acted on.
 
@@ -94,8 +92,8 @@ class Gate(Protocol):
         """
         ...
 
-    async def aleave(self, reply: Any, config: Mapping[str, Any]) -> Halt | None:
-        """Async version of `leave`."""
+    async def arun(self, work: Callable[[], T]) -> T:
+        """Call some of these methods in an event loop; all of it again if the ledger was busy."""
         ...
 
     def listen(self, config: Mapping[str, Any], told: Callable[[Halt], None]) -> Callable[[], None]:
@@ -115,14 +113,12 @@ class OpenGate:
     def enter(self, step: Step, config: Mapping[str, Any]) -> None:
         """Admit the step."""
 
-    async def aenter(self, step: Step, config: Mapping[str, Any]) -> None:
-        """Async version of `enter`."""
-
     def leave(self, reply: Any, config: Mapping[str, Any]) -> None:
         """Admit the reply."""
 
-    async def aleave(self, reply: Any, config: Mapping[str, Any]) -> None:
-        """Async version of `leave`."""
+    async def arun(self, work: Callable[[], T]) -> T:
+        """Call it at once: nothing here waits."""
+        return work()
 
     def listen(self, config: Mapping[str, Any], told: Callable[[Halt], None]) -> Callable[[], None]:
         """Do nothing: there is no stop to report."""

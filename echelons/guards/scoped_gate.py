@@ -22,6 +22,7 @@ class Bounded(ABC):
 
     def __init__(self, gate: Gate) -> None:
         self.gate = gate
+        self.arun = gate.arun
 
     @property
     @abstractmethod
@@ -32,17 +33,9 @@ class Bounded(ABC):
         """Count a step, or return the order that forbids it."""
         return self.over or self.gate.enter(step, config)
 
-    async def aenter(self, step: Step, config: Mapping[str, Any]) -> Halt | Pause | None:
-        """Async version of `enter`."""
-        return self.over or await self.gate.aenter(step, config)
-
     def leave(self, reply: Any, config: Mapping[str, Any]) -> Halt | None:
         """Count the tokens of a reply; return a `Halt` if it must not be acted on."""
         return self.gate.leave(reply, config)
-
-    async def aleave(self, reply: Any, config: Mapping[str, Any]) -> Halt | None:
-        """Async version of `leave`."""
-        return await self.gate.aleave(reply, config)
 
     def listen(self, config: Mapping[str, Any], told: Callable[[Halt], None]) -> Callable[[], None]:
         """Register a callback for when the agent is stopped; return a function to remove it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from time import monotonic
 from typing import Any, NamedTuple, cast
 
@@ -72,17 +73,18 @@ async def aask(
 ) -> Asked:
     """Async version of `attempt`."""
     circuits = circuits_of(config)
-    admission = await circuits.aadmit(terms.agent)
+    admission = await circuits.arun(lambda: circuits.admit(terms.agent))
     if not admission.admitted:
         return Asked(_refused(terms, admission))
+    note = partial(circuits.note, terms.agent, terms.superior, admission)
     try:
         outcome = await acall(level, brief, _timed(config, terms))
     except BaseException as ended:
-        await circuits.anote(terms.agent, terms.superior, admission, End.NOTHING)
+        await circuits.arun(partial(note, End.NOTHING))
         if _has_to_wait(ended, config, terms):
             raise
         return Asked(Failure(LOST.reason, End.NOTHING))
-    much = await circuits.anote(terms.agent, terms.superior, admission, end_of(outcome))
+    much = await circuits.arun(partial(note, end_of(outcome)))
     return Asked(outcome, _too_much(terms, much))
 
 

@@ -145,8 +145,7 @@ class _Carrying:
         call, journal = self.work.call, self.journal
         if call.nature is Nature.READS_ONLY or not journal.keeps(self.config):
             return bar.answer(False)
-        given = (call, self.config)
-        begun: Begun = yield Step(partial(journal.begin, *given), partial(journal.abegin, *given))
+        begun: Begun = yield self._step(partial(journal.begin, call, self.config))
         entry = begun.entry
         done = entry.state is State.DONE
         if not begun.fresh and (done or bar.halt.kind == "limit"):
@@ -160,8 +159,7 @@ class _Carrying:
         if call.nature is Nature.READS_ONLY or not journal.keeps(self.config):
             return (yield self._working(self.config, _forget))
         pad = Scratchpad(self.config)
-        given = (call, self.config)
-        begun: Begun = yield Step(partial(journal.begin, *given), partial(journal.abegin, *given))
+        begun: Begun = yield self._step(partial(journal.begin, call, self.config))
         entry = begun.entry
         if begun.fresh:
             return (yield from self._run(entry, entry, pad))
@@ -239,12 +237,13 @@ class _Carrying:
         return Step(partial(self.work.invoke, own), partial(self.work.ainvoke, own, late))
 
     def _note(self, entry: Entry) -> Step:
-        given = (self.work.call, entry, self.config)
-        return Step(partial(self.journal.note, *given), partial(self.journal.anote, *given))
+        return self._step(partial(self.journal.note, self.work.call, entry, self.config))
 
     def _end(self, entry: Entry, result: Any) -> Step:
-        given = (self.work.call, entry, result, self.config)
-        return Step(partial(self.journal.end, *given), partial(self.journal.aend, *given))
+        return self._step(partial(self.journal.end, self.work.call, entry, result, self.config))
+
+    def _step(self, record: Callable[[], Any]) -> Step:
+        return Step(record, partial(self.journal.arun, record, self.config))
 
 
 def call_of(

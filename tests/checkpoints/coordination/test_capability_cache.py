@@ -35,10 +35,10 @@ def test_what_was_derived_is_read_by_the_next_process(tmp_path: Path) -> None:
 async def test_a_later_derivation_takes_the_place_of_the_earlier(ledger: Ledger) -> None:
     kept = Derived(ledger, "travel")
     kept.write({"eat": EAT})
-    await kept.awrite({"eat": FLY})
+    await kept.arun(lambda: kept.write({"eat": FLY}))
     kept.write({})
 
-    assert await kept.aread(["eat"]) == {"eat": FLY}
+    assert await kept.arun(lambda: kept.read(["eat"])) == {"eat": FLY}
     assert ledger.keys("derived/") == ["derived/travel/eat"]
     assert Derived(ledger, "research").read(["eat"]) == {}
 

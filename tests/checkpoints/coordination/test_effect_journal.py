@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -60,14 +61,17 @@ def test_a_call_is_begun_once(saver: Saver) -> None:
 
 
 async def test_an_event_loop_keeps_the_same_journal(saver: Saver) -> None:
-    fresh = await JOURNAL.abegin(call(), config(saver))
+    begin = partial(JOURNAL.begin, call(), config(saver))
+    fresh = await JOURNAL.arun(begin, config(saver))
     waits = replace(fresh.entry, state=State.SUSPENDED, waits_for=("q",), heard=2)
-    noted = await JOURNAL.anote(call(), waits, config(saver))
+    noted = await JOURNAL.arun(lambda: JOURNAL.note(call(), waits, config(saver)), config(saver))
     assert JOURNAL.begin(call(), config(saver)).entry == noted
 
-    await JOURNAL.aend(call(), noted, {"messages": []}, config(saver))
+    await JOURNAL.arun(
+        lambda: JOURNAL.end(call(), noted, {"messages": []}, config(saver)), config(saver)
+    )
 
-    found = (await JOURNAL.abegin(call(), config(saver))).entry
+    found = (await JOURNAL.arun(begin, config(saver))).entry
     assert (found.state, found.result) == (State.DONE, {"messages": []})
 
 

@@ -78,9 +78,9 @@ def test_of_many_at_the_same_time_each_has_a_place_of_its_own(ledger: Ledger) ->
 async def test_in_an_event_loop_it_is_the_same(ledger: Ledger) -> None:
     run = races(ledger)
 
-    assert not await run.ahas_lost(entrant(1))
-    assert await run.aplace(entrant(2)) == 1
-    assert await run.ahas_lost(entrant(1))
+    assert not await run.arun(lambda: run.has_lost(entrant(1)))
+    assert await run.arun(lambda: run.place(entrant(2))) == 1
+    assert await run.arun(lambda: run.has_lost(entrant(1)))
 
 
 def test_who_has_lost_its_lease_wins_nothing(ledger: Ledger) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 from typing import Any
 
 import pytest
@@ -88,7 +89,8 @@ async def test_the_twins_do_what_their_originals_do(ledger: Ledger) -> None:
         fence = lease.fence
         with pytest.raises(ThreadBusy):
             await ledger.alease("trip")
-        assert await ledger.acommit(lambda open_: open_.append("mail", 1)) == 1
+        append = partial(ledger.commit, lambda open_: open_.append("mail", 1))
+        assert await ledger.arun(append) == 1
         assert await ledger.arun(lambda: ledger.append("mail", 2, fence=fence)) == 2
     assert not lease.held
     async with await ledger.atake_over("trip"):

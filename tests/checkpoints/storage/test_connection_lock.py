@@ -31,7 +31,9 @@ WRITES: dict[str, Work] = {
     "delete_for_runs": lambda saver: saver.adelete_for_runs(["r"]),
     "copy_thread": lambda saver: saver.acopy_thread("t", "u"),
     "prune": lambda saver: saver.aprune(["t"]),
-    "commit": lambda saver: saver.ledger.acommit(lambda open_: open_.append("s", 1)),
+    "commit": lambda saver: saver.ledger.arun(
+        lambda: saver.ledger.commit(lambda open_: open_.append("s", 1))
+    ),
     "append": lambda saver: saver.ledger.arun(lambda: saver.ledger.append("s", 1)),
 }
 READS: dict[str, Work] = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
@@ -20,6 +20,7 @@ from echelons.delegation.race import Entrant
 from echelons.graphs import compiled_tree
 from echelons.testing import Call, ScriptedModel, delegate, report
 
+T = TypeVar("T")
 ENDS = {"first": "b knows", "quorum": "1. c: c knows\n\n2. b: b knows"}
 """What the head says in the end if nothing happens, by join."""
 PLACES = {"first": [2], "quorum": [3, 2]}
@@ -185,17 +186,20 @@ class Race:
         class Telling(TreeRaces):
             """Races at the end of which something happens."""
 
+            decided = False
+
             def place(self, entrant: Entrant) -> int:
                 place = super().place(entrant)
-                if entrant.group == 2 and not _in_a_loop():
+                self.decided = entrant.group == 2
+                if self.decided and not _in_a_loop():
                     owner._at("decided")
                 return place
 
-            async def aplace(self, entrant: Entrant) -> int:
-                place = await super().aplace(entrant)
-                if entrant.group == 2 and (happening := owner._at("decided")):
+            async def arun(self, work: Callable[[], T]) -> T:
+                done = await super().arun(work)
+                if self.decided and (happening := owner._at("decided")):
                     await happening
-                return place
+                return done
 
         patch.setattr(compiled_tree, "TreeRaces", Telling)
 
