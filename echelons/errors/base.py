@@ -5,8 +5,8 @@ Every other file of the package imports this one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from inspect import get_annotations
+from dataclasses import Field, field
+from inspect import Parameter, Signature, get_annotations
 from reprlib import Repr
 from string import Formatter
 from typing import Any, ClassVar, dataclass_transform
@@ -29,30 +29,62 @@ class _Template(Formatter):
         return format(value, format_spec)
 
 
+class _FieldSignature:
+    """The signature of an error: a parameter for each field, computed when it is needed."""
+
+    def __get__(self, _: object, owner: type[EchelonsError]) -> Signature:
+        return Signature(
+            [
+                Parameter(
+                    name,
+                    Parameter.POSITIONAL_OR_KEYWORD,
+                    default=getattr(owner, name, Parameter.empty),
+                    annotation=kind,
+                )
+                for name, kind in owner._get_fields().items()
+            ]
+        )
+
+
 @dataclass_transform(eq_default=False, field_specifiers=(field,))
 class EchelonsError(Exception):
     """The root of all errors of this library.
 
-    A subclass that annotates fields becomes a dataclass of them. Its message is the template
+    The annotations of a subclass are its fields, as in a dataclass. Its message is the template
     `message`, filled with the fields, or what its `_describe` returns.
     """
 
+    # `dataclass` would compile a constructor for each of a hundred classes: 15 ms at the import.
+    __signature__ = _FieldSignature()
     message: ClassVar[str] = ""
-    _sequences: ClassVar[tuple[str, ...]] = ()
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        annotations = get_annotations(cls)
-        if annotations:
-            found = (name for name, kind in annotations.items() if kind.startswith("Sequence"))
-            cls._sequences = (*cls._sequences, *found)
-            # The `repr` and equality of exceptions stay: they are compared by identity.
-            dataclass(eq=False, repr=False)(cls)
+    def __init__(self, *args: Any, **values: Any) -> None:
+        fields = self._get_fields()
+        if not fields:
+            super().__init__(*args)
+            return
+        bound = self.__signature__.bind(*args, **values)
+        bound.apply_defaults()
+        for name, value in bound.arguments.items():
+            several = "Sequence[" in str(fields[name])
+            setattr(self, name, tuple(value) if several else value)
+        self.__post_init__()
 
     def __post_init__(self) -> None:
-        for name in self._sequences:
-            setattr(self, name, tuple(getattr(self, name)))
         super().__init__(self._describe())
+
+    @classmethod
+    def _get_fields(cls) -> dict[str, Any]:
+        """Return the types of the constructor's parameters; none where a subclass has its own."""
+        if cls.__init__ is not EchelonsError.__init__:
+            return {}
+        own = [each for each in reversed(cls.__mro__) if issubclass(each, EchelonsError)]
+        kinds = {name: kind for each in own for name, kind in get_annotations(each).items()}
+        return {
+            name: kind
+            for name, kind in kinds.items()
+            if "ClassVar" not in str(kind) and not isinstance(getattr(cls, name, None), Field)
+        }
 
     def _describe(self) -> str:
         """Return the message: the value, the limit and the way out."""

@@ -34,11 +34,15 @@ class DatabaseMissing(StorageError):
         why: What is wrong.
     """
 
-    why: str = field(init=False, default_factory=lambda: "there is no such file")
+    why: str = field(init=False)
     message = (
         "there is no database {path!r}; `echelons run` makes one, or name the one that you mean "
         "with --db or ECHELONS_DB"
     )
+
+    def __post_init__(self) -> None:
+        self.why = "there is no such file"
+        super().__post_init__()
 
 
 class DatabaseFolderMissing(StorageError):
@@ -92,11 +96,15 @@ class BackupExists(StorageError):
         why: What is wrong.
     """
 
-    why: str = field(init=False, default_factory=lambda: "there is such a file already")
+    why: str = field(init=False)
     message = (
         "no backup was made at {path!r}: {why}, and none is ever overwritten; name another file, "
         "or move it away"
     )
+
+    def __post_init__(self) -> None:
+        self.why = "there is such a file already"
+        super().__post_init__()
 
 
 class InvalidStrategy(EchelonsError):

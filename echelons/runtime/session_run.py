@@ -29,8 +29,7 @@ class Result:
         questions: Questions that must be answered before it continues.
         finished: Whether the turn has ended.
         usage: Usage of all agents of the run together.
-        replayed: Whether nothing was run: the turn was submitted before, and this is what it
-            came to.
+        replayed: Whether nothing was run, as the turn was submitted before; this is its result.
         queued: Whether answers were left to a run that is under way on the thread, and
             delivers them.
     """
@@ -63,7 +62,7 @@ class Result:
 
 
 class Run:
-    """A turn, driven by whoever iterates it.
+    """A turn, driven by its consumer.
 
     It holds the thread from its first event to its last; leave it with `close` or `with`.
 
@@ -75,8 +74,8 @@ class Run:
     def __init__(self, engine: Engine, request: Request) -> None:
         self._engine = engine
         self._tally = Tally()
-        # Not a method of this object: dropped in the middle, the run must let the thread go at
-        # once, and not when somebody collects a cycle.
+        # Not a method of this object: a run that is dropped midway must release the thread at
+        # once, not at the next garbage collection.
         self._events = engine.drive(request, self._tally)
 
     def __iter__(self) -> Iterator[RunEvent]:
@@ -112,7 +111,7 @@ class Run:
 
 
 class AsyncRun:
-    """A turn in an event loop, driven by whoever iterates it.
+    """A turn in an event loop, driven by its consumer.
 
     It holds the thread from its first event to its last; leave it with `close` or
     `async with`.
