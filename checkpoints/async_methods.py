@@ -20,7 +20,7 @@ from langgraph.checkpoint.base import (
 T = TypeVar("T")
 
 
-class Awaited(BaseCheckpointSaver[str]):
+class AsyncMethods(BaseCheckpointSaver[str]):
     """A saver whose asynchronous methods run its synchronous ones."""
 
     @abstractmethod
@@ -28,7 +28,7 @@ class Awaited(BaseCheckpointSaver[str]):
         """Run synchronous work of the saver from an event loop, and return its result."""
 
     @abstractmethod
-    def _failing(self, config: RunnableConfig) -> AbstractContextManager[None]:
+    def _record_failure(self, config: RunnableConfig) -> AbstractContextManager[None]:
         """Return a context manager that records the failure of a write in its turn."""
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
@@ -58,7 +58,7 @@ class Awaited(BaseCheckpointSaver[str]):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         """Async version of `put`."""
-        with self._failing(config):
+        with self._record_failure(config):
             return await self._run(lambda: self.put(config, checkpoint, metadata, new_versions))
 
     async def aput_writes(
@@ -69,7 +69,7 @@ class Awaited(BaseCheckpointSaver[str]):
         task_path: str = "",
     ) -> None:
         """Async version of `put_writes`."""
-        with self._failing(config):
+        with self._record_failure(config):
             await self._run(lambda: self.put_writes(config, writes, task_id, task_path))
 
     async def aget_delta_channel_history(

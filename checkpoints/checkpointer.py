@@ -23,26 +23,31 @@ from langgraph.checkpoint.base import (
     CheckpointMetadata,
 )
 
-from echelons.checkpoints.async_methods import Awaited
-from echelons.checkpoints.clock import Clock, now
-from echelons.checkpoints.coordination.journal_cleanup import Unsettled
-from echelons.checkpoints.coordination.turns import failing, turn_of
+from echelons.checkpoints.async_methods import AsyncMethods
+from echelons.checkpoints.clock import Clock, utc_now
+from echelons.checkpoints.coordination.journal_cleanup import CompletedCalls
+from echelons.checkpoints.coordination.turns import get_turn, record_failure
 from echelons.checkpoints.ledger import SqliteLedger
-from echelons.checkpoints.maintenance.backup import Cared
-from echelons.checkpoints.storage.connection import Synchronous, connect, foreign_writes, named
-from echelons.checkpoints.storage.connection_lock import Line
+from echelons.checkpoints.maintenance.backup import Backups
+from echelons.checkpoints.storage.connection import (
+    Synchronous,
+    open_connection,
+    read_data_version,
+    wrap_storage_errors,
+)
+from echelons.checkpoints.storage.connection_lock import ConnectionLock
 from echelons.checkpoints.storage.event_rows import (
     FIND_QUESTION,
-    Where,
-    input_events,
-    keep_events,
-    kept_metadata,
-    write_events,
+    WriteLocation,
+    build_input_events,
+    build_write_events,
+    filter_metadata,
+    insert_events,
 )
-from echelons.checkpoints.storage.history_cache import REMEMBERED
-from echelons.checkpoints.storage.json_text import as_json
+from echelons.checkpoints.storage.history_cache import DEFAULT_CACHE_SIZE
+from echelons.checkpoints.storage.json_text import to_json_text
 from echelons.checkpoints.storage.migrations import migrate, refuse_newer
-from echelons.checkpoints.storage.parent_map import Ancestry
+from echelons.checkpoints.storage.parent_map import ParentMap
 from echelons.checkpoints.storage.rows import (
     KEEP_WRITE,
     PUT_CHECKPOINT,
@@ -50,13 +55,13 @@ from echelons.checkpoints.storage.rows import (
     CheckpointRow,
     WriteRow,
 )
-from echelons.checkpoints.storage.seals import seals_of
-from echelons.checkpoints.storage.serde import Serializer
+from echelons.checkpoints.storage.seals import choose_seals
+from echelons.checkpoints.storage.serde import AllowlistSerializer
 
 T = TypeVar("T")
 
 
-class SqliteCheckpointer(Awaited, Cared):
+class SqliteCheckpointer(AsyncMethods, Backups):
     """Checkpoints, and the events of every thread, in one SQLite file.
 
     Args:
@@ -91,27 +96,27 @@ class SqliteCheckpointer(Awaited, Cared):
         synchronous: Synchronous = "NORMAL",
         busy_timeout: float = 5.0,
         offload: bool = False,
-        clock: Clock = now,
+        clock: Clock = utc_now,
         allowed_types: Iterable[type[Any]] = (),
         seal: bytes | Sequence[bytes] | None = None,
-        remembered: int = REMEMBERED,
+        remembered: int = DEFAULT_CACHE_SIZE,
     ) -> None:
         self.path = str(path)
         self._clock = clock
         self._offload = offload
-        self.unsettled = Unsettled()
-        serde = Serializer(allowed_types)
+        self.unsettled = CompletedCalls()
+        serde = AllowlistSerializer(allowed_types)
         super().__init__(
-            connect(self.path, synchronous, busy_timeout), serde, remembered=remembered
+            open_connection(self.path, synchronous, busy_timeout), serde, remembered=remembered
         )
-        self._changes = self.conn.total_changes
-        self._ancestry = Ancestry()
-        self._line = Line(self.path, self.conn, self.lock, busy_timeout)
+        self._total_changes = self.conn.total_changes
+        self._parent_map = ParentMap()
+        self._connection_lock = ConnectionLock(self.path, self.conn, self.lock, busy_timeout)
         try:
-            with named(self.path):
+            with wrap_storage_errors(self.path):
                 self.setup()
-                self._seals = seals_of(seal, self.conn, self.path)
-                self.ledger = SqliteLedger(_Beside(self), clock=clock)
+                self._seals = choose_seals(seal, self.conn, self.path)
+                self.ledger = SqliteLedger(_LedgerConnection(self), clock=clock)
         except BaseException:
             self.close()
             raise
@@ -140,7 +145,7 @@ class SqliteCheckpointer(Awaited, Cared):
         """
         with self.cursor() as cursor:
             cursor.execute("BEGIN IMMEDIATE")
-            return self._seals.renew(cursor, adopt)
+            return self._seals.reseal_all(cursor, adopt)
 
     def close(self) -> None:
         """Close the database; everything has been written already."""
@@ -165,23 +170,23 @@ class SqliteCheckpointer(Awaited, Cared):
         Raises:
             StorageError: SQLite could not read or write.
         """
-        with self._holding(transaction) as cursor:
+        with self._hold_connection(transaction) as cursor:
             before = self.conn.total_changes
             try:
                 yield cursor
             finally:
                 # The caller may have written to any conversation in the cache.
                 if self.conn.total_changes != before:
-                    self._forget()
+                    self._clear_caches()
 
     @contextmanager
-    def _holding(self, transaction: bool = True) -> Iterator[sqlite3.Cursor]:
+    def _hold_connection(self, transaction: bool = True) -> Iterator[sqlite3.Cursor]:
         """Hold the connection as `cursor` does, for writers that update the caches themselves."""
-        with named(self.path), self._line.held() as connection:
+        with wrap_storage_errors(self.path), self._connection_lock.hold() as connection:
             cursor = connection.cursor()
             # The connection was used directly, so the caches may be stale.
-            if self.conn.total_changes != self._changes:
-                self._forget()
+            if self.conn.total_changes != self._total_changes:
+                self._clear_caches()
             try:
                 yield cursor
                 if transaction:
@@ -191,14 +196,14 @@ class SqliteCheckpointer(Awaited, Cared):
                 raise
             finally:
                 cursor.close()
-                self._changes = self.conn.total_changes
+                self._total_changes = self.conn.total_changes
 
-    def _forget(self) -> None:
-        self._recent.clear()
-        self._ancestry.clear()
+    def _clear_caches(self) -> None:
+        self._history_cache.clear()
+        self._parent_map.clear()
 
-    def _lent(self) -> AbstractContextManager[sqlite3.Connection]:
-        return self._line.held()
+    def _lend_connection(self) -> AbstractContextManager[sqlite3.Connection]:
+        return self._connection_lock.hold()
 
     def put(
         self,
@@ -208,15 +213,15 @@ class SqliteCheckpointer(Awaited, Cared):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         """Store a checkpoint, and the events of an input that it holds in full."""
-        where = Where.of(config, checkpoint["id"])
+        where = WriteLocation.from_config(config, checkpoint["id"])
         kind, blob = self.serde.dumps_typed(checkpoint)
-        kept = kept_metadata(config, metadata)
+        kept = filter_metadata(config, metadata)
         parents = kept.get("parents", {})
         given = config["configurable"]
-        turn = turn_of(given)
-        with failing(given, self._line.patient), self._holding() as cursor:
+        turn = get_turn(given)
+        with record_failure(given, self._connection_lock.blocks), self._hold_connection() as cursor:
             if parents:
-                kept["parents"] = dict(self._ancestry.shortened(where.thread_id, parents))
+                kept["parents"] = dict(self._parent_map.shorten(where.thread_id, parents))
             row = CheckpointRow(
                 where.thread_id,
                 where.checkpoint_ns,
@@ -224,17 +229,21 @@ class SqliteCheckpointer(Awaited, Cared):
                 given.get("checkpoint_id"),
                 kind,
                 blob,
-                as_json(kept).encode(),
+                to_json_text(kept).encode(),
             )
-            self._recent.put(row[:2], row.checkpoint_id, row.parent_checkpoint_id)
+            self._history_cache.note_checkpoint(
+                row[:2], row.checkpoint_id, row.parent_checkpoint_id
+            )
             if turn:
-                turn.enter(cursor)
+                turn.check_write(cursor)
                 if metadata.get("source") == "input" and not where.checkpoint_ns:
-                    turn.begin(cursor)
+                    turn.record_begin(cursor)
             cursor.execute(PUT_CHECKPOINT, row)
-            self._seals.keep(cursor, [row])
-            keep_events(cursor, where, input_events(where, checkpoint, metadata), self._clock)
-        self._ancestry.stored(row[:3], parents)
+            self._seals.seal_rows(cursor, [row])
+            insert_events(
+                cursor, where, build_input_events(where, checkpoint, metadata), self._clock
+            )
+        self._parent_map.remember(row[:3], parents)
         return {
             "configurable": {
                 "thread_id": config["configurable"]["thread_id"],
@@ -251,7 +260,7 @@ class SqliteCheckpointer(Awaited, Cared):
         task_path: str = "",
     ) -> None:
         """Store the writes of a task, and their events, in one transaction."""
-        where = Where.of(config, str(config["configurable"]["checkpoint_id"]))
+        where = WriteLocation.from_config(config, str(config["configurable"]["checkpoint_id"]))
         special = all(channel in WRITES_IDX_MAP for channel, _ in writes)
         rows = [
             WriteRow(
@@ -267,15 +276,17 @@ class SqliteCheckpointer(Awaited, Cared):
             for place, (channel, value) in enumerate(writes)
         ]
         given = config["configurable"]
-        turn = turn_of(given)
-        with failing(given, self._line.patient), self._holding() as cursor:
-            self._recent.wrote((where.thread_id, where.checkpoint_ns), where.checkpoint_id)
+        turn = get_turn(given)
+        with record_failure(given, self._connection_lock.blocks), self._hold_connection() as cursor:
+            self._history_cache.note_writes(
+                (where.thread_id, where.checkpoint_ns), where.checkpoint_id
+            )
             if turn:
-                turn.enter(cursor)
+                turn.check_write(cursor)
             cursor.executemany(REPLACE_WRITE if special else KEEP_WRITE, rows)
-            self._seals.keep(cursor, rows, replace=special)
-            keep_events(cursor, where, write_events(where, writes), self._clock)
-            self.unsettled.settle(cursor, task_id, writes)
+            self._seals.seal_rows(cursor, rows, replace=special)
+            insert_events(cursor, where, build_write_events(where, writes), self._clock)
+            self.unsettled.remove_entry(cursor, task_id, writes)
 
     def foreign_writes(self) -> int:
         """Return a number that changes when another connection has written to the database.
@@ -284,8 +295,8 @@ class SqliteCheckpointer(Awaited, Cared):
             StorageError: SQLite could not read.
         """
         # Called before each step of each agent, so it skips the cost of a cursor.
-        with named(self.path), self._line.held() as connection:
-            return foreign_writes(connection)
+        with wrap_storage_errors(self.path), self._connection_lock.hold() as connection:
+            return read_data_version(connection)
 
     def has_question(self, thread_id: str, question_id: str) -> bool:
         """Return whether a question was ever asked under a root's thread.
@@ -296,15 +307,17 @@ class SqliteCheckpointer(Awaited, Cared):
         with self.cursor(transaction=False) as cursor:
             return cursor.execute(FIND_QUESTION, (thread_id, question_id)).fetchone() is not None
 
-    async def alatest(self, config: RunnableConfig) -> str | None:
+    async def aget_latest_id(self, config: RunnableConfig) -> str | None:
         """Async version of `latest`."""
-        return await self._run(lambda: self.latest(config))
+        return await self._run(lambda: self.get_latest_id(config))
 
-    def _failing(self, config: RunnableConfig) -> AbstractContextManager[None]:
-        return failing(config["configurable"])
+    def _record_failure(self, config: RunnableConfig) -> AbstractContextManager[None]:
+        return record_failure(config["configurable"])
 
     async def _run(self, work: Callable[[], T]) -> T:
-        return await (asyncio.to_thread(work) if self._offload else self._line.run(work))
+        return await (
+            asyncio.to_thread(work) if self._offload else self._connection_lock.run_in_loop(work)
+        )
 
 
 # LangGraph inspects the signature of these in every run of every graph: compute it once.
@@ -312,10 +325,10 @@ for _method in (SqliteCheckpointer.put_writes, SqliteCheckpointer.aput_writes):
     vars(_method)["__signature__"] = signature(_method)
 
 
-class _Beside:
+class _LedgerConnection:
     """The database as its ledger sees it: ledger writes never invalidate cached conversations."""
 
     def __init__(self, saver: SqliteCheckpointer) -> None:
         self._run = saver._run
-        self.cursor = saver._holding
+        self.cursor = saver._hold_connection
         self.foreign_writes = saver.foreign_writes

@@ -9,6 +9,6 @@ from typing import TypeAlias
 Clock: TypeAlias = Callable[[], datetime]
 
 
-def now() -> datetime:
+def utc_now() -> datetime:
     """Return the current time in UTC."""
     return datetime.now(UTC)

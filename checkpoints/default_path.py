@@ -6,24 +6,24 @@ from pathlib import Path
 
 from echelons.errors import StorageError
 
-VARIABLE = "ECHELONS_DB"
+DATABASE_VARIABLE = "ECHELONS_DB"
 """The environment variable that overrides the default path."""
 
 
-def default_database() -> Path:
+def get_default_database() -> Path:
     """Return the path of the database in the user's data folder."""
     from platformdirs import user_data_path
 
     return user_data_path("echelons", appauthor=False) / "echelons.sqlite"
 
 
-def make_folder(database: Path) -> None:
+def make_database_folder(path: Path) -> None:
     """Create the folder of the default database with mode 0700.
 
     Raises:
         StorageError: It cannot be created.
     """
     try:
-        database.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise StorageError(str(database), str(error)) from error
+        raise StorageError(str(path), str(error)) from error

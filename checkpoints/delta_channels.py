@@ -25,19 +25,19 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.types import Overwrite
 
 from echelons.errors import CheckpointTampered, InvalidMessages
-from echelons.identity.lineage import message_id
+from echelons.identity.lineage import derive_message_id
 
 MESSAGES = "messages"
 """The state key of the conversation."""
 HEADS = "heads"
 """The state key of the ends of the subordinates' threads."""
 
-ROLES = frozenset(
+MESSAGE_ROLES = frozenset(
     {"human", "user", "ai", "assistant", "system", "developer", "function", "tool", "remove"}
 )
 """Roles that LangChain accepts as the first item of a `(role, text)` pair."""
 
-SNAPSHOT_EVERY = 100
+SNAPSHOT_INTERVAL = 100
 """Updates after which the whole value is stored as a snapshot, to bound the replay."""
 
 
@@ -59,16 +59,16 @@ def reduce_messages(held: Sequence[BaseMessage] | None, writes: Sequence[Any]) -
         NotImplementedError, ValueError: LangChain cannot convert a write to a message.
     """
     messages = list(held or ())
-    new = list(_coerce(writes))
-    if _only_adds(messages, new):
+    new = list(_coerce_messages(writes))
+    if _is_append_only(messages, new):
         return messages + new
     places: dict[str, int] | None = None
     for given in new:
         if places is None:
             places = {each.id: place for place, each in enumerate(messages) if each.id}
-        message = given if given.id else _with_id(given, messages, places)
+        message = given if given.id else _assign_id(given, messages, places)
         if isinstance(message, RemoveMessage):
-            messages = _removed(message.id, messages, places)
+            messages = _remove_message(message.id, messages, places)
             places = None
         elif (place := places.get(message.id or "")) is not None:
             messages[place] = message
@@ -78,7 +78,7 @@ def reduce_messages(held: Sequence[BaseMessage] | None, writes: Sequence[Any]) -
     return messages
 
 
-def _only_adds(messages: Sequence[BaseMessage], new: Sequence[BaseMessage]) -> bool:
+def _is_append_only(messages: Sequence[BaseMessage], new: Sequence[BaseMessage]) -> bool:
     """Return whether all new messages can simply be appended, the ordinary case.
 
     Cheaper than building an index of the list: the loop runs in C.
@@ -86,15 +86,15 @@ def _only_adds(messages: Sequence[BaseMessage], new: Sequence[BaseMessage]) -> b
     if any(not each.id or isinstance(each, RemoveMessage) for each in new):
         return False
     if len(new) == 1:
-        return new[0].id not in map(_ID, messages)
-    ids = set(map(_ID, new))
-    return len(ids) == len(new) and ids.isdisjoint(map(_ID, messages))
+        return new[0].id not in map(_get_id, messages)
+    ids = set(map(_get_id, new))
+    return len(ids) == len(new) and ids.isdisjoint(map(_get_id, messages))
 
 
-_ID = attrgetter("id")
+_get_id = attrgetter("id")
 
 
-class SpacedDelta(DeltaChannel[Any]):
+class SpacedDeltaChannel(DeltaChannel[Any]):
     """A delta channel whose snapshots become rarer as the value grows.
 
     The next snapshot waits for as many updates as the value has entries, so all snapshots
@@ -115,12 +115,13 @@ class SpacedDelta(DeltaChannel[Any]):
 
 
 Messages: TypeAlias = Annotated[
-    list[AnyMessage], SpacedDelta(reduce_messages, list, snapshot_frequency=SNAPSHOT_EVERY)
+    list[AnyMessage],
+    SpacedDeltaChannel(reduce_messages, list, snapshot_frequency=SNAPSHOT_INTERVAL),
 ]
 """The type of a `messages` key in a state."""
 
 
-def with_messages(values: Any) -> Any:
+def normalize_messages(values: Any) -> Any:
     """Return a caller's state update with its messages converted and given ids.
 
     A run stores its input unchanged: texts and pairs would have no id there, and an invalid
@@ -133,9 +134,9 @@ def with_messages(values: Any) -> Any:
     if given is None or isinstance(given, Overwrite):
         return values
     try:
-        messages = list(_coerce([given]))
+        messages = list(_coerce_messages([given]))
     except (ValueError, TypeError, KeyError, NotImplementedError) as error:
-        raise InvalidMessages(given, _line(error)) from error
+        raise InvalidMessages(given, _error_line(error)) from error
     named = [each if each.id else each.model_copy(update={"id": str(uuid4())}) for each in messages]
     return {**values, MESSAGES: named}
 
@@ -152,15 +153,15 @@ def reduce_entries(
 
 
 Entries: TypeAlias = Annotated[
-    dict[str, Any], SpacedDelta(reduce_entries, dict, snapshot_frequency=SNAPSHOT_EVERY)
+    dict[str, Any], SpacedDeltaChannel(reduce_entries, dict, snapshot_frequency=SNAPSHOT_INTERVAL)
 ]
 """The type of a state key that collects entries, such as the heads of threads."""
 
-CHANNELS = {MESSAGES: Messages, HEADS: Entries}
+DELTA_CHANNELS = {MESSAGES: Messages, HEADS: Entries}
 """The delta channels of a level, by their state keys."""
 
 
-def rebuild(annotated: Any, stored: Any, writes: Sequence[tuple[str, str, Any]]) -> Any:
+def rebuild_channel(annotated: Any, stored: Any, writes: Sequence[tuple[str, str, Any]]) -> Any:
     """Return the value of a channel, from its stored value and the writes since then.
 
     Args:
@@ -178,44 +179,46 @@ def rebuild(annotated: Any, stored: Any, writes: Sequence[tuple[str, str, Any]])
         held.replay_writes(writes)
         return held.get()
     except (AttributeError, KeyError, NotImplementedError, TypeError, ValueError) as error:
-        raise CheckpointTampered("the state of a thread", _line(error)) from error
+        raise CheckpointTampered("the state of a thread", _error_line(error)) from error
 
 
-def _line(error: Exception) -> str:
+def _error_line(error: Exception) -> str:
     # It quotes the input, which may be long or contain a lone surrogate.
     first = str(error).partition("\n")[0][:200]
     return first.encode("utf-8", "backslashreplace").decode()
 
 
-def _coerce(writes: Iterable[Any]) -> Iterable[BaseMessage]:
+def _coerce_messages(writes: Iterable[Any]) -> Iterable[BaseMessage]:
     for write in writes:
-        for item in write if _is_many(write) else [write]:
+        for item in write if _is_message_list(write) else [write]:
             message = item if isinstance(item, BaseMessage) else convert_to_messages([item])[0]
             if isinstance(message, BaseMessageChunk):
                 message = message_chunk_to_message(message)
             yield message
 
 
-def _is_many(write: Any) -> bool:
+def _is_message_list(write: Any) -> bool:
     # ("user", "text") is one message; a list of such pairs is many. Stored tuples may
     # come back as lists, so a role and a text count as one message in both forms.
     if not isinstance(write, (list, tuple)):
         return False
     pair = len(write) == 2 and all(isinstance(part, str) for part in write)
-    return not (pair and write[0] in ROLES)
+    return not (pair and write[0] in MESSAGE_ROLES)
 
 
-def _with_id(
+def _assign_id(
     message: BaseMessage, messages: Sequence[BaseMessage], taken: Mapping[str, int]
 ) -> BaseMessage:
     last = messages[-1].id if messages else ""
     count = len(messages)
-    while (free := message_id(f"{last}/{message.type}", f"{count}/{message.content!r}")) in taken:
+    while (
+        free := derive_message_id(f"{last}/{message.type}", f"{count}/{message.content!r}")
+    ) in taken:
         count += 1
     return message.model_copy(update={"id": free})
 
 
-def _removed(
+def _remove_message(
     wanted: str | None, messages: list[BaseMessage], places: Mapping[str, int]
 ) -> list[BaseMessage]:
     if wanted == REMOVE_ALL_MESSAGES:

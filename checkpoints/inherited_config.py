@@ -19,7 +19,7 @@ def is_embedded(configurable: Mapping[str, Any]) -> bool:
     return callable(configurable.get(READ_KEY))
 
 
-def saver_of(configurable: Mapping[str, Any]) -> BaseCheckpointSaver[Any] | None:
+def get_saver(configurable: Mapping[str, Any]) -> BaseCheckpointSaver[Any] | None:
     """Return the saver of a run, or `None` if it has none."""
     saver = configurable.get(CHECKPOINTER_KEY)
     return saver if isinstance(saver, BaseCheckpointSaver) else None
@@ -30,6 +30,6 @@ def is_resuming(configurable: Mapping[str, Any]) -> bool:
     return bool(configurable.get(RESUMING_KEY))
 
 
-def keeps_each_step(configurable: Mapping[str, Any]) -> bool:
+def stores_each_step(configurable: Mapping[str, Any]) -> bool:
     """Return whether a run stores the writes of each task, not only its final state."""
     return configurable.get(DURABILITY_KEY) != "exit"

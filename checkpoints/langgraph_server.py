@@ -12,13 +12,17 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from echelons.checkpoints.checkpointer import SqliteCheckpointer
-from echelons.checkpoints.default_path import VARIABLE, default_database, make_folder
+from echelons.checkpoints.default_path import (
+    DATABASE_VARIABLE,
+    get_default_database,
+    make_database_folder,
+)
 
 
-def database() -> Path:
+def find_served_database() -> Path:
     """Return the path of the served database: the configured one, or the command line's default."""
-    named = os.environ.get(VARIABLE)
-    return Path(named).expanduser() if named else default_database()
+    named = os.environ.get(DATABASE_VARIABLE)
+    return Path(named).expanduser() if named else get_default_database()
 
 
 @asynccontextmanager
@@ -29,14 +33,14 @@ async def checkpointer() -> AsyncIterator[SqliteCheckpointer]:
         StorageError: The database cannot be opened.
     """
     # The server forbids blocking file access in its event loop.
-    opened = await asyncio.to_thread(_open, database())
+    opened = await asyncio.to_thread(_open_database, find_served_database())
     try:
         yield opened
     finally:
         await asyncio.to_thread(opened.close)
 
 
-def _open(path: Path) -> SqliteCheckpointer:
-    if not os.environ.get(VARIABLE):
-        make_folder(path)
+def _open_database(path: Path) -> SqliteCheckpointer:
+    if not os.environ.get(DATABASE_VARIABLE):
+        make_database_folder(path)
     return SqliteCheckpointer(path, offload=True)

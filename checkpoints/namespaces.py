@@ -7,33 +7,33 @@ from echelons.langgraph_internals import NS_SEP as SEPARATOR
 __all__ = ["SEPARATOR"]
 
 
-def parts_of(namespace: str) -> list[str]:
+def split_namespace(namespace: str) -> list[str]:
     """Return the tasks from the root down to a graph; an empty list for the root.
 
     Examples:
-        >>> parts_of("delegate:1|flights:2")
+        >>> split_namespace("delegate:1|flights:2")
         ['delegate:1', 'flights:2']
-        >>> parts_of("")
+        >>> split_namespace("")
         []
     """
     return namespace.split(SEPARATOR) if namespace else []
 
 
-def depth_of(namespace: str) -> int:
+def get_namespace_depth(namespace: str) -> int:
     """Return the number of graphs above a namespace's own.
 
     Examples:
-        >>> depth_of("delegate:1"), depth_of("")
+        >>> get_namespace_depth("delegate:1"), get_namespace_depth("")
         (1, 0)
     """
-    return len(parts_of(namespace))
+    return len(split_namespace(namespace))
 
 
-def below(namespace: str, node: str, task_id: str) -> str:
+def build_child_namespace(namespace: str, node: str, task_id: str) -> str:
     """Return the namespace of the graph that a task of this graph runs.
 
     Examples:
-        >>> below("", "delegate", "1")
+        >>> build_child_namespace("", "delegate", "1")
         'delegate:1'
     """
-    return SEPARATOR.join([*parts_of(namespace), f"{node}:{task_id}"])
+    return SEPARATOR.join([*split_namespace(namespace), f"{node}:{task_id}"])

@@ -13,13 +13,13 @@ from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple, DeltaChannelHistory
 
-from echelons.checkpoints.ledger import Ledger, ledger_of
+from echelons.checkpoints.ledger import Ledger, get_ledger
 
 Saver: TypeAlias = BaseCheckpointSaver[Any]
 T = TypeVar("T")
 
 
-class Ask(Protocol):
+class Query(Protocol):
     """One query of a saver."""
 
     def get(self, saver: Saver) -> Any:
@@ -31,7 +31,7 @@ class Ask(Protocol):
         ...
 
 
-Plan: TypeAlias = Generator[Ask, Any, T]
+ReadPlan: TypeAlias = Generator[Query, Any, T]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,20 +63,20 @@ class OneCheckpoint:
 
 
 @runtime_checkable
-class Indexed(Protocol):
+class LatestIdIndex(Protocol):
     """A saver that can look up the id of its latest checkpoint without loading it."""
 
-    def latest(self, config: RunnableConfig) -> str | None:
+    def get_latest_id(self, config: RunnableConfig) -> str | None:
         """Return the id of the latest checkpoint of a namespace."""
         ...
 
-    async def alatest(self, config: RunnableConfig) -> str | None:
+    async def aget_latest_id(self, config: RunnableConfig) -> str | None:
         """Async version of `get_latest_id`."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class LatestId:
+class LatestCheckpointId:
     """Query for the id of the latest checkpoint of a namespace."""
 
     thread_id: str
@@ -85,19 +85,19 @@ class LatestId:
     def get(self, saver: Saver) -> str | None:
         """Return the result."""
         latest = OneCheckpoint(self.thread_id, self.checkpoint_ns)
-        if isinstance(saver, Indexed):
-            return saver.latest(latest.config)
-        return _id(latest.get(saver))
+        if isinstance(saver, LatestIdIndex):
+            return saver.get_latest_id(latest.config)
+        return _get_checkpoint_id(latest.get(saver))
 
     async def aget(self, saver: Saver) -> str | None:
         """Async version of `get`."""
         latest = OneCheckpoint(self.thread_id, self.checkpoint_ns)
-        if isinstance(saver, Indexed):
-            return await saver.alatest(latest.config)
-        return _id(await latest.aget(saver))
+        if isinstance(saver, LatestIdIndex):
+            return await saver.aget_latest_id(latest.config)
+        return _get_checkpoint_id(await latest.aget(saver))
 
 
-def _id(saved: CheckpointTuple | None) -> str | None:
+def _get_checkpoint_id(saved: CheckpointTuple | None) -> str | None:
     return saved.config["configurable"]["checkpoint_id"] if saved else None
 
 
@@ -131,36 +131,36 @@ class AllCheckpoints:
 
     def get(self, saver: Saver) -> list[CheckpointTuple]:
         """Return the result."""
-        return _newest_first(saver.list(self.config, filter=dict(self.metadata)))
+        return _sort_newest_first(saver.list(self.config, filter=dict(self.metadata)))
 
     async def aget(self, saver: Saver) -> list[CheckpointTuple]:
         """Async version of `get`."""
         found = [each async for each in saver.alist(self.config, filter=dict(self.metadata))]
-        return _newest_first(found)
+        return _sort_newest_first(found)
 
 
 @dataclass(frozen=True, slots=True)
-class InLedger:
+class LedgerQuery:
     """Query that runs a function on the ledger of the saver."""
 
     work: Callable[[Ledger], Any]
 
     def get(self, saver: Saver) -> Any:
         """Return the function's result."""
-        return self.work(ledger_of(saver))
+        return self.work(get_ledger(saver))
 
     async def aget(self, saver: Saver) -> Any:
         """Async version of `get`."""
-        ledger = ledger_of(saver)
+        ledger = get_ledger(saver)
         return await ledger.arun(lambda: self.work(ledger))
 
 
-def _newest_first(found: Iterable[CheckpointTuple]) -> list[CheckpointTuple]:
+def _sort_newest_first(found: Iterable[CheckpointTuple]) -> list[CheckpointTuple]:
     # LangGraph's in-memory saver lists one namespace after the other. Ids grow with time.
     return sorted(found, key=lambda row: row.config["configurable"]["checkpoint_id"], reverse=True)
 
 
-def read(saver: Saver, plan: Plan[T]) -> T:
+def run_plan(saver: Saver, plan: ReadPlan[T]) -> T:
     """Run a plan and return its result."""
     found: Any = None
     while True:
@@ -171,7 +171,7 @@ def read(saver: Saver, plan: Plan[T]) -> T:
         found = ask.get(saver)
 
 
-async def aread(saver: Saver, plan: Plan[T]) -> T:
+async def arun_plan(saver: Saver, plan: ReadPlan[T]) -> T:
     """Async version of `run_plan`."""
     found: Any = None
     while True:

@@ -14,11 +14,11 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
-from echelons.delegation.calls import requests_of
+from echelons.delegation.calls import iterate_requests
 from echelons.delegation.request import DelegationRequest
-from echelons.delegation.request_builder import all_sent
+from echelons.delegation.request_builder import load_sent_requests
 from echelons.identity.lineage import THREADS_KEY
-from echelons.text.sanitize import mend
+from echelons.text.sanitize import sanitize_value
 
 
 class EventKind(StrEnum):
@@ -31,7 +31,7 @@ class EventKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class ThreadEvent:
     """One event of a thread.
 
     Attributes:
@@ -48,7 +48,9 @@ class Event:
     data: Mapping[str, Any]
 
 
-def events_of(messages: Iterable[Any], agent: str, thread_id: str) -> Iterator[Event]:
+def build_thread_events(
+    messages: Iterable[Any], agent: str, thread_id: str
+) -> Iterator[ThreadEvent]:
     """Yield the events of some messages, in order; values that are not messages are skipped.
 
     Args:
@@ -61,17 +63,17 @@ def events_of(messages: Iterable[Any], agent: str, thread_id: str) -> Iterator[E
     """
     for message in messages:
         if isinstance(message, BaseMessage):
-            yield _event(EventKind.MESSAGE, message.id or "", _said(message))
+            yield _build_event(EventKind.MESSAGE, message.id or "", _describe_message(message))
             if isinstance(message, AIMessage):
-                yield from _calls(message, agent, thread_id)
+                yield from _build_call_events(message, agent, thread_id)
 
 
-def question(interrupt_id: str, value: Any) -> Event:
+def build_question_event(interrupt_id: str, value: Any) -> ThreadEvent:
     """Return the event of a question to the user."""
-    return _event(EventKind.QUESTION, interrupt_id, {"value": value})
+    return _build_event(EventKind.QUESTION, interrupt_id, {"value": value})
 
 
-def _said(message: BaseMessage) -> dict[str, Any]:
+def _describe_message(message: BaseMessage) -> dict[str, Any]:
     said: dict[str, Any] = {"role": message.type, "content": message.content}
     if isinstance(message, AIMessage) and message.usage_metadata:
         said["usage"] = dict(message.usage_metadata)
@@ -82,31 +84,31 @@ def _said(message: BaseMessage) -> dict[str, Any]:
     return said
 
 
-def _calls(message: AIMessage, agent: str, thread_id: str) -> Iterator[Event]:
+def _build_call_events(message: AIMessage, agent: str, thread_id: str) -> Iterator[ThreadEvent]:
     threads: Mapping[str, str] = message.response_metadata.get(THREADS_KEY) or {}
     begun = {
-        call_id: {"sub_agent_thread_id": threads[call_id], "request": _request(request)}
-        for call_id, request in all_sent(message, agent, thread_id).items()
+        call_id: {"sub_agent_thread_id": threads[call_id], "request": _describe_request(request)}
+        for call_id, request in load_sent_requests(message, agent, thread_id).items()
     }
     for call in message.tool_calls:
         call_id = call["id"] or ""
         kind = EventKind.DELEGATION if call_id in begun else EventKind.TOOL_CALL
         fields = {"intent": call["name"], "arguments": call["args"], "call_id": call_id}
-        yield _event(kind, f"{message.id}/{call_id}", {**fields, **begun.get(call_id, {})})
-    for part, parted in requests_of(message, message.tool_calls):
+        yield _build_event(kind, f"{message.id}/{call_id}", {**fields, **begun.get(call_id, {})})
+    for part, parted in iterate_requests(message, message.tool_calls):
         if parted:
             intent = f"{parted.join.name} of {len(parted.parts)}"
             fields = {"intent": intent, "arguments": part.arguments, "call_id": parted.call_id}
             key = f"{message.id}/{part.call_id}"
-            yield _event(EventKind.DELEGATION, key, {**fields, **begun.get(part.call_id, {})})
+            yield _build_event(EventKind.DELEGATION, key, {**fields, **begun.get(part.call_id, {})})
 
 
-def _request(request: DelegationRequest) -> dict[str, Any]:
+def _describe_request(request: DelegationRequest) -> dict[str, Any]:
     """Return the request of a delegation event as JSON, without its task."""
     left_out = ("model", "version", "task")
     return {key: each for key, each in request.stored().items() if key not in left_out}
 
 
-def _event(kind: EventKind, key: str, data: Mapping[str, Any]) -> Event:
+def _build_event(kind: EventKind, key: str, data: Mapping[str, Any]) -> ThreadEvent:
     # Values that a caller wrote into a state directly were not sanitised by any node.
-    return Event(kind, mend(key), mend(data))
+    return ThreadEvent(kind, sanitize_value(key), sanitize_value(data))

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from echelons.checkpoints.checkpointer import SqliteCheckpointer
     from echelons.checkpoints.threads.pending_work import Question
     from echelons.checkpoints.threads.store import ThreadStore
-    from echelons.delegation.policy import Delegating
+    from echelons.delegation.policy import DelegationPolicy
     from echelons.delegation.request import DelegationRequest, DelegationResponse, Status, Usage
     from echelons.effects.journal import effect, idempotency_key
     from echelons.effects.unknown_outcome import OutcomeUnknown
     from echelons.errors import EchelonsError
-    from echelons.guards.circuit_breaker import Breaking
+    from echelons.guards.circuit_breaker import BreakerPolicy
     from echelons.guards.limits import Limits
     from echelons.runtime.run_events import RunEvent
     from echelons.runtime.session import Session
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 _HOMES = {
     "Agent": "agent",
     "AsyncRun": "runtime.session_run",
-    "Breaking": "guards.circuit_breaker",
+    "BreakerPolicy": "guards.circuit_breaker",
     "Capability": "capabilities.capability",
-    "Delegating": "delegation.policy",
+    "DelegationPolicy": "delegation.policy",
     "DelegationRequest": "delegation.request",
     "DelegationResponse": "delegation.request",
     "EchelonsError": "errors",
@@ -52,9 +52,9 @@ _HOMES = {
 __all__ = [
     "Agent",
     "AsyncRun",
-    "Breaking",
+    "BreakerPolicy",
     "Capability",
-    "Delegating",
+    "DelegationPolicy",
     "DelegationRequest",
     "DelegationResponse",
     "EchelonsError",

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from echelons.capabilities.capability import Capability, declared
-from echelons.delegation.policy import Delegating
+from echelons.capabilities.capability import Capability, check_capabilities
+from echelons.delegation.policy import DelegationPolicy
 from echelons.errors import (
     DuplicateName,
     InnerLimits,
@@ -23,9 +23,9 @@ from echelons.errors import (
     UnknownTool,
 )
 from echelons.guards.limits import Limits
-from echelons.tree.members import Member, adopt_all, no_capabilities
+from echelons.tree.members import Member, adopt_members, create_empty_capabilities
 from echelons.tree.names import BUILT_IN_TOOLS, check_name
-from echelons.tree.walk import check
+from echelons.tree.walk import check_tree
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -55,7 +55,7 @@ class Agent:
         capabilities: Its capabilities by name: a confidence from 0 to 1, or a `Capability`,
             which has example tasks too.
         limits: Limits of the tree under this agent. Only a root may set others than `depth`.
-        delegating: How it selects and calls its subordinates; `None` inherits its superior's.
+        delegation: How it selects and calls its subordinates; `None` inherits its superior's.
 
     Raises:
         ConfigurationError: An argument is invalid; the subclass says which.
@@ -77,9 +77,11 @@ class Agent:
     prompt: str = field(default="", kw_only=True)
     tools: Sequence[Any] = field(default=(), kw_only=True)
     subordinates: tuple[Member, ...] = field(default=(), kw_only=True)
-    capabilities: Mapping[str, float] = field(default_factory=no_capabilities, kw_only=True)
+    capabilities: Mapping[str, float] = field(
+        default_factory=create_empty_capabilities, kw_only=True
+    )
     limits: Limits = field(default=Limits(), kw_only=True)
-    delegating: Delegating | None = field(default=None, kw_only=True)
+    delegation: DelegationPolicy | None = field(default=None, kw_only=True)
 
     if TYPE_CHECKING:
         # The arguments accepted are wider than the types of the fields.
@@ -94,7 +96,7 @@ class Agent:
             subordinates: Sequence[Any] = (),
             capabilities: Mapping[str, float] | Mapping[str, Capability | float] = ...,
             limits: Limits = ...,
-            delegating: Delegating | None = None,
+            delegation: DelegationPolicy | None = None,
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -103,10 +105,10 @@ class Agent:
         _check_fields(self)
         _check_model(self.name, self.model)
         keep(self, "tools", _check_tools(self.name, self.tools))
-        keep(self, "capabilities", declared(self.name, self.capabilities))
-        keep(self, "subordinates", adopt_all(self.name, self.subordinates))
+        keep(self, "capabilities", check_capabilities(self.name, self.capabilities))
+        keep(self, "subordinates", adopt_members(self.name, self.subordinates))
         _check_inner_limits(self.subordinates)
-        check(self, self.limits.depth)
+        check_tree(self, self.limits.depth)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Agent:
         """Return the agent itself: it is immutable, and models cannot be copied."""
@@ -151,8 +153,8 @@ def _check_fields(agent: Agent) -> None:
         value = getattr(agent, field_name)
         if not isinstance(value, kind):
             raise InvalidField(agent.name, field_name, value, kind.__name__)
-    if not isinstance(agent.delegating, Delegating | None):
-        raise InvalidField(agent.name, "delegating", agent.delegating, Delegating.__name__)
+    if not isinstance(agent.delegation, DelegationPolicy | None):
+        raise InvalidField(agent.name, "delegation", agent.delegation, DelegationPolicy.__name__)
 
 
 def _check_model(agent: str, model: Any) -> None:
@@ -189,5 +191,5 @@ def _is_tool(tool: Any) -> bool:
 
 def _check_inner_limits(subordinates: Sequence[Member]) -> None:
     for each in subordinates:
-        if isinstance(each, Agent) and each.limits.of_a_tree:
-            raise InnerLimits(each.name, each.limits.of_a_tree)
+        if isinstance(each, Agent) and each.limits.root_only_names:
+            raise InnerLimits(each.name, each.limits.root_only_names)

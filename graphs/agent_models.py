@@ -8,11 +8,11 @@ from langchain_core.language_models import BaseChatModel
 
 from echelons.agent import Agent
 from echelons.errors import ModelCannotCall
-from echelons.models import resolve
-from echelons.tree.walk import walk
+from echelons.models import resolve_model
+from echelons.tree.walk import walk_tree
 
 
-def models_of(root: Agent) -> dict[str, BaseChatModel]:
+def resolve_models(root: Agent) -> dict[str, BaseChatModel]:
     """Return the model of every agent, by the agent's name.
 
     All are resolved when the tree is compiled, so that a missing key does not show in the
@@ -25,24 +25,26 @@ def models_of(root: Agent) -> dict[str, BaseChatModel]:
     """
     named: dict[str, BaseChatModel] = {}
     models: dict[str, BaseChatModel] = {}
-    for place in walk(root):
+    for place in walk_tree(root):
         agent = place.member
         if not isinstance(agent, Agent):
             continue
         if isinstance(agent.model, str):
             if agent.model not in named:
-                named[agent.model] = resolve(agent.model)
+                named[agent.model] = resolve_model(agent.model)
             models[agent.name] = named[agent.model]
         elif agent.model is not None:
             models[agent.name] = agent.model
         else:
-            models[agent.name] = models[place.path[-2]] if len(place.path) > 1 else resolve(None)
-        if (agent.tools or agent.subordinates) and not can_call(models[agent.name]):
+            models[agent.name] = (
+                models[place.path[-2]] if len(place.path) > 1 else resolve_model(None)
+            )
+        if (agent.tools or agent.subordinates) and not supports_tool_calls(models[agent.name]):
             raise ModelCannotCall(agent.name, type(models[agent.name]).__name__)
     return models
 
 
-def can_call(model: Any) -> bool:
+def supports_tool_calls(model: Any) -> bool:
     """Return whether a model supports tool calls."""
     # `BaseChatModel` has the method, but it only raises.
     return getattr(type(model), "bind_tools", None) is not BaseChatModel.bind_tools

@@ -12,24 +12,24 @@ from typing import Any
 from langchain_core.runnables import Runnable
 from langgraph.graph import START, StateGraph
 
-from echelons.graphs.edges import Route
-from echelons.graphs.pregel.direct_entry import Direct
-from echelons.graphs.state import Delegation, Sent, Settled
-from echelons.identity.thread_history import History
-from echelons.nodes.base_node import Shell
-from echelons.nodes.delegating.request_queue import REFUSE, Desk
-from echelons.nodes.dispatch import DISPATCH, Dispatch, nodes_of
+from echelons.graphs.edges import DelegationEntry
+from echelons.graphs.pregel.direct_entry import DirectGraph
+from echelons.graphs.state import DelegationInput, DelegationOutput, DelegationState
+from echelons.identity.thread_history import ThreadHistory
+from echelons.nodes.base_node import Node
+from echelons.nodes.delegating.request_queue import REFUSE, RequestQueue
+from echelons.nodes.dispatch import DISPATCH, Dispatch, assign_nodes
 from echelons.nodes.refuse import Refuse
 from echelons.nodes.subordinate import Subordinate
 from echelons.tree.members import Member
 
 
-def delegation_graph(
+def build_delegation_graph(
     members: Mapping[str, Member],
     levels: Mapping[str, Runnable[Any, Any]],
-    history: History,
+    history: ThreadHistory,
     timeout: float | None,
-) -> Direct:
+) -> DirectGraph:
     """Compile the delegation graph over a superior's subordinates.
 
     Args:
@@ -38,21 +38,21 @@ def delegation_graph(
         history: Reads their threads.
         timeout: Seconds for each subordinate; `None` for no limit.
     """
-    desk = Desk(nodes_of(members), history, timeout)
+    desk = RequestQueue(assign_nodes(members), history, timeout)
     # A plain answer counts with the best declared confidence, or fully.
     seats = {
         name: Subordinate(name, levels[name], max(member.capabilities.values(), default=1.0), desk)
         for name, member in members.items()
     }
     shared = DISPATCH in desk.nodes.values()
-    nodes: dict[str, Shell] = {DISPATCH: Dispatch(seats)} if shared else dict(seats)
+    nodes: dict[str, Node] = {DISPATCH: Dispatch(seats)} if shared else dict(seats)
     nodes[REFUSE] = Refuse(desk)
     builder: StateGraph[Any, Any, Any, Any] = StateGraph(
-        Delegation, input_schema=Sent, output_schema=Settled
+        DelegationState, input_schema=DelegationInput, output_schema=DelegationOutput
     )
     for name, node in nodes.items():
         builder.add_node(name, node)
-    route = Route(desk)
+    route = DelegationEntry(desk)
     builder.add_conditional_edges(START, route, list(nodes))
     compiled = builder.compile(name="delegate")
-    return Direct(entry=route.first, **compiled.__dict__)
+    return DirectGraph(entry=route.choose_first_node, **compiled.__dict__)

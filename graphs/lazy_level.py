@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from echelons.graphs.level_graph import Builder, entry_of
-from echelons.graphs.pregel.direct_entry import Direct
+from echelons.graphs.level_graph import LevelBuilder, get_entry_node
+from echelons.graphs.pregel.direct_entry import DirectGraph
 
 
-class LevelGraph(Direct):
+class LevelGraph(DirectGraph):
     """The compiled graph of one level."""
 
 
-class UntouchedLevel(LevelGraph):
+class LazyLevel(LevelGraph):
     """A level that compiles itself at the first attribute access, and then is a `LevelGraph`.
 
     A tree of thousands of agents compiles in milliseconds. Inspection sees no difference: only
     the class, and the two attributes below, can be read without compiling.
     """
 
-    def __init__(self, name: str, build: Callable[[], Builder]) -> None:
+    def __init__(self, name: str, build: Callable[[], LevelBuilder]) -> None:
         # Not Pregel's `__init__`: there is no graph to hold yet.
         object.__setattr__(self, "_name", name)
         object.__setattr__(self, "_build", build)
@@ -33,14 +33,14 @@ class UntouchedLevel(LevelGraph):
             return None
         if key == "name":
             return object.__getattribute__(self, "_name")
-        _fill(self)
+        _compile_level(self)
         return getattr(self, key)
 
 
-def _fill(level: UntouchedLevel) -> None:
+def _compile_level(level: LazyLevel) -> None:
     held = object.__getattribute__(level, "__dict__")
     builder = held["_build"]()
-    first = entry_of(builder)
+    first = get_entry_node(builder)
     compiled = builder.compile(name=held["_name"])
     whole = LevelGraph(entry=lambda given, config: first, **compiled.__dict__)
     # Two threads may both get here; both fill in equal graphs, and the class changes last.

@@ -12,31 +12,31 @@ from langchain_core.tools import BaseTool, tool
 from langgraph.graph import END, START, StateGraph
 
 from echelons.agent import Agent
-from echelons.delegation.policy import Delegating
+from echelons.delegation.policy import DelegationPolicy
 from echelons.effects.journal import Journal
-from echelons.graphs.agent_models import can_call
-from echelons.graphs.delegation_graph import delegation_graph
+from echelons.graphs.agent_models import supports_tool_calls
+from echelons.graphs.delegation_graph import build_delegation_graph
 from echelons.graphs.edges import AfterReason
-from echelons.graphs.state import Brief, Conversation, Level, Outcome
-from echelons.identity.thread_history import History
+from echelons.graphs.state import Conversation, LevelInput, LevelOutput, LevelState
+from echelons.identity.thread_history import ThreadHistory
 from echelons.nodes.act import Act
-from echelons.nodes.base_node import Shell
-from echelons.nodes.planning.delegation_plan import Finder
-from echelons.nodes.planning.tool_calls import Abilities
+from echelons.nodes.base_node import Node
+from echelons.nodes.planning.delegation_plan import TaskRouter
+from echelons.nodes.planning.tool_calls import CallableTools
 from echelons.nodes.planning.tool_schemas import (
-    call_subordinate_schema,
-    delegate_many_schema,
-    report_schema,
+    build_call_subordinate_schema,
+    build_delegate_many_schema,
+    build_report_schema,
 )
-from echelons.nodes.reason import Mind, Reason
+from echelons.nodes.reason import Reason, ReasonSettings
 from echelons.nodes.run import RUN, RunFunction, RunGraph, RunRunnable
 from echelons.tree.members import FunctionMember, GraphMember, Member, RunnableMember
 
-Builder = StateGraph[Any, Any, Any, Any]
+LevelBuilder = StateGraph[Any, Any, Any, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class LevelPosition:
     """What a level gets from the tree around it.
 
     Attributes:
@@ -45,24 +45,24 @@ class Position:
         depth: Levels of the whole tree.
         history: Reads threads.
         journal: Records tool calls with side effects.
-        finder: Routes tasks that name no subordinate.
-        rules: The agent's delegation policy, its own or inherited.
+        router: Routes tasks that name no subordinate.
+        policy: The agent's delegation policy, its own or inherited.
         width: Most parallel calls in one message; `None` for no limit.
     """
 
     model: BaseChatModel
     reports: bool
     depth: int
-    history: History
+    history: ThreadHistory
     journal: Journal
-    finder: Finder
-    rules: Delegating
+    router: TaskRouter
+    policy: DelegationPolicy
     width: int | None = None
 
 
-def agent_level(
-    agent: Agent, position: Position, levels: Mapping[str, Runnable[Any, Any]]
-) -> Builder:
+def build_agent_level(
+    agent: Agent, position: LevelPosition, levels: Mapping[str, Runnable[Any, Any]]
+) -> LevelBuilder:
     """Return the graph of an agent's level, not yet compiled.
 
     Args:
@@ -70,7 +70,7 @@ def agent_level(
         position: What it gets from the tree.
         levels: The level graphs of its subordinates, by name.
     """
-    builder = _builder(position.reports)
+    builder = _create_builder(position.reports)
     tools = [each if isinstance(each, BaseTool) else tool(each) for each in agent.tools]
     ends = [END, "reason"]
     if tools:
@@ -80,41 +80,42 @@ def agent_level(
     if agent.subordinates:
         members = {member.name: member for member in agent.subordinates}
         builder.add_node(
-            "delegate", delegation_graph(members, levels, position.history, position.rules.timeout)
+            "delegate",
+            build_delegation_graph(members, levels, position.history, position.policy.timeout),
         )
         builder.add_edge("delegate", "reason")
         ends.append("delegate")
-    builder.add_node("reason", Reason(_mind(agent, tools, position), position.history))
+    builder.add_node("reason", Reason(_build_settings(agent, tools, position), position.history))
     builder.add_edge(START, "reason")
-    builder.add_conditional_edges("reason", AfterReason(position.depth, position.rules), ends)
+    builder.add_conditional_edges("reason", AfterReason(position.depth, position.policy), ends)
     return builder
 
 
-def foreign_level(member: Member, history: History) -> Builder:
+def build_foreign_level(member: Member, history: ThreadHistory) -> LevelBuilder:
     """Return the one-node graph of a level whose member is not an agent, not yet compiled.
 
     Raises:
         TypeError: The member is of an unknown kind.
     """
-    builder = _builder(reports=True)
-    builder.add_node(RUN, _runner(member, history))
+    builder = _create_builder(reports=True)
+    builder.add_node(RUN, _create_run_node(member, history))
     builder.add_edge(START, RUN)
     builder.add_edge(RUN, END)
     return builder
 
 
-def entry_of(builder: Builder) -> str:
+def get_entry_node(builder: LevelBuilder) -> str:
     """Return the name of a level's first node."""
     return "reason" if "reason" in builder.nodes else RUN
 
 
-def _builder(reports: bool) -> Builder:
+def _create_builder(reports: bool) -> LevelBuilder:
     if reports:
-        return StateGraph(Level, input_schema=Brief, output_schema=Outcome)
-    return StateGraph(Level, input_schema=Conversation, output_schema=Conversation)
+        return StateGraph(LevelState, input_schema=LevelInput, output_schema=LevelOutput)
+    return StateGraph(LevelState, input_schema=Conversation, output_schema=Conversation)
 
 
-def _runner(member: Member, history: History) -> Shell:
+def _create_run_node(member: Member, history: ThreadHistory) -> Node:
     match member:
         case FunctionMember():
             return RunFunction(member.function)
@@ -126,28 +127,32 @@ def _runner(member: Member, history: History) -> Shell:
             raise TypeError(f"{member!r} is no kind of subordinate that a level is made for")
 
 
-def _mind(agent: Agent, tools: Sequence[BaseTool], position: Position) -> Mind:
+def _build_settings(
+    agent: Agent, tools: Sequence[BaseTool], position: LevelPosition
+) -> ReasonSettings:
     shown: list[Any] = list(tools)
     if agent.subordinates:
-        shown.append(call_subordinate_schema(agent.subordinates))
+        shown.append(build_call_subordinate_schema(agent.subordinates))
     if len(agent.subordinates) > 1:
-        shown.append(delegate_many_schema(agent.subordinates))
-    reports = position.reports and can_call(position.model)
+        shown.append(build_delegate_many_schema(agent.subordinates))
+    reports = position.reports and supports_tool_calls(position.model)
     if reports:
-        shown.append(report_schema())
+        shown.append(build_report_schema())
     model: Runnable[Any, Any] = position.model.bind_tools(shown) if shown else position.model
-    abilities = Abilities(
+    abilities = CallableTools(
         tools=frozenset(each.name for each in tools),
         subordinates=tuple(each.name for each in agent.subordinates),
-        reports=reports,
+        can_report=reports,
         width=position.width,
-        leads_on=any(each.subordinates for each in agent.subordinates),
+        has_deeper_levels=any(each.subordinates for each in agent.subordinates),
     )
-    finder = position.finder if agent.subordinates else None
-    return Mind(model, _prompt(agent), abilities, finder, position.rules, position.depth)
+    finder = position.router if agent.subordinates else None
+    return ReasonSettings(
+        model, _build_prompt(agent), abilities, finder, position.policy, position.depth
+    )
 
 
-def _prompt(agent: Agent) -> str:
+def _build_prompt(agent: Agent) -> str:
     if agent.prompt or not agent.description:
         return agent.prompt
     return f"You are {agent.name}. {agent.description}"

@@ -9,12 +9,12 @@ from langgraph.channels.base import BaseChannel
 from langgraph.errors import EmptyChannelError
 
 
-def merged(held: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+def merge_parts(held: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
     """Return both mappings merged; an entry that is `None` in `new` is deleted."""
     return {key: entry for key, entry in {**held, **new}.items() if entry is not None}
 
 
-class Collected(BaseChannel[dict[str, Any], dict[str, Any], dict[str, Any]]):
+class PartsChannel(BaseChannel[dict[str, Any], dict[str, Any], dict[str, Any]]):
     """A channel of merged mappings that is absent from checkpoints while it is empty.
 
     LangGraph's own channel with a reducer would do, but for one thing: where a checkpoint lacks
@@ -28,10 +28,10 @@ class Collected(BaseChannel[dict[str, Any], dict[str, Any], dict[str, Any]]):
         self.value: dict[str, Any] = {}
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Collected)
+        return isinstance(other, PartsChannel)
 
     def __hash__(self) -> int:
-        return hash(Collected)
+        return hash(PartsChannel)
 
     @property
     def ValueType(self) -> Any:  # noqa: N802  LangGraph's name
@@ -53,7 +53,7 @@ class Collected(BaseChannel[dict[str, Any], dict[str, Any], dict[str, Any]]):
     def update(self, values: Sequence[dict[str, Any]]) -> bool:
         """Merge updates into the value; return whether there were any."""
         for value in values:
-            self.value = merged(self.value, value)
+            self.value = merge_parts(self.value, value)
         return bool(values)
 
     def is_available(self) -> bool:
@@ -71,5 +71,5 @@ class Collected(BaseChannel[dict[str, Any], dict[str, Any], dict[str, Any]]):
         return self.value
 
 
-Parts: TypeAlias = Annotated[dict[str, Any], Collected()]
+Parts: TypeAlias = Annotated[dict[str, Any], PartsChannel()]
 """Type of a state key with the responses of requests, by request id."""

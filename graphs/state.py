@@ -18,7 +18,7 @@ class Conversation(TypedDict):
     messages: Messages
 
 
-class Level(TypedDict):
+class LevelState(TypedDict):
     """State of an agent's level: the current segment of its thread.
 
     Attributes:
@@ -40,7 +40,7 @@ class Level(TypedDict):
     parts: NotRequired[Parts]
 
 
-class Brief(TypedDict):
+class LevelInput(TypedDict):
     """Input of a level: the start of a segment."""
 
     messages: Messages
@@ -49,14 +49,14 @@ class Brief(TypedDict):
     forward: NotRequired[dict[str, Any] | None]
 
 
-class Outcome(TypedDict):
+class LevelOutput(TypedDict):
     """Output of a level: the end of a segment."""
 
     messages: Messages
     response: NotRequired[dict[str, Any] | None]
 
 
-class Delegation(TypedDict):
+class DelegationState(TypedDict):
     """State of a delegation graph.
 
     Attributes:
@@ -74,14 +74,14 @@ class Delegation(TypedDict):
     parts: NotRequired[Parts]
 
 
-class Sent(TypedDict):
+class DelegationInput(TypedDict):
     """Input of a delegation graph, sent by a level."""
 
     queue: list[dict[str, Any]]
     head: NotRequired[dict[str, Any] | None]
 
 
-class Settled(TypedDict):
+class DelegationOutput(TypedDict):
     """Output of a delegation graph; its keys have reducers, as several run in parallel."""
 
     messages: Annotated[list[Any], operator.add]

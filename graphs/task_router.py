@@ -11,13 +11,19 @@ from threading import Lock
 from langgraph.config import get_config
 
 from echelons.agent import Agent
-from echelons.capabilities import CapabilityMap, Deriver, Learner, ModelDeriver, derive
-from echelons.checkpoints.coordination.capability_cache import Derived
-from echelons.checkpoints.inherited_config import saver_of
-from echelons.checkpoints.ledger import ledger_of
-from echelons.delegation.candidates import Ways
-from echelons.delegation.policy import Delegating
-from echelons.nodes.planning.delegation_plan import Found
+from echelons.capabilities import (
+    CapabilityMap,
+    Deriver,
+    ModelDeriver,
+    TreeDeriver,
+    derive_from_names,
+)
+from echelons.checkpoints.coordination.capability_cache import CapabilityCache
+from echelons.checkpoints.inherited_config import get_saver
+from echelons.checkpoints.ledger import get_ledger
+from echelons.delegation.candidates import Candidates
+from echelons.delegation.policy import DelegationPolicy
+from echelons.nodes.planning.delegation_plan import RoutedTask
 from echelons.routing import Part, Route, Router
 
 
@@ -26,51 +32,55 @@ class TreeRouter:
 
     Args:
         root: The root of the tree.
-        rules: The root's delegation policy.
+        policy: The root's delegation policy.
     """
 
-    def __init__(self, root: Agent, rules: Delegating) -> None:
+    def __init__(self, root: Agent, policy: DelegationPolicy) -> None:
         self._root = root
-        self._rules = rules
+        self._policy = policy
         self._lock = Lock()
 
-    def find(self, task: str, receiver: str, *, parts: int) -> tuple[Found, ...]:
+    def route_task(self, task: str, receiver: str, *, max_parts: int) -> tuple[RoutedTask, ...]:
         """Return the candidates for a task, or for each of its parts, below a receiver."""
-        router, without = self._made(), {receiver}
-        found = router.split(task, receiver, without=without) if parts > 1 else ()
-        if not 1 < len(found) <= parts:
-            return (_found(router, router.route(task, receiver, without=without)),)
-        return tuple(_found(router, each.route, each) for each in found)
+        router, without = self._get_router(), {receiver}
+        found = router.split(task, receiver, without=without) if max_parts > 1 else ()
+        if not 1 < len(found) <= max_parts:
+            return (_build_routed_task(router, router.route(task, receiver, without=without)),)
+        return tuple(_build_routed_task(router, each.route, each) for each in found)
 
-    async def afind(self, task: str, receiver: str, *, parts: int) -> tuple[Found, ...]:
+    async def aroute_task(
+        self, task: str, receiver: str, *, max_parts: int
+    ) -> tuple[RoutedTask, ...]:
         """Async version of `route_task`."""
-        await self._learn()
-        router, without = self._made(), {receiver}
-        found = await router.asplit(task, receiver, without=without) if parts > 1 else ()
-        if not 1 < len(found) <= parts:
-            return (_found(router, await router.aroute(task, receiver, without=without)),)
-        return tuple(_found(router, each.route, each) for each in found)
+        await self._learn_capabilities()
+        router, without = self._get_router(), {receiver}
+        found = await router.asplit(task, receiver, without=without) if max_parts > 1 else ()
+        if not 1 < len(found) <= max_parts:
+            return (
+                _build_routed_task(router, await router.aroute(task, receiver, without=without)),
+            )
+        return tuple(_build_routed_task(router, each.route, each) for each in found)
 
-    def _made(self) -> Router:
+    def _get_router(self) -> Router:
         with self._lock:
             return self._router
 
     @cached_property
     def _router(self) -> Router:
         known = CapabilityMap.discover(self._root, self._deriver)
-        return Router(known, self._rules.matcher, self._rules.threshold)
+        return Router(known, self._policy.matcher, self._policy.threshold)
 
     @cached_property
     def _deriver(self) -> Deriver:
-        return deriver_of(self._root.name, self._rules.deriver)
+        return resolve_deriver(self._root.name, self._policy.deriver)
 
-    async def _learn(self) -> None:
+    async def _learn_capabilities(self) -> None:
         # A model is asked here, without blocking the event loop when the router is created.
-        if "_router" not in self.__dict__ and isinstance(self._deriver, Learner):
+        if "_router" not in self.__dict__ and isinstance(self._deriver, TreeDeriver):
             await self._deriver.alearn(self._root)
 
 
-def _found(router: Router, route: Route, part: Part | None = None) -> Found:
+def _build_routed_task(router: Router, route: Route, part: Part | None = None) -> RoutedTask:
     """Return a route as candidates; for a part of a task, its own candidate comes first."""
     ranked = list(route.candidates)
     if part:
@@ -82,10 +92,12 @@ def _found(router: Router, route: Route, part: Part | None = None) -> Found:
         for each in ranked
         if needs
     }
-    return Found(task, route, Ways(tuple(each.path[above:] for each in ranked), needs, able))
+    return RoutedTask(
+        task, route, Candidates(tuple(each.path[above:] for each in ranked), needs, able)
+    )
 
 
-def deriver_of(tree: str, given: Deriver | None) -> Deriver:
+def resolve_deriver(tree: str, given: Deriver | None) -> Deriver:
     """Return a tree's capability deriver; a `ModelDeriver` caches its results in the run's ledger.
 
     Args:
@@ -96,6 +108,6 @@ def deriver_of(tree: str, given: Deriver | None) -> Deriver:
         RuntimeError: It is called outside of a graph's run.
     """
     if not isinstance(given, ModelDeriver):
-        return given or derive
-    saver = saver_of(get_config().get("configurable", {}))
-    return given.kept_in(Derived(ledger_of(saver), tree)) if saver else given
+        return given or derive_from_names
+    saver = get_saver(get_config().get("configurable", {}))
+    return given.with_store(CapabilityCache(get_ledger(saver), tree)) if saver else given

@@ -14,27 +14,27 @@ from typing import Any
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 
 
-class Shell(RunnableLambda[Any, Any], ABC):
+class Node(RunnableLambda[Any, Any], ABC):
     """A node or an edge with separate sync and async bodies.
 
     Args:
         name: Its name in traces and drawings.
-        runs: The graphs that it invokes, which LangGraph lists as its subgraphs.
+        subgraphs: The graphs that it invokes, which LangGraph lists as its subgraphs.
     """
 
-    def __init__(self, name: str, runs: Sequence[Runnable[Any, Any]] = ()) -> None:
+    def __init__(self, name: str, subgraphs: Sequence[Runnable[Any, Any]] = ()) -> None:
         # Not RunnableLambda.__init__: it inspects and wraps functions, 11 to 19 % a call.
         self.name = name
         self.func = self.invoke
         self.afunc = self.ainvoke
-        self._runs = list(runs)
+        self._subgraphs = list(subgraphs)
 
     @property
     def deps(  # pyright: ignore[reportIncompatibleVariableOverride]  # theirs is cached
         self,
     ) -> list[Runnable[Any, Any]]:
         """The graphs that this node runs."""
-        return self._runs
+        return self._subgraphs
 
     @abstractmethod
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:

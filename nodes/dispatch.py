@@ -8,23 +8,23 @@ from typing import Any
 from langchain_core.runnables import RunnableConfig
 
 from echelons.errors import UnreadableRecord
-from echelons.nodes.base_node import Shell
-from echelons.nodes.delegating.queued_request import Order
+from echelons.nodes.base_node import Node
+from echelons.nodes.delegating.queued_request import QueuedRequest
 from echelons.nodes.subordinate import Subordinate
 
 DISPATCH = "dispatch"
 
-MOST_NODES = 256
+MAX_NODES = 256
 """Most subordinates with a node each; 2,000 flat nodes tripled the cost of a run."""
 
 
-def nodes_of(names: Collection[str]) -> dict[str, str]:
+def assign_nodes(names: Collection[str]) -> dict[str, str]:
     """Return the name of the node that runs each subordinate, by the subordinate's name."""
-    shared = len(names) > MOST_NODES
+    shared = len(names) > MAX_NODES
     return {name: DISPATCH if shared else name for name in names}
 
 
-class Dispatch(Shell):
+class Dispatch(Node):
     """The node `dispatch` of a delegation graph.
 
     The subordinates' graphs are not listed as its subgraphs: LangGraph would take the first
@@ -32,13 +32,13 @@ class Dispatch(Shell):
     the checkpoints, show each agent.
     """
 
-    def __init__(self, seats: Mapping[str, Subordinate]) -> None:
+    def __init__(self, subordinates: Mapping[str, Subordinate]) -> None:
         super().__init__(DISPATCH)
-        self._seats = seats
+        self._subordinates = subordinates
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Run the first request of the queue with the subordinate that it names."""
-        return self._seat(input).invoke(input, config, **kwargs)
+        return self._find_subordinate(input).invoke(input, config, **kwargs)
 
     async def ainvoke(
         self,
@@ -47,10 +47,10 @@ class Dispatch(Shell):
         **kwargs: Any,
     ) -> Any:
         """Async version of `invoke`."""
-        return await self._seat(input).ainvoke(input, config, **kwargs)
+        return await self._find_subordinate(input).ainvoke(input, config, **kwargs)
 
-    def _seat(self, state: Mapping[str, Any]) -> Subordinate:
-        name = Order.load(state["queue"][0]).request.current
-        if name not in self._seats:
-            raise UnreadableRecord(Order.__name__, f"nobody here is called {name!r}")
-        return self._seats[name]
+    def _find_subordinate(self, state: Mapping[str, Any]) -> Subordinate:
+        name = QueuedRequest.load(state["queue"][0]).request.current
+        if name not in self._subordinates:
+            raise UnreadableRecord(QueuedRequest.__name__, f"nobody here is called {name!r}")
+        return self._subordinates[name]

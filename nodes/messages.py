@@ -12,11 +12,11 @@ from langchain_core.messages import AIMessage, BaseMessage
 from echelons.delegation.request import Usage
 from echelons.guards.gate import HALT_KEY
 from echelons.identity.lineage import FORWARDED_KEY
-from echelons.text.sanitize import mend
+from echelons.text.sanitize import sanitize_value
 
 M = TypeVar("M", bound=BaseMessage)
 
-FIELDS = (
+SANITIZED_FIELDS = (
     "id",
     "content",
     "additional_kwargs",
@@ -27,20 +27,20 @@ FIELDS = (
 """Fields of a message that come from outside and are sent to other models."""
 RETURNED_KEY = "returned"
 """Metadata key of a message whose text a function or a Runnable returned."""
-_UNTHOUGHT = frozenset({HALT_KEY, FORWARDED_KEY, RETURNED_KEY})
+_NOT_FROM_MODEL = frozenset({HALT_KEY, FORWARDED_KEY, RETURNED_KEY})
 
 
-def mended(message: M) -> M:
+def sanitize_message(message: M) -> M:
     """Return a message without lone surrogates; the same object if it has none."""
-    held = {name: value for name in FIELDS if (value := getattr(message, name, None))}
-    whole = {name: mend(value) for name, value in held.items()}
+    held = {name: value for name in SANITIZED_FIELDS if (value := getattr(message, name, None))}
+    whole = {name: sanitize_value(value) for name, value in held.items()}
     return message if whole == held else message.model_copy(update=whole)
 
 
-def usage_of(message: BaseMessage) -> Usage:
+def read_message_usage(message: BaseMessage) -> Usage:
     """Return the tokens and model calls of a message: none, unless a model wrote it."""
     # The final message of a halted agent and relayed messages come from no model.
-    if not isinstance(message, AIMessage) or _UNTHOUGHT & message.response_metadata.keys():
+    if not isinstance(message, AIMessage) or _NOT_FROM_MODEL & message.response_metadata.keys():
         return Usage()
     tokens = message.usage_metadata
     return Usage(

@@ -21,75 +21,89 @@ from langchain_core.messages import (
 )
 from langchain_core.runnables import Runnable, RunnableConfig
 
-from echelons.delegation.calls import Delegation
-from echelons.delegation.policy import Delegating
-from echelons.delegation.relayed_request import Forward
+from echelons.delegation.calls import SubordinateCall
+from echelons.delegation.policy import DelegationPolicy
+from echelons.delegation.relayed_request import RelayedRequest
 from echelons.delegation.request_builder import RequestLimits
-from echelons.guards.gate import Halt, Step, gate_of
+from echelons.guards.gate import Halt, Step, get_gate
 from echelons.identity.lineage import (
     PARTS_KEY,
     REQUESTS_KEY,
     ROUTES_KEY,
     THREADS_KEY,
     Identity,
-    foreign,
-    message_id,
-    request_id,
+    derive_message_id,
+    derive_request_id,
     require_identity,
+    strip_own_metadata,
 )
-from echelons.identity.thread_history import History, Past, way_of
-from echelons.nodes.base_node import Shell
-from echelons.nodes.delegating.queued_request import Order, part_entry, tool_message
-from echelons.nodes.messages import mended
+from echelons.identity.thread_history import Past, ThreadHistory, join_path
+from echelons.nodes.base_node import Node
+from echelons.nodes.delegating.queued_request import (
+    QueuedRequest,
+    build_part_entry,
+    build_tool_message,
+)
+from echelons.nodes.messages import sanitize_message
 from echelons.nodes.planning.delegation_plan import (
-    Finder,
-    Found,
-    Plan,
-    parts_of,
-    planned,
-    refusal,
-    unnamed,
+    DelegationPlan,
+    RoutedTask,
+    TaskRouter,
+    build_delegation_plan,
+    build_refusal,
+    compute_max_parts,
+    iter_unnamed_tasks,
 )
-from echelons.nodes.planning.duplicates import answered
-from echelons.nodes.planning.early_end import cut_short, ended
-from echelons.nodes.planning.join_results import answer_of, join_parts
-from echelons.nodes.planning.relay_messages import CALL_ID, call_of, passed_up
-from echelons.nodes.planning.thread_choice import resolve
-from echelons.nodes.planning.tool_calls import Abilities, Sorted, close, number, sort
+from echelons.nodes.planning.duplicates import find_answered
+from echelons.nodes.planning.early_end import build_halt_update, build_late_reply_update
+from echelons.nodes.planning.join_results import build_joint_answer, join_parts
+from echelons.nodes.planning.relay_messages import (
+    RELAY_CALL_ID,
+    build_relay_answer,
+    build_relay_call,
+)
+from echelons.nodes.planning.thread_choice import choose_threads
+from echelons.nodes.planning.tool_calls import (
+    CallableTools,
+    ParsedReply,
+    answer_open_calls,
+    assign_call_ids,
+    parse_calls,
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Mind:
+class ReasonSettings:
     """The settings of an agent's `reason` node.
 
     Attributes:
         model: The chat model with the agent's tools bound.
         prompt: The agent's instructions; empty for none.
-        abilities: The tools that it may call.
-        finder: Routes tasks that name no subordinate; `None` without subordinates.
-        rules: The agent's delegation policy.
+        callable_tools: The tools that it may call.
+        router: Routes tasks that name no subordinate; `None` without subordinates.
+        policy: The agent's delegation policy.
         depth: Levels of the tree.
     """
 
     model: Runnable[Any, Any]
     prompt: str
-    abilities: Abilities
-    finder: Finder | None = None
-    rules: Delegating = field(default_factory=Delegating)
+    callable_tools: CallableTools
+    router: TaskRouter | None = None
+    policy: DelegationPolicy = field(default_factory=DelegationPolicy)
     depth: int = 1
 
 
-class Reason(Shell):
+class Reason(Node):
     """The node `reason` of one level.
 
     Args:
-        mind: The agent's settings.
+        settings: The agent's settings.
         history: Reads the earlier segments of the thread.
     """
 
-    def __init__(self, mind: Mind, history: History) -> None:
+    def __init__(self, settings: ReasonSettings, history: ThreadHistory) -> None:
         super().__init__("reason")
-        self._mind = mind
+        self._settings = settings
         self._history = history
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
@@ -99,25 +113,25 @@ class Reason(Shell):
         joined = join_parts(input, identity)
         state = joined.state
         if state.get("response"):
-            return joined.within({})
+            return joined.rebase_update({})
         if state.get("forward"):
-            past = self._history.before(state.get("previous"), config)
-            return pass_on(past, state, identity)
-        gate = gate_of(config)
+            past = self._history.load_past(state.get("previous"), config)
+            return build_relay_update(past, state, identity)
+        gate = get_gate(config)
         verdict = gate.enter(Step.MODEL, config)
         if verdict:
-            return joined.within(ended(verdict, state["messages"], identity))
-        past = self._history.before(state.get("previous"), config)
-        reply = self._mind.model.invoke(conversation(self._mind, past, state), config)
+            return joined.rebase_update(build_halt_update(verdict, state["messages"], identity))
+        past = self._history.load_past(state.get("previous"), config)
+        reply = self._settings.model.invoke(build_model_input(self._settings, past, state), config)
         halt = gate.leave(reply, config)
-        thought = thought_of(self._mind, past, state, reply, identity)
+        thought = parse_reply(self._settings, past, state, reply, identity)
         found = {
-            (task, splits): self._finder.find(
-                task, identity.agent, parts=parts_of(thought.asked, splits)
+            (task, splits): self._router.route_task(
+                task, identity.agent, max_parts=compute_max_parts(thought.parsed, splits)
             )
-            for task, splits in unnamed(thought.asked, self._mind.rules)
+            for task, splits in iter_unnamed_tasks(thought.parsed, self._settings.policy)
         }
-        return joined.within(self._settled(thought, halt, found, config))
+        return joined.rebase_update(self._build_reply_update(thought, halt, found, config))
 
     async def ainvoke(
         self,
@@ -131,60 +145,64 @@ class Reason(Shell):
         joined = join_parts(input, identity)
         state = joined.state
         if state.get("response"):
-            return joined.within({})
+            return joined.rebase_update({})
         if state.get("forward"):
-            past = await self._history.abefore(state.get("previous"), config)
-            return pass_on(past, state, identity)
-        gate = gate_of(config)
+            past = await self._history.aload_past(state.get("previous"), config)
+            return build_relay_update(past, state, identity)
+        gate = get_gate(config)
         verdict = await gate.arun(lambda: gate.enter(Step.MODEL, config))
         if verdict:
-            return joined.within(ended(verdict, state["messages"], identity))
-        past = await self._history.abefore(state.get("previous"), config)
-        reply = await self._mind.model.ainvoke(conversation(self._mind, past, state), config)
+            return joined.rebase_update(build_halt_update(verdict, state["messages"], identity))
+        past = await self._history.aload_past(state.get("previous"), config)
+        reply = await self._settings.model.ainvoke(
+            build_model_input(self._settings, past, state), config
+        )
         halt = await gate.arun(lambda: gate.leave(reply, config))
-        thought = thought_of(self._mind, past, state, reply, identity)
+        thought = parse_reply(self._settings, past, state, reply, identity)
         found = {
-            (task, splits): await self._finder.afind(
-                task, identity.agent, parts=parts_of(thought.asked, splits)
+            (task, splits): await self._router.aroute_task(
+                task, identity.agent, max_parts=compute_max_parts(thought.parsed, splits)
             )
-            for task, splits in unnamed(thought.asked, self._mind.rules)
+            for task, splits in iter_unnamed_tasks(thought.parsed, self._settings.policy)
         }
-        return joined.within(self._settled(thought, halt, found, config))
+        return joined.rebase_update(self._build_reply_update(thought, halt, found, config))
 
     @property
-    def _finder(self) -> Finder:
-        finder = self._mind.finder
+    def _router(self) -> TaskRouter:
+        finder = self._settings.router
         assert finder is not None  # noqa: S101  only a level with subordinates asks for one
         return finder
 
-    def _settled(
+    def _build_reply_update(
         self,
-        thought: Thought,
+        context: ReplyContext,
         halt: Halt | None,
-        found: Mapping[tuple[str, bool], Sequence[Found]],
+        routed: Mapping[tuple[str, bool], Sequence[RoutedTask]],
         config: RunnableConfig,
     ) -> dict[str, Any]:
         if halt:
-            return cut_short(halt, thought.messages, thought.message, thought.identity)
-        mind = self._mind
-        limits = thought.asked.requests and RequestLimits.begin(mind.depth, mind.rules, config)
-        return settle(mind, thought, found, limits or None)
+            return build_late_reply_update(
+                halt, context.messages, context.message, context.identity
+            )
+        mind = self._settings
+        limits = context.parsed.requests and RequestLimits.begin(mind.depth, mind.policy, config)
+        return plan_reply_update(mind, context, routed, limits or None)
 
 
 @dataclass(frozen=True, slots=True)
-class Thought:
+class ReplyContext:
     """A model's reply with the context that is needed to act on it.
 
     Attributes:
         message: The reply, as it is stored.
-        asked: The parsed calls of the reply.
+        parsed: The parsed calls of the reply.
         past: The segments before this one.
         state: The level's state.
         identity: The agent that replied.
     """
 
     message: AIMessage
-    asked: Sorted
+    parsed: ParsedReply
     past: Past
     state: Mapping[str, Any]
     identity: Identity
@@ -195,103 +213,123 @@ class Thought:
         return list(self.state["messages"])
 
 
-def thought_of(
-    mind: Mind, past: Past, state: Mapping[str, Any], reply: Any, identity: Identity
-) -> Thought:
+def parse_reply(
+    settings: ReasonSettings, past: Past, state: Mapping[str, Any], reply: Any, identity: Identity
+) -> ReplyContext:
     """Return a model's reply, parsed and with its context.
 
     Raises:
         TypeError: The model did not return a message.
     """
-    message = _own(reply, identity, [*past.messages, *state["messages"]])
-    return Thought(message, sort(message, mind.abilities), past, state, identity)
+    message = _adopt_reply(reply, identity, [*past.messages, *state["messages"]])
+    return ReplyContext(
+        message, parse_calls(message, settings.callable_tools), past, state, identity
+    )
 
 
-def conversation(mind: Mind, past: Past, state: Mapping[str, Any]) -> list[BaseMessage]:
+def build_model_input(
+    settings: ReasonSettings, past: Past, state: Mapping[str, Any]
+) -> list[BaseMessage]:
     """Return the messages for the model: instructions, earlier segments, this segment."""
-    prompt = [SystemMessage(mind.prompt)] if mind.prompt else []
-    return [*prompt, *close([*past.messages, *state["messages"]])]
+    prompt = [SystemMessage(settings.prompt)] if settings.prompt else []
+    return [*prompt, *answer_open_calls([*past.messages, *state["messages"]])]
 
 
-def settle(
-    mind: Mind,
-    thought: Thought,
-    found: Mapping[tuple[str, bool], Sequence[Found]],
+def plan_reply_update(
+    settings: ReasonSettings,
+    context: ReplyContext,
+    routed: Mapping[tuple[str, bool], Sequence[RoutedTask]],
     limits: RequestLimits | None = None,
 ) -> dict[str, Any]:
     """Return the state update for a reply.
 
     Args:
-        mind: The agent's settings.
-        thought: The reply.
-        found: The routes of the tasks that name no subordinate.
+        settings: The agent's settings.
+        context: The reply.
+        routed: The routes of the tasks that name no subordinate.
         limits: The limits of the requests; `None` without requests.
     """
-    plan = planned(thought.asked, found, mind.rules, mind.abilities.width, mind.abilities.only)
-    before, thread = thought.messages, thought.identity.thread_id
-    plan.refuse_repeated(lambda task: answered(task, before, thread))
-    ahead = {call_id: way_of(each.ahead[0][1:]) for call_id, each in plan.ways.items()}
-    return _update(thought, plan, ahead, limits)
+    plan = build_delegation_plan(
+        context.parsed,
+        routed,
+        settings.policy,
+        settings.callable_tools.width,
+        settings.callable_tools.only_subordinate,
+    )
+    before, thread = context.messages, context.identity.thread_id
+    plan.refuse_repeated(lambda task: find_answered(task, before, thread))
+    ahead = {call_id: join_path(each.remaining[0][1:]) for call_id, each in plan.candidates.items()}
+    return _build_update(context, plan, ahead, limits)
 
 
-def pass_on(past: Past, state: Mapping[str, Any], identity: Identity) -> dict[str, Any]:
+def build_relay_update(past: Past, state: Mapping[str, Any], identity: Identity) -> dict[str, Any]:
     """Return the update of a level that relays a request down, or its response back up."""
-    done = passed_up(state["messages"], identity)
+    done = build_relay_answer(state["messages"], identity)
     if done:
         return done
-    forward = Forward.load(state["forward"])
-    call = Delegation(CALL_ID, forward.following, forward.request.task, forward.reset)
-    thought = Thought(call_of(forward, identity), Sorted((call,)), past, state, identity)
-    return _update(thought, Plan([call]), {CALL_ID: way_of(forward.request.route[1:])})
+    forward = RelayedRequest.load(state["forward"])
+    call = SubordinateCall(RELAY_CALL_ID, forward.next_agent, forward.request.task, forward.reset)
+    thought = ReplyContext(
+        build_relay_call(forward, identity), ParsedReply((call,)), past, state, identity
+    )
+    return _build_update(
+        thought, DelegationPlan([call]), {RELAY_CALL_ID: join_path(forward.request.route[1:])}
+    )
 
 
-def _own(reply: Any, identity: Identity, before: Sequence[BaseMessage]) -> AIMessage:
+def _adopt_reply(reply: Any, identity: Identity, before: Sequence[BaseMessage]) -> AIMessage:
     if not isinstance(reply, AIMessage):
         raise TypeError(f"the model of {identity.agent!r} returned {type(reply).__name__}")
-    message = mended(message_chunk_to_message(reply))
+    message = sanitize_message(message_chunk_to_message(reply))
     assert isinstance(message, AIMessage)  # noqa: S101  a chunk's message is of its kind
-    update: dict[str, Any] = {"name": identity.agent, "response_metadata": foreign(message)}
+    update: dict[str, Any] = {
+        "name": identity.agent,
+        "response_metadata": strip_own_metadata(message),
+    }
     taken = {each.id for each in before}
     # A reply with the id of an earlier message would replace that message.
     if not message.id or message.id in taken:
         places = (f"{identity.request_id}/{place}" for place in count(len(before)))
-        ids = (message_id(identity.thread_id, place) for place in places)
+        ids = (derive_message_id(identity.thread_id, place) for place in places)
         update["id"] = next(each for each in ids if each not in taken)
-    return number(message.model_copy(update=update))
+    return assign_call_ids(message.model_copy(update=update))
 
 
-def _update(
-    thought: Thought, plan: Plan, ways: Mapping[str, str], limits: RequestLimits | None = None
+def _build_update(
+    context: ReplyContext,
+    plan: DelegationPlan,
+    targets: Mapping[str, str],
+    limits: RequestLimits | None = None,
 ) -> dict[str, Any]:
-    message, identity = thought.message, thought.identity
-    known = {**thought.past.heads, **(thought.state.get("heads") or {})}
-    threads, heads = resolve(plan.requests, ways, known, message, identity)
+    message, identity = context.message, context.identity
+    known = {**context.past.heads, **(context.state.get("heads") or {})}
+    threads, heads = choose_threads(plan.requests, targets, known, message, identity)
     kept: dict[str, Any] = {}
     if threads:
         kept[THREADS_KEY] = threads
-    if plan.ways:
-        kept[ROUTES_KEY] = {call_id: ways.stored() for call_id, ways in plan.ways.items()}
-    if plan.parted:
-        kept[PARTS_KEY] = {each.call_id: each.stored() for each in plan.parted}
-    if limits and (notes := _notes(plan, message, threads, limits)):
+    if plan.candidates:
+        kept[ROUTES_KEY] = {call_id: ways.stored() for call_id, ways in plan.candidates.items()}
+    if plan.fan_outs:
+        kept[PARTS_KEY] = {each.call_id: each.stored() for each in plan.fan_outs}
+    if limits and (notes := _build_request_notes(plan, message, threads, limits)):
         kept[REQUESTS_KEY] = notes
     if kept:
         metadata = {**message.response_metadata, **kept}
         message = message.model_copy(update={"response_metadata": metadata})
-    answers, parts = _refused(plan, message, identity)
-    update: dict[str, Any] = {"messages": [message, *thought.asked.answers, *answers]}
+    answers, parts = _answer_refused(plan, message, identity)
+    update: dict[str, Any] = {"messages": [message, *context.parsed.answers, *answers]}
     if heads:
         update["heads"] = dict(heads)
     if parts:
         update["parts"] = parts
-    report = thought.asked.report
+    report = context.parsed.report
     if report is not None:
         update["response"] = report.model_dump(mode="json", exclude_none=True)
     return update
 
 
-def _notes(
-    plan: Plan, message: AIMessage, threads: Mapping[str, str], limits: RequestLimits
+def _build_request_notes(
+    plan: DelegationPlan, message: AIMessage, threads: Mapping[str, str], limits: RequestLimits
 ) -> dict[str, dict[str, Any]]:
     """Return the limits of each request for the message's metadata, by call id."""
     notes: dict[str, dict[str, Any]] = {}
@@ -304,31 +342,34 @@ def _notes(
             note.pop("deadline", None)
         begun.add(thread)
         name = named.get(each.call_id, each.subordinate)
-        if name != each.subordinate and each.call_id not in plan.ways:
+        if name != each.subordinate and each.call_id not in plan.candidates:
             note["current"] = each.subordinate
         if note:
             notes[each.call_id] = note
     return notes
 
 
-def _refused(
-    plan: Plan, message: AIMessage, identity: Identity
+def _answer_refused(
+    plan: DelegationPlan, message: AIMessage, identity: Identity
 ) -> tuple[list[ToolMessage], dict[str, Any]]:
     """Return the tool messages of refused calls, and the state entries of refused parts."""
     whole: list[ToolMessage] = []
     parts: dict[str, Any] = {}
-    several = {part.call_id for each in plan.parted for part in each.parts}
+    several = {part.call_id for each in plan.fan_outs for part in each.parts}
     tools = {call["id"]: call["name"] for call in message.tool_calls}
     for call, why in plan.refused:
-        request, answer = refusal(call, why, message.id or "", identity)
+        request, answer = build_refusal(call, why, message.id or "", identity)
         if call.call_id in several:
-            parts[request.id] = part_entry(answer)
+            parts[request.id] = build_part_entry(answer)
         else:
-            order = Order(request, call.call_id, identity.thread_id, continues=False)
-            whole.append(tool_message(order, answer, tools[call.call_id]))
-    for each in plan.parted:
-        if ended := answer_of(each, message, parts, identity):
+            order = QueuedRequest(request, call.call_id, identity.thread_id, continues=False)
+            whole.append(build_tool_message(order, answer, tools[call.call_id]))
+    for each in plan.fan_outs:
+        if ended := build_joint_answer(each, message, parts, identity):
             whole.append(ended)
-            over = (request_id(identity.thread_id, message.id or "", p.call_id) for p in each.parts)
+            over = (
+                derive_request_id(identity.thread_id, message.id or "", p.call_id)
+                for p in each.parts
+            )
             parts = {key: entry for key, entry in parts.items() if key not in set(over)}
     return whole, parts

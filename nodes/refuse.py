@@ -9,21 +9,21 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.types import Command
 
 from echelons.delegation.request import DelegationResponse, Status
-from echelons.nodes.base_node import Shell
-from echelons.nodes.delegating.queued_request import Order
-from echelons.nodes.delegating.request_queue import REFUSE, Desk
+from echelons.nodes.base_node import Node
+from echelons.nodes.delegating.queued_request import QueuedRequest
+from echelons.nodes.delegating.request_queue import REFUSE, RequestQueue
 
 
-class Refuse(Shell):
+class Refuse(Node):
     """The node `refuse` of a delegation graph."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, queue: RequestQueue) -> None:
         super().__init__(REFUSE)
-        self._desk = desk
+        self._queue = queue
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Answer the first request of the queue with `unable`."""
-        return refused(self._desk, input, config or {})
+        return refuse_first_request(self._queue, input, config or {})
 
     async def ainvoke(
         self,
@@ -32,19 +32,23 @@ class Refuse(Shell):
         **kwargs: Any,
     ) -> Any:
         """Async version of `invoke`."""
-        return refused(self._desk, input, config or {})
+        return refuse_first_request(self._queue, input, config or {})
 
 
-def refused(desk: Desk, state: Mapping[str, Any], config: Mapping[str, Any]) -> Command[Any]:
+def refuse_first_request(
+    queue: RequestQueue, state: Mapping[str, Any], config: Mapping[str, Any]
+) -> Command[Any]:
     """Return the command that answers the first request of the queue."""
-    order = Order.load(state["queue"][0])
+    order = QueuedRequest.load(state["queue"][0])
     answer = DelegationResponse(
         request_id=order.request.id,
         agent=order.request.current,
         status=Status.UNABLE,
         path=order.request.path,
         # The same rule sent the request here, so a reason is found again.
-        reason=desk.refusal(order, config) or "refused",
+        reason=queue.find_refusal(order, config) or "refused",
         failed=True,
     )
-    return desk.advance(state, desk.onward(order, answer, config), order.end(state))
+    return queue.advance(
+        state, queue.decide_next_step(order, answer, config), order.get_head(state)
+    )

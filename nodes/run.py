@@ -14,16 +14,16 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import run_in_executor
 
-from echelons.identity.lineage import message_id, require_identity
-from echelons.identity.thread_history import History, Past
-from echelons.nodes.base_node import Shell
-from echelons.nodes.messages import RETURNED_KEY, mended
-from echelons.nodes.planning.tool_calls import close
+from echelons.identity.lineage import derive_message_id, require_identity
+from echelons.identity.thread_history import Past, ThreadHistory
+from echelons.nodes.base_node import Node
+from echelons.nodes.messages import RETURNED_KEY, sanitize_message
+from echelons.nodes.planning.tool_calls import answer_open_calls
 
 RUN = "run"
 
 
-class RunFunction(Shell):
+class RunFunction(Node):
     """Runs a plain function on the task."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -36,12 +36,12 @@ class RunFunction(Shell):
         Raises:
             TypeError: The function is async, and the tree is run with `invoke`.
         """
-        result = self._function(_task(input))
+        result = self._function(_read_task(input))
         if inspect.isawaitable(result):
             if inspect.iscoroutine(result):
                 result.close()
             raise TypeError("the function is async; run the tree with ainvoke or astream")
-        return answered(result, config)
+        return build_answer_update(result, config)
 
     async def ainvoke(
         self,
@@ -51,14 +51,14 @@ class RunFunction(Shell):
     ) -> Any:
         """Async version of `invoke`."""
         if inspect.iscoroutinefunction(self._function):
-            result = self._function(_task(input))
+            result = self._function(_read_task(input))
         else:
             # As LangChain does: on the event loop, a slow function would block every sibling.
-            result = await run_in_executor(config, self._function, _task(input))
-        return answered(await result if inspect.isawaitable(result) else result, config)
+            result = await run_in_executor(config, self._function, _read_task(input))
+        return build_answer_update(await result if inspect.isawaitable(result) else result, config)
 
 
-class RunRunnable(Shell):
+class RunRunnable(Node):
     """Runs a Runnable on the task."""
 
     def __init__(self, runnable: Runnable[Any, Any]) -> None:
@@ -67,7 +67,7 @@ class RunRunnable(Shell):
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Invoke the Runnable."""
-        return answered(self._runnable.invoke(_task(input), config), config)
+        return build_answer_update(self._runnable.invoke(_read_task(input), config), config)
 
     async def ainvoke(
         self,
@@ -76,21 +76,23 @@ class RunRunnable(Shell):
         **kwargs: Any,
     ) -> Any:
         """Async version of `invoke`."""
-        return answered(await self._runnable.ainvoke(_task(input), config), config)
+        return build_answer_update(await self._runnable.ainvoke(_read_task(input), config), config)
 
 
-class RunGraph(Shell):
+class RunGraph(Node):
     """Runs a foreign graph on the thread's messages."""
 
-    def __init__(self, graph: Runnable[Any, Any], history: History) -> None:
-        super().__init__(RUN, runs=[graph])
+    def __init__(self, graph: Runnable[Any, Any], history: ThreadHistory) -> None:
+        super().__init__(RUN, subgraphs=[graph])
         self._graph = graph
         self._history = history
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Invoke the graph."""
-        past = self._history.before(input.get("previous"), config or {})
-        return answered(self._graph.invoke(_thread(past, input), config), config)
+        past = self._history.load_past(input.get("previous"), config or {})
+        return build_answer_update(
+            self._graph.invoke(_build_graph_input(past, input), config), config
+        )
 
     async def ainvoke(
         self,
@@ -99,11 +101,13 @@ class RunGraph(Shell):
         **kwargs: Any,
     ) -> Any:
         """Async version of `invoke`."""
-        past = await self._history.abefore(input.get("previous"), config or {})
-        return answered(await self._graph.ainvoke(_thread(past, input), config), config)
+        past = await self._history.aload_past(input.get("previous"), config or {})
+        return build_answer_update(
+            await self._graph.ainvoke(_build_graph_input(past, input), config), config
+        )
 
 
-def answered(result: Any, config: RunnableConfig | None) -> dict[str, Any]:
+def build_answer_update(result: Any, config: RunnableConfig | None) -> dict[str, Any]:
     """Return the update that stores a result as the thread's answer.
 
     Args:
@@ -115,18 +119,18 @@ def answered(result: Any, config: RunnableConfig | None) -> dict[str, Any]:
         TypeError: The result has no text form.
         UnicodeDecodeError: The result is bytes that are not UTF-8.
     """
-    identity, said = require_identity(config), _said(result)
+    identity, said = require_identity(config), _get_last_message(result)
     answer = AIMessage(
-        _content(said),
-        id=message_id(identity.thread_id, f"run/{identity.request_id}"),
+        _convert_to_text(said),
+        id=derive_message_id(identity.thread_id, f"run/{identity.request_id}"),
         name=identity.agent,
         usage_metadata=said.usage_metadata if isinstance(said, AIMessage) else None,
         response_metadata={} if isinstance(said, AIMessage) else {RETURNED_KEY: True},
     )
-    return {"messages": [mended(answer)]}
+    return {"messages": [sanitize_message(answer)]}
 
 
-def _said(result: Any) -> Any:
+def _get_last_message(result: Any) -> Any:
     """Return the last message of a state; any other result unchanged."""
     said = result.get("messages") if isinstance(result, Mapping) else None
     if not isinstance(said, (list, tuple)):
@@ -137,26 +141,26 @@ def _said(result: Any) -> Any:
     return said[-1]
 
 
-def _content(result: Any) -> str:
+def _convert_to_text(result: Any) -> str:
     if isinstance(result, BaseMessage):
         return str(result.text)
     if isinstance(result, (bytes, bytearray, memoryview)):
         # Bytes are mostly text that was not decoded; other bytes are useless as an answer.
         return bytes(result).decode()
-    if isinstance(result, (BaseException, Iterator)) or not _has_a_text(type(result)):
+    if isinstance(result, (BaseException, Iterator)) or not _has_text_form(type(result)):
         raise TypeError(f"returned {type(result).__name__}, which has no text")
     return "" if result is None else str(result)
 
 
-def _has_a_text(kind: type) -> bool:
+def _has_text_form(kind: type) -> bool:
     # The default `repr` holds a memory address, which differs in each run.
     own = {name for each in kind.__mro__ if each is not object for name in vars(each)}
     return bool(own & {"__str__", "__repr__"})
 
 
-def _task(state: Mapping[str, Any]) -> str:
+def _read_task(state: Mapping[str, Any]) -> str:
     return str(state["messages"][-1].text)
 
 
-def _thread(past: Past, state: Mapping[str, Any]) -> dict[str, Any]:
-    return {"messages": close([*past.messages, *state["messages"]])}
+def _build_graph_input(past: Past, state: Mapping[str, Any]) -> dict[str, Any]:
+    return {"messages": answer_open_calls([*past.messages, *state["messages"]])}

@@ -15,9 +15,9 @@ from typing import Any, cast
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 
-from echelons.delegation.aggregation import told
-from echelons.delegation.race import Entrant, raced, races_of
-from echelons.delegation.relayed_request import Forward
+from echelons.delegation.aggregation import without_results
+from echelons.delegation.race import RaceEntry, get_races, with_race_gate
+from echelons.delegation.relayed_request import RelayedRequest
 from echelons.delegation.request import (
     DelegationRequest,
     DelegationResponse,
@@ -25,24 +25,24 @@ from echelons.delegation.request import (
     Usage,
 )
 from echelons.errors import DelegationError, MisplacedRequest
-from echelons.guards.circuit_breaker import End
-from echelons.guards.gate import HALT_KEY, Halt, Pause, Step, gate_of
-from echelons.identity.lineage import Identity, message_id, require_identity
-from echelons.identity.thread_history import Head, head_of, way_of
-from echelons.nodes.base_node import Shell
-from echelons.nodes.delegating.attempt import Asked, Terms, aask, ask
-from echelons.nodes.delegating.queued_request import Order
-from echelons.nodes.delegating.request_queue import Desk, Onward, check
-from echelons.nodes.delegating.run_level import Failure
-from echelons.nodes.messages import usage_of
-from echelons.nodes.planning.relay_messages import PASSED_KEY, passed_of
+from echelons.guards.circuit_breaker import AttemptOutcome
+from echelons.guards.gate import HALT_KEY, Halt, Pause, Step, get_gate
+from echelons.identity.lineage import Identity, derive_message_id, require_identity
+from echelons.identity.thread_history import Head, build_head, join_path
+from echelons.nodes.base_node import Node
+from echelons.nodes.delegating.attempt import AttemptOptions, AttemptResult, aattempt, attempt
+from echelons.nodes.delegating.queued_request import QueuedRequest
+from echelons.nodes.delegating.request_queue import NextStep, RequestQueue, check_request_path
+from echelons.nodes.delegating.run_level import LevelFailure
+from echelons.nodes.messages import read_message_usage
+from echelons.nodes.planning.relay_messages import RELAYED_RESPONSE_KEY, load_relayed_response
 from echelons.tree.names import DELEGATING_TOOLS, PATH_SEPARATOR
 
-EMPTY = "empty: it has answered nothing"
-_NOTHING: Mapping[str, Any] = {"status": Status.UNABLE, "reason": EMPTY}
+EMPTY_ANSWER_REASON = "empty: it has answered nothing"
+_EMPTY_REPORT: Mapping[str, Any] = {"status": Status.UNABLE, "reason": EMPTY_ANSWER_REASON}
 
 
-class Subordinate(Shell):
+class Subordinate(Node):
     """The node of one subordinate."""
 
     def __init__(
@@ -50,30 +50,33 @@ class Subordinate(Shell):
         name: str,
         level: Runnable[Any, Any],
         confidence: float,
-        desk: Desk,
+        queue: RequestQueue,
     ) -> None:
-        super().__init__(name, runs=[level])
+        super().__init__(name, subgraphs=[level])
         self._agent = name
         self._level = level
         self._confidence = confidence
-        self._desk = desk
+        self._queue = queue
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Run the first request of the queue."""
-        (order, own), begun = _prepared(self._agent, input, config), monotonic()
-        history, halt = self._desk.history, gate_of(own).enter(Step.SUBORDINATE, own)
-        if wrong := _misplaced(order, own):
-            asked = Asked(wrong)
-        elif halt and (barred := _barred(halt, history.head(own))):
-            asked = Asked(barred)
+        (order, own), begun = _prepare_attempt(self._agent, input, config), monotonic()
+        history, halt = self._queue.history, get_gate(own).enter(Step.SUBORDINATE, own)
+        if wrong := _reject_misplaced(order, own):
+            asked = AttemptResult(wrong)
+        elif halt and (barred := _reject_halted(halt, history.load_head(own))):
+            asked = AttemptResult(barred)
         else:
-            start, terms = brief(order, order.end(input)), self._terms(order, own)
-            asked = ask(self._level, start, own, terms)
-        head = history.head(own)
-        step = self._after(order, asked, own, config or {}, monotonic() - begun)
-        if part := _wins(order, step):
-            step = step._replace(place=races_of(own).place(part))
-        return self._desk.advance(input, step, _end(self._agent, order, head, input))
+            start, terms = (
+                build_level_input(order, order.get_head(input)),
+                self._build_options(order, own),
+            )
+            asked = attempt(self._level, start, own, terms)
+        head = history.load_head(own)
+        step = self._decide_next_step(order, asked, own, config or {}, monotonic() - begun)
+        if part := _get_winning_entry(order, step):
+            step = step._replace(place=get_races(own).place(part))
+        return self._queue.advance(input, step, _build_thread_head(self._agent, order, head, input))
 
     async def ainvoke(
         self,
@@ -82,63 +85,68 @@ class Subordinate(Shell):
         **kwargs: Any,
     ) -> Any:
         """Async version of `invoke`."""
-        (order, own), begun = _prepared(self._agent, input, config), monotonic()
-        history, gate = self._desk.history, gate_of(own)
+        (order, own), begun = _prepare_attempt(self._agent, input, config), monotonic()
+        history, gate = self._queue.history, get_gate(own)
         halt = await gate.arun(lambda: gate.enter(Step.SUBORDINATE, own))
-        if wrong := _misplaced(order, own):
-            asked = Asked(wrong)
-        elif halt and (barred := _barred(halt, await history.ahead(own))):
-            asked = Asked(barred)
+        if wrong := _reject_misplaced(order, own):
+            asked = AttemptResult(wrong)
+        elif halt and (barred := _reject_halted(halt, await history.aload_head(own))):
+            asked = AttemptResult(barred)
         else:
-            start, terms = brief(order, order.end(input)), self._terms(order, own)
-            asked = await aask(self._level, start, own, terms)
-        head = await history.ahead(own)
-        step = self._after(order, asked, own, config or {}, monotonic() - begun)
-        if part := _wins(order, step):
-            races = races_of(own)
+            start, terms = (
+                build_level_input(order, order.get_head(input)),
+                self._build_options(order, own),
+            )
+            asked = await aattempt(self._level, start, own, terms)
+        head = await history.aload_head(own)
+        step = self._decide_next_step(order, asked, own, config or {}, monotonic() - begun)
+        if part := _get_winning_entry(order, step):
+            races = get_races(own)
             step = step._replace(place=await races.arun(partial(races.place, part)))
-        return self._desk.advance(input, step, _end(self._agent, order, head, input))
+        return self._queue.advance(input, step, _build_thread_head(self._agent, order, head, input))
 
-    def _terms(self, order: Order, own: RunnableConfig) -> Terms:
+    def _build_options(self, order: QueuedRequest, own: RunnableConfig) -> AttemptOptions:
         superior = PATH_SEPARATOR.join(require_identity(own).path[:-1])
-        own_time = (self._desk.timeout, order.request.seconds)
+        own_time = (self._queue.timeout, order.request.seconds)
         seconds = min((each for each in own_time if each is not None), default=None)
         way = (order.request.current, *order.request.route)
-        return Terms(way[0], way[-1], superior, seconds, order.part)
+        return AttemptOptions(way[0], way[-1], superior, seconds, order.race_entry)
 
-    def _after(
+    def _decide_next_step(
         self,
-        order: Order,
-        asked: Asked,
+        order: QueuedRequest,
+        result: AttemptResult,
         own: RunnableConfig,
         config: RunnableConfig,
         spent: float,
-    ) -> Onward:
-        answer = respond(order.request, asked.outcome, self._confidence)
-        if asked.too_much:
-            answer = answer.model_copy(update={"reason": f"{answer.reason}; {asked.too_much}"})
-        part = order.part
+    ) -> NextStep:
+        answer = build_response(order.request, result.outcome, self._confidence)
+        if result.stop_reason:
+            answer = answer.model_copy(update={"reason": f"{answer.reason}; {result.stop_reason}"})
+        part = order.race_entry
         # A subordinate that was stopped because others have won needs no fallback. Its gate has
         # read the race already, so this does not block.
-        over = asked.too_much or (part and part.enough and races_of(own).has_lost(part))
-        return self._desk.onward(order, answer, config, spent, tries_on=not over)
+        over = result.stop_reason or (part and part.enough and get_races(own).has_lost(part))
+        return self._queue.decide_next_step(order, answer, config, spent, may_retry=not over)
 
 
-def _wins(order: Order, step: Onward) -> Entrant | None:
+def _get_winning_entry(order: QueuedRequest, step: NextStep) -> RaceEntry | None:
     """Return the race entry of a request that has been fulfilled, if it takes part in a race."""
     fulfilled = step.answer is not None and step.answer.status is Status.FULFILLED
-    return order.part if fulfilled and order.part and order.part.enough else None
+    return order.race_entry if fulfilled and order.race_entry and order.race_entry.enough else None
 
 
-def _end(agent: str, order: Order, head: Head, state: Mapping[str, Any]) -> Head | None:
+def _build_thread_head(
+    agent: str, order: QueuedRequest, head: Head, state: Mapping[str, Any]
+) -> Head | None:
     """Return the head of a request's thread after the request has run."""
     # A failed segment is part of the thread too; one without rows leaves the old head.
     if not head:
-        return order.end(state)
-    return {**head, **head_of(agent, way_of(order.request.route))}
+        return order.get_head(state)
+    return {**head, **build_head(agent, join_path(order.request.route))}
 
 
-def _misplaced(order: Order, own: RunnableConfig) -> Failure | None:
+def _reject_misplaced(order: QueuedRequest, own: RunnableConfig) -> LevelFailure | None:
     """Return the failure of a request that is addressed to another agent, `None` if it is not.
 
     The library makes no such request, but the database may have been edited.
@@ -148,13 +156,13 @@ def _misplaced(order: Order, own: RunnableConfig) -> Failure | None:
         whole = request.path[-2:] == path[-2:] and request.path[0] == request.origin
         if not whole or request.current != path[-1]:
             raise MisplacedRequest(path[-1], path[-2])
-        check(request, len(path) - 1)
+        check_request_path(request, len(path) - 1)
     except DelegationError as error:
-        return Failure(error.reason, End.NOTHING)
+        return LevelFailure(error.reason, AttemptOutcome.NOTHING)
     return None
 
 
-def _barred(verdict: Halt | Pause, begun: Head) -> Failure | None:
+def _reject_halted(verdict: Halt | Pause, begun: Head) -> LevelFailure | None:
     """Return the failure of a halted subordinate, or `None` if it runs nevertheless.
 
     When a limit is reached, a subordinate that began before a crash or an interrupt still
@@ -162,28 +170,30 @@ def _barred(verdict: Halt | Pause, begun: Head) -> Failure | None:
     """
     if isinstance(verdict, Pause) or (begun and verdict.kind == "limit"):
         return None
-    return Failure(verdict.reason if begun else f"not run: {verdict.reason}")
+    return LevelFailure(verdict.reason if begun else f"not run: {verdict.reason}")
 
 
-def brief(order: Order, head: Head | None) -> dict[str, Any]:
+def build_level_input(order: QueuedRequest, head: Head | None) -> dict[str, Any]:
     """Return the input state of a subordinate's segment."""
     request, thread = order.request, order.thread_id
-    task = HumanMessage(request.task, id=message_id(thread, request.id))
+    task = HumanMessage(request.task, id=derive_message_id(thread, request.id))
     messages = [task]
     if request.context:
         facts = "\n".join(f"{what}: {fact}" for what, fact in request.context.items())
         # Before the task: the last message of a superior is the task, word for word.
-        messages.insert(0, HumanMessage(facts, id=message_id(thread, f"context/{request.id}")))
+        messages.insert(
+            0, HumanMessage(facts, id=derive_message_id(thread, f"context/{request.id}"))
+        )
     start: dict[str, Any] = {"messages": messages, "request": request.id}
     if head and "checkpoint_id" in head:
         start["previous"] = dict(head)
     if order.request.route:
-        start["forward"] = Forward(order.request, order.reset).stored()
+        start["forward"] = RelayedRequest(order.request, order.reset).stored()
     return start
 
 
-def respond(
-    request: DelegationRequest, outcome: Mapping[str, Any] | Failure, confidence: float
+def build_response(
+    request: DelegationRequest, outcome: Mapping[str, Any] | LevelFailure, confidence: float
 ) -> DelegationResponse:
     """Return the response to a request from the output of its segment.
 
@@ -196,13 +206,13 @@ def respond(
         status=Status.UNABLE,
         path=request.path,
     )
-    if isinstance(outcome, Failure):
+    if isinstance(outcome, LevelFailure):
         return base.model_copy(update={"reason": outcome.reason, "failed": True})
     messages: list[BaseMessage] = outcome["messages"]
-    below = tuple(_responses(messages))
+    below = tuple(_load_responses(messages))
     reported: Mapping[str, Any] = outcome.get("response") or {}
-    said = _with_text(reported, _text(messages))
-    passed = passed_of(said)
+    said = _complete_report(reported, _get_final_text(messages))
+    passed = load_relayed_response(said)
     if passed:
         # It is the response of the agent that answered, with the path to it.
         return passed.model_copy(update={"request_id": request.id})
@@ -215,17 +225,17 @@ def respond(
             "confidence": said.get("confidence", default),
             "reason": said.get("reason", ""),
             # The agent did not report an empty or interrupted answer itself.
-            "failed": status is Status.UNABLE and (HALT_KEY in said or said is _NOTHING),
-            "usage": _usage(messages, below),
-            "subordinate_responses": told(below),
+            "failed": status is Status.UNABLE and (HALT_KEY in said or said is _EMPTY_REPORT),
+            "usage": _sum_usage(messages, below),
+            "subordinate_responses": without_results(below),
         }
     )
 
 
-def _prepared(
+def _prepare_attempt(
     name: str, state: Mapping[str, Any], config: RunnableConfig | None
-) -> tuple[Order, RunnableConfig]:
-    order = Order.load(state["queue"][0])
+) -> tuple[QueuedRequest, RunnableConfig]:
+    order = QueuedRequest.load(state["queue"][0])
     superior = require_identity(config)
     own = replace(
         superior,
@@ -236,15 +246,15 @@ def _prepared(
         request_id=order.request.id,
     )
     named = with_identity(config or {}, own)
-    return order, cast("RunnableConfig", raced(named, order.part))
+    return order, cast("RunnableConfig", with_race_gate(named, order.race_entry))
 
 
 def with_identity(config: RunnableConfig, identity: Identity) -> RunnableConfig:
     """Return the config with an identity that the caller's metadata cannot override."""
-    return {**config, "metadata": {**(config.get("metadata") or {}), **identity.metadata()}}
+    return {**config, "metadata": {**(config.get("metadata") or {}), **identity.to_metadata()}}
 
 
-def _responses(messages: list[BaseMessage]) -> list[DelegationResponse]:
+def _load_responses(messages: list[BaseMessage]) -> list[DelegationResponse]:
     return [
         DelegationResponse.load(message.artifact)
         for message in messages
@@ -254,22 +264,22 @@ def _responses(messages: list[BaseMessage]) -> list[DelegationResponse]:
     ]
 
 
-def _usage(messages: list[BaseMessage], below: tuple[DelegationResponse, ...]) -> Usage:
-    total = sum(map(usage_of, messages), Usage())
+def _sum_usage(messages: list[BaseMessage], below: tuple[DelegationResponse, ...]) -> Usage:
+    total = sum(map(read_message_usage, messages), Usage())
     return sum((each.usage for each in below), total)
 
 
-def _text(messages: list[BaseMessage]) -> str:
+def _get_final_text(messages: list[BaseMessage]) -> str:
     last = messages[-1] if messages else None
     return str(last.text) if isinstance(last, AIMessage) else ""
 
 
-def _with_text(reported: Mapping[str, Any], text: str) -> Mapping[str, Any]:
+def _complete_report(reported: Mapping[str, Any], text: str) -> Mapping[str, Any]:
     """Return a segment's report, with the final text as result where the report has none."""
     said = reported or {"status": Status.FULFILLED}
-    if said["status"] != Status.FULFILLED or PASSED_KEY in said:
+    if said["status"] != Status.FULFILLED or RELAYED_RESPONSE_KEY in said:
         return said
     reports = said.get("result", "")
     result = reports if reports.strip() else text
     # An empty result is useless, and as `fulfilled` it would win against real answers.
-    return {**said, "result": result} if result.strip() else _NOTHING
+    return {**said, "result": result} if result.strip() else _EMPTY_REPORT

@@ -1,4 +1,4 @@
-"""`Derived`: the capabilities that a model derived for a tree's agents, kept in the ledger.
+"""`CapabilityCache`: the capabilities that a model derived for a tree's agents, kept in the ledger.
 
 `graphs.task_router` passes it to a `ModelDeriver`, so that a model is asked about an agent once
 for each database, and not once for each process.
@@ -10,15 +10,15 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from echelons.capabilities import Capability, Derivation, declared
+from echelons.capabilities import Capability, Derivation, check_capabilities
 from echelons.checkpoints.ledger import Json, Ledger, Transaction
 from echelons.errors import ConfigurationError
 
 T = TypeVar("T")
-PREFIX: Final = "derived"
+DERIVED_PREFIX: Final = "derived"
 
 
-class Derived:
+class CapabilityCache:
     """The derivations of one tree.
 
     Args:
@@ -27,7 +27,7 @@ class Derived:
 
     Examples:
         >>> from echelons.checkpoints.ledger import MemoryLedger
-        >>> kept = Derived(MemoryLedger(), "travel")
+        >>> kept = CapabilityCache(MemoryLedger(), "travel")
         >>> kept.write({"eat": Derivation("a1b2", {"dining": Capability(0.8)})})
         >>> kept.read(["eat", "fly"])["eat"].capabilities
         mappingproxy({'dining': Capability(confidence=0.8, examples=())})
@@ -43,7 +43,7 @@ class Derived:
         Raises:
             StorageError: The ledger could not be read.
         """
-        return self._ledger.look(partial(self._read, agents))
+        return self._ledger.query(partial(self._read, agents))
 
     def write(self, derivations: Mapping[str, Derivation], /) -> None:
         """Store some derivations, replacing earlier ones.
@@ -59,22 +59,22 @@ class Derived:
         return await self._ledger.arun(work)
 
     def _read(self, agents: Collection[str], open_: Transaction) -> Mapping[str, Derivation]:
-        stored = ((agent, open_.get(self._key(agent))) for agent in agents)
-        read = ((agent, _derivation(value.value)) for agent, value in stored if value)
+        stored = ((agent, open_.get(self._build_key(agent))) for agent in agents)
+        read = ((agent, _from_json(value.value)) for agent, value in stored if value)
         return {agent: each for agent, each in read if each}
 
     def _write(self, derivations: Mapping[str, Derivation], open_: Transaction) -> None:
         for agent, each in derivations.items():
-            before = open_.get(self._key(agent))
+            before = open_.get(self._build_key(agent))
             open_.compare_and_set(
-                self._key(agent), before.version if before else None, _stored(each)
+                self._build_key(agent), before.version if before else None, _to_json(each)
             )
 
-    def _key(self, agent: str) -> str:
-        return "/".join((PREFIX, self._tree, agent))
+    def _build_key(self, agent: str) -> str:
+        return "/".join((DERIVED_PREFIX, self._tree, agent))
 
 
-def _stored(derivation: Derivation) -> Json:
+def _to_json(derivation: Derivation) -> Json:
     return {
         "fingerprint": derivation.fingerprint,
         "capabilities": {
@@ -84,13 +84,13 @@ def _stored(derivation: Derivation) -> Json:
     }
 
 
-def _derivation(value: Any) -> Derivation | None:
+def _from_json(value: Any) -> Derivation | None:
     """Return a stored derivation, `None` if it is malformed: then it is derived again."""
     try:
         capabilities = {
             name: Capability(each["confidence"], each["examples"])
             for name, each in value["capabilities"].items()
         }
-        return Derivation(str(value["fingerprint"]), declared("", capabilities).full)
+        return Derivation(str(value["fingerprint"]), check_capabilities("", capabilities).full)
     except (KeyError, TypeError, AttributeError, ConfigurationError):
         return None

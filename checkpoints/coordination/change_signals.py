@@ -16,11 +16,11 @@ from weakref import WeakKeyDictionary, WeakSet
 from echelons.checkpoints.ledger import Ledger
 from echelons.errors import StorageError
 
-LOOK = 0.2
+POLL_INTERVAL = 0.2
 """Seconds between two polls for writes of other processes, while agents run."""
 
 
-class Signals:
+class ChangeSignals:
     """The listeners of one ledger, called after each signal.
 
     Attributes:
@@ -31,10 +31,10 @@ class Signals:
         self.generation = 0
         self._lock = Lock()
         self._listeners: set[Callable[[], None]] = set()
-        self._looking: WeakSet[asyncio.AbstractEventLoop] = WeakSet()
-        self._look: asyncio.Task[None] | None = None
+        self._polling_loops: WeakSet[asyncio.AbstractEventLoop] = WeakSet()
+        self._poll_task: asyncio.Task[None] | None = None
 
-    def give(self) -> None:
+    def notify(self) -> None:
         """Call all listeners: something was written."""
         with self._lock:
             self.generation += 1
@@ -47,46 +47,46 @@ class Signals:
         with self._lock:
             self._listeners.add(listener)
 
-        def leave() -> None:
+        def remove() -> None:
             with self._lock:
                 self._listeners.discard(listener)
 
-        return leave
+        return remove
 
-    def look_out(self, ledger: Ledger) -> None:
+    def start_polling(self, ledger: Ledger) -> None:
         """Poll in this event loop for writes of other processes, as long as there are listeners."""
         loop = asyncio.get_running_loop()
-        if loop not in self._looking:
-            self._looking.add(loop)
-            loop.call_later(LOOK, self._begin_look, ledger, loop, None)
+        if loop not in self._polling_loops:
+            self._polling_loops.add(loop)
+            loop.call_later(POLL_INTERVAL, self._begin_poll, ledger, loop, None)
 
-    def _begin_look(
+    def _begin_poll(
         self, ledger: Ledger, loop: asyncio.AbstractEventLoop, seen: int | None
     ) -> None:
         if self._listeners:
-            self._look = loop.create_task(self._alook(ledger, loop, seen))
+            self._poll_task = loop.create_task(self._apoll(ledger, loop, seen))
         else:
-            self._looking.discard(loop)
+            self._polling_loops.discard(loop)
 
-    async def _alook(
+    async def _apoll(
         self, ledger: Ledger, loop: asyncio.AbstractEventLoop, seen: int | None
     ) -> None:
-        def look() -> int:
+        def poll() -> int:
             writes = ledger.foreign_writes()
             if writes != seen:
-                self.give()
+                self.notify()
             return writes
 
         with suppress(StorageError):  # an agent at work meets the error at its own next write
-            seen = await ledger.arun(look)
-        loop.call_later(LOOK, self._begin_look, ledger, loop, seen)
+            seen = await ledger.arun(poll)
+        loop.call_later(POLL_INTERVAL, self._begin_poll, ledger, loop, seen)
 
 
-_SIGNALS: WeakKeyDictionary[Ledger, Signals] = WeakKeyDictionary()
-_LOCK = Lock()
+_SIGNALS: WeakKeyDictionary[Ledger, ChangeSignals] = WeakKeyDictionary()
+_SIGNALS_LOCK = Lock()
 
 
-def signals_of(ledger: Ledger) -> Signals:
+def get_signals(ledger: Ledger) -> ChangeSignals:
     """Return the signals of a ledger, the same object every time."""
-    with _LOCK:
-        return _SIGNALS.setdefault(ledger, Signals())
+    with _SIGNALS_LOCK:
+        return _SIGNALS.setdefault(ledger, ChangeSignals())

@@ -1,4 +1,4 @@
-"""`Breakers`: the circuit breakers of a tree's agents, kept in the ledger.
+"""`TreeBreakers`: the circuit breakers of a tree's agents, kept in the ledger.
 
 The graph's state would not do: parallel tasks do not see each other's, and would let through any
 number of failing calls. Every change is one transaction, so of a thousand concurrent callers
@@ -11,24 +11,24 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import NamedTuple, TypeVar
 
-from echelons.checkpoints.clock import Clock, now
+from echelons.checkpoints.clock import Clock, utc_now
 from echelons.checkpoints.ledger import Ledger, Transaction
 from echelons.errors import NoCircuit
 from echelons.guards.circuit_breaker import (
     Admission,
-    Breaking,
+    AttemptOutcome,
+    BreakerPolicy,
     Circuit,
     CircuitState,
-    End,
-    Intensity,
+    FailureIntensity,
 )
 
 T = TypeVar("T")
-PREFIX = "breaker"
-INTENSITY = "intensity"
+BREAKER_PREFIX = "breaker"
+INTENSITY_PREFIX = "intensity"
 
 
-class Standing(NamedTuple):
+class CircuitStatus(NamedTuple):
     """The current status of an agent's circuit, for display.
 
     Attributes:
@@ -46,7 +46,7 @@ class Standing(NamedTuple):
     wait: float
 
 
-class Breakers:
+class TreeBreakers:
     """The circuits of one tree.
 
     Args:
@@ -57,11 +57,11 @@ class Breakers:
     """
 
     def __init__(
-        self, ledger: Ledger, tree: str, rules: Breaking | None = None, clock: Clock = now
+        self, ledger: Ledger, tree: str, rules: BreakerPolicy | None = None, clock: Clock = utc_now
     ) -> None:
         self._ledger = ledger
         self._tree = tree
-        self._rules = rules or Breaking()
+        self._rules = rules or BreakerPolicy()
         self._clock = clock
 
     def admit(self, agent: str) -> Admission:
@@ -70,27 +70,27 @@ class Breakers:
         Raises:
             StorageError: The ledger could not be read or written.
         """
-        name = self._key(agent)
+        name = self._build_key(agent)
         # Most circuits are closed, and then no write is needed.
-        circuit = self._ledger.look(lambda open_: _load(open_, name))
+        circuit = self._ledger.query(lambda open_: _load_circuit(open_, name))
         if circuit.opened_at is None:
             return Admission(admitted=True, failures=circuit.failures)
         return self._ledger.commit(
-            lambda open_: _change(
+            lambda open_: _update_circuit(
                 open_, name, lambda before: before.admit(self._rules, self._now())
             )
         )
 
     def note(
-        self, agent: str, superior: str, admission: Admission, came_to: End
-    ) -> Intensity | None:
+        self, agent: str, superior: str, admission: Admission, outcome: AttemptOutcome
+    ) -> FailureIntensity | None:
         """Record the outcome of an admitted call.
 
         Args:
             agent: Name of the agent.
             superior: Path of its superior.
             admission: The admission of the call.
-            came_to: The call's outcome.
+            outcome: The call's outcome.
 
         Returns:
             The failures below the superior, if they exceed its limit.
@@ -98,43 +98,43 @@ class Breakers:
         Raises:
             StorageError: The ledger could not be read or written.
         """
-        if came_to is End.FAILED:
-            return self._failed(agent, superior, admission.probe)
+        if outcome is AttemptOutcome.FAILED:
+            return self._record_failure(agent, superior, admission.probe)
         # Most calls go well, and then there is no failure to clear.
-        if came_to is End.ANSWERED and (admission.failures or admission.probe):
-            self._note(agent, lambda circuit: circuit.succeeded(admission.probe))
-        elif came_to is End.NOTHING and admission.probe:
-            self._note(agent, lambda circuit: circuit.given_back(admission.probe))
+        if outcome is AttemptOutcome.ANSWERED and (admission.failures or admission.probe):
+            self._update(agent, lambda circuit: circuit.record_success(admission.probe))
+        elif outcome is AttemptOutcome.NOTHING and admission.probe:
+            self._update(agent, lambda circuit: circuit.release_probe(admission.probe))
         return None
 
     async def arun(self, work: Callable[[], T]) -> T:
         """Call some of these methods in an event loop; all of it again if the ledger was busy."""
         return await self._ledger.arun(work)
 
-    def _failed(self, agent: str, superior: str, probe: int) -> Intensity | None:
+    def _record_failure(self, agent: str, superior: str, probe: int) -> FailureIntensity | None:
         at = self._now()
 
         def note(open_: Transaction) -> int:
-            _change(
+            _update_circuit(
                 open_,
-                self._key(agent),
-                lambda circuit: (circuit.failed(self._rules, at, probe), None),
+                self._build_key(agent),
+                lambda circuit: (circuit.record_failure(self._rules, at, probe), None),
             )
-            return self._count(open_, superior, at)
+            return self._count_failure(open_, superior, at)
 
         failures = self._ledger.commit(note)
-        return Intensity(failures, self._rules.period) if failures else None
+        return FailureIntensity(failures, self._rules.period) if failures else None
 
-    def _note(self, agent: str, change: Callable[[Circuit], Circuit]) -> None:
-        name = self._key(agent)
+    def _update(self, agent: str, change: Callable[[Circuit], Circuit]) -> None:
+        name = self._build_key(agent)
         self._ledger.commit(
-            lambda open_: _change(open_, name, lambda before: (change(before), None))
+            lambda open_: _update_circuit(open_, name, lambda before: (change(before), None))
         )
 
-    def _count(self, open_: Transaction, superior: str, at: float) -> int:
+    def _count_failure(self, open_: Transaction, superior: str, at: float) -> int:
         if self._rules.intensity is None:
             return 0
-        name = "/".join((INTENSITY, self._tree, superior))
+        name = "/".join((INTENSITY_PREFIX, self._tree, superior))
         found = open_.get(name)
         known = found.value if found else []
         recent = [then for then in known if abs(at - then) < self._rules.period]
@@ -142,14 +142,14 @@ class Breakers:
         open_.compare_and_set(name, found.version if found else None, recent)
         return len(recent) if len(recent) > self._rules.intensity else 0
 
-    def _key(self, agent: str) -> str:
-        return "/".join((PREFIX, self._tree, agent))
+    def _build_key(self, agent: str) -> str:
+        return "/".join((BREAKER_PREFIX, self._tree, agent))
 
     def _now(self) -> float:
         return self._clock().timestamp()
 
 
-def standings(ledger: Ledger, clock: Clock = now) -> list[Standing]:
+def list_circuits(ledger: Ledger, clock: Clock = utc_now) -> list[CircuitStatus]:
     """Return the circuits of a ledger, by tree and agent.
 
     Each is judged by the rules that opened it: the tree's own rules are not known here.
@@ -158,14 +158,14 @@ def standings(ledger: Ledger, clock: Clock = now) -> list[Standing]:
         StorageError: The ledger could not be read.
     """
     at = clock().timestamp()
-    found: list[Standing] = []
-    for name in ledger.keys(f"{PREFIX}/"):
-        circuit = ledger.look(lambda open_, name=name: _load(open_, name))  # type: ignore[misc]
-        rules = Breaking(seconds=circuit.seconds)
+    found: list[CircuitStatus] = []
+    for name in ledger.list_keys(f"{BREAKER_PREFIX}/"):
+        circuit = ledger.query(lambda open_, name=name: _load_circuit(open_, name))  # type: ignore[misc]
+        rules = BreakerPolicy(seconds=circuit.seconds)
         _, admission = circuit.admit(rules, at)
         _, tree, agent = name.split("/", 2)
-        state = circuit.state(rules, at)
-        found.append(Standing(tree, agent, state, circuit.failures, admission.wait))
+        state = circuit.get_state(rules, at)
+        found.append(CircuitStatus(tree, agent, state, circuit.failures, admission.wait))
     return found
 
 
@@ -178,24 +178,28 @@ def close_circuits(ledger: Ledger, agent: str) -> None:
     """
 
     def close(open_: Transaction) -> None:
-        names = [name for name in open_.keys(f"{PREFIX}/") if name.split("/", 2)[2] == agent]
+        names = [
+            name for name in open_.list_keys(f"{BREAKER_PREFIX}/") if name.split("/", 2)[2] == agent
+        ]
         for name in names:
             found = open_.get(name)
             if found:
                 open_.delete(name, found.version)
         if not names:
-            known = sorted(name.split("/", 2)[2] for name in open_.keys(f"{PREFIX}/"))
+            known = sorted(name.split("/", 2)[2] for name in open_.list_keys(f"{BREAKER_PREFIX}/"))
             raise NoCircuit(agent, known)
 
     ledger.commit(close)
 
 
-def _load(open_: Transaction, name: str) -> Circuit:
+def _load_circuit(open_: Transaction, name: str) -> Circuit:
     found = open_.get(name)
     return Circuit(**found.value) if found else Circuit()
 
 
-def _change(open_: Transaction, name: str, change: Callable[[Circuit], tuple[Circuit, T]]) -> T:
+def _update_circuit(
+    open_: Transaction, name: str, change: Callable[[Circuit], tuple[Circuit, T]]
+) -> T:
     found = open_.get(name)
     before = Circuit(**found.value) if found else Circuit()
     after, result = change(before)

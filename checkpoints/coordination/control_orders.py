@@ -1,4 +1,4 @@
-"""`Orders`: the stops and pauses of one turn, kept in the ledger.
+"""`ControlOrders`: the stops and pauses of one turn, kept in the ledger.
 
 `threads.stop_and_pause` stores them, every gate obeys them, and the pending work of a stored run
 depends on them.
@@ -9,13 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from echelons.checkpoints.ledger import Ledger, Transaction, key
+from echelons.checkpoints.ledger import Ledger, Transaction, build_key
 from echelons.guards.gate import Halt, Pause
 from echelons.tree.names import PATH_SEPARATOR
 
 
 @dataclass(frozen=True, slots=True)
-class Orders:
+class ControlOrders:
     """The stops and pauses of a turn; each also covers all agents below.
 
     Attributes:
@@ -26,35 +26,35 @@ class Orders:
     stopped: tuple[str, ...] = ()
     paused: tuple[str, ...] = ()
 
-    def at(self, path: str) -> Halt | Pause | None:
+    def find_order(self, agent_path: str) -> Halt | Pause | None:
         """Return the order for an agent, `None` if it has none; a stop comes before a pause."""
         for stopped in self.stopped:
-            if is_under(path, stopped):
+            if is_under(agent_path, stopped):
                 return Halt("stopped", f"{stopped} was told to stop")
         for paused in self.paused:
-            if is_under(path, paused):
+            if is_under(agent_path, paused):
                 return Pause(paused)
         return None
 
-    def lifted(self, path: str | None) -> Orders:
+    def lift_pauses(self, path: str | None) -> ControlOrders:
         """Return the orders without the pauses of an agent and all below it, or without any."""
         left = (each for each in self.paused if path is not None and not is_under(each, path))
         return replace(self, paused=tuple(left))
 
     @classmethod
-    def read(cls, open_: Transaction, name: str) -> Orders:
+    def read(cls, open_: Transaction, name: str) -> ControlOrders:
         """Return the orders stored under a key of the ledger."""
         found = open_.get(name)
-        return cls._load(found.value) if found else cls()
+        return cls._from_json(found.value) if found else cls()
 
     @classmethod
-    def _load(cls, stored: Any) -> Orders:
+    def _from_json(cls, stored: Any) -> ControlOrders:
         return cls(tuple(stored["stopped"]), tuple(stored["paused"]))
 
     @classmethod
-    def look(cls, ledger: Ledger, name: str) -> Orders:
+    def read_from(cls, ledger: Ledger, name: str) -> ControlOrders:
         """Return the orders stored under a key, in a read of its own."""
-        return ledger.look(lambda open_: cls.read(open_, name))
+        return ledger.query(lambda open_: cls.read(open_, name))
 
     def store(self, open_: Transaction, name: str) -> None:
         """Store the orders under a key of the ledger."""
@@ -63,9 +63,9 @@ class Orders:
         open_.compare_and_set(name, found.version if found else None, value)
 
 
-def orders_key(thread_id: str, turn: str) -> str:
+def build_orders_key(thread_id: str, turn: str) -> str:
     """Return the ledger's key of a turn's orders."""
-    return key(thread_id, "orders", turn)
+    return build_key(thread_id, "orders", turn)
 
 
 def is_under(path: str, above: str) -> bool:

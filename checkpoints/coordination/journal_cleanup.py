@@ -15,58 +15,64 @@ from weakref import WeakKeyDictionary
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.serde.types import ERROR, INTERRUPT
 
-from echelons.checkpoints.clock import now
+from echelons.checkpoints.clock import utc_now
 from echelons.checkpoints.ledger import Ledger
-from echelons.checkpoints.ledger.records import SIZE
+from echelons.checkpoints.ledger.records import MAX_RECORD_SIZE
 from echelons.checkpoints.ledger.sqlite_ledger import SqliteTransaction
 
-KEPT = 1024
+MAX_KEPT_RESULTS = 1024
 """Results that a ledger in memory keeps, in case a foreign saver failed to store the writes."""
 
 
-class Settled(NamedTuple):
+class CompletedCall(NamedTuple):
     """The journal entry of a completed call."""
 
     key: str
     version: int
 
 
-class Unsettled:
+class CompletedCalls:
     """The completed calls of this process, by task."""
 
     def __init__(self) -> None:
-        self._done: dict[str, Settled] = {}
+        self._done: dict[str, CompletedCall] = {}
 
     def add(self, task_id: str, key: str, version: int) -> None:
         """Remember the completed call of a task."""
-        self._done[task_id] = Settled(key, version)
+        self._done[task_id] = CompletedCall(key, version)
 
-    def settle(
+    def remove_entry(
         self, cursor: sqlite3.Cursor, task_id: str, writes: Sequence[tuple[str, Any]]
     ) -> None:
         """Remove a call's entry, in the transaction that stores the writes of its task."""
         if task_id not in self._done or any(channel in (ERROR, INTERRUPT) for channel, _ in writes):
             return
         done = self._done.pop(task_id)
-        SqliteTransaction(cursor, now, SIZE).delete(done.key, done.version)
+        SqliteTransaction(cursor, utc_now, MAX_RECORD_SIZE).delete(done.key, done.version)
 
     def drop_oldest(self, ledger: Ledger) -> None:
-        """Remove the oldest entries, but for the latest `KEPT`."""
-        while len(self._done) > KEPT:
+        """Remove the oldest entries, but for the latest `MAX_KEPT_RESULTS`."""
+        while len(self._done) > MAX_KEPT_RESULTS:
             oldest = next(iter(self._done))
             done = self._done.pop(oldest)
             ledger.delete(done.key, done.version)
 
 
-_OF_OTHERS: WeakKeyDictionary[BaseCheckpointSaver[Any], Unsettled] = WeakKeyDictionary()
+_OF_FOREIGN_SAVERS: WeakKeyDictionary[BaseCheckpointSaver[Any], CompletedCalls] = (
+    WeakKeyDictionary()
+)
 
 
-def settles(saver: BaseCheckpointSaver[Any]) -> bool:
+def removes_entries(saver: BaseCheckpointSaver[Any]) -> bool:
     """Return whether a saver removes journal entries itself."""
-    return isinstance(getattr(saver, "unsettled", None), Unsettled)
+    return isinstance(getattr(saver, "unsettled", None), CompletedCalls)
 
 
-def unsettled_of(saver: BaseCheckpointSaver[Any]) -> Unsettled:
+def get_completed_calls(saver: BaseCheckpointSaver[Any]) -> CompletedCalls:
     """Return the completed calls of a saver, the same object every time."""
     own = getattr(saver, "unsettled", None)
-    return own if isinstance(own, Unsettled) else _OF_OTHERS.setdefault(saver, Unsettled())
+    return (
+        own
+        if isinstance(own, CompletedCalls)
+        else _OF_FOREIGN_SAVERS.setdefault(saver, CompletedCalls())
+    )

@@ -12,47 +12,51 @@ from typing import Any, TypeAlias
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.types import Command
 
-from echelons.checkpoints.ledger import Value
-from echelons.effects.journal import Call, Entry, State
+from echelons.checkpoints.ledger import VersionedValue
+from echelons.effects.journal import CallState, EffectCall, JournalEntry
 from echelons.errors import LedgerDamaged
 
-Stored: TypeAlias = dict[str, Any]
+EntryJson: TypeAlias = dict[str, Any]
 
 
-def stored(serde: SerializerProtocol, call: Call, entry: Entry) -> Stored:
+def entry_to_json(serde: SerializerProtocol, call: EffectCall, entry: JournalEntry) -> EntryJson:
     """Return an unfinished entry as JSON.
 
     Raises:
         NotStorable: An answer to the task cannot be stored.
     """
-    value = _head(call, entry)
+    value = _build_header(call, entry)
     if entry.answers:
-        value["answers"] = _packed(serde, list(entry.answers))
+        value["answers"] = _serialize(serde, list(entry.answers))
     if entry.ours:
         value["ours"] = list(entry.ours)
     if entry.asked is not None:
         value["asked"] = entry.asked
     if entry.lost:
         value["lost"] = entry.lost
-    if entry.state is State.SUSPENDED:
+    if entry.state is CallState.SUSPENDED:
         value |= {"waits_for": list(entry.waits_for), "heard": entry.heard}
     return value
 
 
-def stored_result(serde: SerializerProtocol, call: Call, entry: Entry, result: Any) -> Stored:
+def result_to_json(
+    serde: SerializerProtocol, call: EffectCall, entry: JournalEntry, result: Any
+) -> EntryJson:
     """Return a finished entry as JSON, with its result or the reason why it cannot be stored."""
     try:
-        return {**_head(call, entry), "result": _packed(serde, _parts(result))}
+        return {**_build_header(call, entry), "result": _serialize(serde, _split_commands(result))}
     except Exception as error:  # noqa: BLE001  whatever the serializer raises, the call is done
-        return lost(call, entry, f"it could not be stored ({type(error).__name__}: {error})")
+        return lost_result_to_json(
+            call, entry, f"it could not be stored ({type(error).__name__}: {error})"
+        )
 
 
-def lost(call: Call, entry: Entry, why: str) -> Stored:
+def lost_result_to_json(call: EffectCall, entry: JournalEntry, why: str) -> EntryJson:
     """Return a finished entry without its result as JSON, with the reason."""
-    return {**_head(call, entry), "lost": why[:1000]}
+    return {**_build_header(call, entry), "lost": why[:1000]}
 
 
-def load(serde: SerializerProtocol, name: str, found: Value) -> Entry:
+def entry_from_json(serde: SerializerProtocol, name: str, found: VersionedValue) -> JournalEntry:
     """Return a stored entry.
 
     Raises:
@@ -62,13 +66,13 @@ def load(serde: SerializerProtocol, name: str, found: Value) -> Entry:
     value = found.value
     try:
         result, answers = value.get("result"), value.get("answers")
-        return Entry(
-            state=State(value["state"]),
+        return JournalEntry(
+            state=CallState(value["state"]),
             at=str(value["at"]),
             version=found.version,
-            result=_whole(_unpacked(serde, result)) if result else None,
+            result=_restore_commands(_deserialize(serde, result)) if result else None,
             lost=str(value.get("lost", "")),
-            answers=tuple(_unpacked(serde, answers)) if answers else (),
+            answers=tuple(_deserialize(serde, answers)) if answers else (),
             ours=tuple(int(each) for each in value.get("ours", ())),
             asked=None if value.get("asked") is None else int(value["asked"]),
             waits_for=tuple(str(each) for each in value.get("waits_for", ())),
@@ -78,7 +82,7 @@ def load(serde: SerializerProtocol, name: str, found: Value) -> Entry:
         raise LedgerDamaged(name, f"it is no entry of the effect journal ({error!r})") from error
 
 
-def _head(call: Call, entry: Entry) -> Stored:
+def _build_header(call: EffectCall, entry: JournalEntry) -> EntryJson:
     return {
         "state": str(entry.state),
         "at": entry.at,
@@ -90,29 +94,29 @@ def _head(call: Call, entry: Entry) -> Stored:
     }
 
 
-def _packed(serde: SerializerProtocol, value: Any) -> list[str]:
+def _serialize(serde: SerializerProtocol, value: Any) -> list[str]:
     kind, data = serde.dumps_typed(value)
     return [kind, b64encode(data).decode("ascii")]
 
 
-def _unpacked(serde: SerializerProtocol, packed: list[str]) -> Any:
+def _deserialize(serde: SerializerProtocol, packed: list[str]) -> Any:
     kind, data = packed
     return serde.loads_typed((kind, b64decode(data, validate=True)))
 
 
-def _parts(result: Any) -> list[Any]:
+def _split_commands(result: Any) -> list[Any]:
     """Return a result with its commands as lists: a checkpoint must not hold a `Command`."""
     if isinstance(result, list):
-        return ["list", [_parts(each) for each in result]]
+        return ["list", [_split_commands(each) for each in result]]
     if isinstance(result, Command):
         return ["command", result.graph, result.update, result.resume, result.goto]
     return ["value", result]
 
 
-def _whole(parts: Any) -> Any:
+def _restore_commands(parts: Any) -> Any:
     kind, *rest = parts
     if kind == "list":
-        return [_whole(each) for each in rest[0]]
+        return [_restore_commands(each) for each in rest[0]]
     if kind == "command":
         graph, update, resume, goto = rest
         return Command(graph=graph, update=update, resume=resume, goto=goto or ())

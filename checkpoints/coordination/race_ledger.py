@@ -9,9 +9,9 @@ from collections.abc import Callable
 from threading import Lock
 from typing import TypeVar
 
-from echelons.checkpoints.ledger import Fence, Ledger, Transaction, key
-from echelons.checkpoints.queries import InLedger, Plan
-from echelons.delegation.race import Entrant
+from echelons.checkpoints.ledger import Fence, Ledger, Transaction, build_key
+from echelons.checkpoints.queries import LedgerQuery, ReadPlan
+from echelons.delegation.race import RaceEntry
 
 T = TypeVar("T")
 
@@ -26,56 +26,61 @@ class TreeRaces:
         fence: The run's lease; once it is lost, no entrant can win.
 
     Attributes:
-        moot: Whether a race has ended while one of its entrants waited for a human's answer.
+        has_obsolete_question: Whether a race has ended while one of its entrants waited for
+            a human's answer.
     """
 
     def __init__(
         self, ledger: Ledger, thread_id: str, turn: str, fence: Fence | None = None
     ) -> None:
-        self.moot = False
+        self.has_obsolete_question = False
         self._ledger = ledger
         self._thread_id = thread_id
         self._turn = turn
         self._fence = fence
         self._lock = Lock()
-        self._placed: dict[str, list[int]] = {}
-        self._waiting: list[Entrant] = []
-        self._listeners: dict[Callable[[], None], Entrant] = {}
+        self._places: dict[str, list[int]] = {}
+        self._waiting: list[RaceEntry] = []
+        self._listeners: dict[Callable[[], None], RaceEntry] = {}
 
     def begin(self) -> None:
         """Forget the waiting entrants: a run begins, in which they register again."""
         with self._lock:
-            self.moot = False
+            self.has_obsolete_question = False
             self._waiting.clear()
 
-    def place(self, entrant: Entrant) -> int:
+    def place(self, entrant: RaceEntry) -> int:
         """Record that an entrant has fulfilled its task; return its place, 1 for the first.
 
         Raises:
             LeaseLost: Another run has the thread now.
             StorageError: The ledger could not be written.
         """
-        placed = self._ledger.commit(lambda open_: self._written(open_, entrant))
+        placed = self._ledger.commit(lambda open_: self._record_place(open_, entrant))
         with self._lock:
             # Of two that commit at the same time, the first may be the last to get here.
-            known = self._placed.get(entrant.race, [])
-            self._placed[entrant.race] = max(known, placed, key=len)
-            self.moot = self.moot or any(map(self._is_lost, self._waiting))
+            known = self._places.get(entrant.race, [])
+            self._places[entrant.race] = max(known, placed, key=len)
+            self.has_obsolete_question = self.has_obsolete_question or any(
+                map(self._is_lost, self._waiting)
+            )
             losers = [tell for tell, each in self._listeners.items() if self._is_lost(each)]
         for tell in losers:
             tell()
         return placed.index(entrant.group) + 1
 
-    def has_lost(self, entrant: Entrant) -> bool:
+    def has_lost(self, entrant: RaceEntry) -> bool:
         """Return whether a race is over and an entrant has not won.
 
         Raises:
             StorageError: The ledger could not be read.
         """
-        if entrant.enough and entrant.race not in self._placed:
-            read = self._ledger.look(lambda open_: _read(open_, self._key(entrant.race)))
+        if entrant.enough and entrant.race not in self._places:
+            read = self._ledger.query(
+                lambda open_: _read_places(open_, self._build_key(entrant.race))
+            )
             with self._lock:
-                self._placed.setdefault(entrant.race, read)
+                self._places.setdefault(entrant.race, read)
         with self._lock:
             return self._is_lost(entrant)
 
@@ -83,39 +88,39 @@ class TreeRaces:
         """Call some of these methods in an event loop; all of it again if the ledger was busy."""
         return await self._ledger.arun(work)
 
-    def waits(self, entrant: Entrant) -> bool:
+    def register_waiting(self, entrant: RaceEntry) -> bool:
         """Register that an entrant waits for a human's answer; return whether it still needs it."""
         with self._lock:
             self._waiting.append(entrant)
             return not self._is_lost(entrant)
 
-    def listen(self, entrant: Entrant, told: Callable[[], None]) -> Callable[[], None]:
+    def listen(self, entrant: RaceEntry, callback: Callable[[], None]) -> Callable[[], None]:
         """Add a listener, called from any thread once an entrant has lost; return its removal."""
 
-        def tell() -> (
+        def notify() -> (
             None
         ):  # a new function each time, for a caller may add the same listener twice
-            told()
+            callback()
 
         with self._lock:
-            self._listeners[tell] = entrant
+            self._listeners[notify] = entrant
             lost = self._is_lost(entrant)
         if lost:
-            tell()
+            notify()
 
-        def leave() -> None:
+        def remove() -> None:
             with self._lock:
-                self._listeners.pop(tell, None)
+                self._listeners.pop(notify, None)
 
-        return leave
+        return remove
 
-    def _is_lost(self, entrant: Entrant) -> bool:
-        return entrant.has_lost(self._placed.get(entrant.race, []))
+    def _is_lost(self, entrant: RaceEntry) -> bool:
+        return entrant.has_lost(self._places.get(entrant.race, []))
 
-    def _written(self, open_: Transaction, entrant: Entrant) -> list[int]:
+    def _record_place(self, open_: Transaction, entrant: RaceEntry) -> list[int]:
         if self._fence:
-            open_.require(self._fence)
-        name = self._key(entrant.race)
+            open_.require_lease(self._fence)
+        name = self._build_key(entrant.race)
         found = open_.get(name)
         placed: list[int] = list(found.value) if found else []
         if entrant.group not in placed:
@@ -123,23 +128,25 @@ class TreeRaces:
             open_.compare_and_set(name, found.version if found else None, placed)
         return placed
 
-    def _key(self, race: str) -> str:
-        return _race_key(self._thread_id, self._turn, race)
+    def _build_key(self, race: str) -> str:
+        return _build_race_key(self._thread_id, self._turn, race)
 
 
-def lost_plan(thread_id: str, turn: str, entrant: Entrant) -> Plan[bool]:
+def plan_has_lost(thread_id: str, turn: str, entrant: RaceEntry) -> ReadPlan[bool]:
     """Plan: whether a race of a stored run is over and an entrant has not won."""
     if not entrant.enough:
         return False
-    name = _race_key(thread_id, turn, entrant.race)
-    placed: list[int] = yield InLedger(lambda ledger: ledger.look(lambda open_: _read(open_, name)))
+    name = _build_race_key(thread_id, turn, entrant.race)
+    placed: list[int] = yield LedgerQuery(
+        lambda ledger: ledger.query(lambda open_: _read_places(open_, name))
+    )
     return entrant.has_lost(placed)
 
 
-def _race_key(thread_id: str, turn: str, race: str) -> str:
-    return f"{key(thread_id, 'race', turn)}/{race}"
+def _build_race_key(thread_id: str, turn: str, race: str) -> str:
+    return f"{build_key(thread_id, 'race', turn)}/{race}"
 
 
-def _read(open_: Transaction, name: str) -> list[int]:
+def _read_places(open_: Transaction, name: str) -> list[int]:
     found = open_.get(name)
     return list(found.value) if found else []

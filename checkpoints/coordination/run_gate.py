@@ -14,10 +14,10 @@ from typing import Any, Self
 
 from langchain_core.messages import AIMessage
 
-from echelons.checkpoints.coordination.change_signals import signals_of
-from echelons.checkpoints.coordination.control_orders import Orders, orders_key
+from echelons.checkpoints.coordination.change_signals import get_signals
+from echelons.checkpoints.coordination.control_orders import ControlOrders, build_orders_key
 from echelons.checkpoints.coordination.usage_meter import Meter
-from echelons.checkpoints.ledger import Fence, Ledger, Transaction, key
+from echelons.checkpoints.ledger import Fence, Ledger, Transaction, build_key
 from echelons.errors import LeaseLost, StorageError
 from echelons.guards.gate import Halt, Pause, Step
 from echelons.guards.limits import Limits
@@ -51,50 +51,52 @@ class TreeGate:
         # The ledger's own: a step of every agent calls it.
         self.arun = ledger.arun
         self._ledger = ledger
-        self._signals = signals_of(self._ledger)
+        self._signals = get_signals(self._ledger)
         self._root = PATH_SEPARATOR.join(root.path)
         # A tree in a tree counts for itself.
-        self._meter = Meter(key(thread_id, "meter", root.turn, *root.path[1:]), limits, clock)
-        self._orders_key = orders_key(thread_id, root.turn)
-        self._orders = Orders()
+        self._meter = Meter(build_key(thread_id, "meter", root.turn, *root.path[1:]), limits, clock)
+        self._orders_key = build_orders_key(thread_id, root.turn)
+        self._orders = ControlOrders()
         self._fence = fence
         self._seen: tuple[int, int] | None = None
-        self._over = False
+        self._has_ended = False
         self._lock = Lock()
 
     def enter(self, step: Step, config: Mapping[str, Any]) -> Halt | Pause | None:
         """Return why a step must not begin; else count it, and return `None`."""
-        path = _path(config)
+        path = _get_agent_path(config)
         with self._lock:
-            self._over = False
-            order = self._order(path)
+            self._has_ended = False
+            order = self._read_order(path)
             if isinstance(order, Halt) or (order and step is Step.MODEL):
                 return order
             return self._commit(lambda open_: self._meter.count(open_, step))
 
     def leave(self, reply: Any, config: Mapping[str, Any]) -> Halt | None:
         """Count the tokens of a reply; return why it must not be acted on, or `None`."""
-        path = _path(config)
+        path = _get_agent_path(config)
         with self._lock:
             # Before anything is counted: all of this runs again if the ledger is busy.
-            order = self._order(path)
-            self._meter.add_tokens(_tokens(reply))
-            self._over = path == self._root and not getattr(reply, "tool_calls", None)
+            order = self._read_order(path)
+            self._meter.add_tokens(_count_tokens(reply))
+            self._has_ended = path == self._root and not getattr(reply, "tool_calls", None)
             return order if isinstance(order, Halt) else None
 
-    def listen(self, config: Mapping[str, Any], told: Callable[[Halt], None]) -> Callable[[], None]:
+    def listen(
+        self, config: Mapping[str, Any], callback: Callable[[Halt], None]
+    ) -> Callable[[], None]:
         """Call a function, from any thread, if the agent is stopped while it runs."""
-        path = _path(config)
+        path = _get_agent_path(config)
 
-        def signalled() -> None:
+        def check_order() -> None:
             with self._lock:
-                order = self._order(path)
+                order = self._read_order(path)
             if isinstance(order, Halt):
-                told(order)
+                callback(order)
 
-        leave = self._signals.listen(signalled)
-        self._signals.look_out(self._ledger)
-        return leave
+        remove = self._signals.listen(check_order)
+        self._signals.start_polling(self._ledger)
+        return remove
 
     def close(self) -> None:
         """Store the tokens and seconds since the last step, unless the turn has ended.
@@ -105,7 +107,7 @@ class TreeGate:
             LeaseLost: Another run has the thread now.
         """
         with self._lock:
-            if not self._over and self._meter.has_counted:
+            if not self._has_ended and self._meter.has_counted:
                 self._commit(self._meter.count)
 
     async def aclose(self) -> None:
@@ -119,7 +121,7 @@ class TreeGate:
         try:
             self.close()
         except (StorageError, LeaseLost) as lost:
-            _raise_unless(error, lost)
+            _raise_or_log(error, lost)
 
     async def __aenter__(self) -> Self:
         return self
@@ -128,36 +130,36 @@ class TreeGate:
         try:
             await self.aclose()
         except (StorageError, LeaseLost) as lost:
-            _raise_unless(error, lost)
+            _raise_or_log(error, lost)
 
     def _commit(self, work: Callable[[Transaction], Callable[[], Halt | None]]) -> Halt | None:
         def fenced(open_: Transaction) -> Callable[[], Halt | None]:
             if self._fence:
-                open_.require(self._fence)
+                open_.require_lease(self._fence)
             return work(open_)
 
         return self._ledger.commit(fenced)()
 
-    def _order(self, path: str) -> Halt | Pause | None:
+    def _read_order(self, path: str) -> Halt | Pause | None:
         # The counters first: an order that is written after them is read at the next step.
         seen = self._signals.generation, self._ledger.foreign_writes()
         if seen != self._seen:
-            self._orders = Orders.look(self._ledger, self._orders_key)
+            self._orders = ControlOrders.read_from(self._ledger, self._orders_key)
             self._seen = seen
-        return self._orders.at(path)
+        return self._orders.find_order(path)
 
 
-def _raise_unless(error: BaseException | None, lost: Exception) -> None:
+def _raise_or_log(error: BaseException | None, lost: Exception) -> None:
     # The error that already ends the run, such as an interrupt or a cancellation, comes first.
     if error is None:
         raise lost
     LOG.warning("the limits of a run could not be written down", exc_info=lost)
 
 
-def _path(config: Mapping[str, Any]) -> str:
+def _get_agent_path(config: Mapping[str, Any]) -> str:
     return str(config["metadata"].get("agent_path", ""))
 
 
-def _tokens(reply: Any) -> int:
+def _count_tokens(reply: Any) -> int:
     usage = reply.usage_metadata if isinstance(reply, AIMessage) else None
     return usage["input_tokens"] + usage["output_tokens"] if usage else 0

@@ -16,15 +16,15 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
 
-from echelons.checkpoints.clock import now
-from echelons.checkpoints.ledger import Fence, Transaction, key, require_in
-from echelons.checkpoints.ledger.records import SIZE
+from echelons.checkpoints.clock import utc_now
+from echelons.checkpoints.ledger import Fence, Transaction, build_key, require_lease
+from echelons.checkpoints.ledger.records import MAX_RECORD_SIZE
 from echelons.checkpoints.ledger.sqlite_ledger import SqliteTransaction
 from echelons.errors import StorageError
 
 TURN_KEY = "__echelons_turn"
 """Config key of a run's turn; LangGraph stores no key with this prefix."""
-LONGEST_TEXT = 2**20
+MAX_ANSWER_LENGTH = 2**20
 """Characters of an answer that are kept with its turn; the thread itself has all of it."""
 
 
@@ -48,22 +48,22 @@ class Turn:
     task: str = ""
     failures: list[StorageError] = field(default_factory=list, compare=False)
 
-    def enter(self, cursor: sqlite3.Cursor) -> None:
+    def check_write(self, cursor: sqlite3.Cursor) -> None:
         """Refuse a write of a run that has lost its lease, or whose earlier write failed.
 
         Raises:
             LeaseLost: Another run has the thread now.
             StorageError: An earlier write has failed.
         """
-        self.check()
-        require_in(cursor, self.fence)
+        self.check_failures()
+        require_lease(cursor, self.fence)
 
-    def require(self, open_: Transaction) -> None:
-        """Check the same as `enter`, in a transaction of the ledger."""
-        self.check()
-        open_.require(self.fence)
+    def check_in(self, open_: Transaction) -> None:
+        """Check the same as `check_write`, in a transaction of the ledger."""
+        self.check_failures()
+        open_.require_lease(self.fence)
 
-    def check(self) -> None:
+    def check_failures(self) -> None:
         """Refuse to go on after a failed write.
 
         Raises:
@@ -72,24 +72,26 @@ class Turn:
         for failure in self.failures[:1]:
             raise StorageError(failure.path, failure.why)
 
-    def begin(self, cursor: sqlite3.Cursor) -> None:
+    def record_begin(self, cursor: sqlite3.Cursor) -> None:
         """Record a turn that may be submitted again, in the transaction of its first checkpoint."""
         if self.task:
-            open_ = SqliteTransaction(cursor, now, SIZE)
-            open_.compare_and_set(_key(self.thread_id, self.id), None, {"task": self.task})
+            open_ = SqliteTransaction(cursor, utc_now, MAX_RECORD_SIZE)
+            open_.compare_and_set(
+                _build_turn_key(self.thread_id, self.id), None, {"task": self.task}
+            )
 
     def announce(self, open_: Transaction) -> None:
         """Record a turn that may be submitted again, where the checkpoints are stored elsewhere.
 
         Its first checkpoint may never be stored: then it is known and has not begun.
         """
-        name = _key(self.thread_id, self.id)
+        name = _build_turn_key(self.thread_id, self.id)
         if self.task and open_.get(name) is None:
             open_.compare_and_set(name, None, {"task": self.task, "announced": True})
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class TurnRecord:
     """The record of a turn.
 
     Attributes:
@@ -104,7 +106,7 @@ class Known:
 
 
 @contextmanager
-def failing(configurable: Mapping[str, Any], final: bool = True) -> Iterator[None]:
+def record_failure(configurable: Mapping[str, Any], final: bool = True) -> Iterator[None]:
     """Context manager that records a failed write in its turn.
 
     Args:
@@ -114,39 +116,41 @@ def failing(configurable: Mapping[str, Any], final: bool = True) -> Iterator[Non
     try:
         yield
     except StorageError as error:
-        turn = turn_of(configurable)
+        turn = get_turn(configurable)
         if turn and final and not turn.failures:
             turn.failures.append(error)
         raise
 
 
-def turn_of(configurable: Mapping[str, Any]) -> Turn | None:
+def get_turn(configurable: Mapping[str, Any]) -> Turn | None:
     """Return the turn of a write, `None` outside of sessions."""
     turn = configurable.get(TURN_KEY)
     return turn if isinstance(turn, Turn) else None
 
 
-def known(open_: Transaction, thread_id: str, turn_id: str) -> Known | None:
+def find_turn(open_: Transaction, thread_id: str, turn_id: str) -> TurnRecord | None:
     """Return the record of a turn, `None` if it is not known."""
-    found = open_.get(_key(thread_id, turn_id))
+    found = open_.get(_build_turn_key(thread_id, turn_id))
     if found is None:
         return None
     kept = found.value
-    return Known(kept["task"], kept.get("text"), kept.get("announced", False))
+    return TurnRecord(kept["task"], kept.get("text"), kept.get("announced", False))
 
 
-def finish(open_: Transaction, thread_id: str, turn_id: str, text: str) -> None:
+def finish_turn(open_: Transaction, thread_id: str, turn_id: str, text: str) -> None:
     """Store the answer of a turn that has ended, if the turn may be submitted again."""
-    name = _key(thread_id, turn_id)
+    name = _build_turn_key(thread_id, turn_id)
     found = open_.get(name)
     if found and "text" not in found.value:
-        open_.compare_and_set(name, found.version, {**found.value, "text": text[:LONGEST_TEXT]})
+        open_.compare_and_set(
+            name, found.version, {**found.value, "text": text[:MAX_ANSWER_LENGTH]}
+        )
 
 
-def digest(task: str) -> str:
+def digest_task(task: str) -> str:
     """Return the SHA-256 digest of a task, in hexadecimal."""
     return sha256(task.encode()).hexdigest()
 
 
-def _key(thread_id: str, turn_id: str) -> str:
-    return key(thread_id, "turn", turn_id)
+def _build_turn_key(thread_id: str, turn_id: str) -> str:
+    return build_key(thread_id, "turn", turn_id)

@@ -15,7 +15,7 @@ from echelons.guards.gate import Halt, Step
 from echelons.guards.limits import Limits
 
 
-class Spent(NamedTuple):
+class TurnUsage(NamedTuple):
     """What a turn has spent.
 
     Attributes:
@@ -67,9 +67,9 @@ class Meter:
             step was counted.
         """
         found = open_.get(self._name)
-        before = Spent(**found.value) if found else Spent()
+        before = TurnUsage(**found.value) if found else TurnUsage()
         tokens, now = self._tokens, self._clock()
-        spent = Spent(
+        spent = TurnUsage(
             before.steps + (step is not None),
             before.calls + (step is Step.MODEL),
             before.tokens + tokens,
@@ -87,18 +87,18 @@ class Meter:
 
         return note_commit
 
-    def _find_reached_limit(self, spent: Spent, step: Step) -> Halt | None:
+    def _find_reached_limit(self, spent: TurnUsage, step: Step) -> Halt | None:
         limits = self._limits
         if spent.steps > limits.steps:
-            return _halt(limits.steps, limits.steps, "steps")
+            return _make_halt(limits.steps, limits.steps, "steps")
         if step is Step.MODEL and limits.calls is not None and spent.calls > limits.calls:
-            return _halt(limits.calls, limits.calls, "model calls")
+            return _make_halt(limits.calls, limits.calls, "model calls")
         if limits.tokens is not None and spent.tokens >= limits.tokens:
-            return _halt(spent.tokens, limits.tokens, "tokens")
+            return _make_halt(spent.tokens, limits.tokens, "tokens")
         if limits.seconds is not None and spent.seconds >= limits.seconds:
-            return _halt(spent.seconds, limits.seconds, "seconds")
+            return _make_halt(spent.seconds, limits.seconds, "seconds")
         return None
 
 
-def _halt(spent: float, limit: float, what: str) -> Halt:
+def _make_halt(spent: float, limit: float, what: str) -> Halt:
     return Halt("limit", f"{spent:.10g} of {limit:.10g} {what}")

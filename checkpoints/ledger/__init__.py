@@ -8,22 +8,28 @@ from echelons.checkpoints.ledger.base_ledger import Ledger
 from echelons.checkpoints.ledger.lease import Lease
 from echelons.checkpoints.ledger.memory_ledger import MemoryLedger
 from echelons.checkpoints.ledger.records import Json
-from echelons.checkpoints.ledger.saver_ledger import key, ledger_of
-from echelons.checkpoints.ledger.sqlite_ledger import SqliteLedger, require_in
-from echelons.checkpoints.ledger.transaction import Entry, Fence, Holder, Transaction, Value
+from echelons.checkpoints.ledger.saver_ledger import build_key, get_ledger
+from echelons.checkpoints.ledger.sqlite_ledger import SqliteLedger, require_lease
+from echelons.checkpoints.ledger.transaction import (
+    Fence,
+    LeaseHolder,
+    StreamEntry,
+    Transaction,
+    VersionedValue,
+)
 
 __all__ = [
-    "Entry",
     "Fence",
-    "Holder",
     "Json",
     "Lease",
+    "LeaseHolder",
     "Ledger",
     "MemoryLedger",
     "SqliteLedger",
+    "StreamEntry",
     "Transaction",
-    "Value",
-    "key",
-    "ledger_of",
-    "require_in",
+    "VersionedValue",
+    "build_key",
+    "get_ledger",
+    "require_lease",
 ]

@@ -13,10 +13,16 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import TypeVar
 
-from echelons.checkpoints.ledger.lease import Lease, LeaseTaking
-from echelons.checkpoints.ledger.locks import Locks
+from echelons.checkpoints.ledger.lease import Lease, PendingLease
+from echelons.checkpoints.ledger.locks import LeaseLocks
 from echelons.checkpoints.ledger.records import Json
-from echelons.checkpoints.ledger.transaction import Entry, Fence, Holder, Transaction, Value
+from echelons.checkpoints.ledger.transaction import (
+    Fence,
+    LeaseHolder,
+    StreamEntry,
+    Transaction,
+    VersionedValue,
+)
 from echelons.errors import ThreadBusy
 
 T = TypeVar("T")
@@ -43,7 +49,7 @@ class Ledger(ABC):
         True
     """
 
-    def __init__(self, locks: Locks) -> None:
+    def __init__(self, locks: LeaseLocks) -> None:
         self._locks = locks
 
     @abstractmethod
@@ -59,7 +65,7 @@ class Ledger(ABC):
         """
 
     @abstractmethod
-    def look(self, work: Callable[[Transaction], T]) -> T:
+    def query(self, work: Callable[[Transaction], T]) -> T:
         """Run some reading, without keeping writers out, and return its result.
 
         Raises:
@@ -95,9 +101,9 @@ class Ledger(ABC):
             LeaseLost: Another holder has taken the lease.
             StorageError: The store could not write.
         """
-        return self.commit(lambda open_: _under(open_, fence).append(stream, record))
+        return self.commit(lambda open_: _require_fence(open_, fence).append(stream, record))
 
-    def read(self, stream: str, after: int = 0, limit: int | None = None) -> list[Entry]:
+    def read(self, stream: str, after: int = 0, limit: int | None = None) -> list[StreamEntry]:
         """Return the entries of a stream after a sequence, in order.
 
         Args:
@@ -110,18 +116,18 @@ class Ledger(ABC):
             LedgerDamaged: A stored record is no JSON.
             StorageError: The store could not read.
         """
-        return self.look(lambda open_: open_.read(stream, after, limit))
+        return self.query(lambda open_: open_.read(stream, after, limit))
 
-    def last(self, stream: str) -> int:
+    def get_last_sequence(self, stream: str) -> int:
         """Return the sequence of a stream's last entry, 0 if it has none.
 
         Raises:
             InvalidLedgerName: The stream's name cannot be kept.
             StorageError: The store could not read.
         """
-        return self.look(lambda open_: open_.last(stream))
+        return self.query(lambda open_: open_.get_last_sequence(stream))
 
-    def get(self, key: str) -> Value | None:
+    def get(self, key: str) -> VersionedValue | None:
         """Return the value and version of a key, or `None`.
 
         Raises:
@@ -129,7 +135,7 @@ class Ledger(ABC):
             LedgerDamaged: The stored value is no JSON.
             StorageError: The store could not read.
         """
-        return self.look(lambda open_: open_.get(key))
+        return self.query(lambda open_: open_.get(key))
 
     def compare_and_set(
         self, key: str, expected: int | None, value: Json, *, fence: Fence | None = None
@@ -152,7 +158,9 @@ class Ledger(ABC):
             LeaseLost: Another holder has taken the lease.
             StorageError: The store could not write.
         """
-        return self.commit(lambda open_: _under(open_, fence).compare_and_set(key, expected, value))
+        return self.commit(
+            lambda open_: _require_fence(open_, fence).compare_and_set(key, expected, value)
+        )
 
     def delete(self, key: str, expected: int, *, fence: Fence | None = None) -> bool:
         """Remove a key if it still has the expected version; return whether it was removed.
@@ -167,16 +175,16 @@ class Ledger(ABC):
             LeaseLost: Another holder has taken the lease.
             StorageError: The store could not write.
         """
-        return self.commit(lambda open_: _under(open_, fence).delete(key, expected))
+        return self.commit(lambda open_: _require_fence(open_, fence).delete(key, expected))
 
-    def keys(self, prefix: str = "") -> list[str]:
+    def list_keys(self, prefix: str = "") -> list[str]:
         """Return the keys that begin with a prefix, in the order of their code points.
 
         Raises:
             InvalidLedgerName: No key can begin so.
             StorageError: The store could not read.
         """
-        return self.look(lambda open_: open_.keys(prefix))
+        return self.query(lambda open_: open_.list_keys(prefix))
 
     def lease(self, name: str) -> Lease:
         """Take a lease, or fail at once if a living process holds it.
@@ -190,12 +198,12 @@ class Ledger(ABC):
             StorageError: The store could not write.
         """
         # First by a read: a holder that was stopped (SIGSTOP) may still have the write lock.
-        self.look(lambda open_: self._refuse_taken(open_, name))
-        return self._hold(name, self._refuse_taken)
+        self.query(lambda open_: self._refuse_taken(open_, name))
+        return self._take_lease(name, self._refuse_taken)
 
     async def alease(self, name: str) -> Lease:
         """Async version of `lease`."""
-        return await self._arun_taking(lambda: self.lease(name))
+        return await self._atake_lease(lambda: self.lease(name))
 
     def take_over(self, name: str) -> Lease:
         """Take a lease from its holder, alive or not: for a holder that hangs.
@@ -207,23 +215,23 @@ class Ledger(ABC):
             InvalidLedgerName: The name cannot be kept.
             StorageError: The store could not write.
         """
-        return self._hold(name, lambda _, __: None)
+        return self._take_lease(name, lambda _, __: None)
 
     async def atake_over(self, name: str) -> Lease:
         """Async version of `take_over`."""
-        return await self._arun_taking(lambda: self.take_over(name))
+        return await self._atake_lease(lambda: self.take_over(name))
 
-    def holder(self, name: str) -> Holder | None:
+    def get_holder(self, name: str) -> LeaseHolder | None:
         """Return the current holder of a lease, `None` if it is free.
 
         Raises:
             InvalidLedgerName: The name cannot be kept.
             StorageError: The store could not read.
         """
-        return self.look(lambda open_: self._living(open_, name))
+        return self.query(lambda open_: self._find_living_holder(open_, name))
 
-    async def _arun_taking(self, take: Callable[[], Lease]) -> Lease:
-        taking = LeaseTaking(take)
+    async def _atake_lease(self, take: Callable[[], Lease]) -> Lease:
+        taking = PendingLease(take)
         task = asyncio.create_task(self.arun(taking.run))
         try:
             return await asyncio.shield(task)
@@ -235,12 +243,12 @@ class Ledger(ABC):
             await asyncio.gather(task, return_exceptions=True)
             raise
 
-    def _hold(self, name: str, admit: Callable[[Transaction, str], None]) -> Lease:
+    def _take_lease(self, name: str, admit: Callable[[Transaction, str], None]) -> Lease:
         with ExitStack() as undoing:
 
             def begin(open_: Transaction) -> Lease:
                 admit(open_, name)
-                before = open_.last_holder(name)
+                before = open_.get_last_holder(name)
                 epoch = before.epoch + 1 if before else 1
                 # A database restored from a backup does not know the latest epochs; their holders
                 # may still be alive.
@@ -255,17 +263,17 @@ class Ledger(ABC):
         self._locks.clear(name, lease.epoch - 1)
         return lease
 
-    def _living(self, open_: Transaction, name: str) -> Holder | None:
-        holder = open_.last_holder(name)
+    def _find_living_holder(self, open_: Transaction, name: str) -> LeaseHolder | None:
+        holder = open_.get_last_holder(name)
         return holder if holder and self._locks.is_taken(name, holder.epoch) else None
 
     def _refuse_taken(self, open_: Transaction, name: str) -> None:
-        holder = self._living(open_, name)
+        holder = self._find_living_holder(open_, name)
         if holder:
             raise ThreadBusy(name, holder.pid, holder.since)
 
 
-def _under(open_: Transaction, fence: Fence | None) -> Transaction:
+def _require_fence(open_: Transaction, fence: Fence | None) -> Transaction:
     if fence is not None:
-        open_.require(fence)
+        open_.require_lease(fence)
     return open_

@@ -76,7 +76,7 @@ class FileLock:
 
     def remove(self) -> None:
         """Remove the file, once it is closed."""
-        _remove(self._path)
+        _unlink(self._path)
 
 
 class FileLocks:
@@ -95,11 +95,11 @@ class FileLocks:
         Raises:
             OSError: The file cannot be created or locked.
         """
-        path = self._path(name, epoch)
-        with _FORKING:
-            file = FileIO(path, "r+", opener=_made_private)
+        path = self._build_path(name, epoch)
+        with _FORK_LOCK:
+            file = FileIO(path, "r+", opener=_open_private)
             lock = FileLock(path, file)
-            _OPEN.add(lock)
+            _OPEN_LOCKS.add(lock)
         try:
             taken = _lock(file)
         except BaseException:
@@ -116,42 +116,42 @@ class FileLocks:
         Raises:
             OSError: The file cannot be read.
         """
-        return _is_locked(self._path(name, epoch))
+        return _is_locked(self._build_path(name, epoch))
 
     def clear(self, name: str, epoch: int) -> None:
         """Remove the file of an earlier epoch; a holder that was taken over keeps it open."""
-        _remove(self._path(name, epoch))
+        _unlink(self._build_path(name, epoch))
 
-    def _path(self, name: str, epoch: int) -> Path:
+    def _build_path(self, name: str, epoch: int) -> Path:
         # Hashed: a lease's name may be too long for a file, or hold characters a file's cannot.
         return Path(f"{self._database}-lease-{sha256(name.encode()).hexdigest()[:32]}-{epoch}")
 
 
-def _remove(path: Path) -> None:
+def _unlink(path: Path) -> None:
     # A file that stays, as it does on Windows while it is open, is harmless.
     with suppress(OSError):
         path.unlink()
 
 
-def _made_private(path: str, flags: int) -> int:
+def _open_private(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_CREAT, 0o600)
 
 
 # A forked child shares the open files of its parent, and with them the locks: it would keep the
 # leases of a dead parent alive. So a child closes them before it does anything else.
-_OPEN: WeakSet[FileLock] = WeakSet()
-_FORKING = threading.RLock()
+_OPEN_LOCKS: WeakSet[FileLock] = WeakSet()
+_FORK_LOCK = threading.RLock()
 
 
 def _abandon_all() -> None:
-    for lock in list(_OPEN):
+    for lock in list(_OPEN_LOCKS):
         lock.close()
-    _FORKING.release()
+    _FORK_LOCK.release()
 
 
 if sys.platform != "win32":
     os.register_at_fork(
-        before=_FORKING.acquire,
-        after_in_parent=_FORKING.release,
+        before=_FORK_LOCK.acquire,
+        after_in_parent=_FORK_LOCK.release,
         after_in_child=_abandon_all,
     )

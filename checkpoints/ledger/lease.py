@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Self
 
-from echelons.checkpoints.ledger.locks import Lock
+from echelons.checkpoints.ledger.locks import LeaseLock
 from echelons.checkpoints.ledger.transaction import Fence
 
 
@@ -24,7 +24,7 @@ class Lease:
         self,
         fence: Fence,
         since: str,
-        lock: Lock,
+        lock: LeaseLock,
         run: Callable[[Callable[[], None]], Awaitable[None]],
     ) -> None:
         self.fence = fence
@@ -79,7 +79,7 @@ class Lease:
         await self.arelease()
 
 
-class LeaseTaking:
+class PendingLease:
     """A lease that may be taken in a thread for a task that is cancelled meanwhile.
 
     The thread and the task both release a lease that is abandoned, so that it is freed whichever

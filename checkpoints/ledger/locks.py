@@ -11,7 +11,7 @@ from typing import Protocol
 from weakref import WeakValueDictionary
 
 
-class Lock(Protocol):
+class LeaseLock(Protocol):
     """The lock of one epoch of a lease. It is also freed when it is garbage-collected."""
 
     @property
@@ -29,10 +29,10 @@ class Lock(Protocol):
         """Remove what is left of it, once it is closed."""
 
 
-class Locks(Protocol):
+class LeaseLocks(Protocol):
     """The locks of one ledger's leases, shared by all its users."""
 
-    def take(self, name: str, epoch: int) -> Lock | None:
+    def take(self, name: str, epoch: int) -> LeaseLock | None:
         """Take the lock of a new epoch; return `None` if it is held."""
         ...
 

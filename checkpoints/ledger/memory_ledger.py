@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from echelons.checkpoints.clock import Clock, now
+from echelons.checkpoints.clock import Clock, utc_now
 from echelons.checkpoints.ledger.base_ledger import Ledger
 from echelons.checkpoints.ledger.locks import LocalLocks
-from echelons.checkpoints.ledger.records import SIZE
-from echelons.checkpoints.ledger.transaction import Holder, Transaction
+from echelons.checkpoints.ledger.records import MAX_RECORD_SIZE
+from echelons.checkpoints.ledger.transaction import LeaseHolder, Transaction
 
 T = TypeVar("T")
 
@@ -24,9 +24,9 @@ class MemoryLedger(Ledger):
         limit: The largest record or value, in bytes of JSON in UTF-8.
     """
 
-    def __init__(self, *, clock: Clock = now, limit: int = SIZE) -> None:
+    def __init__(self, *, clock: Clock = utc_now, limit: int = MAX_RECORD_SIZE) -> None:
         super().__init__(LocalLocks())
-        self._stored = _Stored()
+        self._stored = _Content()
         self._clock = clock
         self._limit = limit
         self._lock = threading.Lock()
@@ -41,84 +41,84 @@ class MemoryLedger(Ledger):
                 transaction.undo()
                 raise
 
-    def look(self, work: Callable[[Transaction], T]) -> T:
+    def query(self, work: Callable[[Transaction], T]) -> T:
         """Run some reading, and return its result."""
         return self.commit(work)
 
 
 @dataclass
-class _Stored:
+class _Content:
     """The content of a ledger; records and values are JSON texts."""
 
     streams: dict[str, list[tuple[int, str, str]]] = field(default_factory=dict)
     values: dict[str, tuple[str, int]] = field(default_factory=dict)
-    holders: dict[str, Holder] = field(default_factory=dict)
+    holders: dict[str, LeaseHolder] = field(default_factory=dict)
     floor: int = 0
 
 
 class MemoryTransaction(Transaction):
     """A transaction with a list of undo steps."""
 
-    def __init__(self, stored: _Stored, clock: Clock, limit: int) -> None:
+    def __init__(self, stored: _Content, clock: Clock, limit: int) -> None:
         super().__init__(clock, limit)
         self._stored = stored
-        self._undoing: list[Callable[[], object]] = []
+        self._undo_steps: list[Callable[[], object]] = []
 
     def undo(self) -> None:
         """Undo all changes, the latest first."""
-        while self._undoing:
-            self._undoing.pop()()
+        while self._undo_steps:
+            self._undo_steps.pop()()
 
-    def _last(self, stream: str) -> int:
+    def _read_last(self, stream: str) -> int:
         return len(self._stored.streams.get(stream, ()))
 
-    def _add(self, stream: str, sequence: int, at: str, text: str) -> None:
+    def _add_entry(self, stream: str, sequence: int, at: str, text: str) -> None:
         entries = self._stored.streams.setdefault(stream, [])
         entries.append((sequence, at, text))
-        self._undoing.append(entries.pop)
+        self._undo_steps.append(entries.pop)
 
-    def _entries(
+    def _read_entries(
         self, stream: str, after: int, limit: int | None
     ) -> Iterable[tuple[int, str, str]]:
         after = max(after, 0)
         until = None if limit is None else after + max(limit, 0)
         return self._stored.streams.get(stream, [])[after:until]
 
-    def _value(self, key: str) -> tuple[str, int] | None:
+    def _read_value(self, key: str) -> tuple[str, int] | None:
         return self._stored.values.get(key)
 
-    def _version(self, key: str) -> int | None:
+    def _read_version(self, key: str) -> int | None:
         found = self._stored.values.get(key)
         return found[1] if found else None
 
-    def _set(self, key: str, version: int, at: str, text: str) -> None:
-        self._put_back(self._stored.values, key)
+    def _store_value(self, key: str, version: int, at: str, text: str) -> None:
+        self._add_undo(self._stored.values, key)
         self._stored.values[key] = text, version
 
-    def _remove(self, key: str) -> None:
-        self._put_back(self._stored.values, key)
+    def _remove_key(self, key: str) -> None:
+        self._add_undo(self._stored.values, key)
         del self._stored.values[key]
 
-    def _floor(self) -> int:
+    def _read_floor(self) -> int:
         return self._stored.floor
 
     def _raise_floor(self, version: int) -> None:
         # Never lowered again: a floor that is too high does no harm.
         self._stored.floor = version
 
-    def _keys(self, prefix: str) -> Iterable[str]:
+    def _read_keys(self, prefix: str) -> Iterable[str]:
         return sorted(key for key in self._stored.values if key.startswith(prefix))
 
-    def _holder(self, name: str) -> Holder | None:
+    def _read_holder(self, name: str) -> LeaseHolder | None:
         return self._stored.holders.get(name)
 
-    def _hold(self, name: str, holder: Holder) -> None:
-        self._put_back(self._stored.holders, name)
+    def _store_holder(self, name: str, holder: LeaseHolder) -> None:
+        self._add_undo(self._stored.holders, name)
         self._stored.holders[name] = holder
 
-    def _put_back(self, where: dict[str, T], name: str) -> None:
+    def _add_undo(self, where: dict[str, T], name: str) -> None:
         if name in where:
             before = where[name]
-            self._undoing.append(lambda: where.update({name: before}))
+            self._undo_steps.append(lambda: where.update({name: before}))
         else:
-            self._undoing.append(lambda: where.pop(name, None))
+            self._undo_steps.append(lambda: where.pop(name, None))

@@ -1,6 +1,6 @@
 """The ledger's records, JSON that is read back unchanged, and the names they are kept under.
 
-Every ledger stores the texts that `encode` makes. So all of them accept and refuse the same
+Every ledger stores the texts that `encode_record` makes. So all of them accept and refuse the same
 values, and a stored value does not change with the object that it was made of.
 """
 
@@ -14,18 +14,18 @@ from echelons.errors import InvalidLedgerName, LedgerDamaged, NotJson, RecordToo
 
 Json: TypeAlias = dict[str, Any] | list[Any] | str | int | float | bool | None
 
-SIZE = 8 * 1024 * 1024
+MAX_RECORD_SIZE = 8 * 1024 * 1024
 """Bytes of JSON in UTF-8 that a record or value may have, unless a ledger is made with another
 limit: above the largest results of tools, far below what SQLite keeps in a row."""
-DEPTH = 100
+MAX_NESTING = 100
 """Levels of nested lists and objects; Python and SQLite both give up near 1,000."""
-NAME_SIZE = 4096
+MAX_NAME_SIZE = 4096
 """Bytes of UTF-8 that a name may have: ids, and the path of an agent 32 levels down."""
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
-def encode(where: str, value: Json, limit: int = SIZE) -> str:
+def encode_record(where: str, value: Json, limit: int = MAX_RECORD_SIZE) -> str:
     """Return a value as JSON.
 
     Args:
@@ -45,14 +45,14 @@ def encode(where: str, value: Json, limit: int = SIZE) -> str:
     if size > limit:
         raise RecordTooLarge(where, size, limit)
     # Few brackets cannot nest deeply, so most values need no walk.
-    if text.count("[") + text.count("{") > DEPTH and _is_deeper(value, DEPTH):
-        raise NotJson(where, f"it is nested more than {DEPTH} deep")
+    if text.count("[") + text.count("{") > MAX_NESTING and _is_deeper(value, MAX_NESTING):
+        raise NotJson(where, f"it is nested more than {MAX_NESTING} deep")
     if json.loads(text) != value:
         raise NotJson(where, "a tuple, or a key that is no text, would come back as another value")
     return text
 
 
-def decode(where: str, text: str) -> Any:
+def decode_record(where: str, text: str) -> Any:
     """Return a value that was stored as JSON.
 
     Raises:
@@ -64,7 +64,7 @@ def decode(where: str, text: str) -> Any:
         raise LedgerDamaged(where, str(error)) from error
 
 
-def checked(name: object) -> str:
+def validate_name(name: object) -> str:
     """Return a name, if every ledger can store it.
 
     Raises:
@@ -80,21 +80,21 @@ def checked(name: object) -> str:
         size = len(name.encode())
     except UnicodeEncodeError as error:
         raise InvalidLedgerName(ascii(name[:80]), "it holds half a character") from error
-    if size > NAME_SIZE:
-        raise InvalidLedgerName(name[:80], f"it has {size} bytes, and the limit is {NAME_SIZE}")
+    if size > MAX_NAME_SIZE:
+        raise InvalidLedgerName(name[:80], f"it has {size} bytes, and the limit is {MAX_NAME_SIZE}")
     return name
 
 
 def _is_deeper(value: Json, limit: int) -> bool:
-    level = _containers([value])
+    level = _list_containers([value])
     for _ in range(limit):
         level = [
             inner
             for outer in level
-            for inner in _containers(outer.values() if isinstance(outer, dict) else outer)
+            for inner in _list_containers(outer.values() if isinstance(outer, dict) else outer)
         ]
     return bool(level)
 
 
-def _containers(values: Iterable[Any]) -> list[dict[str, Any] | list[Any]]:
+def _list_containers(values: Iterable[Any]) -> list[dict[str, Any] | list[Any]]:
     return [each for each in values if isinstance(each, (dict, list))]

@@ -16,26 +16,26 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from echelons.checkpoints.ledger.base_ledger import Ledger
 from echelons.checkpoints.ledger.memory_ledger import MemoryLedger
 
-_IN_MEMORY: WeakKeyDictionary[BaseCheckpointSaver[Any], MemoryLedger] = WeakKeyDictionary()
-_LOCK = Lock()
+_MEMORY_LEDGERS: WeakKeyDictionary[BaseCheckpointSaver[Any], MemoryLedger] = WeakKeyDictionary()
+_MEMORY_LOCK = Lock()
 
 
-def ledger_of(saver: BaseCheckpointSaver[Any]) -> Ledger:
+def get_ledger(saver: BaseCheckpointSaver[Any]) -> Ledger:
     """Return the ledger of a saver, the same object every time."""
     own = getattr(saver, "ledger", None)
     if isinstance(own, Ledger):
         return own
-    with _LOCK:
-        return _IN_MEMORY.setdefault(saver, MemoryLedger())
+    with _MEMORY_LOCK:
+        return _MEMORY_LEDGERS.setdefault(saver, MemoryLedger())
 
 
-def key(thread_id: str, *parts: str) -> str:
+def build_key(thread_id: str, *parts: str) -> str:
     """Return the name of a key, a stream or a lease that belongs to a root's thread.
 
     All names of a thread have one prefix, by which they are deleted with it.
 
     Examples:
-        >>> key("trip", "turn", "1")
+        >>> build_key("trip", "turn", "1")
         'thread/trip/turn/1'
     """
     # Quoted: a thread id may hold a slash, and no thread's names may begin like another's.

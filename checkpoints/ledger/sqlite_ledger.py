@@ -1,6 +1,6 @@
 """`SqliteLedger`: the ledger in the database of the checkpoints, on the same connection.
 
-The checkpointer calls `require_in` within the transaction of each protected write.
+The checkpointer calls `require_lease` within the transaction of each protected write.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from contextlib import AbstractContextManager
 from itertools import takewhile
 from typing import Protocol, TypeVar
 
-from echelons.checkpoints.clock import Clock, now
+from echelons.checkpoints.clock import Clock, utc_now
 from echelons.checkpoints.ledger.base_ledger import Ledger
 from echelons.checkpoints.ledger.file_locks import FileLocks
-from echelons.checkpoints.ledger.locks import LocalLocks, Locks
-from echelons.checkpoints.ledger.records import SIZE
-from echelons.checkpoints.ledger.transaction import Fence, Holder, Transaction
+from echelons.checkpoints.ledger.locks import LeaseLocks, LocalLocks
+from echelons.checkpoints.ledger.records import MAX_RECORD_SIZE
+from echelons.checkpoints.ledger.transaction import Fence, LeaseHolder, Transaction
 
 T = TypeVar("T")
-LARGEST = 2**63 - 1
+MAX_INTEGER = 2**63 - 1
 """The largest integer of SQLite."""
 
 
-class Database(Protocol):
+class LedgerDatabase(Protocol):
     """What a ledger needs of `SqliteCheckpointer`: its connection, and its way of waiting."""
 
     def cursor(self, transaction: bool = True) -> AbstractContextManager[sqlite3.Cursor]:
@@ -53,8 +53,10 @@ class SqliteLedger(Ledger):
         StorageError: The database cannot be read.
     """
 
-    def __init__(self, database: Database, *, clock: Clock = now, limit: int = SIZE) -> None:
-        super().__init__(_locks_of(database))
+    def __init__(
+        self, database: LedgerDatabase, *, clock: Clock = utc_now, limit: int = MAX_RECORD_SIZE
+    ) -> None:
+        super().__init__(_make_locks(database))
         self._database = database
         self._clock = clock
         self._limit = limit
@@ -66,7 +68,7 @@ class SqliteLedger(Ledger):
             cursor.execute("BEGIN IMMEDIATE")
             return work(SqliteTransaction(cursor, self._clock, self._limit))
 
-    def look(self, work: Callable[[Transaction], T]) -> T:
+    def query(self, work: Callable[[Transaction], T]) -> T:
         """Run some reading, without keeping writers out, and return its result."""
         with self._database.cursor(transaction=False) as cursor:
             return work(SqliteTransaction(cursor, self._clock, self._limit))
@@ -80,7 +82,7 @@ class SqliteLedger(Ledger):
         return await self._database._run(work)
 
 
-def require_in(cursor: sqlite3.Cursor, fence: Fence) -> None:
+def require_lease(cursor: sqlite3.Cursor, fence: Fence) -> None:
     """Refuse a transaction whose lease has been taken by another holder.
 
     Begins the transaction if it has not begun: whatever is committed with this check is written
@@ -93,7 +95,7 @@ def require_in(cursor: sqlite3.Cursor, fence: Fence) -> None:
     """
     if not cursor.connection.in_transaction:
         cursor.execute("BEGIN IMMEDIATE")
-    SqliteTransaction(cursor, now, SIZE).require(fence)
+    SqliteTransaction(cursor, utc_now, MAX_RECORD_SIZE).require_lease(fence)
 
 
 class SqliteTransaction(Transaction):
@@ -103,37 +105,37 @@ class SqliteTransaction(Transaction):
         super().__init__(clock, limit)
         self._cursor = cursor
 
-    def _last(self, stream: str) -> int:
+    def _read_last(self, stream: str) -> int:
         query = "SELECT coalesce(max(sequence), 0) FROM ledger_entries WHERE stream = ?"
         return int(self._cursor.execute(query, (stream,)).fetchone()[0])
 
-    def _add(self, stream: str, sequence: int, at: str, text: str) -> None:
+    def _add_entry(self, stream: str, sequence: int, at: str, text: str) -> None:
         self._cursor.execute(
             "INSERT INTO ledger_entries (stream, sequence, at, record) VALUES (?, ?, ?, ?)",
             (stream, sequence, at, text),
         )
 
-    def _entries(
+    def _read_entries(
         self, stream: str, after: int, limit: int | None
     ) -> Iterable[tuple[int, str, str]]:
         self._cursor.execute(
             "SELECT sequence, at, record FROM ledger_entries WHERE stream = ? AND sequence > ?"
             " ORDER BY sequence LIMIT ?",
-            (stream, _bounded(after), LARGEST if limit is None else _bounded(limit)),
+            (stream, _clamp(after), MAX_INTEGER if limit is None else _clamp(limit)),
         )
         return self._cursor.fetchall()
 
-    def _value(self, key: str) -> tuple[str, int] | None:
+    def _read_value(self, key: str) -> tuple[str, int] | None:
         query = "SELECT value, version FROM ledger_values WHERE key = ?"
         found: tuple[str, int] | None = self._cursor.execute(query, (key,)).fetchone()
         return found
 
-    def _version(self, key: str) -> int | None:
+    def _read_version(self, key: str) -> int | None:
         query = "SELECT version FROM ledger_values WHERE key = ?"
         found = self._cursor.execute(query, (key,)).fetchone()
         return int(found[0]) if found else None
 
-    def _set(self, key: str, version: int, at: str, text: str) -> None:
+    def _store_value(self, key: str, version: int, at: str, text: str) -> None:
         # Not `OR REPLACE`: that would write another row, and its index.
         self._cursor.execute(
             "INSERT INTO ledger_values (key, version, at, value) VALUES (?1, ?2, ?3, ?4)"
@@ -141,38 +143,38 @@ class SqliteTransaction(Transaction):
             (key, version, at, text),
         )
 
-    def _remove(self, key: str) -> None:
+    def _remove_key(self, key: str) -> None:
         self._cursor.execute("DELETE FROM ledger_values WHERE key = ?", (key,))
 
-    def _floor(self) -> int:
+    def _read_floor(self) -> int:
         return int(self._cursor.execute("SELECT version FROM ledger_floor").fetchone()[0])
 
     def _raise_floor(self, version: int) -> None:
         self._cursor.execute("UPDATE ledger_floor SET version = ?", (version,))
 
-    def _keys(self, prefix: str) -> Iterable[str]:
+    def _read_keys(self, prefix: str) -> Iterable[str]:
         self._cursor.execute("SELECT key FROM ledger_values WHERE key >= ? ORDER BY key", (prefix,))
         # SQLite compares bytes of UTF-8, and they are in the order of the code points.
         return takewhile(lambda key: key.startswith(prefix), (key for (key,) in self._cursor))
 
-    def _holder(self, name: str) -> Holder | None:
+    def _read_holder(self, name: str) -> LeaseHolder | None:
         query = "SELECT epoch, pid, since FROM ledger_leases WHERE name = ?"
         found = self._cursor.execute(query, (name,)).fetchone()
-        return Holder(*found) if found else None
+        return LeaseHolder(*found) if found else None
 
-    def _hold(self, name: str, holder: Holder) -> None:
+    def _store_holder(self, name: str, holder: LeaseHolder) -> None:
         self._cursor.execute(
             "INSERT OR REPLACE INTO ledger_leases (name, epoch, pid, since) VALUES (?, ?, ?, ?)",
             (name, *holder),
         )
 
 
-def _locks_of(database: Database) -> Locks:
+def _make_locks(database: LedgerDatabase) -> LeaseLocks:
     with database.cursor(transaction=False) as cursor:
         # As SQLite knows it: absolute, without symbolic links, and empty if there is no file.
         files = {name: file for _, name, file in cursor.execute("PRAGMA database_list")}
     return FileLocks(files["main"]) if files["main"] else LocalLocks()
 
 
-def _bounded(number: int) -> int:
-    return max(0, min(number, LARGEST))
+def _clamp(number: int) -> int:
+    return max(0, min(number, MAX_INTEGER))

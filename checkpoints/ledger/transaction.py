@@ -11,11 +11,11 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from echelons.checkpoints.clock import Clock
-from echelons.checkpoints.ledger.records import Json, checked, decode, encode
+from echelons.checkpoints.ledger.records import Json, decode_record, encode_record, validate_name
 from echelons.errors import LeaseLost
 
 
-class Entry(NamedTuple):
+class StreamEntry(NamedTuple):
     """One record of a stream.
 
     Attributes:
@@ -29,7 +29,7 @@ class Entry(NamedTuple):
     record: Any
 
 
-class Value(NamedTuple):
+class VersionedValue(NamedTuple):
     """The value of a key.
 
     Attributes:
@@ -54,7 +54,7 @@ class Fence(NamedTuple):
     epoch: int
 
 
-class Holder(NamedTuple):
+class LeaseHolder(NamedTuple):
     """The last holder of a lease, alive or not; only its lock shows that.
 
     Attributes:
@@ -88,12 +88,12 @@ class Transaction(ABC):
             NotJson: The record would not be read back as it is.
             RecordTooLarge: The record is larger than the ledger keeps.
         """
-        text = encode(checked(stream), record, self._limit)
-        sequence = self._last(stream) + 1
-        self._add(stream, sequence, self._now(), text)
+        text = encode_record(validate_name(stream), record, self._limit)
+        sequence = self._read_last(stream) + 1
+        self._add_entry(stream, sequence, self._now(), text)
         return sequence
 
-    def read(self, stream: str, after: int = 0, limit: int | None = None) -> list[Entry]:
+    def read(self, stream: str, after: int = 0, limit: int | None = None) -> list[StreamEntry]:
         """Return the entries of a stream after a sequence, in order.
 
         Args:
@@ -105,26 +105,28 @@ class Transaction(ABC):
             InvalidLedgerName: The stream's name cannot be kept.
             LedgerDamaged: A stored record is no JSON.
         """
-        found = self._entries(checked(stream), after, limit)
-        return [Entry(sequence, at, decode(stream, text)) for sequence, at, text in found]
+        found = self._read_entries(validate_name(stream), after, limit)
+        return [
+            StreamEntry(sequence, at, decode_record(stream, text)) for sequence, at, text in found
+        ]
 
-    def last(self, stream: str) -> int:
+    def get_last_sequence(self, stream: str) -> int:
         """Return the sequence of a stream's last entry, 0 if it has none.
 
         Raises:
             InvalidLedgerName: The stream's name cannot be kept.
         """
-        return self._last(checked(stream))
+        return self._read_last(validate_name(stream))
 
-    def get(self, key: str) -> Value | None:
+    def get(self, key: str) -> VersionedValue | None:
         """Return the value and version of a key, or `None`.
 
         Raises:
             InvalidLedgerName: The key cannot be kept.
             LedgerDamaged: The stored value is no JSON.
         """
-        found = self._value(checked(key))
-        return Value(decode(key, found[0]), found[1]) if found else None
+        found = self._read_value(validate_name(key))
+        return VersionedValue(decode_record(key, found[0]), found[1]) if found else None
 
     def compare_and_set(self, key: str, expected: int | None, value: Json) -> int | None:
         """Set a key if it still has the expected version.
@@ -142,12 +144,12 @@ class Transaction(ABC):
             NotJson: The value would not be read back as it is.
             RecordTooLarge: The value is larger than the ledger keeps.
         """
-        text = encode(checked(key), value, self._limit)
-        if self._version(key) != expected:
+        text = encode_record(validate_name(key), value, self._limit)
+        if self._read_version(key) != expected:
             return None
         # The key may have been deleted before, so it begins above all versions of deleted keys.
-        version = (self._floor() if expected is None else expected) + 1
-        self._set(key, version, self._now(), text)
+        version = (self._read_floor() if expected is None else expected) + 1
+        self._store_value(key, version, self._now(), text)
         return version
 
     def delete(self, key: str, expected: int) -> bool:
@@ -160,49 +162,49 @@ class Transaction(ABC):
         Raises:
             InvalidLedgerName: The key cannot be kept.
         """
-        if self._version(checked(key)) != expected:
+        if self._read_version(validate_name(key)) != expected:
             return False
-        self._remove(key)
-        if expected > self._floor():
+        self._remove_key(key)
+        if expected > self._read_floor():
             self._raise_floor(expected)
         return True
 
-    def keys(self, prefix: str = "") -> list[str]:
+    def list_keys(self, prefix: str = "") -> list[str]:
         """Return the keys that begin with a prefix, in the order of their code points.
 
         Raises:
             InvalidLedgerName: No key can begin so.
         """
-        return list(self._keys(checked(prefix) if prefix else ""))
+        return list(self._read_keys(validate_name(prefix) if prefix else ""))
 
-    def require(self, fence: Fence) -> None:
+    def require_lease(self, fence: Fence) -> None:
         """Refuse to go on if another holder has taken the lease.
 
         Raises:
             InvalidLedgerName: The lease's name cannot be kept.
             LeaseLost: Another holder has taken it.
         """
-        holder = self.last_holder(fence.name)
+        holder = self.get_last_holder(fence.name)
         current = holder.epoch if holder else 0
         if current != fence.epoch:
             raise LeaseLost(fence.name, fence.epoch, current)
 
-    def last_holder(self, name: str) -> Holder | None:
+    def get_last_holder(self, name: str) -> LeaseHolder | None:
         """Return the last holder of a lease, dead or alive; `None` if it was never taken.
 
         Raises:
             InvalidLedgerName: The lease's name cannot be kept.
         """
-        return self._holder(checked(name))
+        return self._read_holder(validate_name(name))
 
-    def begin_epoch(self, name: str, epoch: int, pid: int) -> Holder:
+    def begin_epoch(self, name: str, epoch: int, pid: int) -> LeaseHolder:
         """Store a new holder of a lease; the caller must have the lock of the epoch.
 
         Raises:
             InvalidLedgerName: The lease's name cannot be kept.
         """
-        holder = Holder(epoch, pid, self._now())
-        self._hold(checked(name), holder)
+        holder = LeaseHolder(epoch, pid, self._now())
+        self._store_holder(validate_name(name), holder)
         return holder
 
     def _now(self) -> str:
@@ -211,39 +213,39 @@ class Transaction(ABC):
     # Implemented by each ledger. Names are checked already, values are JSON texts.
 
     @abstractmethod
-    def _last(self, stream: str) -> int: ...
+    def _read_last(self, stream: str) -> int: ...
 
     @abstractmethod
-    def _add(self, stream: str, sequence: int, at: str, text: str) -> None: ...
+    def _add_entry(self, stream: str, sequence: int, at: str, text: str) -> None: ...
 
     @abstractmethod
-    def _entries(
+    def _read_entries(
         self, stream: str, after: int, limit: int | None
     ) -> Iterable[tuple[int, str, str]]: ...
 
     @abstractmethod
-    def _value(self, key: str) -> tuple[str, int] | None: ...
+    def _read_value(self, key: str) -> tuple[str, int] | None: ...
 
     @abstractmethod
-    def _version(self, key: str) -> int | None: ...
+    def _read_version(self, key: str) -> int | None: ...
 
     @abstractmethod
-    def _set(self, key: str, version: int, at: str, text: str) -> None: ...
+    def _store_value(self, key: str, version: int, at: str, text: str) -> None: ...
 
     @abstractmethod
-    def _remove(self, key: str) -> None: ...
+    def _remove_key(self, key: str) -> None: ...
 
     @abstractmethod
-    def _floor(self) -> int: ...
+    def _read_floor(self) -> int: ...
 
     @abstractmethod
     def _raise_floor(self, version: int) -> None: ...
 
     @abstractmethod
-    def _keys(self, prefix: str) -> Iterable[str]: ...
+    def _read_keys(self, prefix: str) -> Iterable[str]: ...
 
     @abstractmethod
-    def _holder(self, name: str) -> Holder | None: ...
+    def _read_holder(self, name: str) -> LeaseHolder | None: ...
 
     @abstractmethod
-    def _hold(self, name: str, holder: Holder) -> None: ...
+    def _store_holder(self, name: str, holder: LeaseHolder) -> None: ...

@@ -15,22 +15,22 @@ from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from pathlib import Path
 from uuid import uuid4
 
-from echelons.checkpoints.maintenance.integrity_check import Check, Report
-from echelons.checkpoints.maintenance.thread_admin import Maintained
-from echelons.checkpoints.storage.connection import MEMORY, named
+from echelons.checkpoints.maintenance.integrity_check import IntegrityCheck, IntegrityReport
+from echelons.checkpoints.maintenance.thread_admin import ThreadAdmin
+from echelons.checkpoints.storage.connection import IN_MEMORY, wrap_storage_errors
 from echelons.errors import BackupExists
 
 
-class Cared(Maintained):
+class Backups(ThreadAdmin):
     """A saver whose database can be checked and backed up."""
 
     path: str
 
     @abstractmethod
-    def _lent(self) -> AbstractContextManager[sqlite3.Connection]:
+    def _lend_connection(self) -> AbstractContextManager[sqlite3.Connection]:
         """Hold the saver's own connection exclusively."""
 
-    def check(self) -> Report:
+    def check(self) -> IntegrityReport:
         """Check the file, every row, every seal, and every link between threads.
 
         Reads the whole database; conversations go on meanwhile.
@@ -41,10 +41,10 @@ class Cared(Maintained):
         Raises:
             StorageError: SQLite could not read.
         """
-        with self._reader() as connection:
-            return Check(connection, self.serde, self._seals).report()
+        with self._open_reader() as connection:
+            return IntegrityCheck(connection, self.serde, self._seals).run()
 
-    async def acheck(self) -> Report:
+    async def acheck(self) -> IntegrityReport:
         """Async version of `check`."""
         return await asyncio.to_thread(self.check)
 
@@ -63,9 +63,9 @@ class Cared(Maintained):
         """
         target = str(path)
         with (
-            self._reader() as connection,
-            named(target),
-            _reserved(target) as part,
+            self._open_reader() as connection,
+            wrap_storage_errors(target),
+            _reserve_file(target) as part,
             closing(sqlite3.connect(part)) as copy,
         ):
             connection.backup(copy)
@@ -75,10 +75,10 @@ class Cared(Maintained):
         await asyncio.to_thread(self.backup, path)
 
     @contextmanager
-    def _reader(self) -> Iterator[sqlite3.Connection]:
-        with named(self.path):
-            if self.path == MEMORY:
-                with self._lent() as own:
+    def _open_reader(self) -> Iterator[sqlite3.Connection]:
+        with wrap_storage_errors(self.path):
+            if self.path == IN_MEMORY:
+                with self._lend_connection() as own:
                     yield own
                 return
             address = f"{Path(self.path).absolute().as_uri()}?mode=ro"
@@ -87,15 +87,15 @@ class Cared(Maintained):
 
 
 @contextmanager
-def _reserved(path: str) -> Iterator[str]:
+def _reserve_file(path: str) -> Iterator[str]:
     """Yield a private temporary file, and rename it to a path once it is complete."""
     try:
-        _make(path)
+        _create_private_file(path)
     except FileExistsError:
         raise BackupExists(path) from None
     part = f"{path}.{uuid4().hex}.part"
     try:
-        _make(part)
+        _create_private_file(part)
         yield part
         Path(part).replace(path)
     except BaseException:
@@ -105,7 +105,7 @@ def _reserved(path: str) -> Iterator[str]:
         raise
 
 
-def _make(path: str) -> None:
+def _create_private_file(path: str) -> None:
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     except ValueError as error:  # a NUL, which ends a path

@@ -14,19 +14,22 @@ from typing import Any
 
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
-from echelons.checkpoints.storage.delta_history import made_before
-from echelons.checkpoints.storage.rows import CheckpointRow, WriteRow, write_of
-from echelons.checkpoints.storage.seals import CHECKPOINTS, WRITES, Seals
-from echelons.checkpoints.storage.verified_saver import GuardedSaver
+from echelons.checkpoints.storage.delta_history import list_unresolved_channels
+from echelons.checkpoints.storage.rows import CheckpointRow, WriteRow, load_write
+from echelons.checkpoints.storage.seals import SELECT_CHECKPOINTS, SELECT_WRITES, Seals
+from echelons.checkpoints.storage.verified_saver import VerifiedSaver
 from echelons.checkpoints.threads.store import ThreadStore
 from echelons.errors import CheckpointTampered, EchelonsError, ThreadNotFound
 
-READABLE: tuple[tuple[str, str], ...] = (("ledger_entries", "record"), ("ledger_values", "value"))
+JSON_COLUMNS: tuple[tuple[str, str], ...] = (
+    ("ledger_entries", "record"),
+    ("ledger_values", "value"),
+)
 """Tables and their columns of JSON text."""
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class IntegrityFault:
     """A fault of a database.
 
     Attributes:
@@ -42,7 +45,7 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class IntegrityReport:
     """The result of an integrity check.
 
     Attributes:
@@ -53,7 +56,7 @@ class Report:
 
     rows: int
     threads: int
-    faults: tuple[Fault, ...]
+    faults: tuple[IntegrityFault, ...]
 
     @property
     def is_sound(self) -> bool:
@@ -61,7 +64,7 @@ class Report:
         return not self.faults
 
 
-class Check:
+class IntegrityCheck:
     """The integrity check of one database.
 
     Args:
@@ -74,128 +77,134 @@ class Check:
         self._connection = connection
         self._serde = serde
         self._seals = seals
-        self._rows = 0
-        self._count = 0
+        self._row_count = 0
+        self._thread_count = 0
 
-    def report(self) -> Report:
+    def run(self) -> IntegrityReport:
         """Check everything, and return the report."""
         self._connection.execute("BEGIN")
         try:
-            faults = tuple(dict.fromkeys(self._faults()))
+            faults = tuple(dict.fromkeys(self._find_faults()))
         finally:
             self._connection.rollback()
-        return Report(self._rows, self._count, faults)
+        return IntegrityReport(self._row_count, self._thread_count, faults)
 
-    def _faults(self) -> Iterator[Fault]:
+    def _find_faults(self) -> Iterator[IntegrityFault]:
         parts = (
-            self._damaged_pages(),
-            self._unreadable("checkpoints", CHECKPOINTS, CheckpointRow, self._read_whole),
-            self._unreadable("writes", WRITES, WriteRow, self._read_write),
-            self._orphans(),
-            self._no_json(),
-            self._broken_links(),
+            self._find_damaged_pages(),
+            self._find_unreadable_rows(
+                "checkpoints", SELECT_CHECKPOINTS, CheckpointRow, self._check_checkpoint
+            ),
+            self._find_unreadable_rows("writes", SELECT_WRITES, WriteRow, self._check_write),
+            self._find_orphans(),
+            self._find_invalid_json(),
+            self._find_broken_links(),
         )
         for part in parts:
             try:
                 yield from part
             except DatabaseError as error:
-                yield Fault("the file", str(error))
+                yield IntegrityFault("the file", str(error))
 
-    def _damaged_pages(self) -> Iterator[Fault]:
+    def _find_damaged_pages(self) -> Iterator[IntegrityFault]:
         for (line,) in self._connection.execute("PRAGMA integrity_check"):
             if line != "ok":
-                yield Fault("the file", str(line))
+                yield IntegrityFault("the file", str(line))
 
-    def _unreadable(
+    def _find_unreadable_rows(
         self, table: str, select: str, kind: Any, read: Callable[[Any], None]
-    ) -> Iterator[Fault]:
+    ) -> Iterator[IntegrityFault]:
         # Row by row: SQLite ends a query at the first invalid text.
         numbers = self._connection.execute(f"SELECT rowid FROM {table}")  # noqa: S608
         for (number,) in numbers.fetchall():
-            self._rows += 1
+            self._row_count += 1
             try:
                 row = self._connection.execute(f"{select} WHERE rowid = ?", (number,))
                 *columns, seal = row.fetchone()
                 held = kind(*columns)
-                self._seals.check(held, seal)
+                self._seals.check_row(held, seal)
                 read(held)
             except DatabaseError as error:
-                yield Fault(f"row {number} of {table}", str(error))
+                yield IntegrityFault(f"row {number} of {table}", str(error))
             except CheckpointTampered as error:
-                yield Fault(error.where, error.why)
+                yield IntegrityFault(error.where, error.why)
             except EchelonsError as error:
-                yield Fault(f"row {number} of {table}", str(error))
+                yield IntegrityFault(f"row {number} of {table}", str(error))
 
-    def _read_whole(self, row: CheckpointRow) -> None:
-        before = made_before(row, self._serde)
-        if before and row.parent_checkpoint_id and not self._is_there(row):
+    def _check_checkpoint(self, row: CheckpointRow) -> None:
+        before = list_unresolved_channels(row, self._serde)
+        if before and row.parent_checkpoint_id and not self._has_parent(row):
             parts = ", ".join(sorted(before))
             why = f"checkpoint {row.parent_checkpoint_id!r}, of which its {parts} is made, is gone"
-            raise CheckpointTampered(row.where, why)
+            raise CheckpointTampered(row.description, why)
 
-    def _is_there(self, row: CheckpointRow) -> bool:
+    def _has_parent(self, row: CheckpointRow) -> bool:
         above = (row.thread_id, row.checkpoint_ns, row.parent_checkpoint_id)
-        query = f"SELECT 1 FROM checkpoints WHERE {_PLACE}"  # noqa: S608
+        query = f"SELECT 1 FROM checkpoints WHERE {_CHECKPOINT_PLACE}"  # noqa: S608
         return self._connection.execute(query, above).fetchone() is not None
 
-    def _read_write(self, row: WriteRow) -> None:
-        write_of(row, self._serde)
+    def _check_write(self, row: WriteRow) -> None:
+        load_write(row, self._serde)
 
-    def _orphans(self) -> Iterator[Fault]:
-        for thread_id, checkpoint_id in self._all(
+    def _find_orphans(self) -> Iterator[IntegrityFault]:
+        for thread_id, checkpoint_id in self._fetch_all(
             "SELECT DISTINCT thread_id, checkpoint_id FROM writes WHERE NOT EXISTS (SELECT 1"
             " FROM checkpoints WHERE checkpoints.thread_id = writes.thread_id"
             " AND checkpoints.checkpoint_ns = writes.checkpoint_ns"
             " AND checkpoints.checkpoint_id = writes.checkpoint_id)"
         ):
             where = f"writes at checkpoint {checkpoint_id!r} of thread {thread_id!r}"
-            yield Fault(where, "there is no such checkpoint")
+            yield IntegrityFault(where, "there is no such checkpoint")
 
-    def _no_json(self) -> Iterator[Fault]:
-        for table, column in READABLE:
-            for number, text in self._all(f"SELECT rowid, {column} FROM {table}"):  # noqa: S608
-                self._rows += 1
+    def _find_invalid_json(self) -> Iterator[IntegrityFault]:
+        for table, column in JSON_COLUMNS:
+            for number, text in self._fetch_all(f"SELECT rowid, {column} FROM {table}"):  # noqa: S608
+                self._row_count += 1
                 try:
                     json.loads(text)
                 except (TypeError, ValueError, RecursionError) as error:
-                    yield Fault(f"row {number} of {table}", f"its {column} is no JSON ({error})")
+                    yield IntegrityFault(
+                        f"row {number} of {table}", f"its {column} is no JSON ({error})"
+                    )
 
-    def _broken_links(self) -> Iterator[Fault]:
-        reader = GuardedSaver(self._connection, self._serde, self._seals)
+    def _find_broken_links(self) -> Iterator[IntegrityFault]:
+        reader = VerifiedSaver(self._connection, self._serde, self._seals)
         reader.is_setup = True
-        for thread_id in self._threads():
-            self._count += 1
+        for thread_id in self._list_threads():
+            self._thread_count += 1
             try:
                 links = ThreadStore(reader).verify(thread_id)
             except ThreadNotFound:
                 continue  # a thread of a graph that is not a tree of ours
             except CheckpointTampered as error:
-                yield Fault(error.where, error.why)
+                yield IntegrityFault(error.where, error.why)
                 continue
             except (EchelonsError, DatabaseError) as error:
-                yield Fault(f"thread {thread_id!r}", str(error))
+                yield IntegrityFault(f"thread {thread_id!r}", str(error))
                 continue
             for link in links:
                 if not link.holds:
                     where = f"thread {link.superior_thread_id!r}"
                     lost = f"{link.agent!r}, {link.sub_agent_thread_id!r}"
-                    yield Fault(where, f"it called a thread of {lost}, that is not its own")
+                    yield IntegrityFault(
+                        where, f"it called a thread of {lost}, that is not its own"
+                    )
 
-    def _threads(self) -> Iterator[str]:
-        for (thread_id,) in self._all("SELECT DISTINCT thread_id FROM checkpoints"):
+    def _list_threads(self) -> Iterator[str]:
+        for (thread_id,) in self._fetch_all("SELECT DISTINCT thread_id FROM checkpoints"):
             yield str(thread_id)
 
-    def _all(self, query: str) -> list[tuple[Any, ...]]:
-        self._connection.text_factory = _text
+    def _fetch_all(self, query: str) -> list[tuple[Any, ...]]:
+        self._connection.text_factory = _decode_text
         try:
             return self._connection.execute(query).fetchall()
         finally:
             self._connection.text_factory = str
 
 
-_PLACE = "thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"
+_CHECKPOINT_PLACE = "thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"
 
 
-def _text(stored: bytes) -> str:
+def _decode_text(stored: bytes) -> str:
     # Show a damaged id as far as it can be decoded.
     return stored.decode("utf-8", "backslashreplace")

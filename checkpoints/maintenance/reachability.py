@@ -14,26 +14,26 @@ from typing import Any, NamedTuple
 
 from langgraph.checkpoint.base import CheckpointTuple
 
-from echelons.checkpoints.delta_channels import CHANNELS, HEADS, MESSAGES
+from echelons.checkpoints.delta_channels import DELTA_CHANNELS, HEADS, MESSAGES
 from echelons.checkpoints.maintenance.retention_policies import Strategy
-from echelons.checkpoints.namespaces import depth_of
-from echelons.checkpoints.queries import AllCheckpoints, Plan
-from echelons.checkpoints.threads.segments import EARLIER, past_plan, turns_in
+from echelons.checkpoints.namespaces import get_namespace_depth
+from echelons.checkpoints.queries import AllCheckpoints, ReadPlan
+from echelons.checkpoints.threads.segments import EARLIER_TURNS_KEY, count_turns, read_past
 from echelons.identity.lineage import Identity
 from echelons.langgraph_internals import DELTA_COUNTERS_KEY, DeltaSnapshot
 
-POINTERS = frozenset({"previous", "head"})
+POINTER_KEYS = frozenset({"previous", "head"})
 """Keys of our states that point to the end of one segment."""
 
 
-class Place(NamedTuple):
+class NamespacePlace(NamedTuple):
     """Namespace and id of a checkpoint in a thread."""
 
     checkpoint_ns: str
     checkpoint_id: str
 
 
-class Kept(NamedTuple):
+class Retention(NamedTuple):
     """The changes to a thread's checkpoints.
 
     Attributes:
@@ -41,11 +41,11 @@ class Kept(NamedTuple):
         changed: Checkpoints to store again, with snapshots in place of delta channels.
     """
 
-    gone: Collection[Place]
-    changed: Mapping[Place, CheckpointTuple]
+    gone: Collection[NamespacePlace]
+    changed: Mapping[NamespacePlace, CheckpointTuple]
 
 
-def chosen_only(thread_id: str, strategy: Strategy, at: datetime) -> Plan[Kept]:
+def plan_retention(thread_id: str, strategy: Strategy, at: datetime) -> ReadPlan[Retention]:
     """Keep what a strategy chooses, the latest of each namespace, and the ends they point to.
 
     A kept checkpoint of a level whose parent is not kept gets snapshots of its delta channels, so
@@ -55,67 +55,69 @@ def chosen_only(thread_id: str, strategy: Strategy, at: datetime) -> Plan[Kept]:
     built from inputs.
     """
     rows: list[CheckpointTuple] = yield AllCheckpoints(thread_id)
-    levels = levels_of(rows)
-    latest: dict[str, Place] = {}
-    for place in map(place_of, rows):
+    levels = find_levels(rows)
+    latest: dict[str, NamespacePlace] = {}
+    for place in map(get_place, rows):
         latest.setdefault(place.checkpoint_ns, place)
-    chosen = {*map(place_of, strategy.chosen(rows, at)), *latest.values()}
-    inputs = {place_of(row): row for row in _first_inputs(rows, levels, chosen)}
-    rows = [inputs.get(place_of(row), row) for row in rows]
-    kept = yield from _kept(rows, {*chosen, *inputs}, levels)
+    chosen = {*map(get_place, strategy.chosen(rows, at)), *latest.values()}
+    inputs = {get_place(row): row for row in _find_first_inputs(rows, levels, chosen)}
+    rows = [inputs.get(get_place(row), row) for row in rows]
+    kept = yield from _plan_kept(rows, {*chosen, *inputs}, levels)
     return kept._replace(changed={**inputs, **kept.changed})
 
 
-def without_runs(thread_id: str, runs: Collection[str]) -> Plan[Kept]:
+def plan_run_removal(thread_id: str, runs: Collection[str]) -> ReadPlan[Retention]:
     """Keep the checkpoints of other runs, and those of these runs that they need."""
     rows: list[CheckpointTuple] = yield AllCheckpoints(thread_id)
-    others = [place_of(row) for row in rows if row.metadata.get("run_id") not in runs]
-    return (yield from _kept(rows, others, levels=()))
+    others = [get_place(row) for row in rows if row.metadata.get("run_id") not in runs]
+    return (yield from _plan_kept(rows, others, levels=()))
 
 
-def place_of(row: CheckpointTuple) -> Place:
+def get_place(row: CheckpointTuple) -> NamespacePlace:
     """Return the namespace and id of a checkpoint."""
     given = row.config["configurable"]
-    return Place(given["checkpoint_ns"], given["checkpoint_id"])
+    return NamespacePlace(given["checkpoint_ns"], given["checkpoint_id"])
 
 
-def levels_of(rows: Sequence[CheckpointTuple]) -> set[str]:
+def find_levels(rows: Sequence[CheckpointTuple]) -> set[str]:
     """Return the namespaces of levels; delegations and foreign graphs run below them."""
     owners: dict[str, str] = {}
     shallowest: dict[str, int] = {}
     for row in rows:
-        identity, namespace = Identity.read(row.metadata), place_of(row).checkpoint_ns
+        identity, namespace = Identity.from_metadata(row.metadata), get_place(row).checkpoint_ns
         if identity is not None:
-            owner, depth = identity.thread_id, depth_of(namespace)
+            owner, depth = identity.thread_id, get_namespace_depth(namespace)
             owners[namespace] = owner
             shallowest[owner] = min(depth, shallowest.get(owner, depth))
-    return {name for name, owner in owners.items() if depth_of(name) == shallowest[owner]}
+    return {
+        name for name, owner in owners.items() if get_namespace_depth(name) == shallowest[owner]
+    }
 
 
-def _first_inputs(
-    rows: Sequence[CheckpointTuple], levels: Collection[str], chosen: Collection[Place]
+def _find_first_inputs(
+    rows: Sequence[CheckpointTuple], levels: Collection[str], chosen: Collection[NamespacePlace]
 ) -> Iterator[CheckpointTuple]:
     """Yield the first input of each root that stays, with the number of turns before it."""
     inputs: dict[str, list[CheckpointTuple]] = {}
     for row in rows:
-        identity, namespace = Identity.read(row.metadata), place_of(row).checkpoint_ns
+        identity, namespace = Identity.from_metadata(row.metadata), get_place(row).checkpoint_ns
         root = identity is not None and not identity.superior_thread_id and namespace in levels
         if root and row.metadata.get("source") == "input":
             inputs.setdefault(namespace, []).append(row)
     for turns in inputs.values():
-        staying = [row for row in turns if place_of(row) in chosen] or turns[:1]
+        staying = [row for row in turns if get_place(row) in chosen] or turns[:1]
         gone = [row for row in turns if row not in staying]
         first = staying[-1]
-        earlier: Any = {EARLIER: turns_in([first, *gone]) - 1}
+        earlier: Any = {EARLIER_TURNS_KEY: count_turns([first, *gone]) - 1}
         yield first._replace(metadata={**first.metadata, **earlier})
 
 
-def _kept(
-    rows: Sequence[CheckpointTuple], wanted: Collection[Place], levels: Collection[str]
-) -> Plan[Kept]:
-    found = {place_of(row): row for row in rows}
-    changed: dict[Place, CheckpointTuple] = {}
-    kept: set[Place] = set()
+def _plan_kept(
+    rows: Sequence[CheckpointTuple], wanted: Collection[NamespacePlace], levels: Collection[str]
+) -> ReadPlan[Retention]:
+    found = {get_place(row): row for row in rows}
+    changed: dict[NamespacePlace, CheckpointTuple] = {}
+    kept: set[NamespacePlace] = set()
     waiting = list(wanted)
     while waiting:
         place = waiting.pop()
@@ -123,41 +125,41 @@ def _kept(
         if row is None or place in kept:
             continue
         kept.add(place)
-        stands = _above(row) in wanted
+        stands = _get_parent(row) in wanted
         level = place.checkpoint_ns in levels
-        if level and not stands and set() < _lacking(row) <= CHANNELS.keys():
-            row = changed[place] = yield from _made_whole(row)
-        waiting += _needs(row)
-    return Kept(found.keys() - kept, changed)
+        if level and not stands and set() < _list_rebuilt_channels(row) <= DELTA_CHANNELS.keys():
+            row = changed[place] = yield from _add_snapshots(row)
+        waiting += _list_needed(row)
+    return Retention(found.keys() - kept, changed)
 
 
-def _needs(row: CheckpointTuple) -> Iterator[Place]:
-    above = _above(row)
-    if above and _lacking(row):
+def _list_needed(row: CheckpointTuple) -> Iterator[NamespacePlace]:
+    above = _get_parent(row)
+    if above and _list_rebuilt_channels(row):
         yield above
     writes = ((channel, value) for _, channel, value in row.pending_writes or ())
     for channel, value in chain(row.checkpoint["channel_values"].items(), writes):
         held = value.value if isinstance(value, DeltaSnapshot) else value
-        if channel in POINTERS:
-            yield from _ends([held])
+        if channel in POINTER_KEYS:
+            yield from _list_ends([held])
         elif channel == HEADS and isinstance(held, Mapping):
-            yield from _ends(held.values())
+            yield from _list_ends(held.values())
 
 
-def _above(row: CheckpointTuple) -> Place | None:
+def _get_parent(row: CheckpointTuple) -> NamespacePlace | None:
     if not row.parent_config:
         return None
     given = row.parent_config["configurable"]
-    return Place(given["checkpoint_ns"], given["checkpoint_id"])
+    return NamespacePlace(given["checkpoint_ns"], given["checkpoint_id"])
 
 
-def _ends(heads: Iterable[Any]) -> Iterator[Place]:
+def _list_ends(heads: Iterable[Any]) -> Iterator[NamespacePlace]:
     for head in heads:
         if isinstance(head, Mapping) and "checkpoint_id" in head:
-            yield Place(head["checkpoint_ns"], head["checkpoint_id"])
+            yield NamespacePlace(head["checkpoint_ns"], head["checkpoint_id"])
 
 
-def _lacking(row: CheckpointTuple) -> set[str]:
+def _list_rebuilt_channels(row: CheckpointTuple) -> set[str]:
     """Return the delta channels that are rebuilt from earlier checkpoints."""
     checkpoint = row.checkpoint
     # LangGraph keeps a counter for each channel without a snapshot. One without a version was
@@ -169,10 +171,10 @@ def _lacking(row: CheckpointTuple) -> set[str]:
     }
 
 
-def _made_whole(row: CheckpointTuple) -> Plan[CheckpointTuple]:
-    past = yield from past_plan(row)
+def _add_snapshots(row: CheckpointTuple) -> ReadPlan[CheckpointTuple]:
+    past = yield from read_past(row)
     held = {MESSAGES: list(past.messages), HEADS: dict(past.heads)}
     whole = row.checkpoint.copy()
-    snapshots = {channel: DeltaSnapshot(held[channel]) for channel in _lacking(row)}
+    snapshots = {channel: DeltaSnapshot(held[channel]) for channel in _list_rebuilt_channels(row)}
     whole["channel_values"] = {**whole["channel_values"], **snapshots}
     return row._replace(checkpoint=whole)

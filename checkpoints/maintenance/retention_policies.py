@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 
 from langgraph.checkpoint.base import CheckpointTuple
 
-from echelons.checkpoints.threads.pending_work import is_at_work
+from echelons.checkpoints.threads.pending_work import has_work_left
 from echelons.errors import InvalidStrategy
 
 
@@ -45,13 +45,13 @@ class KeepLatest(Strategy):
     count: int = 1
 
     def __post_init__(self) -> None:
-        _refuse(self.count < 1, "KeepLatest", self.count, "1 or more")
+        _refuse_invalid(self.count < 1, "KeepLatest", self.count, "1 or more")
 
     def chosen(self, rows: Sequence[CheckpointTuple], at: datetime) -> Iterator[CheckpointTuple]:
         """Yield the first checkpoints of each namespace."""
         seen: Counter[str] = Counter()
         for row in rows:
-            namespace = _namespace(row)
+            namespace = _get_namespace(row)
             seen[namespace] += 1
             if seen[namespace] <= self.count:
                 yield row
@@ -71,7 +71,7 @@ class KeepYounger(Strategy):
     age: timedelta
 
     def __post_init__(self) -> None:
-        _refuse(self.age < timedelta(), "KeepYounger", self.age, "no negative time")
+        _refuse_invalid(self.age < timedelta(), "KeepYounger", self.age, "no negative time")
 
     def chosen(self, rows: Sequence[CheckpointTuple], at: datetime) -> Iterator[CheckpointTuple]:
         """Yield the checkpoints whose time is recent, or unknown."""
@@ -98,17 +98,17 @@ class KeepTurns(Strategy):
     count: int
 
     def __post_init__(self) -> None:
-        _refuse(self.count < 0, "KeepTurns", self.count, "0 or more")
+        _refuse_invalid(self.count < 0, "KeepTurns", self.count, "0 or more")
 
     def chosen(self, rows: Sequence[CheckpointTuple], at: datetime) -> Iterator[CheckpointTuple]:
         """Yield all checkpoints since the input of the first kept turn."""
-        own = [row for row in rows if not _namespace(row)]
+        own = [row for row in rows if not _get_namespace(row)]
         begun: dict[str, str] = {}
         for row in own:
             if row.metadata.get("source") == "input":
                 # Ids grow with time. Outside of sessions a turn has no id but its input's.
-                begun[_turn(row)] = row.checkpoint["id"]
-        count = self.count + bool(own and is_at_work(own[0]))
+                begun[_get_turn_id(row)] = row.checkpoint["id"]
+        count = self.count + bool(own and has_work_left(own[0]))
         if count >= len(begun):
             yield from rows
         elif count:
@@ -116,14 +116,14 @@ class KeepTurns(Strategy):
             yield from (row for row in rows if row.checkpoint["id"] >= first)
 
 
-def _turn(row: CheckpointTuple) -> str:
+def _get_turn_id(row: CheckpointTuple) -> str:
     return str(row.metadata.get("turn_id") or row.checkpoint["id"])
 
 
-def _namespace(row: CheckpointTuple) -> str:
+def _get_namespace(row: CheckpointTuple) -> str:
     return str(row.config["configurable"]["checkpoint_ns"])
 
 
-def _refuse(wrong: bool, name: str, given: object, limit: str) -> None:
+def _refuse_invalid(wrong: bool, name: str, given: object, limit: str) -> None:
     if wrong:
         raise InvalidStrategy(f"{name}({given})", f"takes {limit}")

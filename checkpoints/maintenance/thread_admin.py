@@ -17,29 +17,33 @@ from langgraph.checkpoint.base import CheckpointTuple
 
 from echelons.checkpoints.clock import Clock
 from echelons.checkpoints.ledger.thread_rows import (
-    copy_belongings,
-    delete_belongings,
-    has_belongings,
+    copy_thread_keys,
+    delete_thread_rows,
+    has_thread_keys,
 )
-from echelons.checkpoints.maintenance.copy_thread import copy
-from echelons.checkpoints.maintenance.reachability import Place, chosen_only, without_runs
+from echelons.checkpoints.maintenance.copy_thread import copy_thread_rows
+from echelons.checkpoints.maintenance.reachability import (
+    NamespacePlace,
+    plan_retention,
+    plan_run_removal,
+)
 from echelons.checkpoints.maintenance.retention_policies import KeepLatest, Strategy
-from echelons.checkpoints.queries import read
-from echelons.checkpoints.storage.cached_saver import RememberingSaver
-from echelons.checkpoints.storage.json_text import as_json
+from echelons.checkpoints.queries import run_plan
+from echelons.checkpoints.storage.cached_saver import CachedSaver
+from echelons.checkpoints.storage.json_text import to_json_text
 from echelons.checkpoints.storage.rows import PUT_CHECKPOINT, CheckpointRow
-from echelons.checkpoints.storage.verified_saver import GuardedSaver
+from echelons.checkpoints.storage.verified_saver import VerifiedSaver
 from echelons.errors import InvalidStrategy, ThreadTaken
 
 T = TypeVar("T")
-STATES = ("checkpoints", "writes", "seals")
-TABLES = (*STATES, "events")
+STATE_TABLES = ("checkpoints", "writes", "seals")
+THREAD_TABLES = (*STATE_TABLES, "events")
 KEEP_LATEST = "keep_latest"
-DELETE = ("delete", "delete_all")
+DELETE_STRATEGIES = ("delete", "delete_all")
 """Names that LangGraph and its server use for the strategy that keeps nothing."""
 
 
-class Removed(NamedTuple):
+class RemovedRows(NamedTuple):
     """Numbers of rows that were deleted.
 
     Attributes:
@@ -53,7 +57,7 @@ class Removed(NamedTuple):
     events: int
 
 
-class Maintained(RememberingSaver):
+class ThreadAdmin(CachedSaver):
     """A SQLite saver with events whose threads can be deleted, copied and pruned."""
 
     _clock: Clock
@@ -71,7 +75,7 @@ class Maintained(RememberingSaver):
             StorageError: SQLite could not write.
         """
         with self.cursor() as cursor:
-            _delete(cursor, str(thread_id))
+            _delete_thread(cursor, str(thread_id))
 
     async def adelete_thread(self, thread_id: str) -> None:
         """Async version of `delete_thread`."""
@@ -90,11 +94,11 @@ class Maintained(RememberingSaver):
             StorageError: SQLite could not read or write.
         """
         runs = frozenset(map(str, run_ids))
-        with self._rewriting() as (cursor, reader):
-            for thread_id in _threads_of(cursor, runs):
-                kept = read(reader, without_runs(thread_id, runs))
-                for table in TABLES:
-                    _remove(cursor, table, thread_id, kept.gone)
+        with self._open_rewrite() as (cursor, reader):
+            for thread_id in _find_threads(cursor, runs):
+                kept = run_plan(reader, plan_run_removal(thread_id, runs))
+                for table in THREAD_TABLES:
+                    _delete_checkpoints(cursor, table, thread_id, kept.gone)
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Async version of `delete_for_runs`."""
@@ -116,14 +120,14 @@ class Maintained(RememberingSaver):
             StorageError: SQLite could not read or write.
         """
         source, target = str(source_thread_id), str(target_thread_id)
-        with self._rewriting() as (cursor, _):
+        with self._open_rewrite() as (cursor, _):
             taken = "SELECT 1 FROM checkpoints WHERE thread_id = ?"
-            if cursor.execute(taken, (target,)).fetchone() or has_belongings(cursor, target):
+            if cursor.execute(taken, (target,)).fetchone() or has_thread_keys(cursor, target):
                 raise ThreadTaken(target)
             self._seals.check_thread(cursor, source)
-            copy(cursor, source, target)
-            copy_belongings(cursor, source, target)
-            self._seals.keep_thread(cursor, target)
+            copy_thread_rows(cursor, source, target)
+            copy_thread_keys(cursor, source, target)
+            self._seals.seal_thread(cursor, target)
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Async version of `copy_thread`."""
@@ -147,12 +151,12 @@ class Maintained(RememberingSaver):
         if isinstance(strategy, Strategy) or strategy == KEEP_LATEST:
             keep = strategy if isinstance(strategy, Strategy) else KeepLatest()
             self.retain(thread_ids, keep)
-        elif strategy in DELETE:
-            with self._rewriting() as (cursor, _):
+        elif strategy in DELETE_STRATEGIES:
+            with self._open_rewrite() as (cursor, _):
                 for thread_id in map(str, thread_ids):
-                    _delete(cursor, thread_id)
+                    _delete_thread(cursor, thread_id)
         else:
-            known = ", ".join((KEEP_LATEST, *DELETE))
+            known = ", ".join((KEEP_LATEST, *DELETE_STRATEGIES))
             raise InvalidStrategy(repr(strategy), f"is no strategy; use one of {known}")
 
     async def aprune(
@@ -168,7 +172,7 @@ class Maintained(RememberingSaver):
         *,
         events: bool = True,
         dry_run: bool = False,
-    ) -> Removed:
+    ) -> RemovedRows:
         """Delete the checkpoints of some roots' threads that a strategy does not keep.
 
         All of them are deleted, or none. The latest checkpoint of every segment of every agent
@@ -188,17 +192,17 @@ class Maintained(RememberingSaver):
         Raises:
             StorageError: SQLite could not read or write.
         """
-        tables = STATES if events else TABLES
-        before: dict[str, int] = dict.fromkeys(TABLES, 0)
-        with self._rewriting() as (cursor, reader):
+        tables = STATE_TABLES if events else THREAD_TABLES
+        before: dict[str, int] = dict.fromkeys(THREAD_TABLES, 0)
+        with self._open_rewrite() as (cursor, reader):
             for thread_id in map(str, thread_ids):
-                kept = read(reader, chosen_only(thread_id, keep, self._clock()))
+                kept = run_plan(reader, plan_retention(thread_id, keep, self._clock()))
                 for table in tables:
-                    before[table] += _remove(cursor, table, thread_id, kept.gone)
-                self._store(cursor, thread_id, kept.changed)
+                    before[table] += _delete_checkpoints(cursor, table, thread_id, kept.gone)
+                self._store_checkpoints(cursor, thread_id, kept.changed)
             if dry_run:
                 cursor.connection.rollback()
-        return Removed(before["checkpoints"], before["writes"], before["events"])
+        return RemovedRows(before["checkpoints"], before["writes"], before["events"])
 
     async def aretain(
         self,
@@ -207,40 +211,44 @@ class Maintained(RememberingSaver):
         *,
         events: bool = True,
         dry_run: bool = False,
-    ) -> Removed:
+    ) -> RemovedRows:
         """Async version of `retain`."""
         return await self._run(
             lambda: self.retain(thread_ids, keep, events=events, dry_run=dry_run)
         )
 
     @contextmanager
-    def _rewriting(self) -> Iterator[tuple[Cursor, GuardedSaver]]:
+    def _open_rewrite(self) -> Iterator[tuple[Cursor, VerifiedSaver]]:
         """Open a write transaction, and yield its cursor with a saver that reads inside it."""
         with self.cursor() as cursor:
             cursor.execute("BEGIN IMMEDIATE")
-            reader = GuardedSaver(self.conn, self.serde, self._seals)
+            reader = VerifiedSaver(self.conn, self.serde, self._seals)
             # Its setup would commit the transaction.
             reader.is_setup = True
             yield cursor, reader
 
-    def _store(self, cursor: Cursor, thread_id: str, rows: Mapping[Place, CheckpointTuple]) -> None:
+    def _store_checkpoints(
+        self, cursor: Cursor, thread_id: str, rows: Mapping[NamespacePlace, CheckpointTuple]
+    ) -> None:
         for place, row in rows.items():
             above = (row.parent_config or {}).get("configurable", {}).get("checkpoint_id")
             kind, blob = self.serde.dumps_typed(row.checkpoint)
             stored = CheckpointRow(
-                thread_id, *place, above, kind, blob, as_json(row.metadata).encode()
+                thread_id, *place, above, kind, blob, to_json_text(row.metadata).encode()
             )
             cursor.execute(PUT_CHECKPOINT, stored)
-            self._seals.keep(cursor, [stored])
+            self._seals.seal_rows(cursor, [stored])
 
 
-def _delete(cursor: Cursor, thread_id: str) -> None:
-    for table in TABLES:
+def _delete_thread(cursor: Cursor, thread_id: str) -> None:
+    for table in THREAD_TABLES:
         cursor.execute(f"DELETE FROM {table} WHERE thread_id = ?", (thread_id,))  # noqa: S608
-    delete_belongings(cursor, thread_id)
+    delete_thread_rows(cursor, thread_id)
 
 
-def _remove(cursor: Cursor, table: str, thread_id: str, places: Iterable[Place]) -> int:
+def _delete_checkpoints(
+    cursor: Cursor, table: str, thread_id: str, places: Iterable[NamespacePlace]
+) -> int:
     rows = [(thread_id, *place) for place in places]
     cursor.executemany(
         f"DELETE FROM {table} WHERE thread_id = ? AND checkpoint_ns = ?"  # noqa: S608
@@ -250,7 +258,7 @@ def _remove(cursor: Cursor, table: str, thread_id: str, places: Iterable[Place])
     return max(0, cursor.rowcount)
 
 
-def _threads_of(cursor: Cursor, runs: Iterable[str]) -> list[str]:
+def _find_threads(cursor: Cursor, runs: Iterable[str]) -> list[str]:
     cursor.execute(
         "SELECT DISTINCT thread_id FROM checkpoints"
         " WHERE json_extract(CAST(metadata AS TEXT), '$.run_id')"

@@ -19,22 +19,28 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import DeltaChannelHistory, get_checkpoint_id
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
-from echelons.checkpoints.delta_channels import CHANNELS, HEADS, MESSAGES, rebuild
-from echelons.checkpoints.namespaces import depth_of
-from echelons.checkpoints.storage.connection import foreign_writes
-from echelons.checkpoints.storage.delta_history import Walk
-from echelons.checkpoints.storage.history_cache import REMEMBERED, Place, Point, Recent, Shown
-from echelons.checkpoints.storage.rows import CheckpointRow, checkpoint_of, metadata_of
+from echelons.checkpoints.delta_channels import DELTA_CHANNELS, HEADS, MESSAGES, rebuild_channel
+from echelons.checkpoints.namespaces import get_namespace_depth
+from echelons.checkpoints.storage.connection import read_data_version
+from echelons.checkpoints.storage.delta_history import DeltaWalk
+from echelons.checkpoints.storage.history_cache import (
+    DEFAULT_CACHE_SIZE,
+    ConversationPlace,
+    CopyOnReadMessages,
+    HistoryCache,
+    HistoryPoint,
+)
+from echelons.checkpoints.storage.rows import CheckpointRow, load_checkpoint, load_metadata
 from echelons.checkpoints.storage.seals import Seals
-from echelons.checkpoints.storage.verified_saver import GuardedSaver, place_of
+from echelons.checkpoints.storage.verified_saver import VerifiedSaver, get_conversation_place
 from echelons.identity.lineage import Identity
 from echelons.langgraph_internals import DELTA_COUNTERS_KEY, DeltaSnapshot
 
-_HOP = 2
+_GRAPHS_PER_LEVEL = 2
 """Number of graphs from one level down to the next: the delegation and the level itself."""
 
 
-class RememberingSaver(GuardedSaver):
+class CachedSaver(VerifiedSaver):
     """A `VerifiedSaver` with a cache of conversations.
 
     Args:
@@ -49,10 +55,10 @@ class RememberingSaver(GuardedSaver):
         conn: Connection,
         serde: SerializerProtocol,
         seals: Seals | None = None,
-        remembered: int = REMEMBERED,
+        remembered: int = DEFAULT_CACHE_SIZE,
     ) -> None:
         super().__init__(conn, serde, seals)
-        self._recent = Recent(remembered)
+        self._history_cache = HistoryCache(remembered)
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
@@ -62,28 +68,28 @@ class RememberingSaver(GuardedSaver):
         Raises:
             CheckpointTampered: A row on the way is damaged or missing.
         """
-        place = place_of(config)
-        wanted = get_checkpoint_id(config) or self.latest(config)
-        with self._reading(config) as cursor, _one_view(cursor):
-            point = self._recent.find(place, foreign_writes(self.conn))
-            walk = Walk(channels, self.serde, *_known(point, wanted))
-            found = self._gone_back(cursor, place, wanted, walk)
-            return self._replayed(place, walk.first, found, point)
+        place = get_conversation_place(config)
+        wanted = get_checkpoint_id(config) or self.get_latest_id(config)
+        with self._open_cursor(config) as cursor, _read_snapshot(cursor):
+            point = self._history_cache.find_point(place, read_data_version(self.conn))
+            walk = DeltaWalk(channels, self.serde, *_get_known_values(point, wanted))
+            found = self._read_history(cursor, place, wanted, walk)
+            return self._replay(place, walk.first_row, found, point)
 
-    def _replayed(
+    def _replay(
         self,
-        place: Place,
+        place: ConversationPlace,
         row: CheckpointRow | None,
         found: Mapping[str, DeltaChannelHistory],
-        point: Point | None,
+        point: HistoryPoint | None,
     ) -> Mapping[str, DeltaChannelHistory]:
         if row is None:
             return found
         if point is None or point.checkpoint_id != row.checkpoint_id:
-            point = self._point(row, found, point)
-        if point is None or point.whole.intersection(found):
+            point = self._build_point(row, found, point)
+        if point is None or point.snapshot_channels.intersection(found):
             return found
-        self._recent.keep(place, point)
+        self._history_cache.keep_point(place, point)
         values = {MESSAGES: point.messages.messages(), HEADS: deepcopy(point.heads)}
         # LangGraph may ask for further channels that a checkpoint does not have.
         known: dict[str, DeltaChannelHistory] = {
@@ -92,19 +98,19 @@ class RememberingSaver(GuardedSaver):
         }
         return {**found, **known}
 
-    def _point(
+    def _build_point(
         self,
         row: CheckpointRow,
         found: Mapping[str, DeltaChannelHistory],
-        before: Point | None,
-    ) -> Point | None:
+        before: HistoryPoint | None,
+    ) -> HistoryPoint | None:
         """Return the channels' values at a checkpoint, if it is a level's and all are known."""
-        held = checkpoint_of(row, self.serde)
+        held = load_checkpoint(row, self.serde)
         whole = held["channel_values"]
-        if not _is_level(row, held["channel_versions"]):
+        if not _is_level_row(row, held["channel_versions"]):
             return None
         values = {}
-        for channel, annotated in CHANNELS.items():
+        for channel, annotated in DELTA_CHANNELS.items():
             history: DeltaChannelHistory = {"writes": []}
             if channel in whole:
                 history["seed"] = whole[channel]
@@ -112,23 +118,25 @@ class RememberingSaver(GuardedSaver):
                 history = found[channel]
             elif channel in held["channel_versions"]:
                 return None
-            values[channel] = rebuild(annotated, history.get("seed"), history["writes"])
+            values[channel] = rebuild_channel(annotated, history.get("seed"), history["writes"])
         if not all(issubclass(kind, BaseMessage) for kind in set(map(type, values[MESSAGES]))):
             return None
-        shown = Shown(values[MESSAGES], self._again, before.messages if before else None)
-        return Point(
+        shown = CopyOnReadMessages(
+            values[MESSAGES], self._copy_message, before.messages if before else None
+        )
+        return HistoryPoint(
             row.checkpoint_id,
             shown,
             deepcopy(values[HEADS]),
-            frozenset(CHANNELS.keys() & whole.keys()),
+            frozenset(DELTA_CHANNELS.keys() & whole.keys()),
         )
 
-    def _again(self, message: BaseMessage) -> Any:
+    def _copy_message(self, message: BaseMessage) -> Any:
         return self.serde.loads_typed(self.serde.dumps_typed(message))
 
 
 @contextmanager
-def _one_view(cursor: Cursor) -> Iterator[None]:
+def _read_snapshot(cursor: Cursor) -> Iterator[None]:
     """Read a consistent snapshot of the database, in a transaction."""
     if cursor.connection.in_transaction:
         yield
@@ -138,27 +146,29 @@ def _one_view(cursor: Cursor) -> Iterator[None]:
     cursor.execute("COMMIT")
 
 
-def _known(point: Point | None, wanted: str | None) -> tuple[Mapping[str, Any], str | None]:
+def _get_known_values(
+    point: HistoryPoint | None, wanted: str | None
+) -> tuple[Mapping[str, Any], str | None]:
     if point is None:
         return {}, None
     known = {MESSAGES: point.messages.messages(), HEADS: point.heads}
     # Where a checkpoint holds a snapshot, the history before it may be that of another fork.
-    gone = point.whole if point.checkpoint_id == wanted else ()
+    gone = point.snapshot_channels if point.checkpoint_id == wanted else ()
     return {key: value for key, value in known.items() if key not in gone}, point.checkpoint_id
 
 
-def _is_level(row: CheckpointRow, versions: Mapping[str, Any]) -> bool:
+def _is_level_row(row: CheckpointRow, versions: Mapping[str, Any]) -> bool:
     """Return whether a checkpoint is of a level of a tree, whose reducers are known here.
 
     A foreign graph that an agent runs carries the agent's identity, but never has the depth of
     its level. In a tree inside another graph that depth is unknown, so its history is read in
     full.
     """
-    metadata = metadata_of(row)
-    identity = Identity.read(metadata)
+    metadata = load_metadata(row)
+    identity = Identity.from_metadata(metadata)
     counted = (metadata.get(DELTA_COUNTERS_KEY) or {}).keys()
     return (
         identity is not None
-        and depth_of(row.checkpoint_ns) == _HOP * (len(identity.path) - 1)
-        and counted <= CHANNELS.keys() <= counted | versions.keys()
+        and get_namespace_depth(row.checkpoint_ns) == _GRAPHS_PER_LEVEL * (len(identity.path) - 1)
+        and counted <= DELTA_CHANNELS.keys() <= counted | versions.keys()
     )

@@ -12,14 +12,14 @@ from typing import Literal
 from echelons.errors import StorageError
 
 Synchronous = Literal["NORMAL", "FULL"]
-MEMORY = ":memory:"
+IN_MEMORY = ":memory:"
 """The path of a database without a file."""
 
-_ATTEMPTS = 5
+_WAL_ATTEMPTS = 5
 """Measured: four processes that opened a new database together never needed more than two."""
 
 
-def connect(path: str, synchronous: Synchronous, busy_timeout: float) -> sqlite3.Connection:
+def open_connection(path: str, synchronous: Synchronous, busy_timeout: float) -> sqlite3.Connection:
     """Open a database; it is created with mode 0600 if it does not exist.
 
     Args:
@@ -30,15 +30,15 @@ def connect(path: str, synchronous: Synchronous, busy_timeout: float) -> sqlite3
     Raises:
         StorageError: It cannot be opened.
     """
-    with named(path):
+    with wrap_storage_errors(path):
         name = path
-        if path != MEMORY:
-            _make_private(path)
+        if path != IN_MEMORY:
+            _create_private_file(path)
             # Some builds of SQLite take `file:…` for a URI, which may be another file.
             name = str(Path(path).absolute())
         connection = sqlite3.connect(name, timeout=busy_timeout, check_same_thread=False)
         try:
-            _write_ahead(connection)
+            _enable_write_ahead_log(connection)
             # A literal, never the caller's text: pragmas take no parameters.
             connection.execute(
                 f"PRAGMA synchronous={'FULL' if synchronous == 'FULL' else 'NORMAL'}"
@@ -50,7 +50,7 @@ def connect(path: str, synchronous: Synchronous, busy_timeout: float) -> sqlite3
 
 
 @contextmanager
-def named(path: str) -> Iterator[None]:
+def wrap_storage_errors(path: str) -> Iterator[None]:
     """Raise errors of SQLite and the system as `StorageError` with the path of the database.
 
     Raises:
@@ -62,7 +62,7 @@ def named(path: str) -> Iterator[None]:
         raise StorageError(path, str(error)) from error
 
 
-def foreign_writes(connection: sqlite3.Connection) -> int:
+def read_data_version(connection: sqlite3.Connection) -> int:
     """Return a number that changes when another connection has written to the database.
 
     Takes a few microseconds.
@@ -70,8 +70,8 @@ def foreign_writes(connection: sqlite3.Connection) -> int:
     return int(connection.execute("PRAGMA data_version").fetchone()[0])
 
 
-def _write_ahead(connection: sqlite3.Connection) -> None:
-    for _ in range(_ATTEMPTS):
+def _enable_write_ahead_log(connection: sqlite3.Connection) -> None:
+    for _ in range(_WAL_ATTEMPTS):
         with suppress(sqlite3.OperationalError):
             connection.execute("PRAGMA journal_mode=WAL")
             return
@@ -82,7 +82,7 @@ def _write_ahead(connection: sqlite3.Connection) -> None:
     connection.execute("PRAGMA journal_mode=WAL")
 
 
-def _make_private(path: str) -> None:
+def _create_private_file(path: str) -> None:
     # SQLite gives the -wal and -shm files the mode of the database.
     try:
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))

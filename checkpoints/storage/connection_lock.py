@@ -17,17 +17,17 @@ from typing import TypeVar
 from echelons.errors import StorageError
 
 T = TypeVar("T")
-SHORTEST, LONGEST = 0.001, 0.025
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.001, 0.025
 """Seconds between two attempts in an event loop; doubled each time up to the longest."""
 # The last is a lost race for the locks of the write-ahead log, as against a stopped process.
-_BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL})
+_BUSY_CODES = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL})
 
 
-class _Taken(Exception):
+class _ConnectionTaken(Exception):
     """Another caller holds the connection."""
 
 
-class Line:
+class ConnectionLock:
     """Gives the connection to one caller at a time.
 
     Args:
@@ -48,35 +48,35 @@ class Line:
         self._connection = connection
         self._lock = lock
         self._busy_timeout = busy_timeout
-        self._waits = True
-        self._mine = threading.local()
+        self._timeout_set = True
+        self._thread_state = threading.local()
 
     @property
-    def patient(self) -> bool:
+    def blocks(self) -> bool:
         """Whether the current caller blocks, instead of trying again."""
-        found: bool = getattr(self._mine, "patient", True)
+        found: bool = getattr(self._thread_state, "patient", True)
         return found
 
     @contextmanager
-    def held(self) -> Iterator[sqlite3.Connection]:
+    def hold(self) -> Iterator[sqlite3.Connection]:
         """Hold the connection.
 
         Raises:
             sqlite3.Error: It is closed.
         """
-        patient = self.patient
+        patient = self.blocks
         if not self._lock.acquire(blocking=patient):
-            raise _Taken
+            raise _ConnectionTaken
         try:
-            if patient is not self._waits:
+            if patient is not self._timeout_set:
                 milliseconds = int(self._busy_timeout * 1000) if patient else 0
                 self._connection.execute(f"PRAGMA busy_timeout={milliseconds:d}")
-                self._waits = patient
+                self._timeout_set = patient
             yield self._connection
         finally:
             self._lock.release()
 
-    async def run(self, work: Callable[[], T]) -> T:
+    async def run_in_loop(self, work: Callable[[], T]) -> T:
         """Run a function in this event loop as soon as the database is free, and return its result.
 
         Args:
@@ -86,12 +86,12 @@ class Line:
         Raises:
             StorageError: It was locked for longer than the busy timeout.
         """
-        now, pause = asyncio.get_running_loop().time, SHORTEST
+        now, pause = asyncio.get_running_loop().time, SHORTEST_PAUSE
         until = now() + self._busy_timeout
         while True:
             try:
-                return self._at_once(work)
-            except (_Taken, StorageError) as error:
+                return self._run_without_waiting(work)
+            except (_ConnectionTaken, StorageError) as error:
                 if not _is_busy(error):
                     raise
                 if now() >= until:
@@ -101,19 +101,19 @@ class Line:
                     )
                     raise StorageError(self._path, why) from error
             await asyncio.sleep(min(pause, max(0.0, until - now())))
-            pause = min(2 * pause, LONGEST)
+            pause = min(2 * pause, LONGEST_PAUSE)
 
-    def _at_once(self, work: Callable[[], T]) -> T:
-        self._mine.patient = False
+    def _run_without_waiting(self, work: Callable[[], T]) -> T:
+        self._thread_state.patient = False
         try:
             return work()
         finally:
-            self._mine.patient = True
+            self._thread_state.patient = True
 
 
 def _is_busy(error: BaseException) -> bool:
     cause = error.__cause__ if isinstance(error, StorageError) else error
     if isinstance(cause, sqlite3.Error):
         # The low byte; the rest says what exactly was locked.
-        return getattr(cause, "sqlite_errorcode", 0) & 0xFF in _BUSY
-    return isinstance(cause, _Taken)
+        return getattr(cause, "sqlite_errorcode", 0) & 0xFF in _BUSY_CODES
+    return isinstance(cause, _ConnectionTaken)

@@ -14,15 +14,15 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from echelons.checkpoints.storage.rows import (
     CheckpointRow,
     WriteRow,
-    checkpoint_of,
-    metadata_of,
-    write_of,
+    load_checkpoint,
+    load_metadata,
+    load_write,
 )
 from echelons.errors import CheckpointTampered
 from echelons.langgraph_internals import DELTA_COUNTERS_KEY
 
 
-class Walk:
+class DeltaWalk:
     """The walk back from a checkpoint until a snapshot of each channel is found.
 
     Args:
@@ -39,49 +39,49 @@ class Walk:
         known: Mapping[str, Any] | None = None,
         known_at: str | None = None,
     ) -> None:
-        self.passed: dict[str, list[str]] = {channel: [] for channel in channels}
-        self.first: CheckpointRow | None = None
+        self.checkpoint_ids: dict[str, list[str]] = {channel: [] for channel in channels}
+        self.first_row: CheckpointRow | None = None
         self._serde = serde
         self._known = known or {}
         self._known_at = known_at
-        self._seeds: dict[str, Any] = {}
-        self._open = list(self.passed)
-        self._ids: set[str] = set()
-        self._above: str | None = None
+        self._snapshots: dict[str, Any] = {}
+        self._unresolved = list(self.checkpoint_ids)
+        self._visited: set[str] = set()
+        self._parent_id: str | None = None
 
-    def goes_on(self, row: CheckpointRow) -> bool:
+    def visit(self, row: CheckpointRow) -> bool:
         """Visit the next checkpoint back, and return whether a snapshot is still missing."""
         # A checkpoint that was stored again below itself makes a loop.
-        if row.checkpoint_id in self._ids:
+        if row.checkpoint_id in self._visited:
             return False
-        self._ids.add(row.checkpoint_id)
-        self._above = row.parent_checkpoint_id
-        if self.first is None:
-            self.first = row
+        self._visited.add(row.checkpoint_id)
+        self._parent_id = row.parent_checkpoint_id
+        if self.first_row is None:
+            self.first_row = row
         else:
-            for channel in self._open:
-                self.passed[channel].append(row.checkpoint_id)
+            for channel in self._unresolved:
+                self.checkpoint_ids[channel].append(row.checkpoint_id)
             if row.checkpoint_id != self._known_at:
-                self._find(checkpoint_of(row, self._serde)["channel_values"])
+                self._take_snapshots(load_checkpoint(row, self._serde)["channel_values"])
         if row.checkpoint_id == self._known_at:
-            self._find(self._known)
-        return bool(self._open)
+            self._take_snapshots(self._known)
+        return bool(self._unresolved)
 
-    def arrive(self) -> None:
+    def check_complete(self) -> None:
         """Check that no checkpoint was missing on the way.
 
         Raises:
             CheckpointTampered: A checkpoint that a channel is rebuilt from is missing.
         """
-        if self.first is None or self._above is None or self._above in self._ids:
+        if self.first_row is None or self._parent_id is None or self._parent_id in self._visited:
             return
-        lost = made_before(self.first, self._serde).intersection(self._open)
+        lost = list_unresolved_channels(self.first_row, self._serde).intersection(self._unresolved)
         if lost:
             parts = ", ".join(sorted(lost))
-            why = f"checkpoint {self._above!r}, of which its {parts} is made, is gone"
-            raise CheckpointTampered(self.first.where, why)
+            why = f"checkpoint {self._parent_id!r}, of which its {parts} is made, is gone"
+            raise CheckpointTampered(self.first_row.description, why)
 
-    def history(self, channel: str, rows: Iterable[WriteRow]) -> DeltaChannelHistory:
+    def build_history(self, channel: str, rows: Iterable[WriteRow]) -> DeltaChannelHistory:
         """Return the snapshot of a channel and the writes since then, oldest first."""
         by_checkpoint: dict[str, list[WriteRow]] = {}
         for row in rows:
@@ -89,38 +89,38 @@ class Walk:
         found: DeltaChannelHistory = {
             "writes": [
                 write
-                for each in reversed(self.passed[channel])
+                for each in reversed(self.checkpoint_ids[channel])
                 if each in by_checkpoint
-                for write in written(by_checkpoint[each], self._serde)
+                for write in load_writes(by_checkpoint[each], self._serde)
             ]
         }
-        if channel in self._seeds:
-            found["seed"] = self._seeds[channel]
+        if channel in self._snapshots:
+            found["seed"] = self._snapshots[channel]
         return found
 
-    def _find(self, values: Mapping[str, Any]) -> None:
-        for channel in values.keys() & self._open:
-            self._seeds[channel] = values[channel]
-            self._open.remove(channel)
+    def _take_snapshots(self, values: Mapping[str, Any]) -> None:
+        for channel in values.keys() & self._unresolved:
+            self._snapshots[channel] = values[channel]
+            self._unresolved.remove(channel)
 
 
-def written(rows: Iterable[WriteRow], serde: SerializerProtocol) -> list[PendingWrite]:
+def load_writes(rows: Iterable[WriteRow], serde: SerializerProtocol) -> list[PendingWrite]:
     """Return the writes at a checkpoint, in LangGraph's order.
 
     Raises:
         CheckpointTampered: A row is not valid.
     """
     # Each is checked before sorting: damaged values may not be comparable.
-    checked = [(row, write_of(row, serde)) for row in rows]
+    checked = [(row, load_write(row, serde)) for row in rows]
     checked.sort(key=lambda each: writes_sort_key(each[0].task_path, each[0].task_id, each[0].idx))
     return [write for _, write in checked]
 
 
-def made_before(row: CheckpointRow, serde: SerializerProtocol) -> set[str]:
+def list_unresolved_channels(row: CheckpointRow, serde: SerializerProtocol) -> set[str]:
     """Return the delta channels that a checkpoint does not hold a snapshot of.
 
     Channels that were never written are left out.
     """
-    held = checkpoint_of(row, serde)
-    counted = metadata_of(row).get(DELTA_COUNTERS_KEY) or {}
+    held = load_checkpoint(row, serde)
+    counted = load_metadata(row).get(DELTA_COUNTERS_KEY) or {}
     return (counted.keys() & held["channel_versions"].keys()) - held["channel_values"].keys()

@@ -15,16 +15,24 @@ from langgraph.checkpoint.serde.types import INTERRUPT
 
 from echelons.checkpoints.clock import Clock
 from echelons.checkpoints.delta_channels import MESSAGES
-from echelons.checkpoints.storage.json_text import as_json
-from echelons.checkpoints.thread_events import Event, events_of, question
+from echelons.checkpoints.storage.json_text import to_json_text
+from echelons.checkpoints.thread_events import (
+    ThreadEvent,
+    build_question_event,
+    build_thread_events,
+)
 from echelons.guards.gate import is_pause
 from echelons.langgraph_internals import DeltaSnapshot
 from echelons.tree.names import PATH_SEPARATOR
 
-OWN_METADATA = CheckpointMetadata.__annotations__.keys() | {"thread_id", "graph_id", "assistant_id"}
+LANGGRAPH_METADATA_KEYS = CheckpointMetadata.__annotations__.keys() | {
+    "thread_id",
+    "graph_id",
+    "assistant_id",
+}
 """Metadata keys of LangGraph and its server, kept even if a caller's `configurable` has them."""
 
-_KEEP_EVENT = (
+_INSERT_EVENT = (
     "INSERT OR IGNORE INTO events (thread_id, agent_thread_id, agent_path, checkpoint_ns,"
     " checkpoint_id, at, kind, key, data) SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9"
     # A question is copied into every level above; the first write is that of the asking agent.
@@ -36,7 +44,7 @@ FIND_QUESTION = "SELECT 1 FROM events WHERE thread_id = ? AND kind = 'question' 
 """Finds the event of a question, if it was ever asked under a root's thread."""
 
 
-class Where(NamedTuple):
+class WriteLocation(NamedTuple):
     """The location of a write: LangGraph's coordinates and the agent's."""
 
     thread_id: str
@@ -51,7 +59,7 @@ class Where(NamedTuple):
         return self.agent_path.rpartition(PATH_SEPARATOR)[2]
 
     @classmethod
-    def of(cls, config: RunnableConfig, checkpoint_id: str) -> Where:
+    def from_config(cls, config: RunnableConfig, checkpoint_id: str) -> WriteLocation:
         """Return the location of a write under a run's config."""
         given, metadata = config["configurable"], config.get("metadata") or {}
         return cls(
@@ -63,55 +71,63 @@ class Where(NamedTuple):
         )
 
 
-def kept_metadata(config: RunnableConfig, metadata: CheckpointMetadata) -> CheckpointMetadata:
+def filter_metadata(config: RunnableConfig, metadata: CheckpointMetadata) -> CheckpointMetadata:
     """Return the part of a run's metadata that is stored.
 
     A caller's `configurable` is left out, because it may contain secrets. LangGraph's server
     merges it into the metadata, so it is removed again, except for the ids that the server reads.
     """
-    given = config["configurable"].keys() - OWN_METADATA
+    given = config["configurable"].keys() - LANGGRAPH_METADATA_KEYS
     own: Any = {key: value for key, value in metadata.items() if key not in given}
     return get_checkpoint_metadata({"metadata": config.get("metadata") or {}}, own)
 
 
-def input_events(
-    where: Where, checkpoint: Checkpoint, metadata: CheckpointMetadata
-) -> Iterator[Event]:
+def build_input_events(
+    location: WriteLocation, checkpoint: Checkpoint, metadata: CheckpointMetadata
+) -> Iterator[ThreadEvent]:
     """Yield the events of an input that a checkpoint holds in full."""
     # The first input of a delta channel is stored as a snapshot, without a write.
     if metadata.get("source") in ("input", "update", "fork"):
         held = checkpoint["channel_values"].get(MESSAGES)
         messages = held.value if isinstance(held, DeltaSnapshot) else ()
-        yield from events_of(messages, where.agent, where.agent_thread_id)
+        yield from build_thread_events(messages, location.agent, location.agent_thread_id)
 
 
-def write_events(where: Where, writes: Sequence[tuple[str, Any]]) -> Iterator[Event]:
+def build_write_events(
+    location: WriteLocation, writes: Sequence[tuple[str, Any]]
+) -> Iterator[ThreadEvent]:
     """Yield the events of a task's writes."""
     for channel, value in writes:
         if channel == MESSAGES:
             messages = value if isinstance(value, (list, tuple)) else [value]
-            yield from events_of(messages, where.agent, where.agent_thread_id)
+            yield from build_thread_events(messages, location.agent, location.agent_thread_id)
         elif channel == INTERRUPT:
-            yield from (question(each.id, each.value) for each in value if not is_pause(each.value))
+            yield from (
+                build_question_event(each.id, each.value)
+                for each in value
+                if not is_pause(each.value)
+            )
 
 
-def keep_events(cursor: Cursor, where: Where, events: Iterable[Event], clock: Clock) -> None:
+def insert_events(
+    cursor: Cursor, location: WriteLocation, events: Iterable[ThreadEvent], clock: Clock
+) -> None:
     """Insert the events of an agent's thread; none for a graph outside of a tree."""
-    if not where.agent_thread_id:
+    if not location.agent_thread_id:
         return
     rows = [
         (
-            where.thread_id,
-            where.agent_thread_id,
-            where.agent_path,
-            where.checkpoint_ns,
-            where.checkpoint_id,
+            location.thread_id,
+            location.agent_thread_id,
+            location.agent_path,
+            location.checkpoint_ns,
+            location.checkpoint_id,
             clock().isoformat(),
             str(event.kind),
             event.key,
-            as_json(event.data),
+            to_json_text(event.data),
         )
         for event in events
     ]
     if rows:
-        cursor.executemany(_KEEP_EVENT, rows)
+        cursor.executemany(_INSERT_EVENT, rows)

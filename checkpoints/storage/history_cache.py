@@ -15,17 +15,17 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage
 
-Place = tuple[str, str]
+ConversationPlace = tuple[str, str]
 """Thread id and namespace."""
 
-REMEMBERED = 128
+DEFAULT_CACHE_SIZE = 128
 """Default number of cached conversations; the least recently used is evicted first. Each is held
 twice, as returned and as stored, with shared texts."""
-FURTHEST = 1000
+MAX_LATER_CHECKPOINTS = 1000
 """Number of later checkpoints that are tracked for a point before it is dropped."""
 
 
-class Shown:
+class CopyOnReadMessages:
     """Messages that are returned to callers, and a private copy of each.
 
     Args:
@@ -40,12 +40,12 @@ class Shown:
         self,
         messages: Sequence[BaseMessage],
         again: Callable[[BaseMessage], BaseMessage],
-        before: Shown | None = None,
+        before: CopyOnReadMessages | None = None,
     ) -> None:
         self._shown = list(messages)
         self._again = again
-        kept = before._kept_of(self._shown) if before else []
-        self._kept = [*kept, *map(self._second, self._shown[len(kept) :])]
+        kept = before._reuse_copies(self._shown) if before else []
+        self._kept = [*kept, *map(self._copy_message, self._shown[len(kept) :])]
         self._fresh = True
 
     def messages(self) -> list[BaseMessage]:
@@ -53,22 +53,22 @@ class Shown:
         # The first caller gets them unchecked; later, those that a caller has changed are replaced.
         if self._fresh:
             self._fresh = False
-        elif list(map(_content, self._shown)) != list(map(_content, self._kept)):
+        elif list(map(_get_content, self._shown)) != list(map(_get_content, self._kept)):
             self._shown = [
-                shown if _content(shown) == _content(kept) else self._again(kept)
+                shown if _get_content(shown) == _get_content(kept) else self._again(kept)
                 for shown, kept in zip(self._shown, self._kept, strict=True)
             ]
         return list(self._shown)
 
-    def _kept_of(self, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+    def _reuse_copies(self, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
         """Return copies for the first of some messages, reused where the objects are the same."""
         count = len(self._shown)
         if len(messages) >= count and all(map(is_, self._shown, messages)):
             return self._kept
         own = dict(zip(map(id, self._shown), self._kept, strict=True))
-        return [own.get(id(each)) or self._second(each) for each in messages]
+        return [own.get(id(each)) or self._copy_message(each) for each in messages]
 
-    def _second(self, message: BaseMessage) -> BaseMessage:
+    def _copy_message(self, message: BaseMessage) -> BaseMessage:
         second = self._again(message)
         for name, value in vars(message).items():
             # Strings are immutable: shared, they take no memory and compare at once.
@@ -77,34 +77,34 @@ class Shown:
         return second
 
 
-_content = attrgetter("__dict__", "__pydantic_extra__")
+_get_content = attrgetter("__dict__", "__pydantic_extra__")
 """All contents of a message; comparing them costs a tenth of copying the message."""
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class HistoryPoint:
     """The values of a conversation's delta channels at a checkpoint.
 
     Attributes:
         checkpoint_id: The checkpoint.
         messages: The conversation.
         heads: The ends of the subordinates' threads.
-        whole: The channels of which the checkpoint itself holds a snapshot.
+        snapshot_channels: The channels of which the checkpoint itself holds a snapshot.
     """
 
     checkpoint_id: str
-    messages: Shown
+    messages: CopyOnReadMessages
     heads: Mapping[str, Any]
-    whole: frozenset[str] = frozenset()
+    snapshot_channels: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True)
-class _Entry:
-    point: Point
-    later: set[str] = field(default_factory=set)
+class _CacheEntry:
+    point: HistoryPoint
+    later_ids: set[str] = field(default_factory=set)
 
 
-class Recent:
+class HistoryCache:
     """The points of the conversations that were read last.
 
     The value at a checkpoint depends on the writes before it, so a point stays valid as long as
@@ -117,10 +117,10 @@ class Recent:
 
     def __init__(self, size: int) -> None:
         self._size = size
-        self._entries: OrderedDict[Place, _Entry] = OrderedDict()
+        self._entries: OrderedDict[ConversationPlace, _CacheEntry] = OrderedDict()
         self._version: object = None
 
-    def find(self, place: Place, version: object) -> Point | None:
+    def find_point(self, place: ConversationPlace, version: object) -> HistoryPoint | None:
         """Return the point of a conversation.
 
         Args:
@@ -137,31 +137,33 @@ class Recent:
         self._entries.move_to_end(place)
         return entry.point
 
-    def keep(self, place: Place, point: Point) -> None:
+    def keep_point(self, place: ConversationPlace, point: HistoryPoint) -> None:
         """Cache a point, unless a later one of its conversation is cached."""
         held = self._entries.get(place)
         if held is not None and held.point.checkpoint_id > point.checkpoint_id:
             return
-        self._entries[place] = _Entry(point)
+        self._entries[place] = _CacheEntry(point)
         self._entries.move_to_end(place)
         while len(self._entries) > self._size:
             self._entries.popitem(last=False)
 
-    def put(self, place: Place, checkpoint_id: str, above: str | None) -> None:
+    def note_checkpoint(
+        self, place: ConversationPlace, checkpoint_id: str, above: str | None
+    ) -> None:
         """Update the cache for a checkpoint that is stored."""
         entry = self._entries.get(place)
         if entry is None:
             return
-        follows = above == entry.point.checkpoint_id or above in entry.later
-        if follows and len(entry.later) < FURTHEST:
-            entry.later.add(checkpoint_id)
+        follows = above == entry.point.checkpoint_id or above in entry.later_ids
+        if follows and len(entry.later_ids) < MAX_LATER_CHECKPOINTS:
+            entry.later_ids.add(checkpoint_id)
         else:
             del self._entries[place]
 
-    def wrote(self, place: Place, checkpoint_id: str) -> None:
+    def note_writes(self, place: ConversationPlace, checkpoint_id: str) -> None:
         """Update the cache for writes that are stored at a checkpoint."""
         entry = self._entries.get(place)
-        if entry is not None and checkpoint_id not in (entry.point.checkpoint_id, *entry.later):
+        if entry is not None and checkpoint_id not in (entry.point.checkpoint_id, *entry.later_ids):
             del self._entries[place]
 
     def clear(self) -> None:

@@ -12,24 +12,24 @@ from collections.abc import Mapping
 from typing import Any
 
 
-def as_json(value: Any) -> str:
+def to_json_text(value: Any) -> str:
     """Return a value as JSON text; values that JSON does not have become strings.
 
     Examples:
-        >>> as_json({(1, 2): float("inf"), "name": "caf\u00e9"})
+        >>> to_json_text({(1, 2): float("inf"), "name": "caf\u00e9"})
         '{"(1, 2)": "inf", "name": "café"}'
     """
     try:
         text = json.dumps(value, ensure_ascii=False, default=str, allow_nan=False)
     except (TypeError, ValueError):
-        text = json.dumps(_plain(value), ensure_ascii=False, default=str)
+        text = json.dumps(_make_serializable(value), ensure_ascii=False, default=str)
     # A lone surrogate cannot be encoded in UTF-8.
     return text.encode("utf-8", "replace").decode()
 
 
-def _plain(value: Any) -> Any:
+def _make_serializable(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {str(key): _plain(each) for key, each in value.items()}
+        return {str(key): _make_serializable(each) for key, each in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(each) for each in value]
+        return [_make_serializable(each) for each in value]
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value

@@ -10,15 +10,17 @@ import sqlite3
 from collections.abc import Iterator
 
 from echelons.checkpoints.clock import Clock
-from echelons.checkpoints.storage.schema import DELEGATIONS, LEDGER, SCHEMA
-from echelons.checkpoints.storage.seals import SEALS
+from echelons.checkpoints.storage.schema import DELEGATIONS_VIEW, EVENTS_SCHEMA, LEDGER
+from echelons.checkpoints.storage.seals import SEALS_SCHEMA
 from echelons.errors import DatabaseTooNew
 
 # Databases from before the steps were counted have all of step 1, so it must be idempotent.
-STEPS = (SCHEMA, LEDGER, SEALS, DELEGATIONS)
+MIGRATION_STEPS = (EVENTS_SCHEMA, LEDGER, SEALS_SCHEMA, DELEGATIONS_VIEW)
 
 # Not `PRAGMA user_version`: an app may use that number for its own tables in the same file.
-_TAKEN = "CREATE TABLE IF NOT EXISTS echelons_schema (step INTEGER PRIMARY KEY, at TEXT NOT NULL)"
+_STEPS_TABLE = (
+    "CREATE TABLE IF NOT EXISTS echelons_schema (step INTEGER PRIMARY KEY, at TEXT NOT NULL)"
+)
 
 
 def refuse_newer(connection: sqlite3.Connection, path: str) -> None:
@@ -27,9 +29,9 @@ def refuse_newer(connection: sqlite3.Connection, path: str) -> None:
     Raises:
         DatabaseTooNew: It has steps that this version does not know.
     """
-    taken = _taken(connection)
-    if taken > len(STEPS):
-        raise DatabaseTooNew(path, taken, len(STEPS))
+    taken = _count_steps_taken(connection)
+    if taken > len(MIGRATION_STEPS):
+        raise DatabaseTooNew(path, taken, len(MIGRATION_STEPS))
 
 
 def migrate(connection: sqlite3.Connection, path: str, clock: Clock) -> None:
@@ -42,24 +44,24 @@ def migrate(connection: sqlite3.Connection, path: str, clock: Clock) -> None:
         sqlite3.Error: SQLite could not read or write.
     """
     refuse_newer(connection, path)
-    if _taken(connection) == len(STEPS):
+    if _count_steps_taken(connection) == len(MIGRATION_STEPS):
         return
     connection.execute("BEGIN IMMEDIATE")
     with connection:
-        connection.execute(_TAKEN)
+        connection.execute(_STEPS_TABLE)
         # Read again: another process may have taken some while this one waited.
         refuse_newer(connection, path)
-        taken = _taken(connection)
-        for number, script in enumerate(STEPS[taken:], start=taken + 1):
+        taken = _count_steps_taken(connection)
+        for number, script in enumerate(MIGRATION_STEPS[taken:], start=taken + 1):
             # Not `executescript`, which commits first.
-            for statement in _statements(script):
+            for statement in _split_statements(script):
                 connection.execute(statement)
             connection.execute(
                 "INSERT INTO echelons_schema VALUES (?, ?)", (number, clock().isoformat())
             )
 
 
-def _taken(connection: sqlite3.Connection) -> int:
+def _count_steps_taken(connection: sqlite3.Connection) -> int:
     counted = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'echelons_schema'")
     if counted.fetchone() is None:
         return 0
@@ -67,7 +69,7 @@ def _taken(connection: sqlite3.Connection) -> int:
     return int(taken)
 
 
-def _statements(script: str) -> Iterator[str]:
+def _split_statements(script: str) -> Iterator[str]:
     statement = ""
     for line in script.splitlines():
         statement += f"{line}\n"

@@ -12,28 +12,28 @@ from uuid import UUID
 
 from echelons.langgraph_internals import advance_checkpoint_ids
 
-_VERSION = 6
-_FURTHEST = 2**60 - 2**50
+_UUID_VERSION = 6
+_LATEST_TICKS = 2**60 - 2**50
 """Ticks of 100 ns since 1582. A uuid can hold ticks up to the year 5236; a stored id near that end
 is ignored, because it would leave no room for later ones."""
 
 
-def follow(checkpoint_id: str) -> None:
+def advance_past(checkpoint_id: str) -> None:
     """Make all further ids of this process later than a stored one.
 
     Args:
         checkpoint_id: The stored id; ignored unless it is a uuid of version 6, as LangGraph's are.
     """
-    ticks = _ticks(checkpoint_id)
-    if ticks < _FURTHEST:
+    ticks = _parse_ticks(checkpoint_id)
+    if ticks < _LATEST_TICKS:
         advance_checkpoint_ids(ticks)
 
 
-def _ticks(checkpoint_id: str) -> int:
+def _parse_ticks(checkpoint_id: str) -> int:
     try:
         found = UUID(checkpoint_id)
     except ValueError:
         return 0
-    if found.version != _VERSION:
+    if found.version != _UUID_VERSION:
         return 0
     return (found.int >> 80) << 12 | (found.int >> 64) & 0xFFF

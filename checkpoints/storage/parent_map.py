@@ -10,44 +10,44 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 
-ROOT = ""
+ROOT_NAMESPACE = ""
 """The namespace of a thread's outermost graph."""
-KNOWN = 4096
+MAX_CACHED_MAPS = 4096
 """Number of checkpoints whose maps are cached, so that writing needs no reading."""
 
-Place = tuple[str, str, str]
+CheckpointPlace = tuple[str, str, str]
 """Thread id, namespace and checkpoint id."""
 Parents = Mapping[str, str]
 
 
-class Ancestry:
+class ParentMap:
     """Cache of the parent maps of the checkpoints that were stored last."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[Place, Parents] = OrderedDict()
+        self._maps: OrderedDict[CheckpointPlace, Parents] = OrderedDict()
 
-    def shortened(self, thread_id: str, parents: Parents) -> Parents:
+    def shorten(self, thread_id: str, parents: Parents) -> Parents:
         """Return the part of a map to store: all of it, unless the nearest parent has the rest."""
         if len(parents) < 2:
             return parents
         nearest = max(parents, key=len)
-        above = self._known.get((thread_id, nearest, parents[nearest]))
+        above = self._maps.get((thread_id, nearest, parents[nearest]))
         if above is None or {**above, nearest: parents[nearest]} != parents:
             return parents
         return {nearest: parents[nearest]}
 
-    def stored(self, place: Place, parents: Parents) -> None:
+    def remember(self, place: CheckpointPlace, parents: Parents) -> None:
         """Cache the map of a checkpoint that was committed."""
-        self._known[place] = parents
-        if len(self._known) > KNOWN:
-            self._known.popitem(last=False)
+        self._maps[place] = parents
+        if len(self._maps) > MAX_CACHED_MAPS:
+            self._maps.popitem(last=False)
 
     def clear(self) -> None:
         """Clear the cache: checkpoints may have been deleted."""
-        self._known.clear()
+        self._maps.clear()
 
 
-def whole(parents: Parents, above: Callable[[str, str], Parents]) -> dict[str, str]:
+def complete_parents(parents: Parents, above: Callable[[str, str], Parents]) -> dict[str, str]:
     """Return a stored map, completed with the parents above those in it.
 
     Args:
@@ -56,7 +56,7 @@ def whole(parents: Parents, above: Callable[[str, str], Parents]) -> dict[str, s
             there is none.
     """
     found = dict(parents)
-    while found and ROOT not in found:
+    while found and ROOT_NAMESPACE not in found:
         highest = min(found, key=len)
         # A damaged map may lead back down.
         new = {

@@ -20,11 +20,11 @@ from langgraph.types import Interrupt, Send
 from echelons.errors import CheckpointTampered
 from echelons.langgraph_internals import DELTA_COUNTERS_KEY
 
-WHOLE = -100
+CHECKPOINT_INDEX = -100
 """The index in the seal of a checkpoint, where that of a write has the write's; LangGraph's
 indexes begin at -4."""
 
-Place = tuple[str, str, str, str, int]
+SealPlace = tuple[str, str, str, str, int]
 
 
 class CheckpointRow(NamedTuple):
@@ -39,12 +39,12 @@ class CheckpointRow(NamedTuple):
     metadata: bytes
 
     @property
-    def place(self) -> Place:
+    def seal_place(self) -> SealPlace:
         """Key of its seal."""
-        return self.thread_id, self.checkpoint_ns, self.checkpoint_id, "", WHOLE
+        return self.thread_id, self.checkpoint_ns, self.checkpoint_id, "", CHECKPOINT_INDEX
 
     @property
-    def where(self) -> str:
+    def description(self) -> str:
         """Description of the row for error messages."""
         inside = f" in {self.checkpoint_ns!r}" if self.checkpoint_ns else ""
         return f"checkpoint {self.checkpoint_id!r} of thread {self.thread_id!r}{inside}"
@@ -64,12 +64,12 @@ class WriteRow(NamedTuple):
     value: bytes
 
     @property
-    def place(self) -> Place:
+    def seal_place(self) -> SealPlace:
         """Key of its seal."""
         return self.thread_id, self.checkpoint_ns, self.checkpoint_id, self.task_id, self.idx
 
     @property
-    def where(self) -> str:
+    def description(self) -> str:
         """Description of the row for error messages."""
         inside = f" in {self.checkpoint_ns!r}" if self.checkpoint_ns else ""
         return (
@@ -78,21 +78,21 @@ class WriteRow(NamedTuple):
         )
 
 
-Row = CheckpointRow | WriteRow
+StoredRow = CheckpointRow | WriteRow
 
 
-def _inserted(how: str, table: str, columns: Sequence[str]) -> str:
+def _build_insert(how: str, table: str, columns: Sequence[str]) -> str:
     # Made of the names above, never of anything given.
     values = ", ".join("?" * len(columns))
     return f"INSERT OR {how} INTO {table} ({', '.join(columns)}) VALUES ({values})"  # noqa: S608
 
 
-PUT_CHECKPOINT = _inserted("REPLACE", "checkpoints", CheckpointRow._fields)
-REPLACE_WRITE = _inserted("REPLACE", "writes", WriteRow._fields)
-KEEP_WRITE = _inserted("IGNORE", "writes", WriteRow._fields)
+PUT_CHECKPOINT = _build_insert("REPLACE", "checkpoints", CheckpointRow._fields)
+REPLACE_WRITE = _build_insert("REPLACE", "writes", WriteRow._fields)
+KEEP_WRITE = _build_insert("IGNORE", "writes", WriteRow._fields)
 
 
-def tuple_of(
+def load_checkpoint_tuple(
     row: CheckpointRow, writes: list[PendingWrite], serde: SerializerProtocol
 ) -> CheckpointTuple:
     """Return the `CheckpointTuple` of a row and its pending writes.
@@ -105,38 +105,41 @@ def tuple_of(
     above: RunnableConfig | None = None
     if row.parent_checkpoint_id:
         above = {"configurable": {**place, "checkpoint_id": row.parent_checkpoint_id}}
-    return CheckpointTuple(config, checkpoint_of(row, serde), metadata_of(row), above, writes)
+    return CheckpointTuple(config, load_checkpoint(row, serde), load_metadata(row), above, writes)
 
 
-def checkpoint_of(row: CheckpointRow, serde: SerializerProtocol) -> Checkpoint:
+def load_checkpoint(row: CheckpointRow, serde: SerializerProtocol) -> Checkpoint:
     """Return the checkpoint in a row.
 
     Raises:
         CheckpointTampered: The row is not valid.
     """
-    if not _TEXTS.issuperset(map(type, row[:3])):
-        raise CheckpointTampered(row.where, "its ids are no texts")
+    if not _TEXT_TYPES.issuperset(map(type, row[:3])):
+        raise CheckpointTampered(row.description, "its ids are no texts")
     if row.parent_checkpoint_id is not None and type(row.parent_checkpoint_id) is not str:
-        raise CheckpointTampered(row.where, "the id of the checkpoint before it is no text")
-    held = _loaded(row, row.type, row.checkpoint, serde)
-    if type(held) is not dict or tuple(map(type, map(held.get, _FIELDS))) != _KINDS:
-        raise CheckpointTampered(row.where, "it does not hold what a checkpoint holds")
+        raise CheckpointTampered(row.description, "the id of the checkpoint before it is no text")
+    held = _load_value(row, row.type, row.checkpoint, serde)
+    if (
+        type(held) is not dict
+        or tuple(map(type, map(held.get, _CHECKPOINT_FIELDS))) != _CHECKPOINT_TYPES
+    ):
+        raise CheckpointTampered(row.description, "it does not hold what a checkpoint holds")
     if held["id"] != row.checkpoint_id:
-        raise CheckpointTampered(row.where, f"it holds checkpoint {held['id']!r}")
-    values, versions, seen = (held[name] for name in _FIELDS[3:])
-    if not _VERSIONS.issuperset(map(type, versions.values())):
-        raise CheckpointTampered(row.where, "its channels have versions that are none")
+        raise CheckpointTampered(row.description, f"it holds checkpoint {held['id']!r}")
+    values, versions, seen = (held[name] for name in _CHECKPOINT_FIELDS[3:])
+    if not _VERSION_TYPES.issuperset(map(type, versions.values())):
+        raise CheckpointTampered(row.description, "its channels have versions that are none")
     if not {dict}.issuperset(map(type, seen.values())):
-        raise CheckpointTampered(row.where, "what its nodes have seen is nothing")
-    if not _TEXTS.issuperset(map(type, chain(values, versions, seen))):
-        raise CheckpointTampered(row.where, "its channels have names that are no texts")
+        raise CheckpointTampered(row.description, "what its nodes have seen is nothing")
+    if not _TEXT_TYPES.issuperset(map(type, chain(values, versions, seen))):
+        raise CheckpointTampered(row.description, "its channels have names that are no texts")
     sends = values.get(TASKS) or []
     if type(sends) is not list or not {Send}.issuperset(map(type, sends)):
-        raise CheckpointTampered(row.where, "it holds sends that are none")
+        raise CheckpointTampered(row.description, "it holds sends that are none")
     return cast("Checkpoint", held)
 
 
-def metadata_of(row: CheckpointRow) -> CheckpointMetadata:
+def load_metadata(row: CheckpointRow) -> CheckpointMetadata:
     """Return the metadata in a row.
 
     Raises:
@@ -145,24 +148,24 @@ def metadata_of(row: CheckpointRow) -> CheckpointMetadata:
     try:
         held = json.loads(row.metadata)
     except (TypeError, ValueError, RecursionError) as error:
-        raise CheckpointTampered(row.where, f"its metadata is no JSON ({error})") from None
+        raise CheckpointTampered(row.description, f"its metadata is no JSON ({error})") from None
     if not isinstance(held, dict):
-        raise CheckpointTampered(row.where, "its metadata is no JSON object")
+        raise CheckpointTampered(row.description, "its metadata is no JSON object")
     for key in ("parents", DELTA_COUNTERS_KEY):
         if not isinstance(held.get(key, {}), dict):
-            raise CheckpointTampered(row.where, f"{key!r} in its metadata is no JSON object")
+            raise CheckpointTampered(row.description, f"{key!r} in its metadata is no JSON object")
     return cast("CheckpointMetadata", held)
 
 
-def write_of(row: WriteRow, serde: SerializerProtocol) -> PendingWrite:
+def load_write(row: WriteRow, serde: SerializerProtocol) -> PendingWrite:
     """Return the write in a row.
 
     Raises:
         CheckpointTampered: The row is not valid.
     """
-    if not _TEXTS.issuperset(map(type, (*row[:5], row.channel))) or type(row.idx) is not int:
-        raise CheckpointTampered(row.where, "its ids are no texts, or its index is no number")
-    held = _loaded(row, row.type, row.value, serde)
+    if not _TEXT_TYPES.issuperset(map(type, (*row[:5], row.channel))) or type(row.idx) is not int:
+        raise CheckpointTampered(row.description, "its ids are no texts, or its index is no number")
+    held = _load_value(row, row.type, row.value, serde)
     if row.channel == TASKS:
         fits = isinstance(held, Send)
     elif row.channel == INTERRUPT:
@@ -173,20 +176,20 @@ def write_of(row: WriteRow, serde: SerializerProtocol) -> PendingWrite:
         fits = row.channel != ERROR or isinstance(held, str)
     if not fits:
         raise CheckpointTampered(
-            row.where, f"it holds {type(held).__name__}, which is none of these"
+            row.description, f"it holds {type(held).__name__}, which is none of these"
         )
     return row.task_id, row.channel, held
 
 
-_FIELDS = ("v", "id", "ts", "channel_values", "channel_versions", "versions_seen")
-_KINDS = (int, str, str, dict, dict, dict)
+_CHECKPOINT_FIELDS = ("v", "id", "ts", "channel_values", "channel_versions", "versions_seen")
+_CHECKPOINT_TYPES = (int, str, str, dict, dict, dict)
 """The fields of every checkpoint, and their types. Compared by type, which is fastest."""
-_TEXTS = {str}
-_VERSIONS = {str, int, float}
+_TEXT_TYPES = {str}
+_VERSION_TYPES = {str, int, float}
 
 
-def _loaded(row: Row, tag: Any, stored: Any, serde: SerializerProtocol) -> Any:
+def _load_value(row: StoredRow, tag: Any, stored: Any, serde: SerializerProtocol) -> Any:
     try:
         return serde.loads_typed((tag, stored))
     except CheckpointTampered as error:
-        raise CheckpointTampered(row.where, error.why) from None
+        raise CheckpointTampered(row.description, error.why) from None

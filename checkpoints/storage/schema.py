@@ -6,12 +6,12 @@ views make threads readable in SQL, sqlite-utils and Datasette.
 
 from __future__ import annotations
 
-_FIELD = "json_extract(CAST(metadata AS TEXT), '$.{}')"
+_METADATA_FIELD = "json_extract(CAST(metadata AS TEXT), '$.{}')"
 # Exactly the expression of LangGraph's metadata filter, or SQLite would not use the index.
-_THREAD = _FIELD.format("agent_thread_id")
+_AGENT_THREAD = _METADATA_FIELD.format("agent_thread_id")
 
 # Built from the constants above, never from input.
-SCHEMA = f"""
+EVENTS_SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS events (
     id INTEGER PRIMARY KEY,
     thread_id TEXT NOT NULL,
@@ -26,19 +26,19 @@ CREATE TABLE IF NOT EXISTS events (
     UNIQUE (thread_id, agent_thread_id, kind, key)
 );
 CREATE INDEX IF NOT EXISTS questions ON events (thread_id, key) WHERE kind = 'question';
-CREATE INDEX IF NOT EXISTS checkpoints_by_agent_thread ON checkpoints ({_THREAD});
+CREATE INDEX IF NOT EXISTS checkpoints_by_agent_thread ON checkpoints ({_AGENT_THREAD});
 CREATE VIEW IF NOT EXISTS threads AS
 SELECT
     thread_id,
-    {_THREAD} AS agent_thread_id,
-    {_FIELD.format("agent")} AS agent,
-    {_FIELD.format("agent_path")} AS agent_path,
-    {_FIELD.format("superior_thread_id")} AS superior_thread_id,
-    max({_FIELD.format("thread_name")}) AS thread_name,
+    {_AGENT_THREAD} AS agent_thread_id,
+    {_METADATA_FIELD.format("agent")} AS agent,
+    {_METADATA_FIELD.format("agent_path")} AS agent_path,
+    {_METADATA_FIELD.format("superior_thread_id")} AS superior_thread_id,
+    max({_METADATA_FIELD.format("thread_name")}) AS thread_name,
     count(*) AS checkpoints,
     max(checkpoint_id) AS latest_checkpoint_id
 FROM checkpoints
-WHERE {_THREAD} IS NOT NULL
+WHERE {_AGENT_THREAD} IS NOT NULL
 GROUP BY thread_id, agent_thread_id;
 """  # noqa: S608
 
@@ -68,14 +68,14 @@ CREATE TABLE ledger_leases (
 );
 """
 
-_CALL = "json_extract(data, '$.call_id')"
+_CALL_ID = "json_extract(data, '$.call_id')"
 # An event's key is `message id/call id`, with `/part number` after it for a part of a call.
-_OF_MESSAGE = "substr(key, instr(key, '/') + 1)"
+_KEY_SUFFIX = "substr(key, instr(key, '/') + 1)"
 
 # The answer is a few rows ahead: `NOT INDEXED` makes SQLite walk there instead of sorting.
-_RESPONDED = f"""WITH called AS (
-    SELECT *, coalesce({_CALL}, {_OF_MESSAGE}) AS call_id,
-        CAST(substr({_OF_MESSAGE}, length({_CALL}) + 2) AS INTEGER) AS part,
+_RESPONDED_TABLES = f"""WITH called AS (
+    SELECT *, coalesce({_CALL_ID}, {_KEY_SUFFIX}) AS call_id,
+        CAST(substr({_KEY_SUFFIX}, length({_CALL_ID}) + 2) AS INTEGER) AS part,
         json_extract(data, '$.sub_agent_thread_id') AS sub_agent_thread_id
     FROM events WHERE kind = 'delegation'
 ), answered AS (
@@ -98,10 +98,10 @@ _RESPONDED = f"""WITH called AS (
 """  # noqa: S608
 
 # Databases from before this step may have a view of that name with fewer columns.
-DELEGATIONS = f"""
+DELEGATIONS_VIEW = f"""
 DROP VIEW IF EXISTS delegations;
 CREATE VIEW delegations AS
-{_RESPONDED}), attempted AS (
+{_RESPONDED_TABLES}), attempted AS (
     SELECT responded.*, coalesce(attempt.value, response) AS said,
         coalesce(json_extract(attempt.value, '$.thread_id'), sub_agent_thread_id) AS own_thread_id,
         coalesce(attempt.key, 0) + 1 AS attempt

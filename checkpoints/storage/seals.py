@@ -15,14 +15,14 @@ from sqlite3 import Connection, Cursor
 from struct import pack
 from typing import Any
 
-from echelons.checkpoints.storage.rows import WHOLE, CheckpointRow, Row, WriteRow
+from echelons.checkpoints.storage.rows import CHECKPOINT_INDEX, CheckpointRow, StoredRow, WriteRow
 from echelons.errors import CheckpointTampered, InvalidSealKey, SealKeyMissing, UnknownSealKey
 
-SHORTEST_KEY = 16
+MIN_KEY_BYTES = 16
 """Minimum length of a key in bytes; NIST SP 800-107 asks for 112 bits."""
-_KEY_ID, _MAC = 8, 32
+_KEY_ID_BYTES, _MAC_BYTES = 8, 32
 
-SEALS = """
+SEALS_SCHEMA = """
 CREATE TABLE seals (
     thread_id TEXT NOT NULL,
     checkpoint_ns TEXT NOT NULL,
@@ -40,7 +40,7 @@ class Seals(ABC):
     """Seals and checks the rows of a database."""
 
     @abstractmethod
-    def keep(self, cursor: Cursor, rows: Iterable[Row], replace: bool = True) -> None:
+    def seal_rows(self, cursor: Cursor, rows: Iterable[StoredRow], replace: bool = True) -> None:
         """Seal rows that are written in this transaction.
 
         Args:
@@ -53,7 +53,7 @@ class Seals(ABC):
         """
 
     @abstractmethod
-    def check(self, row: Row, seal: object) -> None:
+    def check_row(self, row: StoredRow, seal: object) -> None:
         """Check a row against its seal.
 
         Raises:
@@ -69,11 +69,11 @@ class Seals(ABC):
         """
 
     @abstractmethod
-    def keep_thread(self, cursor: Cursor, thread_id: str) -> None:
+    def seal_thread(self, cursor: Cursor, thread_id: str) -> None:
         """Seal every row of a thread that was copied."""
 
     @abstractmethod
-    def renew(self, cursor: Cursor, adopt: bool) -> int:
+    def reseal_all(self, cursor: Cursor, adopt: bool) -> int:
         """Check every row of the database, seal it with the first key, and count them.
 
         Args:
@@ -89,34 +89,34 @@ class Seals(ABC):
 class NoSeals(Seals):
     """The seals of a database without seals: nothing is sealed or checked."""
 
-    def keep(self, cursor: Cursor, rows: Iterable[Row], replace: bool = True) -> None:
+    def seal_rows(self, cursor: Cursor, rows: Iterable[StoredRow], replace: bool = True) -> None:
         """Do nothing."""
 
-    def check(self, row: Row, seal: object) -> None:
+    def check_row(self, row: StoredRow, seal: object) -> None:
         """Do nothing."""
 
     def check_thread(self, cursor: Cursor, thread_id: str) -> None:
         """Do nothing."""
 
-    def keep_thread(self, cursor: Cursor, thread_id: str) -> None:
+    def seal_thread(self, cursor: Cursor, thread_id: str) -> None:
         """Do nothing."""
 
-    def renew(self, cursor: Cursor, adopt: bool) -> int:
+    def reseal_all(self, cursor: Cursor, adopt: bool) -> int:
         """Refuse.
 
         Raises:
             InvalidSealKey: Always.
         """
-        raise InvalidSealKey("no key", SHORTEST_KEY)
+        raise InvalidSealKey("no key", MIN_KEY_BYTES)
 
 
-class KeyMissing(NoSeals):
+class MissingKeySeals(NoSeals):
     """The seals of a sealed database opened without a key: it can be read, but not written."""
 
     def __init__(self, path: str) -> None:
         self._path = path
 
-    def keep(self, cursor: Cursor, rows: Iterable[Row], replace: bool = True) -> None:
+    def seal_rows(self, cursor: Cursor, rows: Iterable[StoredRow], replace: bool = True) -> None:
         """Refuse to write.
 
         Raises:
@@ -124,7 +124,7 @@ class KeyMissing(NoSeals):
         """
         raise SealKeyMissing(self._path)
 
-    def keep_thread(self, cursor: Cursor, thread_id: str) -> None:
+    def seal_thread(self, cursor: Cursor, thread_id: str) -> None:
         """Refuse to write.
 
         Raises:
@@ -133,7 +133,7 @@ class KeyMissing(NoSeals):
         raise SealKeyMissing(self._path)
 
 
-class Keys(Seals):
+class KeyedSeals(Seals):
     """The seals of a sealed database: the first key signs, and each key can verify.
 
     Raises:
@@ -143,20 +143,20 @@ class Keys(Seals):
     def __init__(self, keys: Sequence[bytes]) -> None:
         for key in keys:
             if not isinstance(key, bytes):
-                raise InvalidSealKey(f"a key of type {type(key).__name__}", SHORTEST_KEY)
-            if len(key) < SHORTEST_KEY:
-                raise InvalidSealKey(f"a key of {len(key)} bytes", SHORTEST_KEY)
+                raise InvalidSealKey(f"a key of type {type(key).__name__}", MIN_KEY_BYTES)
+            if len(key) < MIN_KEY_BYTES:
+                raise InvalidSealKey(f"a key of {len(key)} bytes", MIN_KEY_BYTES)
         if not keys:
-            raise InvalidSealKey("an empty list of keys", SHORTEST_KEY)
-        self._keys = {_id_of(key): key for key in keys}
-        self._first = _id_of(keys[0])
+            raise InvalidSealKey("an empty list of keys", MIN_KEY_BYTES)
+        self._keys = {_compute_key_id(key): key for key in keys}
+        self._signing_key = _compute_key_id(keys[0])
 
-    def keep(self, cursor: Cursor, rows: Iterable[Row], replace: bool = True) -> None:
+    def seal_rows(self, cursor: Cursor, rows: Iterable[StoredRow], replace: bool = True) -> None:
         """Seal rows with the first key."""
-        sealed = ((*row.place, self._sealed(self._first, row)) for row in rows)
-        cursor.executemany(_REPLACE if replace else _KEEP, sealed)
+        sealed = ((*row.seal_place, self._compute_seal(self._signing_key, row)) for row in rows)
+        cursor.executemany(_REPLACE_SEAL if replace else _KEEP_SEAL, sealed)
 
-    def check(self, row: Row, seal: object) -> None:
+    def check_row(self, row: StoredRow, seal: object) -> None:
         """Check a row against its seal.
 
         Raises:
@@ -164,14 +164,16 @@ class Keys(Seals):
             UnknownSealKey: It was sealed with another key.
         """
         if seal is None:
-            raise CheckpointTampered(row.where, "it has no seal")
-        if not isinstance(seal, bytes) or len(seal) != _KEY_ID + _MAC:
-            raise CheckpointTampered(row.where, "its seal is damaged")
-        key = seal[:_KEY_ID]
+            raise CheckpointTampered(row.description, "it has no seal")
+        if not isinstance(seal, bytes) or len(seal) != _KEY_ID_BYTES + _MAC_BYTES:
+            raise CheckpointTampered(row.description, "its seal is damaged")
+        key = seal[:_KEY_ID_BYTES]
         if key not in self._keys:
-            raise UnknownSealKey(row.where, key.hex(), [each.hex() for each in self._keys])
-        if not hmac.compare_digest(seal, self._sealed(key, row)):
-            raise CheckpointTampered(row.where, "it or its place was changed after it was sealed")
+            raise UnknownSealKey(row.description, key.hex(), [each.hex() for each in self._keys])
+        if not hmac.compare_digest(seal, self._compute_seal(key, row)):
+            raise CheckpointTampered(
+                row.description, "it or its place was changed after it was sealed"
+            )
 
     def check_thread(self, cursor: Cursor, thread_id: str) -> None:
         """Check every row of a thread.
@@ -179,14 +181,14 @@ class Keys(Seals):
         Raises:
             CheckpointTampered: A row does not match its seal.
         """
-        for row, seal in _stored(cursor.connection, thread_id):
-            self.check(row, seal)
+        for row, seal in _load_sealed_rows(cursor.connection, thread_id):
+            self.check_row(row, seal)
 
-    def keep_thread(self, cursor: Cursor, thread_id: str) -> None:
+    def seal_thread(self, cursor: Cursor, thread_id: str) -> None:
         """Seal every row of a thread."""
-        self.keep(cursor, (row for row, _ in _stored(cursor.connection, thread_id)))
+        self.seal_rows(cursor, (row for row, _ in _load_sealed_rows(cursor.connection, thread_id)))
 
-    def renew(self, cursor: Cursor, adopt: bool) -> int:
+    def reseal_all(self, cursor: Cursor, adopt: bool) -> int:
         """Check every row of the database, seal it with the first key, and count them.
 
         Raises:
@@ -197,46 +199,46 @@ class Keys(Seals):
         )
         count = 0
         for (thread_id,) in every.fetchall():
-            rows = list(_stored(cursor.connection, thread_id))
+            rows = list(_load_sealed_rows(cursor.connection, thread_id))
             for row, seal in rows:
                 if seal is not None or not adopt:
-                    self.check(row, seal)
+                    self.check_row(row, seal)
             # This also deletes the seals of deleted rows.
             cursor.execute("DELETE FROM seals WHERE thread_id = ?", (thread_id,))
-            self.keep(cursor, (row for row, _ in rows))
+            self.seal_rows(cursor, (row for row, _ in rows))
             count += len(rows)
         return count
 
-    def _sealed(self, key: bytes, row: Row) -> bytes:
-        return key + hmac.digest(self._keys[key], _bytes_of(row), "sha256")
+    def _compute_seal(self, key: bytes, row: StoredRow) -> bytes:
+        return key + hmac.digest(self._keys[key], _encode_row(row), "sha256")
 
 
-def seals_of(keys: bytes | Sequence[bytes] | None, connection: Connection, path: str) -> Seals:
+def choose_seals(keys: bytes | Sequence[bytes] | None, connection: Connection, path: str) -> Seals:
     """Return the `Seals` for the keys that a database was opened with.
 
     Raises:
         InvalidSealKey: A key is not bytes, or too short.
     """
     if keys is not None:
-        return Keys([keys] if isinstance(keys, (bytes, bytearray, str)) else list(keys))
+        return KeyedSeals([keys] if isinstance(keys, (bytes, bytearray, str)) else list(keys))
     sealed = connection.execute("SELECT 1 FROM seals LIMIT 1").fetchone()
-    return KeyMissing(path) if sealed else NoSeals()
+    return MissingKeySeals(path) if sealed else NoSeals()
 
 
-def _id_of(key: bytes) -> bytes:
-    return hmac.digest(key, b"echelons: id of a key", "sha256")[:_KEY_ID]
+def _compute_key_id(key: bytes) -> bytes:
+    return hmac.digest(key, b"echelons: id of a key", "sha256")[:_KEY_ID_BYTES]
 
 
-def _bytes_of(row: Row) -> bytes:
+def _encode_row(row: StoredRow) -> bytes:
     """Return an unambiguous encoding of a row: each value with its type and length."""
     parts = [type(row).__name__.encode()]
     for value in row:
-        tag, data = _tagged(value)
+        tag, data = _encode_value(value)
         parts += [tag, pack(">Q", len(data)), data]
     return b"".join(parts)
 
 
-def _tagged(value: Any) -> tuple[bytes, bytes]:
+def _encode_value(value: Any) -> tuple[bytes, bytes]:
     if isinstance(value, bytes):
         return b"b", value
     if isinstance(value, str):
@@ -244,8 +246,11 @@ def _tagged(value: Any) -> tuple[bytes, bytes]:
     return (b"n", b"") if value is None else (b"i", str(value).encode())
 
 
-def _stored(connection: Connection, thread_id: str) -> Iterator[tuple[Row, object]]:
-    kinds: tuple[tuple[Any, str], ...] = ((CheckpointRow, CHECKPOINTS), (WriteRow, WRITES))
+def _load_sealed_rows(connection: Connection, thread_id: str) -> Iterator[tuple[StoredRow, object]]:
+    kinds: tuple[tuple[Any, str], ...] = (
+        (CheckpointRow, SELECT_CHECKPOINTS),
+        (WriteRow, SELECT_WRITES),
+    )
     for kind, select in kinds:
         # Fetched at once, because the caller changes the seals while it iterates.
         found = connection.execute(f"{select} WHERE thread_id = ?", (thread_id,)).fetchall()
@@ -253,7 +258,7 @@ def _stored(connection: Connection, thread_id: str) -> Iterator[tuple[Row, objec
             yield kind(*columns), seal
 
 
-def _selected(table: str, columns: Sequence[str], task: str, idx: str) -> str:
+def _build_select(table: str, columns: Sequence[str], task: str, idx: str) -> str:
     # Made of the names below, never of anything given.
     return (
         f"SELECT {', '.join(columns)}, (SELECT seal FROM seals"  # noqa: S608
@@ -264,10 +269,12 @@ def _selected(table: str, columns: Sequence[str], task: str, idx: str) -> str:
     )
 
 
-CHECKPOINTS = _selected("checkpoints", CheckpointRow._fields, "''", str(WHOLE))
+SELECT_CHECKPOINTS = _build_select(
+    "checkpoints", CheckpointRow._fields, "''", str(CHECKPOINT_INDEX)
+)
 """Selects the rows of `checkpoints`, each with its seal."""
-WRITES = _selected("writes", WriteRow._fields, "writes.task_id", "writes.idx")
+SELECT_WRITES = _build_select("writes", WriteRow._fields, "writes.task_id", "writes.idx")
 """Selects the rows of `writes`, each with its seal."""
-_PLACE = "seals (thread_id, checkpoint_ns, checkpoint_id, task_id, idx, seal)"
-_REPLACE = f"INSERT OR REPLACE INTO {_PLACE} VALUES (?, ?, ?, ?, ?, ?)"  # noqa: S608
-_KEEP = f"INSERT OR IGNORE INTO {_PLACE} VALUES (?, ?, ?, ?, ?, ?)"  # noqa: S608
+_SEAL_COLUMNS = "seals (thread_id, checkpoint_ns, checkpoint_id, task_id, idx, seal)"
+_REPLACE_SEAL = f"INSERT OR REPLACE INTO {_SEAL_COLUMNS} VALUES (?, ?, ?, ?, ?, ?)"  # noqa: S608
+_KEEP_SEAL = f"INSERT OR IGNORE INTO {_SEAL_COLUMNS} VALUES (?, ?, ?, ?, ?, ?)"  # noqa: S608

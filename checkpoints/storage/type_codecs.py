@@ -25,19 +25,19 @@ from langgraph.types import Interrupt, Overwrite, Send, TimeoutPolicy
 SINGLE, POSITIONAL, KEYWORD, METHOD, MODEL, SNAPSHOT = 0, 1, 2, 3, 5, 7
 """LangGraph's extension codes; 4 (pydantic 1) and 6 (arrays) are never read."""
 
-Parts = Callable[[Any], Any]
-Key = tuple[int, str, str]
+Conversion = Callable[[Any], Any]
+CodecKey = tuple[int, str, str]
 
 
-class Form(NamedTuple):
+class TypeCodec(NamedTuple):
     """Encodes and decodes the values of one type.
 
     Attributes:
         code: The extension code.
         module: The module of the type in the bytes.
         name: The name of the type in the bytes.
-        parts: Returns the parts of a value that are stored.
-        make: Rebuilds the value from its parts; may raise any error if they are invalid.
+        to_parts: Returns the parts of a value that are stored.
+        from_parts: Rebuilds the value from its parts; may raise any error if they are invalid.
         method: For some codes the method that LangGraph calls, as stored: one name or none.
         given: Whether the type is a user's. Then the round trip of each value is checked
             before it is stored.
@@ -46,18 +46,18 @@ class Form(NamedTuple):
     code: int
     module: str
     name: str
-    parts: Parts
-    make: Parts
+    to_parts: Conversion
+    from_parts: Conversion
     method: list[str] = []  # noqa: RUF012  compared with what was read, and never changed
     given: bool = False
 
     @property
-    def key(self) -> Key:
+    def key(self) -> CodecKey:
         """The key by which the bytes are recognised."""
         return self.code, self.module, self.name
 
 
-def form_of(code: int, kind: type[Any], parts: Parts, make: Parts) -> Form:
+def make_codec(code: int, kind: type[Any], parts: Conversion, make: Conversion) -> TypeCodec:
     """Return the codec of a type, under its own name or the one it gives in `__stored_as__`.
 
     A type that is moved or renamed keeps its first module and name there, so that old files can
@@ -65,16 +65,16 @@ def form_of(code: int, kind: type[Any], parts: Parts, make: Parts) -> Form:
     """
     stored_as = vars(kind).get("__stored_as__", f"{kind.__module__}.{kind.__name__}")
     module, _, name = stored_as.rpartition(".")
-    return Form(code, module, name, parts, make)
+    return TypeCodec(code, module, name, parts, make)
 
 
-def model_form(kind: type[Any]) -> Form:
+def make_model_codec(kind: type[Any]) -> TypeCodec:
     """Return the codec of a pydantic model."""
-    form = form_of(MODEL, kind, lambda value: value.model_dump(), _keywords(kind))
+    form = make_codec(MODEL, kind, lambda value: value.model_dump(), _call_with_keywords(kind))
     return form._replace(method=["model_validate_json"])
 
 
-def dataclass_form(kind: Any) -> Form:
+def make_dataclass_codec(kind: Any) -> TypeCodec:
     """Return the codec of a dataclass."""
     names = tuple(field.name for field in dataclasses.fields(kind))
 
@@ -84,31 +84,31 @@ def dataclass_form(kind: Any) -> Form:
             raise ValueError(f"unknown fields {sorted(unknown)}")
         return kind(**parts)
 
-    return form_of(KEYWORD, kind, _attributes(*names), make)
+    return make_codec(KEYWORD, kind, _take_attributes(*names), make)
 
 
-def named_tuple_form(kind: Any) -> Form:
+def make_named_tuple_codec(kind: Any) -> TypeCodec:
     """Return the codec of a named tuple."""
-    return form_of(KEYWORD, kind, lambda value: value._asdict(), _keywords(kind))
+    return make_codec(KEYWORD, kind, lambda value: value._asdict(), _call_with_keywords(kind))
 
 
-def _attributes(*names: str) -> Parts:
+def _take_attributes(*names: str) -> Conversion:
     return lambda value: {name: getattr(value, name) for name in names}
 
 
-def _in_order(*names: str) -> Parts:
+def _take_attribute_tuple(*names: str) -> Conversion:
     return lambda value: tuple(getattr(value, name) for name in names)
 
 
-def _keywords(kind: Callable[..., Any]) -> Parts:
+def _call_with_keywords(kind: Callable[..., Any]) -> Conversion:
     return lambda parts: kind(**parts)
 
 
-def _positions(kind: Callable[..., Any]) -> Parts:
+def _call_with_positions(kind: Callable[..., Any]) -> Conversion:
     return lambda parts: kind(*parts)
 
 
-def _only(expected: type[Any], make: Parts) -> Parts:
+def _require_type(expected: type[Any], make: Conversion) -> Conversion:
     def checked(parts: Any) -> Any:
         if not isinstance(parts, expected):
             raise TypeError(f"{type(parts).__name__} in place of {expected.__name__}")
@@ -117,74 +117,94 @@ def _only(expected: type[Any], make: Parts) -> Parts:
     return checked
 
 
-def _sent(value: Send) -> tuple[Any, ...]:
+def _take_send_apart(value: Send) -> tuple[Any, ...]:
     return (value.node, value.arg, *((value.timeout,) if value.timeout else ()))
 
 
-def _send(parts: Any) -> Send:
+def _make_send(parts: Any) -> Send:
     node, arg, *timeout = parts
     if not isinstance(node, str) or len(timeout) > 1:
         raise ValueError("no node with its argument")
     return Send(node, arg, timeout=timeout[0] if timeout else None)
 
 
-def _messages() -> Iterator[type[Any]]:
+def _list_message_types() -> Iterator[type[Any]]:
     for name in ("Human", "AI", "System", "Tool", "Chat", "Function"):
         yield getattr(messages, f"{name}Message")
         yield getattr(messages, f"{name}MessageChunk")
     yield messages.RemoveMessage
 
 
-def _singles() -> Iterator[tuple[type[Any], Form]]:
+def _make_single_codecs() -> Iterator[tuple[type[Any], TypeCodec]]:
     for kind in (set, frozenset, deque):
-        yield kind, form_of(SINGLE, kind, tuple, _only(list, kind))
+        yield kind, make_codec(SINGLE, kind, tuple, _require_type(list, kind))
     names = [f"IPv{v}{part}" for v in (4, 6) for part in ("Address", "Interface", "Network")]
     for kind in (Decimal, *(getattr(ipaddress, name) for name in names)):
-        yield kind, form_of(SINGLE, kind, str, _only(str, kind))
-    yield UUID, form_of(SINGLE, UUID, lambda value: value.hex, _only(str, UUID))
-    yield ZoneInfo, form_of(SINGLE, ZoneInfo, lambda value: value.key, _only(str, ZoneInfo))
+        yield kind, make_codec(SINGLE, kind, str, _require_type(str, kind))
+    yield UUID, make_codec(SINGLE, UUID, lambda value: value.hex, _require_type(str, UUID))
+    yield (
+        ZoneInfo,
+        make_codec(SINGLE, ZoneInfo, lambda value: value.key, _require_type(str, ZoneInfo)),
+    )
 
 
-def _times() -> Iterator[tuple[type[Any], Form]]:
-    moment = form_of(METHOD, datetime, datetime.isoformat, _only(str, datetime.fromisoformat))
+def _make_time_codecs() -> Iterator[tuple[type[Any], TypeCodec]]:
+    moment = make_codec(
+        METHOD, datetime, datetime.isoformat, _require_type(str, datetime.fromisoformat)
+    )
     yield datetime, moment._replace(method=["fromisoformat"])
-    yield date, form_of(POSITIONAL, date, _in_order("year", "month", "day"), _positions(date))
-    parts = _in_order("days", "seconds", "microseconds")
-    yield timedelta, form_of(POSITIONAL, timedelta, parts, _positions(timedelta))
+    yield (
+        date,
+        make_codec(
+            POSITIONAL,
+            date,
+            _take_attribute_tuple("year", "month", "day"),
+            _call_with_positions(date),
+        ),
+    )
+    parts = _take_attribute_tuple("days", "seconds", "microseconds")
+    yield timedelta, make_codec(POSITIONAL, timedelta, parts, _call_with_positions(timedelta))
     zone: Any = timezone
-    yield zone, form_of(POSITIONAL, zone, lambda value: value.__getinitargs__(), _positions(zone))
-    clock = _attributes("hour", "minute", "second", "microsecond", "tzinfo", "fold")
-    yield time, form_of(KEYWORD, time, clock, _keywords(time))
+    yield (
+        zone,
+        make_codec(
+            POSITIONAL, zone, lambda value: value.__getinitargs__(), _call_with_positions(zone)
+        ),
+    )
+    clock = _take_attributes("hour", "minute", "second", "microsecond", "tzinfo", "fold")
+    yield time, make_codec(KEYWORD, time, clock, _call_with_keywords(time))
 
 
-def _built_in() -> Iterator[tuple[type[Any], Form]]:
-    models: tuple[type[Any], ...] = (*_messages(), Document)
-    yield from ((kind, model_form(kind)) for kind in models)
+def _make_builtin_codecs() -> Iterator[tuple[type[Any], TypeCodec]]:
+    models: tuple[type[Any], ...] = (*_list_message_types(), Document)
+    yield from ((kind, make_model_codec(kind)) for kind in models)
     dataclasses_: tuple[type[Any], ...] = (Interrupt, Overwrite, TimeoutPolicy)
-    yield from ((kind, dataclass_form(kind)) for kind in dataclasses_)
-    yield Send, form_of(POSITIONAL, Send, _sent, _send)
-    yield from _singles()
-    yield from _times()
+    yield from ((kind, make_dataclass_codec(kind)) for kind in dataclasses_)
+    yield Send, make_codec(POSITIONAL, Send, _take_send_apart, _make_send)
+    yield from _make_single_codecs()
+    yield from _make_time_codecs()
     here = type(Path())
-    yield here, form_of(POSITIONAL, here, lambda value: value.parts, _positions(Path))
+    yield here, make_codec(POSITIONAL, here, lambda value: value.parts, _call_with_positions(Path))
 
 
-BY_TYPE: Mapping[type[Any], Form] = dict(_built_in())
+CODECS_BY_TYPE: Mapping[type[Any], TypeCodec] = dict(_make_builtin_codecs())
 """Codecs by the exact type of a value, for writing: a subclass is another type."""
 
 
-def _elsewhere() -> Iterator[Form]:
+def _make_foreign_path_codecs() -> Iterator[TypeCodec]:
     # Other systems and versions of Python name the path classes differently.
-    path = BY_TYPE[type(Path())]
+    path = CODECS_BY_TYPE[type(Path())]
     for module in ("pathlib", "pathlib._local"):
         for name in ("Path", "PosixPath", "WindowsPath"):
             yield path._replace(module=module, name=name)
 
 
-def by_key(forms: Iterable[Form]) -> dict[Key, Form]:
+def index_by_key(forms: Iterable[TypeCodec]) -> dict[CodecKey, TypeCodec]:
     """Return codecs by their keys."""
     return {form.key: form for form in forms}
 
 
-BY_KEY: Mapping[Key, Form] = by_key([*BY_TYPE.values(), *_elsewhere()])
+CODECS_BY_KEY: Mapping[CodecKey, TypeCodec] = index_by_key(
+    [*CODECS_BY_TYPE.values(), *_make_foreign_path_codecs()]
+)
 """Codecs by key, for reading."""

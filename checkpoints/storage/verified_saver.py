@@ -22,21 +22,26 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.sqlite import SqliteSaver
 
-from echelons.checkpoints.storage.delta_history import Walk, written
-from echelons.checkpoints.storage.monotonic_ids import follow
-from echelons.checkpoints.storage.parent_map import Parents, Place, whole
-from echelons.checkpoints.storage.rows import CheckpointRow, WriteRow, metadata_of, tuple_of
-from echelons.checkpoints.storage.seals import CHECKPOINTS, WRITES, NoSeals, Seals
+from echelons.checkpoints.storage.delta_history import DeltaWalk, load_writes
+from echelons.checkpoints.storage.monotonic_ids import advance_past
+from echelons.checkpoints.storage.parent_map import CheckpointPlace, Parents, complete_parents
+from echelons.checkpoints.storage.rows import (
+    CheckpointRow,
+    WriteRow,
+    load_checkpoint_tuple,
+    load_metadata,
+)
+from echelons.checkpoints.storage.seals import SELECT_CHECKPOINTS, SELECT_WRITES, NoSeals, Seals
 from echelons.errors import CheckpointTampered
 from echelons.langgraph_internals import search_where
 
-Known = dict[Place, Parents]
+KnownParents = dict[CheckpointPlace, Parents]
 """Stored parent maps by checkpoint."""
-_UNREADABLE = ("Could not decode to UTF-8", "malformed JSON")
+_UNREADABLE_MESSAGES = ("Could not decode to UTF-8", "malformed JSON")
 """Prefixes of SQLite's messages about a damaged row, rather than a damaged database."""
 
 
-class GuardedSaver(SqliteSaver):
+class VerifiedSaver(SqliteSaver):
     """A SQLite saver that raises `CheckpointTampered` for any damaged row."""
 
     def __init__(
@@ -56,23 +61,27 @@ class GuardedSaver(SqliteSaver):
             CheckpointTampered: A row of it is damaged.
         """
         wanted = get_checkpoint_id(config)
-        place = place_of(config)
-        with self._reading(config) as cursor:
+        place = get_conversation_place(config)
+        with self._open_cursor(config) as cursor:
             if wanted:
-                cursor.execute(f"{_AT} AND checkpoint_id = ?", (*place, wanted))
+                cursor.execute(f"{_SELECT_AT} AND checkpoint_id = ?", (*place, wanted))
             else:
-                cursor.execute(f"{_AT} ORDER BY checkpoint_id DESC LIMIT 1", place)
+                cursor.execute(f"{_SELECT_AT} ORDER BY checkpoint_id DESC LIMIT 1", place)
             found = cursor.fetchone()
-            saved = self._tuple(cursor, found) if found else None
-            last = cursor.execute(_LAST, place).fetchone()[0] if wanted else found and found[2]
+            saved = self._load_checkpoint_tuple(cursor, found) if found else None
+            last = (
+                cursor.execute(_SELECT_LAST_ID, place).fetchone()[0]
+                if wanted
+                else found and found[2]
+            )
         if last:
-            follow(str(last))
+            advance_past(str(last))
         return saved._replace(config=config) if saved and wanted else saved
 
-    def latest(self, config: RunnableConfig) -> str | None:
+    def get_latest_id(self, config: RunnableConfig) -> str | None:
         """Return the id of the latest checkpoint of a namespace, without loading the checkpoint."""
-        with self._reading(config) as cursor:
-            last = cursor.execute(_LAST, place_of(config)).fetchone()[0]
+        with self._open_cursor(config) as cursor:
+            last = cursor.execute(_SELECT_LAST_ID, get_conversation_place(config)).fetchone()[0]
         return None if last is None else str(last)
 
     def list(
@@ -89,13 +98,13 @@ class GuardedSaver(SqliteSaver):
             CheckpointTampered: A row is damaged.
         """
         where, given = search_where(config, filter, before)
-        query = f"{CHECKPOINTS} {where} ORDER BY checkpoint_id DESC"
+        query = f"{SELECT_CHECKPOINTS} {where} ORDER BY checkpoint_id DESC"
         if limit is not None:
             query, given = f"{query} LIMIT ?", (*given, limit)
-        with self._reading(config) as cursor:
+        with self._open_cursor(config) as cursor:
             found = cursor.execute(query, given).fetchall()
-            known: Known = {}
-            return iter([self._tuple(cursor, each, known) for each in found])
+            known: KnownParents = {}
+            return iter([self._load_checkpoint_tuple(cursor, each, known) for each in found])
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
@@ -105,79 +114,91 @@ class GuardedSaver(SqliteSaver):
         Raises:
             CheckpointTampered: A row on the way is damaged or missing.
         """
-        wanted = get_checkpoint_id(config) or self.latest(config)
-        with self._reading(config) as cursor:
-            return self._gone_back(cursor, place_of(config), wanted, Walk(channels, self.serde))
+        wanted = get_checkpoint_id(config) or self.get_latest_id(config)
+        with self._open_cursor(config) as cursor:
+            return self._read_history(
+                cursor, get_conversation_place(config), wanted, DeltaWalk(channels, self.serde)
+            )
 
-    def _gone_back(
-        self, cursor: sqlite3.Cursor, place: tuple[str, str], wanted: str | None, walk: Walk
+    def _read_history(
+        self, cursor: sqlite3.Cursor, place: tuple[str, str], wanted: str | None, walk: DeltaWalk
     ) -> dict[str, DeltaChannelHistory]:
-        cursor.execute(_CHAIN, (*place, wanted, *place, *place))
-        while (found := cursor.fetchone()) and walk.goes_on(self._row(CheckpointRow, found)):
+        cursor.execute(_SELECT_CHAIN, (*place, wanted, *place, *place))
+        while (found := cursor.fetchone()) and walk.visit(self._check_row(CheckpointRow, found)):
             pass
-        walk.arrive()
+        walk.check_complete()
         return {
-            channel: walk.history(channel, self._writes(cursor, place, channel, passed))
-            for channel, passed in walk.passed.items()
+            channel: walk.build_history(channel, self._read_writes(cursor, place, channel, passed))
+            for channel, passed in walk.checkpoint_ids.items()
         }
 
-    def _writes(
+    def _read_writes(
         self, cursor: sqlite3.Cursor, place: tuple[str, str], channel: str, passed: Sequence[str]
     ) -> Iterable[WriteRow]:
-        cursor.execute(_OF_CHANNEL, (*place, channel, json.dumps(passed)))
-        return [self._row(WriteRow, each) for each in cursor.fetchall()]
+        cursor.execute(_SELECT_CHANNEL_WRITES, (*place, channel, json.dumps(passed)))
+        return [self._check_row(WriteRow, each) for each in cursor.fetchall()]
 
-    def _tuple(
-        self, cursor: sqlite3.Cursor, found: Sequence[Any], known: Known | None = None
+    def _load_checkpoint_tuple(
+        self, cursor: sqlite3.Cursor, found: Sequence[Any], known: KnownParents | None = None
     ) -> CheckpointTuple:
-        row = self._row(CheckpointRow, found)
-        cursor.execute(_WRITTEN_AT, row[:3])
-        rows = [self._row(WriteRow, each) for each in cursor.fetchall()]
-        saved = tuple_of(row, written(rows, self.serde), self.serde)
+        row = self._check_row(CheckpointRow, found)
+        cursor.execute(_SELECT_WRITES_AT, row[:3])
+        rows = [self._check_row(WriteRow, each) for each in cursor.fetchall()]
+        saved = load_checkpoint_tuple(row, load_writes(rows, self.serde), self.serde)
         if parents := saved.metadata.get("parents"):
-            above = partial(self._parents, cursor, {} if known is None else known, row.thread_id)
-            saved.metadata["parents"] = whole(parents, above)
+            above = partial(
+                self._load_parents, cursor, {} if known is None else known, row.thread_id
+            )
+            saved.metadata["parents"] = complete_parents(parents, above)
         return saved
 
-    def _parents(
-        self, cursor: sqlite3.Cursor, known: Known, thread_id: str, namespace: str, name: str
+    def _load_parents(
+        self, cursor: sqlite3.Cursor, known: KnownParents, thread_id: str, namespace: str, name: str
     ) -> Parents:
         place = (thread_id, namespace, name)
         if place not in known:
-            found = cursor.execute(f"{_AT} AND checkpoint_id = ?", place).fetchone()
-            row = self._row(CheckpointRow, found) if found else None
-            known[place] = (metadata_of(row).get("parents") or {}) if row else {}
+            found = cursor.execute(f"{_SELECT_AT} AND checkpoint_id = ?", place).fetchone()
+            row = self._check_row(CheckpointRow, found) if found else None
+            known[place] = (load_metadata(row).get("parents") or {}) if row else {}
         return known[place]
 
-    def _row(self, kind: Any, found: Sequence[Any]) -> Any:
+    def _check_row(self, kind: Any, found: Sequence[Any]) -> Any:
         *columns, seal = found
         row = kind(*columns)
-        self._seals.check(row, seal)
+        self._seals.check_row(row, seal)
         return row
 
     @contextmanager
-    def _reading(self, config: RunnableConfig | None) -> Iterator[sqlite3.Cursor]:
+    def _open_cursor(self, config: RunnableConfig | None) -> Iterator[sqlite3.Cursor]:
         with self.cursor(transaction=False) as cursor:
             try:
                 yield cursor
             except sqlite3.OperationalError as error:
-                if str(error).startswith(_UNREADABLE):
-                    where = f"a row of thread {place_of(config)[0]!r}" if config else "a row"
+                if str(error).startswith(_UNREADABLE_MESSAGES):
+                    where = (
+                        f"a row of thread {get_conversation_place(config)[0]!r}"
+                        if config
+                        else "a row"
+                    )
                     raise CheckpointTampered(where, str(error)) from error
                 raise
 
 
-def place_of(config: RunnableConfig) -> tuple[str, str]:
+def get_conversation_place(config: RunnableConfig) -> tuple[str, str]:
     """Return the thread id and the namespace of a config."""
     given = config["configurable"]
     return str(given["thread_id"]), str(given.get("checkpoint_ns", ""))
 
 
-_AT = f"{CHECKPOINTS} WHERE thread_id = ? AND checkpoint_ns = ?"
-_LAST = "SELECT max(checkpoint_id) FROM checkpoints WHERE thread_id = ? AND checkpoint_ns = ?"
-_WRITTEN_AT = f"{WRITES} WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"
+_SELECT_AT = f"{SELECT_CHECKPOINTS} WHERE thread_id = ? AND checkpoint_ns = ?"
+_SELECT_LAST_ID = (
+    "SELECT max(checkpoint_id) FROM checkpoints WHERE thread_id = ? AND checkpoint_ns = ?"
+)
+_SELECT_WRITES_AT = (
+    f"{SELECT_WRITES} WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"
+)
 # Follows each row to its parent; SQLite returns them in that order, one by one.
-_CHAIN = f"""
+_SELECT_CHAIN = f"""
 WITH RECURSIVE chain (id, above) AS (
     SELECT checkpoint_id, parent_checkpoint_id FROM checkpoints
     WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?
@@ -186,10 +207,10 @@ WITH RECURSIVE chain (id, above) AS (
     FROM chain CROSS JOIN checkpoints ON checkpoint_id = above
     WHERE thread_id = ? AND checkpoint_ns = ?
 )
-{CHECKPOINTS.replace(" FROM checkpoints", " FROM chain CROSS JOIN checkpoints")}
+{SELECT_CHECKPOINTS.replace(" FROM checkpoints", " FROM chain CROSS JOIN checkpoints")}
 ON checkpoint_id = chain.id WHERE thread_id = ? AND checkpoint_ns = ?
 """  # noqa: S608
-_OF_CHANNEL = (
-    f"{WRITES} WHERE thread_id = ? AND checkpoint_ns = ? AND channel = ?"  # noqa: S608
+_SELECT_CHANNEL_WRITES = (
+    f"{SELECT_WRITES} WHERE thread_id = ? AND checkpoint_ns = ? AND channel = ?"  # noqa: S608
     " AND checkpoint_id IN (SELECT value FROM json_each(?))"
 )

@@ -11,36 +11,40 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeGuard, runtime_checkable
 
-from echelons.checkpoints.ledger import Ledger, Transaction, Value, key, ledger_of
-from echelons.checkpoints.queries import InLedger, Plan, Saver
+from echelons.checkpoints.ledger import Ledger, Transaction, VersionedValue, build_key, get_ledger
+from echelons.checkpoints.queries import LedgerQuery, ReadPlan, Saver
 from echelons.checkpoints.threads.pending_work import Question
-from echelons.checkpoints.threads.thread_status import Standing, standing_of
+from echelons.checkpoints.threads.thread_status import ThreadStatus, read_thread_status
 from echelons.errors import NoQuestionPending, QuestionClosed, UnknownQuestion, WrongAnswer
-from echelons.text.input_limits import ID
+from echelons.text.input_limits import ID_PATTERN
 
 
-def open_questions(thread_id: str) -> Plan[list[Question]]:
+def read_open_questions(thread_id: str) -> ReadPlan[list[Question]]:
     """Return the unanswered questions of a root's thread."""
-    standing = yield from standing_of(thread_id)
-    given = yield from given_to(thread_id, standing)
+    standing = yield from read_thread_status(thread_id)
+    given = yield from read_stored_answers(thread_id, standing)
     return [question for question in standing.questions if question.id not in given]
 
 
-def given_to(thread_id: str, standing: Standing) -> Plan[dict[str, Any]]:
+def read_stored_answers(thread_id: str, standing: ThreadStatus) -> ReadPlan[dict[str, Any]]:
     """Return the stored answers to the pending questions of a thread, by question id."""
     if not standing.questions:
         return {}
 
     def look(ledger: Ledger) -> dict[str, Any]:
-        found = {each: ledger.get(_key(thread_id, each)) for each in standing.pending}
-        return {each: value.value["value"] for each, value in found.items() if _is_due(value)}
+        found = {
+            each: ledger.get(_build_answer_key(thread_id, each)) for each in standing.question_ids
+        }
+        return {
+            each: value.value["value"] for each, value in found.items() if _is_undelivered(value)
+        }
 
-    return (yield InLedger(look))  # type: ignore[no-any-return]  # a plan is sent what it asked for
+    return (yield LedgerQuery(look))  # type: ignore[no-any-return]  # a plan is sent what it asked for
 
 
-def check(
+def check_answers(
     thread: str, thread_id: str, answers: Mapping[str, Any]
-) -> Plan[tuple[Standing, dict[str, Any]]]:
+) -> ReadPlan[tuple[ThreadStatus, dict[str, Any]]]:
     """Check answers against the pending questions of a thread, without storing them.
 
     Args:
@@ -57,37 +61,39 @@ def check(
         UnknownQuestion: A question was never asked.
         WrongAnswer: An answer does not match the schema of its question.
     """
-    standing = yield from standing_of(thread_id)
-    given = yield from given_to(thread_id, standing)
+    standing = yield from read_thread_status(thread_id)
+    given = yield from read_stored_answers(thread_id, standing)
     asked = {each.id: each for each in standing.questions if each.id not in given}
     for question in answers:
         if question not in asked:
-            if (yield _WasAsked(thread_id, question)):
+            if (yield _QuestionAsked(thread_id, question)):
                 raise QuestionClosed(question, list(asked))
             if not asked:
                 raise NoQuestionPending(thread)
             raise UnknownQuestion(question, list(asked))
     for question, value in answers.items():
-        _fit(asked[question], value)
+        _validate_answer(asked[question], value)
     return standing, given
 
 
-def versions(thread_id: str, answers: Collection[str]) -> Plan[Mapping[str, int | None]]:
+def read_answer_versions(
+    thread_id: str, answers: Collection[str]
+) -> ReadPlan[Mapping[str, int | None]]:
     """Return the ledger version of each stored answer, `None` where there is none."""
 
     def look(ledger: Ledger) -> dict[str, int | None]:
-        known = (each for each in answers if ID.fullmatch(each))
-        found = {each: ledger.get(_key(thread_id, each)) for each in known}
+        known = (each for each in answers if ID_PATTERN.fullmatch(each))
+        found = {each: ledger.get(_build_answer_key(thread_id, each)) for each in known}
         return {each: value.version if value else None for each, value in found.items()}
 
-    return (yield InLedger(look))  # type: ignore[no-any-return]  # a plan is sent what it asked for
+    return (yield LedgerQuery(look))  # type: ignore[no-any-return]  # a plan is sent what it asked for
 
 
-def write_down(
+def store_answers(
     open_: Transaction,
     thread_id: str,
     answers: Mapping[str, Any],
-    before: Mapping[str, int | None] | None = None,
+    prior_versions: Mapping[str, int | None] | None = None,
 ) -> None:
     """Store answers in the ledger, all of them or none.
 
@@ -95,23 +101,25 @@ def write_down(
         open_: The open transaction of the ledger.
         thread_id: The root's thread.
         answers: The answers, by question id.
-        before: The versions from before the answers were checked, if another run is active,
+        prior_versions: The versions from before the answers were checked, if another run is active,
             which may have delivered another caller's answer meanwhile.
 
     Raises:
         QuestionClosed: Another caller has answered a question first.
     """
     for question, value in answers.items():
-        name = _key(thread_id, question)
+        name = _build_answer_key(thread_id, question)
         found = open_.get(name)
         version = found.version if found else None
-        if _is_due(found) or (before is not None and before[question] != version):
+        if _is_undelivered(found) or (
+            prior_versions is not None and prior_versions[question] != version
+        ):
             raise QuestionClosed(question, [])
         # A delivered question that is pending again belongs to a fork of the past.
         open_.compare_and_set(name, version, {"value": value})
 
 
-def due(
+def take_due_answers(
     open_: Transaction, thread_id: str, pending: Collection[str], delivered: Collection[str]
 ) -> dict[str, Any]:
     """Return the answers to deliver now, and mark the others as delivered.
@@ -123,11 +131,11 @@ def due(
         delivered: Ids of the questions whose answers this run has delivered.
     """
     found: dict[str, Any] = {}
-    prefix = _key(thread_id, "")
-    for name in open_.keys(prefix):
+    prefix = _build_answer_key(thread_id, "")
+    for name in open_.list_keys(prefix):
         answer = open_.get(name)
         question = name.removeprefix(prefix)
-        if answer is None or not _is_due(answer):
+        if answer is None or not _is_undelivered(answer):
             continue
         if question in pending and question not in delivered:
             found[question] = answer.value["value"]
@@ -146,7 +154,7 @@ class QuestionLog(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _WasAsked:
+class _QuestionAsked:
     """Query for whether a question was ever asked, as far as the ledger and the events know."""
 
     thread_id: str
@@ -154,22 +162,22 @@ class _WasAsked:
 
     def get(self, saver: Saver) -> bool:
         """Return the result."""
-        if not ID.fullmatch(self.question):
+        if not ID_PATTERN.fullmatch(self.question):
             return False
-        if ledger_of(saver).get(_key(self.thread_id, self.question)) is not None:
+        if get_ledger(saver).get(_build_answer_key(self.thread_id, self.question)) is not None:
             return True
         return isinstance(saver, QuestionLog) and saver.has_question(self.thread_id, self.question)
 
     async def aget(self, saver: Saver) -> bool:
         """Async version of `get`."""
-        return bool(await ledger_of(saver).arun(lambda: self.get(saver)))
+        return bool(await get_ledger(saver).arun(lambda: self.get(saver)))
 
 
-def _is_due(found: Value | None) -> TypeGuard[Value]:
+def _is_undelivered(found: VersionedValue | None) -> TypeGuard[VersionedValue]:
     return found is not None and isinstance(found.value, Mapping) and "value" in found.value
 
 
-def _fit(question: Question, value: Any) -> None:
+def _validate_answer(question: Question, value: Any) -> None:
     if question.schema is None:
         return
     # Few questions have a schema, and the library takes a tenth of a second to load.
@@ -184,5 +192,5 @@ def _fit(question: Question, value: Any) -> None:
         return
 
 
-def _key(thread_id: str, question: str) -> str:
-    return key(thread_id, "answer", question)
+def _build_answer_key(thread_id: str, question: str) -> str:
+    return build_key(thread_id, "answer", question)

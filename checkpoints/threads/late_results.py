@@ -15,20 +15,20 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.types import Command
 
-from echelons.checkpoints.coordination.journal_entries import load
-from echelons.checkpoints.ledger import Transaction, Value, key, ledger_of
-from echelons.checkpoints.queries import Plan, Saver
-from echelons.effects.journal import Entry, State
-from echelons.identity.lineage import Identity, message_id
+from echelons.checkpoints.coordination.journal_entries import entry_from_json
+from echelons.checkpoints.ledger import Transaction, VersionedValue, build_key, get_ledger
+from echelons.checkpoints.queries import ReadPlan, Saver
+from echelons.effects.journal import CallState, JournalEntry
+from echelons.identity.lineage import Identity, derive_message_id
 
 LATE_KEY = "echelons_late"
 """Key in `additional_kwargs` of an answer that came too late for its agent."""
-UNKNOWN = "cut short, and what came of it is not known"
+UNKNOWN_OUTCOME_TEXT = "cut short, and what came of it is not known"
 
 
-def late_answers(
+def read_late_answers(
     saved: CheckpointTuple, messages: Sequence[BaseMessage], *, ended: bool
-) -> Plan[tuple[ToolMessage, ...]]:
+) -> ReadPlan[tuple[ToolMessage, ...]]:
     """Return the late answers to a segment's open calls, for those that had begun.
 
     Args:
@@ -37,19 +37,21 @@ def late_answers(
         ended: Whether none of it runs any more; then calls with an unknown outcome are answered,
             too.
     """
-    calls, identity = open_calls(messages), Identity.read(saved.metadata)
+    calls, identity = list_open_calls(messages), Identity.from_metadata(saved.metadata)
     if not calls or identity is None or not identity.request_id:
         return ()
     thread_id = str(saved.config["configurable"]["thread_id"])
-    found: Mapping[str, Entry] = yield InJournal(thread_id, identity.request_id, tuple(calls))
+    found: Mapping[str, JournalEntry] = yield JournalQuery(
+        thread_id, identity.request_id, tuple(calls)
+    )
     return tuple(
-        _answer(identity, calls[call_id], call_id, entry)
+        _build_answer(identity, calls[call_id], call_id, entry)
         for call_id, entry in found.items()
-        if ended or entry.state is State.DONE
+        if ended or entry.state is CallState.DONE
     )
 
 
-def open_calls(messages: Sequence[BaseMessage]) -> dict[str, str]:
+def list_open_calls(messages: Sequence[BaseMessage]) -> dict[str, str]:
     """Return the tool names of the unanswered calls at the end of a conversation, by call id."""
     answered: set[str] = set()
     for message in reversed(messages):
@@ -63,42 +65,46 @@ def open_calls(messages: Sequence[BaseMessage]) -> dict[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class InJournal:
+class JournalQuery:
     """Query for the journal entries of some calls of a segment, by call id."""
 
     thread_id: str
     request_id: str
     call_ids: tuple[str, ...]
 
-    def get(self, saver: Saver) -> Mapping[str, Entry]:
+    def get(self, saver: Saver) -> Mapping[str, JournalEntry]:
         """Return the result."""
         return {
-            str(found.value["call_id"]): load(saver.serde, name, found)
-            for name, found in ledger_of(saver).look(self._entries)
-            if self._asks_for(found.value)
+            str(found.value["call_id"]): entry_from_json(saver.serde, name, found)
+            for name, found in get_ledger(saver).query(self._read_entries)
+            if self._matches(found.value)
         }
 
-    async def aget(self, saver: Saver) -> Mapping[str, Entry]:
+    async def aget(self, saver: Saver) -> Mapping[str, JournalEntry]:
         """Async version of `get`."""
-        found: Mapping[str, Entry] = await ledger_of(saver).arun(lambda: self.get(saver))
+        found: Mapping[str, JournalEntry] = await get_ledger(saver).arun(lambda: self.get(saver))
         return found
 
-    def _entries(self, open_: Transaction) -> list[tuple[str, Value]]:
-        names = open_.keys(key(self.thread_id, "effect", ""))
+    def _read_entries(self, open_: Transaction) -> list[tuple[str, VersionedValue]]:
+        names = open_.list_keys(build_key(self.thread_id, "effect", ""))
         return [(name, value) for name in names if (value := open_.get(name))]
 
-    def _asks_for(self, value: Any) -> bool:
+    def _matches(self, value: Any) -> bool:
         if not isinstance(value, Mapping) or value.get("request") != self.request_id:
             return False
         return value.get("call_id") in self.call_ids
 
 
-def _answer(identity: Identity, tool: str, call_id: str, entry: Entry) -> ToolMessage:
-    said = next(_answers(entry.result, call_id), None)
-    text = f"it did happen, but its result is lost: {entry.lost}" if entry.lost else UNKNOWN
+def _build_answer(identity: Identity, tool: str, call_id: str, entry: JournalEntry) -> ToolMessage:
+    said = next(_find_answers(entry.result, call_id), None)
+    text = (
+        f"it did happen, but its result is lost: {entry.lost}"
+        if entry.lost
+        else UNKNOWN_OUTCOME_TEXT
+    )
     return ToolMessage(
         said.content if said else text,
-        id=message_id(identity.thread_id, f"late/{identity.request_id}/{call_id}"),
+        id=derive_message_id(identity.thread_id, f"late/{identity.request_id}/{call_id}"),
         tool_call_id=call_id,
         name=tool,
         status=said.status if said else "error",
@@ -107,15 +113,15 @@ def _answer(identity: Identity, tool: str, call_id: str, entry: Entry) -> ToolMe
     )
 
 
-def _answers(result: Any, call_id: str) -> Iterator[ToolMessage]:
+def _find_answers(result: Any, call_id: str) -> Iterator[ToolMessage]:
     """Yield the answers to a call in the result that its node would have returned."""
     if isinstance(result, ToolMessage):
         if result.tool_call_id == call_id:
             yield result
     elif isinstance(result, Command):
-        yield from _answers(result.update, call_id)
+        yield from _find_answers(result.update, call_id)
     elif isinstance(result, Mapping):
-        yield from _answers(result.get("messages"), call_id)
+        yield from _find_answers(result.get("messages"), call_id)
     elif isinstance(result, Iterable) and not isinstance(result, (str, BaseMessage)):
         for each in result:
-            yield from _answers(each, call_id)
+            yield from _find_answers(each, call_id)

@@ -16,17 +16,22 @@ from langgraph.checkpoint.serde.types import ERROR, INTERRUPT, RESUME, SCHEDULED
 from langgraph.constants import START
 from langgraph.types import Interrupt
 
-from echelons.checkpoints.coordination.control_orders import Orders, orders_key
-from echelons.checkpoints.coordination.race_ledger import lost_plan
-from echelons.checkpoints.namespaces import SEPARATOR, below, depth_of, parts_of
-from echelons.checkpoints.queries import AllCheckpoints, InLedger, OneCheckpoint, Plan
-from echelons.delegation.race import Entrant
+from echelons.checkpoints.coordination.control_orders import ControlOrders, build_orders_key
+from echelons.checkpoints.coordination.race_ledger import plan_has_lost
+from echelons.checkpoints.namespaces import (
+    SEPARATOR,
+    build_child_namespace,
+    get_namespace_depth,
+    split_namespace,
+)
+from echelons.checkpoints.queries import AllCheckpoints, LedgerQuery, OneCheckpoint, ReadPlan
+from echelons.delegation.race import RaceEntry
 from echelons.guards.gate import Halt, is_pause
 from echelons.identity.lineage import Identity
 from echelons.langgraph_internals import BRANCH_PREFIX, NULL_TASK_ID, TASKS
 from echelons.tree.names import PATH_SEPARATOR
 
-OPEN = frozenset({ERROR, INTERRUPT, RESUME, SCHEDULED})
+OPEN_TASK_CHANNELS = frozenset({ERROR, INTERRUPT, RESUME, SCHEDULED})
 """Channels of writes that do not complete a task."""
 
 
@@ -69,112 +74,121 @@ class OpenAgent:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class PendingWork:
     """What a stored run has to do or to wait for before it ends.
 
     Attributes:
         questions: Its pending questions, in the order of the tree.
-        moves: Whether it has work left that waits for no answer; paused work counts.
+        can_proceed: Whether it has work left that waits for no answer; paused work counts.
         withdrawn: Ids of the questions of stopped agents.
     """
 
     questions: tuple[Question, ...] = ()
-    moves: bool = False
+    can_proceed: bool = False
     withdrawn: frozenset[str] = frozenset()
 
 
-def questions(thread_id: str) -> Plan[list[Question]]:
+def read_questions(thread_id: str) -> ReadPlan[list[Question]]:
     """Return the pending questions of a root's thread, in the order of the tree."""
-    return list((yield from waiting(thread_id)).questions)
+    return list((yield from read_pending_work(thread_id)).questions)
 
 
-def waiting(thread_id: str) -> Plan[Waiting]:
+def read_pending_work(thread_id: str) -> ReadPlan[PendingWork]:
     """Return the pending work of a root's thread."""
     root = yield OneCheckpoint(thread_id)
-    return (yield from waiting_at(root, thread_id)) if root else Waiting()
+    return (yield from read_pending_work_at(root, thread_id)) if root else PendingWork()
 
 
-def waiting_at(root: CheckpointTuple, thread_id: str) -> Plan[Waiting]:
+def read_pending_work_at(root: CheckpointTuple, thread_id: str) -> ReadPlan[PendingWork]:
     """Return the pending work of a root's thread at a checkpoint of the root."""
-    return (yield from _unstopped((yield from _waiting(root, thread_id)), root, thread_id))
+    return (
+        yield from _drop_stopped((yield from _walk_open_tasks(root, thread_id)), root, thread_id)
+    )
 
 
-def _waiting(level: CheckpointTuple, thread_id: str) -> Plan[Waiting]:
-    tasks = _Tasks.of(level)
+def _walk_open_tasks(level: CheckpointTuple, thread_id: str) -> ReadPlan[PendingWork]:
+    tasks = _OpenTasks.from_checkpoint(level)
     found: list[Question] = []
-    moves = tasks.untouched
+    moves = tasks.has_unstarted
     for task_id, interrupts in tasks.interrupted.items():
         # An interrupt is copied into every level above, and stays there while the asking agent
         # goes on: only the innermost task knows whether it is answered.
-        inner = yield from _run_by(task_id, level, tasks.nodes, thread_id)
-        if inner and (yield from _has_lost(inner, thread_id)):
+        inner = yield from _find_inner_graph(task_id, level, tasks.nodes, thread_id)
+        if inner and (yield from _has_lost_race(inner, thread_id)):
             # The asking agent learns that its race is over when the run goes on.
             moves = True
             continue
-        below = (yield from _waiting(inner, thread_id)) if inner else Waiting()
-        own = [each for each in interrupts if tasks.asks(task_id, each.id, bool(inner))]
+        below = (yield from _walk_open_tasks(inner, thread_id)) if inner else PendingWork()
+        own = [each for each in interrupts if tasks.waits_for(task_id, each.id, bool(inner))]
         asked = [each for each in own if not is_pause(each.value)]
-        found += [*below.questions, *(_question(level, each) for each in asked)]
-        moves = moves or below.moves or len(asked) < len(own) or not (below.questions or own)
-    return Waiting(tuple(found), moves)
+        found += [*below.questions, *(_build_question(level, each) for each in asked)]
+        moves = moves or below.can_proceed or len(asked) < len(own) or not (below.questions or own)
+    return PendingWork(tuple(found), moves)
 
 
-def _unstopped(found: Waiting, root: CheckpointTuple, thread_id: str) -> Plan[Waiting]:
+def _drop_stopped(
+    found: PendingWork, root: CheckpointTuple, thread_id: str
+) -> ReadPlan[PendingWork]:
     """Return the pending work without the questions of stopped agents."""
-    identity = Identity.read(root.metadata)
+    identity = Identity.from_metadata(root.metadata)
     if identity is None or not found.questions:
         return found
-    name = orders_key(thread_id, identity.turn)
-    orders: Orders = yield InLedger(lambda ledger: Orders.look(ledger, name))
+    name = build_orders_key(thread_id, identity.turn)
+    orders: ControlOrders = yield LedgerQuery(lambda ledger: ControlOrders.read_from(ledger, name))
     left = tuple(
         each
         for each in found.questions
-        if not isinstance(orders.at(PATH_SEPARATOR.join(each.path)), Halt)
+        if not isinstance(orders.find_order(PATH_SEPARATOR.join(each.path)), Halt)
     )
     withdrawn = frozenset(each.id for each in found.questions if each not in left)
-    return Waiting(left, found.moves or bool(withdrawn), withdrawn)
+    return PendingWork(left, found.can_proceed or bool(withdrawn), withdrawn)
 
 
-def _has_lost(saved: CheckpointTuple, thread_id: str) -> Plan[bool]:
+def _has_lost_race(saved: CheckpointTuple, thread_id: str) -> ReadPlan[bool]:
     """Return whether a delegation is part of a race that others have already won."""
-    queue, identity = saved.checkpoint["channel_values"].get("queue"), Identity.read(saved.metadata)
+    queue, identity = (
+        saved.checkpoint["channel_values"].get("queue"),
+        Identity.from_metadata(saved.metadata),
+    )
     if not queue or identity is None or not isinstance(queue[0], Mapping):
         return False
     if "part" not in queue[0]:
         return False
-    return (yield from lost_plan(thread_id, identity.turn, Entrant.load(queue[0]["part"])))
+    return (yield from plan_has_lost(thread_id, identity.turn, RaceEntry.load(queue[0]["part"])))
 
 
-def _run_by(
+def _find_inner_graph(
     task_id: str, level: CheckpointTuple, nodes: Collection[str], thread_id: str
-) -> Plan[CheckpointTuple | None]:
+) -> ReadPlan[CheckpointTuple | None]:
     """Return the latest checkpoint of the graph that a task runs, if it runs one."""
     for node in nodes:
-        inner = yield OneCheckpoint(thread_id, below(_namespace(level), node, task_id))
+        inner = yield OneCheckpoint(
+            thread_id, build_child_namespace(_get_namespace(level), node, task_id)
+        )
         if inner is not None:
             return inner  # type: ignore[no-any-return]  # a plan is sent what it asked for
     return None
 
 
 @dataclass(frozen=True, slots=True)
-class _Tasks:
+class _OpenTasks:
     """The open tasks of a checkpoint's next step."""
 
     namespace: str
     nodes: tuple[str, ...]
     interrupted: Mapping[str, Collection[Interrupt]]
     answers: Mapping[str, int]
-    untouched: bool
+    has_unstarted: bool
 
     @classmethod
-    def of(cls, saved: CheckpointTuple) -> _Tasks:
+    def from_checkpoint(cls, saved: CheckpointTuple) -> _OpenTasks:
         values = saved.checkpoint["channel_values"]
         nodes = [send.node for send in values.get(TASKS) or ()]
         nodes += [
             key.removeprefix(BRANCH_PREFIX) for key in values if key.startswith(BRANCH_PREFIX)
         ]
         writes = [write for write in saved.pending_writes or () if write[0] != NULL_TASK_ID]
-        ended = {task for task, channel, _ in writes if channel not in OPEN}
+        ended = {task for task, channel, _ in writes if channel not in OPEN_TASK_CHANNELS}
         interrupted = {
             task: value
             for task, channel, value in writes
@@ -183,24 +197,26 @@ class _Tasks:
         answers = {task: len(value) for task, channel, value in writes if channel == RESUME}
         untouched = len(nodes) + (START in values) > len(ended) + len(interrupted)
         unique = tuple(dict.fromkeys(nodes))
-        return cls(_namespace(saved), unique, interrupted, answers, untouched)
+        return cls(_get_namespace(saved), unique, interrupted, answers, untouched)
 
-    def asks(self, task_id: str, question: str, runs_a_graph: bool) -> bool:
+    def waits_for(self, task_id: str, question: str, runs_a_graph: bool) -> bool:
         """Return whether a task itself waits for the answer to a question."""
         answered = self.answers.get(task_id, 0)
         if runs_a_graph:
-            return question in self._ids(task_id, answered)
-        return all(question not in self._ids(task_id, each) for each in range(answered))
+            return question in self._build_question_ids(task_id, answered)
+        return all(
+            question not in self._build_question_ids(task_id, each) for each in range(answered)
+        )
 
-    def _ids(self, task_id: str, answered: int) -> set[str]:
+    def _build_question_ids(self, task_id: str, answered: int) -> set[str]:
         # LangGraph derives the id of a question from the task and the number of its answers.
-        tasks = [below(self.namespace, node, task_id) for node in self.nodes]
+        tasks = [build_child_namespace(self.namespace, node, task_id) for node in self.nodes]
         suffix = f"{SEPARATOR}{answered}" if answered else ""
         return {Interrupt.from_ns(None, task + suffix).id for task in tasks}
 
 
-def _question(level: CheckpointTuple, interrupt: Interrupt) -> Question:
-    identity, schema = Identity.read(level.metadata), interrupt.response_schema
+def _build_question(level: CheckpointTuple, interrupt: Interrupt) -> Question:
+    identity, schema = Identity.from_metadata(level.metadata), interrupt.response_schema
     return Question(
         id=interrupt.id,
         value=interrupt.value,
@@ -211,20 +227,20 @@ def _question(level: CheckpointTuple, interrupt: Interrupt) -> Question:
     )
 
 
-def is_finished(root: OneCheckpoint) -> Plan[bool]:
+def is_finished(root: OneCheckpoint) -> ReadPlan[bool]:
     """Return whether a root has no work left; true if it has never run."""
     saved = yield root
-    return saved is None or not is_at_work(saved)
+    return saved is None or not has_work_left(saved)
 
 
-def is_at_work(saved: CheckpointTuple) -> bool:
+def has_work_left(saved: CheckpointTuple) -> bool:
     """Return whether a graph has work left after a checkpoint."""
     values = saved.checkpoint["channel_values"]
     triggered = any(channel == START or channel.startswith(BRANCH_PREFIX) for channel in values)
     return triggered or bool(values.get(TASKS))
 
 
-def unfinished(root: OneCheckpoint) -> Plan[list[OpenAgent]]:
+def find_unfinished_agents(root: OneCheckpoint) -> ReadPlan[list[OpenAgent]]:
     """Return the agents under a root that have work left, superiors first.
 
     Reads every checkpoint of the thread; used only when the tree has changed.
@@ -235,25 +251,29 @@ def unfinished(root: OneCheckpoint) -> Plan[list[OpenAgent]]:
     listed: list[CheckpointTuple] = yield AllCheckpoints(root.thread_id)
     latest: dict[str, CheckpointTuple] = {}
     for saved in listed:
-        latest.setdefault(_namespace(saved), saved)
+        latest.setdefault(_get_namespace(saved), saved)
     open_ones = [
         saved
         for name, saved in latest.items()
-        if name.startswith(root.checkpoint_ns) and _is_open(name, latest)
+        if name.startswith(root.checkpoint_ns) and _is_open_namespace(name, latest)
     ]
-    open_ones.sort(key=lambda saved: depth_of(_namespace(saved)))
-    answered = frozenset(request for saved in latest.values() for request in _answered(saved))
-    return [agent for saved in open_ones if (agent := open_agent(saved, answered)) is not None]
+    open_ones.sort(key=lambda saved: get_namespace_depth(_get_namespace(saved)))
+    answered = frozenset(
+        request for saved in latest.values() for request in _list_answered_requests(saved)
+    )
+    return [
+        agent for saved in open_ones if (agent := build_open_agent(saved, answered)) is not None
+    ]
 
 
-def open_agent(saved: CheckpointTuple, answered: Collection[str]) -> OpenAgent | None:
+def build_open_agent(saved: CheckpointTuple, answered: Collection[str]) -> OpenAgent | None:
     """Return the work left at a checkpoint, or `None` if it is not of an agent.
 
     Args:
         saved: The checkpoint.
         answered: Ids of answered requests, whose sends are done.
     """
-    identity = Identity.read(saved.metadata)
+    identity = Identity.from_metadata(saved.metadata)
     if identity is None:
         return None
     values = saved.checkpoint["channel_values"]
@@ -271,7 +291,7 @@ def open_agent(saved: CheckpointTuple, answered: Collection[str]) -> OpenAgent |
     )
 
 
-def _answered(saved: CheckpointTuple) -> Iterator[str]:
+def _list_answered_requests(saved: CheckpointTuple) -> Iterator[str]:
     """Yield the ids of the requests that a delegation has answered."""
     values = saved.checkpoint["channel_values"]
     if "queue" in values:
@@ -279,25 +299,25 @@ def _answered(saved: CheckpointTuple) -> Iterator[str]:
         yield from values.get("parts") or ()
 
 
-def _is_open(namespace: str, latest: Mapping[str, CheckpointTuple]) -> bool:
+def _is_open_namespace(namespace: str, latest: Mapping[str, CheckpointTuple]) -> bool:
     """Return whether each task on the way down to a namespace is current and not done."""
-    parts = parts_of(namespace)
+    parts = split_namespace(namespace)
     for place, part in enumerate(parts):
         above = latest.get(SEPARATOR.join(parts[:place]))
         here = latest.get(SEPARATOR.join(parts[: place + 1]))
         if above is None or here is None:
             return False
-        started_from = (here.metadata.get("parents") or {}).get(_namespace(above))
+        started_from = (here.metadata.get("parents") or {}).get(_get_namespace(above))
         if started_from != above.checkpoint["id"]:
             return False
         task_id = part.rpartition(":")[2]
         if any(
-            task == task_id and channel not in OPEN
+            task == task_id and channel not in OPEN_TASK_CHANNELS
             for task, channel, _ in above.pending_writes or ()
         ):
             return False
     return True
 
 
-def _namespace(saved: CheckpointTuple) -> str:
+def _get_namespace(saved: CheckpointTuple) -> str:
     return str(saved.config["configurable"]["checkpoint_ns"])

@@ -15,35 +15,35 @@ from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.constants import START
 
 from echelons.checkpoints.delta_channels import (
-    CHANNELS,
+    DELTA_CHANNELS,
     HEADS,
     MESSAGES,
-    rebuild,
+    rebuild_channel,
     reduce_entries,
 )
-from echelons.checkpoints.inherited_config import saver_of
-from echelons.checkpoints.namespaces import depth_of
+from echelons.checkpoints.inherited_config import get_saver
+from echelons.checkpoints.namespaces import get_namespace_depth
 from echelons.checkpoints.queries import (
     AllCheckpoints,
     ChannelWrites,
-    LatestId,
+    LatestCheckpointId,
     OneCheckpoint,
-    Plan,
+    ReadPlan,
     Saver,
-    aread,
-    read,
+    arun_plan,
+    run_plan,
 )
-from echelons.checkpoints.threads.late_results import late_answers, open_calls
-from echelons.checkpoints.threads.pending_work import is_at_work
+from echelons.checkpoints.threads.late_results import list_open_calls, read_late_answers
+from echelons.checkpoints.threads.pending_work import has_work_left
 from echelons.identity.thread_history import Head, Past
 
-KEPT = 256
+MAX_CACHED_PASTS = 256
 """Number of threads whose past is cached; the least recently used is evicted first."""
-EARLIER = "earlier_turns"
+EARLIER_TURNS_KEY = "earlier_turns"
 """Metadata key of an input checkpoint: the number of pruned turns before it."""
 
 
-class Segment(NamedTuple):
+class ThreadSegment(NamedTuple):
     """One segment that has ended.
 
     Attributes:
@@ -58,83 +58,87 @@ class Segment(NamedTuple):
 
 
 class SavedHistory:
-    """The `History` of a compiled tree, read through the saver of each run."""
+    """The `ThreadHistory` of a compiled tree, read through the saver of each run."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[tuple[int, OneCheckpoint], Past] = OrderedDict()
         self._lock = Lock()
 
-    def durable(self, config: Mapping[str, Any]) -> bool:
+    def is_durable(self, config: Mapping[str, Any]) -> bool:
         """Return whether the run has a saver, its own or an inherited one."""
-        return saver_of(config["configurable"]) is not None
+        return get_saver(config["configurable"]) is not None
 
-    def head(self, config: Mapping[str, Any]) -> Head:
+    def load_head(self, config: Mapping[str, Any]) -> Head:
         """Return the end of the segment that has just run under a config."""
-        saver = saver_of(config["configurable"])
-        end = _end(config)
-        return _head(end, end.get(saver)) if saver else Head()
+        saver = get_saver(config["configurable"])
+        end = _build_end_query(config)
+        return _build_head(end, end.get(saver)) if saver else Head()
 
-    async def ahead(self, config: Mapping[str, Any]) -> Head:
+    async def aload_head(self, config: Mapping[str, Any]) -> Head:
         """Return the same in an event loop."""
-        saver = saver_of(config["configurable"])
-        end = _end(config)
-        return _head(end, await end.aget(saver)) if saver else Head()
+        saver = get_saver(config["configurable"])
+        end = _build_end_query(config)
+        return _build_head(end, await end.aget(saver)) if saver else Head()
 
-    def before(self, head: Head | None, config: Mapping[str, Any]) -> Past:
+    def load_past(self, head: Head | None, config: Mapping[str, Any]) -> Past:
         """Return the messages and heads of a segment and all before it."""
-        saver = saver_of(config["configurable"])
-        return read(saver, self._chain(saver, head, config)) if saver and head else Past()
+        saver = get_saver(config["configurable"])
+        return run_plan(saver, self._read_chain(saver, head, config)) if saver and head else Past()
 
-    async def abefore(self, head: Head | None, config: Mapping[str, Any]) -> Past:
+    async def aload_past(self, head: Head | None, config: Mapping[str, Any]) -> Past:
         """Return the same in an event loop."""
-        saver = saver_of(config["configurable"])
-        return await aread(saver, self._chain(saver, head, config)) if saver and head else Past()
+        saver = get_saver(config["configurable"])
+        return (
+            await arun_plan(saver, self._read_chain(saver, head, config))
+            if saver and head
+            else Past()
+        )
 
-    def _chain(self, saver: Saver, head: Head, config: Mapping[str, Any]) -> Plan[Past]:
+    def _read_chain(self, saver: Saver, head: Head, config: Mapping[str, Any]) -> ReadPlan[Past]:
         thread_id = str(config["configurable"]["thread_id"])
-        last = end = segment_end(head, thread_id)
+        last = end = find_segment_end(head, thread_id)
         newer: list[Past] = []
         known: Past | None = None
         closed = True
-        while end and (known := self._recall(saver, end)) is None:
-            segment = yield from segment_plan(end)
+        while end and (known := self._find_cached(saver, end)) is None:
+            segment = yield from read_segment(end)
             newer.append(segment.past)
             closed = closed and segment.closed
-            end = segment_end(segment.previous, thread_id)
-        past = joined([*([known] if known else ()), *reversed(newer)])
-        past = past._replace(heads=(yield from found_ends(past.heads, thread_id)))
+            end = find_segment_end(segment.previous, thread_id)
+        past = join_pasts([*([known] if known else ()), *reversed(newer)])
+        past = past._replace(heads=(yield from resolve_heads(past.heads, thread_id)))
         if newer and last and closed:
-            self._keep(saver, last, past)
+            self._cache_past(saver, last, past)
         return past
 
-    def _recall(self, saver: Saver, end: OneCheckpoint) -> Past | None:
+    def _find_cached(self, saver: Saver, end: OneCheckpoint) -> Past | None:
         with self._lock:
             key = (id(saver), end)
             if key in self._known:
                 self._known.move_to_end(key)
             return self._known.get(key)
 
-    def _keep(self, saver: Saver, end: OneCheckpoint, past: Past) -> None:
+    def _cache_past(self, saver: Saver, end: OneCheckpoint, past: Past) -> None:
         # Only the complete past is cached: a copy for each segment would grow with the square.
         with self._lock:
             self._known[id(saver), end] = past
-            while len(self._known) > KEPT:
+            while len(self._known) > MAX_CACHED_PASTS:
                 self._known.popitem(last=False)
 
 
-def joined(pasts: Sequence[Past]) -> Past:
+def join_pasts(pasts: Sequence[Past]) -> Past:
     """Return the pasts of several segments, oldest first, as one."""
     messages = tuple(message for past in pasts for message in past.messages)
     return Past(messages, reduce_entries({}, [past.heads for past in pasts]))
 
 
-def found_ends(heads: Mapping[str, Head], thread_id: str) -> Plan[Mapping[str, Head]]:
+def resolve_heads(heads: Mapping[str, Head], thread_id: str) -> ReadPlan[Mapping[str, Head]]:
     """Return heads, completed with ends that an interrupted superior had not recorded yet."""
     found = dict(heads)
     for thread, head in heads.items():
         if "checkpoint_id" not in head:
             rows = yield AllCheckpoints(thread_id, {"agent_thread_id": thread})
-            for latest in segments_of(rows)[:1]:
+            for latest in list_segments(rows)[:1]:
                 given = latest.config["configurable"]
                 found[thread] = {
                     **head,
@@ -144,7 +148,7 @@ def found_ends(heads: Mapping[str, Head], thread_id: str) -> Plan[Mapping[str, H
     return found
 
 
-def segments_of(rows: list[CheckpointTuple]) -> list[CheckpointTuple]:
+def list_segments(rows: list[CheckpointTuple]) -> list[CheckpointTuple]:
     """Return the latest checkpoint of each of one thread's segments, newest first.
 
     Args:
@@ -156,79 +160,81 @@ def segments_of(rows: list[CheckpointTuple]) -> list[CheckpointTuple]:
     if not latest:
         return []
     # A segment's namespace is that of the agent's node; delegations and foreign graphs run below.
-    shortest = min(map(depth_of, latest))
-    return [row for namespace, row in latest.items() if depth_of(namespace) == shortest]
+    shortest = min(map(get_namespace_depth, latest))
+    return [row for namespace, row in latest.items() if get_namespace_depth(namespace) == shortest]
 
 
-def turns_in(inputs: Iterable[CheckpointTuple]) -> int:
+def count_turns(inputs: Iterable[CheckpointTuple]) -> int:
     """Return the number of turns that some inputs of one root stand for, pruned ones included."""
     noted = (cast("Mapping[str, Any]", row.metadata) for row in inputs)
-    return sum(1 + int(metadata.get(EARLIER, 0)) for metadata in noted)
+    return sum(1 + int(metadata.get(EARLIER_TURNS_KEY, 0)) for metadata in noted)
 
 
-def segment_end(head: Mapping[str, Any] | None, thread_id: str) -> OneCheckpoint | None:
+def find_segment_end(head: Mapping[str, Any] | None, thread_id: str) -> OneCheckpoint | None:
     """Return the checkpoint that a head points to, or `None` if its thread has not run yet."""
     if not head or "checkpoint_id" not in head:
         return None
     return OneCheckpoint(thread_id, head["checkpoint_ns"], head["checkpoint_id"])
 
 
-def segment_plan(end: OneCheckpoint) -> Plan[Segment]:
+def read_segment(end: OneCheckpoint) -> ReadPlan[ThreadSegment]:
     """Read one segment that has ended; an empty one if its checkpoint does not exist."""
     saved: CheckpointTuple | None = yield end
     if saved is None:
-        return Segment(Past(), None)
-    past = yield from past_plan(saved, since(saved))
-    late = yield from late_answers(saved, past.messages, ended=True)
+        return ThreadSegment(Past(), None)
+    past = yield from read_past(saved, list_pending_writes(saved))
+    late = yield from read_late_answers(saved, past.messages, ended=True)
     whole = past._replace(messages=(*past.messages, *late))
-    return Segment(whole, previous_of(saved), closed=not open_calls(past.messages))
+    return ThreadSegment(whole, get_previous_head(saved), closed=not list_open_calls(past.messages))
 
 
-def previous_of(saved: CheckpointTuple) -> Head | None:
+def get_previous_head(saved: CheckpointTuple) -> Head | None:
     """Return the end of the segment before that of a checkpoint."""
     values = saved.checkpoint["channel_values"]
-    return _input(values).get("previous") or values.get("previous")
+    return _get_input(values).get("previous") or values.get("previous")
 
 
-def since(saved: CheckpointTuple) -> list[tuple[str, str, Any]]:
+def list_pending_writes(saved: CheckpointTuple) -> list[tuple[str, str, Any]]:
     """Return the writes of the step after a checkpoint, if there is one.
 
     The writes of a finished task belong to the conversation, even if other tasks of its step are
     open. At the end of a segment there is no next step; writes there came later, from outside.
     """
-    if not is_at_work(saved):
+    if not has_work_left(saved):
         return []
-    given = _input(saved.checkpoint["channel_values"])
+    given = _get_input(saved.checkpoint["channel_values"])
     taken = [(START, name, value) for name, value in given.items()]
     return taken + list(saved.pending_writes or ())
 
 
-def past_plan(saved: CheckpointTuple, then: Sequence[tuple[str, str, Any]] = ()) -> Plan[Past]:
+def read_past(
+    saved: CheckpointTuple, writes: Sequence[tuple[str, str, Any]] = ()
+) -> ReadPlan[Past]:
     """Read the messages and heads at a checkpoint, with some further writes applied."""
     values = saved.checkpoint["channel_values"]
-    absent = tuple(name for name in CHANNELS if name not in values)
+    absent = tuple(name for name in DELTA_CHANNELS if name not in values)
     found: Mapping[str, Any] = (yield ChannelWrites(saved.config, absent)) if absent else {}
     held = {}
-    for name, annotated in CHANNELS.items():
+    for name, annotated in DELTA_CHANNELS.items():
         history = found.get(name) or {}
         stored = values.get(name, history.get("seed"))
-        new = [write for write in then if write[1] == name]
-        held[name] = rebuild(annotated, stored, [*(history.get("writes") or ()), *new])
+        new = [write for write in writes if write[1] == name]
+        held[name] = rebuild_channel(annotated, stored, [*(history.get("writes") or ()), *new])
     return Past(tuple(held[MESSAGES]), held[HEADS])
 
 
-def _input(values: Mapping[str, Any]) -> Mapping[str, Any]:
+def _get_input(values: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the input of a graph that has not taken its first step; else an empty mapping."""
     given = values.get(START)
     return given if isinstance(given, Mapping) else {}
 
 
-def _end(config: Mapping[str, Any]) -> LatestId:
+def _build_end_query(config: Mapping[str, Any]) -> LatestCheckpointId:
     given = config["configurable"]
-    return LatestId(str(given.get("thread_id", "")), str(given.get("checkpoint_ns", "")))
+    return LatestCheckpointId(str(given.get("thread_id", "")), str(given.get("checkpoint_ns", "")))
 
 
-def _head(end: LatestId, checkpoint_id: str | None) -> Head:
+def _build_head(end: LatestCheckpointId, checkpoint_id: str | None) -> Head:
     if checkpoint_id is None:
         return Head()
     return Head(checkpoint_ns=end.checkpoint_ns, checkpoint_id=checkpoint_id)

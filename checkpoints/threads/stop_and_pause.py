@@ -11,11 +11,15 @@ from typing import Literal
 
 from langgraph.checkpoint.base import CheckpointTuple
 
-from echelons.checkpoints.coordination.change_signals import signals_of
-from echelons.checkpoints.coordination.control_orders import Orders, is_under, orders_key
+from echelons.checkpoints.coordination.change_signals import get_signals
+from echelons.checkpoints.coordination.control_orders import (
+    ControlOrders,
+    build_orders_key,
+    is_under,
+)
 from echelons.checkpoints.ledger import Ledger, Transaction
-from echelons.checkpoints.queries import AllCheckpoints, InLedger, OneCheckpoint, Plan
-from echelons.checkpoints.threads.pending_work import is_at_work
+from echelons.checkpoints.queries import AllCheckpoints, LedgerQuery, OneCheckpoint, ReadPlan
+from echelons.checkpoints.threads.pending_work import has_work_left
 from echelons.errors import NothingRunning, NotPaused, ThreadNotFound, UnknownPath
 from echelons.identity.lineage import Identity
 from echelons.tree.names import PATH_SEPARATOR
@@ -26,7 +30,7 @@ ControlOrder = Literal["stopped", "paused"]
 
 def give_order(
     order: ControlOrder, thread_id: str, path: str | None, known: Collection[str] = ()
-) -> Plan[str]:
+) -> ReadPlan[str]:
     """Order an agent and all below it to stop or to pause in the current turn; return its path.
 
     Args:
@@ -41,10 +45,10 @@ def give_order(
         UnknownPath: There is no such agent.
     """
     saved: CheckpointTuple | None = yield OneCheckpoint(thread_id)
-    identity = Identity.read(saved.metadata) if saved else None
+    identity = Identity.from_metadata(saved.metadata) if saved else None
     if saved is None or identity is None:
         raise ThreadNotFound(thread_id)
-    if not is_at_work(saved):
+    if not has_work_left(saved):
         raise NothingRunning(identity.thread_name or thread_id)
     wanted = PATH_SEPARATOR.join(identity.path) if path is None else path
     if path is not None and path not in known:
@@ -52,10 +56,10 @@ def give_order(
         begun = {str(row.metadata.get("agent_path", "")) for row in rows}
         if path not in begun:
             raise UnknownPath(path, sorted(begun.union(known)))
-    name = orders_key(thread_id, identity.turn)
+    name = build_orders_key(thread_id, identity.turn)
 
     def add_order(open_: Transaction) -> bool:
-        orders = Orders.read(open_, name)
+        orders = ControlOrders.read(open_, name)
         paths: tuple[str, ...] = getattr(orders, order)
         if wanted in paths:
             return False
@@ -64,37 +68,37 @@ def give_order(
 
     def add_and_signal(ledger: Ledger) -> None:
         if ledger.commit(add_order):
-            signals_of(ledger).give()
+            get_signals(ledger).notify()
 
-    yield InLedger(add_and_signal)
+    yield LedgerQuery(add_and_signal)
     return wanted
 
 
-def lift(open_: Transaction, thread_id: str, turn: str, path: str | None = None) -> None:
+def lift_pauses(open_: Transaction, thread_id: str, turn: str, path: str | None = None) -> None:
     """Lift the pauses of a turn: those of an agent and all below it, or all of them."""
-    name = orders_key(thread_id, turn)
-    orders = Orders.read(open_, name)
+    name = build_orders_key(thread_id, turn)
+    orders = ControlOrders.read(open_, name)
     if orders.paused:
-        orders.lifted(path).store(open_, name)
+        orders.lift_pauses(path).store(open_, name)
 
 
-def check_paused(thread_id: str, path: str) -> Plan[None]:
+def check_paused(thread_id: str, path: str) -> ReadPlan[None]:
     """Check that there is a pause to lift.
 
     Raises:
         NotPaused: Neither the agent nor any below it is paused.
     """
-    paused = (yield from orders_plan(thread_id)).paused
+    paused = (yield from read_control_orders(thread_id)).paused
     if not any(is_under(each, path) for each in paused):
         raise NotPaused(path, paused)
 
 
-def orders_plan(thread_id: str) -> Plan[Orders]:
+def read_control_orders(thread_id: str) -> ReadPlan[ControlOrders]:
     """Return the control orders of a thread's current turn."""
     saved: CheckpointTuple | None = yield OneCheckpoint(thread_id)
-    identity = Identity.read(saved.metadata) if saved else None
+    identity = Identity.from_metadata(saved.metadata) if saved else None
     if identity is None:
-        return Orders()
-    name = orders_key(thread_id, identity.turn)
-    found: Orders = yield InLedger(lambda ledger: Orders.look(ledger, name))
+        return ControlOrders()
+    name = build_orders_key(thread_id, identity.turn)
+    found: ControlOrders = yield LedgerQuery(lambda ledger: ControlOrders.read_from(ledger, name))
     return found

@@ -12,21 +12,28 @@ from typing import Any
 
 from langgraph.checkpoint.base import CheckpointTuple
 
-from echelons.checkpoints.namespaces import depth_of
-from echelons.checkpoints.queries import AllCheckpoints, OneCheckpoint, Plan, Saver, aread, read
-from echelons.checkpoints.thread_events import Event, EventKind
-from echelons.checkpoints.threads.late_results import late_answers
+from echelons.checkpoints.namespaces import get_namespace_depth
+from echelons.checkpoints.queries import (
+    AllCheckpoints,
+    OneCheckpoint,
+    ReadPlan,
+    Saver,
+    arun_plan,
+    run_plan,
+)
+from echelons.checkpoints.thread_events import EventKind, ThreadEvent
+from echelons.checkpoints.threads.late_results import read_late_answers
 from echelons.checkpoints.threads.segments import (
-    past_plan,
-    previous_of,
-    segment_end,
-    segment_plan,
-    segments_of,
-    since,
-    turns_in,
+    count_turns,
+    find_segment_end,
+    get_previous_head,
+    list_pending_writes,
+    list_segments,
+    read_past,
+    read_segment,
 )
 from echelons.checkpoints.threads.thread import Thread
-from echelons.checkpoints.threads.trace import Link, Trace, links_of, trace_of
+from echelons.checkpoints.threads.trace import Trace, TraceLink, build_trace, list_links
 from echelons.errors import ThreadNotFound
 from echelons.identity.lineage import METADATA_KEYS, Identity
 
@@ -64,11 +71,11 @@ class ThreadStore:
 
     def roots(self) -> list[RootThread]:
         """Return the root threads of the database, latest first."""
-        return read(self._saver, _roots())
+        return run_plan(self._saver, _read_roots())
 
     async def aroots(self) -> list[RootThread]:
         """Async version of `roots`."""
-        return await aread(self._saver, _roots())
+        return await arun_plan(self._saver, _read_roots())
 
     def get(self, thread_id: str, root: str | None = None) -> Thread:
         """Return a thread.
@@ -80,13 +87,13 @@ class ThreadStore:
         Raises:
             ThreadNotFound: There is no such thread.
         """
-        return read(self._saver, _thread(thread_id, root))
+        return run_plan(self._saver, _find_thread(thread_id, root))
 
     async def aget(self, thread_id: str, root: str | None = None) -> Thread:
         """Async version of `get`."""
-        return await aread(self._saver, _thread(thread_id, root))
+        return await arun_plan(self._saver, _find_thread(thread_id, root))
 
-    def events(self, thread_id: str, root: str | None = None) -> tuple[Event, ...]:
+    def events(self, thread_id: str, root: str | None = None) -> tuple[ThreadEvent, ...]:
         """Return the events of a thread, oldest first.
 
         Raises:
@@ -94,7 +101,7 @@ class ThreadStore:
         """
         return self.get(thread_id, root).events
 
-    async def aevents(self, thread_id: str, root: str | None = None) -> tuple[Event, ...]:
+    async def aevents(self, thread_id: str, root: str | None = None) -> tuple[ThreadEvent, ...]:
         """Async version of `events`."""
         return (await self.aget(thread_id, root)).events
 
@@ -104,11 +111,11 @@ class ThreadStore:
         Raises:
             ThreadNotFound: There is no such thread.
         """
-        return _started(self.get(thread_id, root))
+        return _list_started_threads(self.get(thread_id, root))
 
     async def asubordinates(self, thread_id: str, root: str | None = None) -> tuple[str, ...]:
         """Async version of `subordinates`."""
-        return _started(await self.aget(thread_id, root))
+        return _list_started_threads(await self.aget(thread_id, root))
 
     def trace(self, root: str) -> Trace:
         """Return the threads under a root as a tree, with their requests and tool calls.
@@ -116,83 +123,85 @@ class ThreadStore:
         Raises:
             ThreadNotFound: There is no such root thread.
         """
-        return read(self._saver, _trace(root))
+        return run_plan(self._saver, _read_trace(root))
 
     async def atrace(self, root: str) -> Trace:
         """Async version of `trace`."""
-        return await aread(self._saver, _trace(root))
+        return await arun_plan(self._saver, _read_trace(root))
 
-    def verify(self, root: str) -> list[Link]:
+    def verify(self, root: str) -> list[TraceLink]:
         """Return every link between the threads under a root, with its state.
 
         Raises:
             ThreadNotFound: There is no such root thread.
         """
-        return links_of(self.trace(root))
+        return list_links(self.trace(root))
 
-    async def averify(self, root: str) -> list[Link]:
+    async def averify(self, root: str) -> list[TraceLink]:
         """Async version of `verify`."""
-        return links_of(await self.atrace(root))
+        return list_links(await self.atrace(root))
 
 
-def _roots() -> Plan[list[RootThread]]:
+def _read_roots() -> ReadPlan[list[RootThread]]:
     # One input checkpoint a turn is enough, and far fewer rows than all.
     inputs: list[CheckpointTuple] = yield AllCheckpoints(
         None, {"superior_thread_id": "", "source": "input"}
     )
     by_thread: dict[str, list[CheckpointTuple]] = {}
     for saved in inputs:
-        identity = Identity.read(saved.metadata)
+        identity = Identity.from_metadata(saved.metadata)
         if identity is not None:
             by_thread.setdefault(identity.thread_id, []).append(saved)
-    found = [_root(turns_of(rows)) for rows in by_thread.values()]
+    found = [_build_root_thread(select_root_inputs(rows)) for rows in by_thread.values()]
     return sorted(found, key=lambda root: root.updated_at, reverse=True)
 
 
-def turns_of(inputs: list[CheckpointTuple]) -> list[CheckpointTuple]:
+def select_root_inputs(inputs: list[CheckpointTuple]) -> list[CheckpointTuple]:
     """Return the input checkpoints of a root itself, from all with its identity.
 
     Its delegation graphs take input too, in namespaces below its own.
     """
-    depths = [depth_of(str(row.config["configurable"]["checkpoint_ns"])) for row in inputs]
+    depths = [
+        get_namespace_depth(str(row.config["configurable"]["checkpoint_ns"])) for row in inputs
+    ]
     return [row for row, depth in zip(inputs, depths, strict=True) if depth == min(depths)]
 
 
-def _root(turns: list[CheckpointTuple]) -> RootThread:
+def _build_root_thread(turns: list[CheckpointTuple]) -> RootThread:
     latest = turns[0]
-    identity = Identity.read(latest.metadata)
+    identity = Identity.from_metadata(latest.metadata)
     assert identity is not None  # noqa: S101  rows are found by their identity
     return RootThread(
         id=str(latest.config["configurable"]["thread_id"]),
         name=identity.thread_name,
         agent=identity.agent,
-        turns=turns_in(turns),
+        turns=count_turns(turns),
         updated_at=latest.checkpoint["ts"],
         metadata={key: value for key, value in latest.metadata.items() if key not in METADATA_KEYS},
     )
 
 
-def _thread(thread_id: str, root: str | None) -> Plan[Thread]:
+def _find_thread(thread_id: str, root: str | None) -> ReadPlan[Thread]:
     rows: list[CheckpointTuple] = yield AllCheckpoints(root, {"agent_thread_id": thread_id})
-    segments = segments_of(rows)
+    segments = list_segments(rows)
     if not segments:
         raise ThreadNotFound(thread_id)
     return (yield from read_thread(segments))
 
 
-def read_thread(segments: list[CheckpointTuple]) -> Plan[Thread]:
+def read_thread(segments: list[CheckpointTuple]) -> ReadPlan[Thread]:
     """Read the thread whose segments these are, given newest first."""
     newest = segments[0]
-    identity = Identity.read(newest.metadata)
+    identity = Identity.from_metadata(newest.metadata)
     assert identity is not None  # noqa: S101  rows are found by their identity
     given = newest.config["configurable"]
     end = OneCheckpoint(given["thread_id"], given["checkpoint_ns"], given["checkpoint_id"])
-    own = yield from past_plan(newest, since(newest))
-    late = yield from late_answers(newest, own.messages, ended=False)
+    own = yield from read_past(newest, list_pending_writes(newest))
+    late = yield from read_late_answers(newest, own.messages, ended=False)
     messages, count = (*own.messages, *late), 1
-    previous = previous_of(newest)
-    while earlier := segment_end(previous, end.thread_id):
-        segment = yield from segment_plan(earlier)
+    previous = get_previous_head(newest)
+    while earlier := find_segment_end(previous, end.thread_id):
+        segment = yield from read_segment(earlier)
         messages = (*segment.past.messages, *messages)
         previous, count = segment.previous, count + 1
     return Thread(
@@ -208,12 +217,12 @@ def read_thread(segments: list[CheckpointTuple]) -> Plan[Thread]:
     )
 
 
-def _trace(root: str) -> Plan[Trace]:
+def _read_trace(root: str) -> ReadPlan[Trace]:
     rows: list[CheckpointTuple] = yield AllCheckpoints(root)
     by_thread: dict[str, list[CheckpointTuple]] = {}
     tops: dict[str, None] = {}
     for row in rows:
-        identity = Identity.read(row.metadata)
+        identity = Identity.from_metadata(row.metadata)
         if identity is not None:
             by_thread.setdefault(identity.thread_id, []).append(row)
             if not identity.superior_thread_id:
@@ -222,12 +231,12 @@ def _trace(root: str) -> Plan[Trace]:
         raise ThreadNotFound(root)
     threads: dict[str, Thread] = {}
     for thread_id, own in by_thread.items():
-        threads[thread_id] = yield from read_thread(segments_of(own))
+        threads[thread_id] = yield from read_thread(list_segments(own))
     # In a tree embedded in another graph, each run is a root of its own: show the latest.
-    return trace_of(root if root in tops else next(iter(tops)), threads)
+    return build_trace(root if root in tops else next(iter(tops)), threads)
 
 
-def _started(thread: Thread) -> tuple[str, ...]:
+def _list_started_threads(thread: Thread) -> tuple[str, ...]:
     ids = (
         str(event.data["sub_agent_thread_id"])
         for event in thread.events

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from langchain_core.messages import BaseMessage
 
 from echelons.checkpoints.queries import OneCheckpoint
-from echelons.checkpoints.thread_events import Event, events_of
+from echelons.checkpoints.thread_events import ThreadEvent, build_thread_events
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,6 @@ class Thread:
     latest: OneCheckpoint
 
     @property
-    def events(self) -> tuple[Event, ...]:
+    def events(self) -> tuple[ThreadEvent, ...]:
         """The conversation as events."""
-        return tuple(events_of(self.messages, self.agent, self.id))
+        return tuple(build_thread_events(self.messages, self.agent, self.id))

@@ -15,15 +15,15 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
 from echelons.checkpoints.threads.thread import Thread
-from echelons.delegation.calls import requests_of
-from echelons.delegation.candidates import Ways
+from echelons.delegation.calls import iterate_requests
+from echelons.delegation.candidates import Candidates
 from echelons.delegation.request import DelegationRequest, DelegationResponse, Status
-from echelons.delegation.request_builder import sent, ways_of
+from echelons.delegation.request_builder import load_candidates, request_as_sent
 from echelons.errors import UnreadableRecord
 from echelons.identity.lineage import THREADS_KEY
 from echelons.tree.names import BUILT_IN_TOOLS
 
-CUT = "cut short: its superior has ended"
+CUT_SHORT = "cut short: its superior has ended"
 """The reason of a request that has no answer and will not get one."""
 
 
@@ -41,7 +41,7 @@ class LinkState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class TracedRequest:
     """One request to a subordinate, and its outcome.
 
     Attributes:
@@ -84,7 +84,7 @@ class Trace:
     agent: str
     superior_thread_id: str
     state: LinkState
-    requests: tuple[Request, ...]
+    requests: tuple[TracedRequest, ...]
     tools: tuple[str, ...]
     subordinates: tuple[Trace, ...]
 
@@ -105,14 +105,14 @@ class Trace:
     @property
     def text(self) -> str:
         """The trace as lines of text, each with its thread's id."""
-        return "\n".join(_lines(self, "", ""))
+        return "\n".join(_format_lines(self, "", ""))
 
     def __str__(self) -> str:
         return self.text
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class TraceLink:
     """The link from a call to the thread that it names.
 
     Attributes:
@@ -133,7 +133,7 @@ class Link:
         return self.state is not LinkState.BROKEN
 
 
-def trace_of(thread_id: str, threads: Mapping[str, Thread], ended: bool = False) -> Trace:
+def build_trace(thread_id: str, threads: Mapping[str, Thread], ended: bool = False) -> Trace:
     """Return the trace under a thread.
 
     Args:
@@ -148,34 +148,38 @@ def trace_of(thread_id: str, threads: Mapping[str, Thread], ended: bool = False)
         superior_thread_id=thread.superior_thread_id,
         state=LinkState.OK,
         requests=(),
-        tools=tuple(_tools(thread.messages)),
-        subordinates=tuple(_below(thread, threads, ended)),
+        tools=tuple(_list_tools(thread.messages)),
+        subordinates=tuple(_build_subordinates(thread, threads, ended)),
     )
 
 
-def links_of(trace: Trace) -> list[Link]:
+def list_links(trace: Trace) -> list[TraceLink]:
     """Return every link of a trace, superiors first."""
     return [
-        Link(each.superior_thread_id, each.thread_id, each.agent, each.state)
+        TraceLink(each.superior_thread_id, each.thread_id, each.agent, each.state)
         for each in trace.walk()
         if each.superior_thread_id
     ]
 
 
-def _below(thread: Thread, threads: Mapping[str, Thread], ended: bool) -> Iterator[Trace]:
-    called: dict[str, list[Request]] = {}
+def _build_subordinates(
+    thread: Thread, threads: Mapping[str, Thread], ended: bool
+) -> Iterator[Trace]:
+    called: dict[str, list[TracedRequest]] = {}
     agents: dict[str, str] = {}
-    for sub_thread_id, request in _requests(thread, ended):
+    for sub_thread_id, request in _iterate_requests(thread, ended):
         called.setdefault(sub_thread_id, []).append(request)
         agents.setdefault(sub_thread_id, request.sent.current)
     for sub_thread_id, requests in called.items():
         stored = threads.get(sub_thread_id)
-        if stored and _is_of_an_earlier_run(stored, thread, threads):
+        if stored and _is_from_earlier_run(stored, thread, threads):
             continue
-        state = _state(stored, thread.id, requests)
+        state = _get_link_state(stored, thread.id, requests)
         # A broken link is not followed: it may lead back up.
         over = requests[-1].status is not None
-        whole = trace_of(sub_thread_id, threads, over) if stored and state is LinkState.OK else None
+        whole = (
+            build_trace(sub_thread_id, threads, over) if stored and state is LinkState.OK else None
+        )
         yield Trace(
             thread_id=sub_thread_id,
             agent=whole.agent if whole else agents[sub_thread_id],
@@ -187,7 +191,7 @@ def _below(thread: Thread, threads: Mapping[str, Thread], ended: bool) -> Iterat
         )
 
 
-def _is_of_an_earlier_run(stored: Thread, root: Thread, threads: Mapping[str, Thread]) -> bool:
+def _is_from_earlier_run(stored: Thread, root: Thread, threads: Mapping[str, Thread]) -> bool:
     """Return whether a call was made by an earlier run of the same root.
 
     Embedded in a graph that shares its `messages`, a root sees the messages of its earlier runs,
@@ -203,50 +207,58 @@ def _is_of_an_earlier_run(stored: Thread, root: Thread, threads: Mapping[str, Th
     )
 
 
-def _state(stored: Thread | None, superior: str, requests: Sequence[Request]) -> LinkState:
+def _get_link_state(
+    stored: Thread | None, superior: str, requests: Sequence[TracedRequest]
+) -> LinkState:
     if stored is not None:
         return LinkState.OK if stored.superior_thread_id == superior else LinkState.BROKEN
-    if all(request.status is None or request.reason == CUT for request in requests):
+    if all(request.status is None or request.reason == CUT_SHORT for request in requests):
         return LinkState.NOT_STARTED
     refused = all(request.status in (None, Status.UNABLE) for request in requests)
     return LinkState.REFUSED if refused else LinkState.BROKEN
 
 
-def _requests(thread: Thread, ended: bool) -> Iterator[tuple[str, Request]]:
+def _iterate_requests(thread: Thread, ended: bool) -> Iterator[tuple[str, TracedRequest]]:
     messages = thread.messages
     last_task = max(
         (n for n, each in enumerate(messages) if isinstance(each, HumanMessage)), default=-1
     )
     for place, message in enumerate(messages):
-        threads = _threads(message)
+        threads = _get_thread_ids(message)
         if not threads or not isinstance(message, AIMessage):
             continue
-        answers = _answers(messages[after] for after in range(place + 1, len(messages)))
-        for asked, parted in requests_of(message, message.tool_calls):
+        answers = _index_answers(messages[after] for after in range(place + 1, len(messages)))
+        for asked, parted in iterate_requests(message, message.tool_calls):
             if asked.call_id in threads:
-                answer = _response(answers.get(parted.call_id if parted else asked.call_id))
-                response = _part(answer, parted.parts.index(asked)) if parted else answer
-                first = sent(asked, parted, message, thread.agent, thread.id)
-                ways = ways_of(message, asked.call_id)
-                tries = _tries(asked.call_id, first, ways, threads[asked.call_id], response)
+                answer = _load_response(answers.get(parted.call_id if parted else asked.call_id))
+                response = (
+                    _get_part_response(answer, parted.parts.index(asked)) if parted else answer
+                )
+                first = request_as_sent(asked, parted, message, thread.agent, thread.id)
+                ways = load_candidates(message, asked.call_id)
+                tries = _iterate_attempts(
+                    asked.call_id, first, ways, threads[asked.call_id], response
+                )
                 for thread_id, request in tries:
                     # A stopped agent leaves its calls unanswered, and their requests are abandoned.
                     cut = request.status is None and (ended or place < last_task)
-                    given = replace(request, status=Status.UNABLE, reason=CUT) if cut else request
+                    given = (
+                        replace(request, status=Status.UNABLE, reason=CUT_SHORT) if cut else request
+                    )
                     yield thread_id, given
 
 
-def _tries(
+def _iterate_attempts(
     call_id: str,
     first: DelegationRequest,
-    ways: Ways,
+    ways: Candidates,
     thread_id: str,
     response: DelegationResponse | str | None,
-) -> Iterator[tuple[str, Request]]:
+) -> Iterator[tuple[str, TracedRequest]]:
     """Yield the thread id and the record of every attempt at a request."""
     if not isinstance(response, DelegationResponse):
         status = None if response is None else Status.UNABLE
-        yield thread_id, Request(call_id, first, None, status, response or "")
+        yield thread_id, TracedRequest(call_id, first, None, status, response or "")
         return
     # The responses of other requests, such as the parts of a call, have other ids.
     tried = [
@@ -255,17 +267,17 @@ def _tries(
         if each.thread_id and each.request_id == response.request_id
     ]
     for attempt, each in enumerate(tried, start=1):
-        request = first if attempt == 1 else _again(first, attempt, each, ways)
-        yield each.thread_id, Request(call_id, request, each, each.status, each.reason)
+        request = first if attempt == 1 else _build_later_request(first, attempt, each, ways)
+        yield each.thread_id, TracedRequest(call_id, request, each, each.status, each.reason)
     if not tried:
-        yield thread_id, Request(call_id, first, response, response.status, response.reason)
+        yield thread_id, TracedRequest(call_id, first, response, response.status, response.reason)
 
 
-def _again(
-    first: DelegationRequest, attempt: int, response: DelegationResponse, ways: Ways
+def _build_later_request(
+    first: DelegationRequest, attempt: int, response: DelegationResponse, ways: Candidates
 ) -> DelegationRequest:
     """Return a request as it was sent in a second or later attempt."""
-    way = ways.ahead[attempt - 1] if len(ways.ahead) >= attempt else response.path[1:2]
+    way = ways.remaining[attempt - 1] if len(ways.remaining) >= attempt else response.path[1:2]
     current, *route = way or (response.agent,)
     return first.model_copy(
         update={
@@ -279,33 +291,35 @@ def _again(
     )
 
 
-def _part(response: DelegationResponse | str | None, place: int) -> DelegationResponse | str | None:
+def _get_part_response(
+    response: DelegationResponse | str | None, place: int
+) -> DelegationResponse | str | None:
     """Return the response to one part of a call; that to the whole call if it is unknown."""
     if isinstance(response, DelegationResponse) and place < len(response.subordinate_responses):
         return response.subordinate_responses[place]
     return response
 
 
-def _answers(following: Iterable[BaseMessage]) -> dict[str, ToolMessage]:
+def _index_answers(following: Iterable[BaseMessage]) -> dict[str, ToolMessage]:
     # Some models reuse a call id in their next message: stop at it.
     own = takewhile(lambda message: not isinstance(message, AIMessage), following)
     return {message.tool_call_id: message for message in own if isinstance(message, ToolMessage)}
 
 
-def _tools(messages: Sequence[BaseMessage]) -> Iterator[str]:
+def _list_tools(messages: Sequence[BaseMessage]) -> Iterator[str]:
     for message in messages:
-        threads = _threads(message)
+        threads = _get_thread_ids(message)
         for call in message.tool_calls if isinstance(message, AIMessage) else ():
             if call["id"] not in threads and call["name"] not in BUILT_IN_TOOLS:
                 yield call["name"]
 
 
-def _threads(message: BaseMessage) -> Mapping[str, str]:
+def _get_thread_ids(message: BaseMessage) -> Mapping[str, str]:
     found: Any = message.response_metadata.get(THREADS_KEY) if message.response_metadata else None
     return found if isinstance(found, Mapping) else {}
 
 
-def _response(answer: ToolMessage | None) -> DelegationResponse | str | None:
+def _load_response(answer: ToolMessage | None) -> DelegationResponse | str | None:
     """Return the response to a call, why it cannot be read, or `None` while it is open."""
     if answer is None:
         return None
@@ -315,7 +329,7 @@ def _response(answer: ToolMessage | None) -> DelegationResponse | str | None:
         return str(error)
 
 
-def _lines(trace: Trace, first: str, rest: str) -> Iterator[str]:
+def _format_lines(trace: Trace, first: str, rest: str) -> Iterator[str]:
     status = trace.status if trace.state is LinkState.OK else str(trace.state)
     tools = f"  [{', '.join(trace.tools)}]" if trace.tools else ""
     why = shorten(trace.requests[-1].reason, 100, placeholder="…") if trace.requests else ""
@@ -324,4 +338,4 @@ def _lines(trace: Trace, first: str, rest: str) -> Iterator[str]:
     last = len(trace.subordinates) - 1
     for place, each in enumerate(trace.subordinates):
         turn, below = ("└── ", "    ") if place == last else ("├── ", "│   ")
-        yield from _lines(each, rest + turn, rest + below)
+        yield from _format_lines(each, rest + turn, rest + below)

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from echelons.capabilities.capability import Capability, Declared, declared
+from echelons.capabilities.capability import Capability, DeclaredCapabilities, check_capabilities
 from echelons.capabilities.capability_map import CapabilityMap
-from echelons.capabilities.derivation_store import Derivation, Kept
-from echelons.capabilities.deriver import DERIVED, Deriver, Learner, derive, texts_of
+from echelons.capabilities.derivation_store import Derivation, DerivationStore
+from echelons.capabilities.deriver import (
+    DERIVED_CONFIDENCE,
+    Deriver,
+    TreeDeriver,
+    collect_texts,
+    derive_from_names,
+)
 from echelons.capabilities.model_deriver import ModelDeriver
 
 __all__ = [
-    "DERIVED",
+    "DERIVED_CONFIDENCE",
     "Capability",
     "CapabilityMap",
-    "Declared",
+    "DeclaredCapabilities",
     "Derivation",
+    "DerivationStore",
     "Deriver",
-    "Kept",
-    "Learner",
     "ModelDeriver",
-    "declared",
-    "derive",
-    "texts_of",
+    "TreeDeriver",
+    "check_capabilities",
+    "collect_texts",
+    "derive_from_names",
 ]

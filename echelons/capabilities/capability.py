@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict
 
 from echelons.errors import InvalidCapability, InvalidExamples
 
-UNNAMED = "(not named yet)"
+UNNAMED_CAPABILITY = "(not named yet)"
 
 
 class Capability(BaseModel):
@@ -41,11 +41,11 @@ class Capability(BaseModel):
 
     def __init__(self, confidence: float, examples: Iterable[str] = ()) -> None:
         if not _is_confidence(confidence):
-            raise InvalidCapability("", UNNAMED, confidence)
-        super().__init__(confidence=float(confidence), examples=_texts(examples))
+            raise InvalidCapability("", UNNAMED_CAPABILITY, confidence)
+        super().__init__(confidence=float(confidence), examples=_check_examples(examples))
 
 
-class Declared(Mapping[str, float]):
+class DeclaredCapabilities(Mapping[str, float]):
     """The capabilities of one agent: an immutable mapping of names to confidences.
 
     Attributes:
@@ -78,7 +78,7 @@ class Declared(Mapping[str, float]):
         return type(self), (dict(self.full),)
 
 
-def declared(agent: str, capabilities: Any) -> Declared:
+def check_capabilities(agent: str, capabilities: Any) -> DeclaredCapabilities:
     """Return an agent's declared capabilities, validated and immutable.
 
     Args:
@@ -90,7 +90,7 @@ def declared(agent: str, capabilities: Any) -> Declared:
             0 to 1.
         InvalidExamples: Examples are not strings.
     """
-    if isinstance(capabilities, Declared):
+    if isinstance(capabilities, DeclaredCapabilities):
         return capabilities
     if not isinstance(capabilities, Mapping):
         raise InvalidCapability(agent, capabilities, None)
@@ -100,7 +100,7 @@ def declared(agent: str, capabilities: Any) -> Declared:
         if not isinstance(name, str) or not name.strip() or not _is_confidence(confidence):
             raise InvalidCapability(agent, name, confidence)
         kept[name] = given if isinstance(given, Capability) else Capability(given)
-    return Declared(kept)
+    return DeclaredCapabilities(kept)
 
 
 def _is_confidence(value: Any) -> bool:
@@ -108,7 +108,7 @@ def _is_confidence(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= 1
 
 
-def _texts(examples: Any) -> tuple[str, ...]:
+def _check_examples(examples: Any) -> tuple[str, ...]:
     if isinstance(examples, (str, bytes, Mapping)) or not hasattr(examples, "__iter__"):
         raise InvalidExamples(examples)
     texts = tuple(examples)

@@ -11,10 +11,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from echelons.capabilities.capability import Declared
-from echelons.capabilities.deriver import Deriver, Learner, capabilities_of, derive, texts_of
+from echelons.capabilities.capability import DeclaredCapabilities
+from echelons.capabilities.deriver import (
+    Deriver,
+    TreeDeriver,
+    collect_texts,
+    derive_from_names,
+    get_capabilities,
+)
 from echelons.errors import DuplicateName, UnknownAgent
-from echelons.text.stemming import words
+from echelons.text.stemming import extract_words
 from echelons.tree.members import Member
 from echelons.tree.names import PATH_SEPARATOR
 
@@ -40,7 +46,7 @@ class CapabilityMap:
     """
 
     agent: str
-    capabilities: Declared
+    capabilities: DeclaredCapabilities
     derived: bool = False
     texts: tuple[str, ...] = ()
     subordinates: tuple[CapabilityMap, ...] = ()
@@ -50,11 +56,13 @@ class CapabilityMap:
     def passes_on(self) -> bool:
         """Whether all it has are subordinates and a capability derived from its own name."""
         return (
-            self.derived and bool(self.subordinates) and [*self.capabilities] == [_said(self.agent)]
+            self.derived
+            and bool(self.subordinates)
+            and [*self.capabilities] == [_split_name(self.agent)]
         )
 
     @classmethod
-    def discover(cls, member: Member, deriver: Deriver = derive) -> CapabilityMap:
+    def discover(cls, member: Member, deriver: Deriver = derive_from_names) -> CapabilityMap:
         """Return the map of the tree under `member`.
 
         Args:
@@ -64,19 +72,19 @@ class CapabilityMap:
         Raises:
             InvalidCapability: The deriver returns an invalid one.
         """
-        if isinstance(deriver, Learner):
+        if isinstance(deriver, TreeDeriver):
             deriver.learn(member)
-        return cls._discovered(member, deriver)
+        return cls._discover(member, deriver)
 
     @classmethod
-    async def adiscover(cls, member: Member, deriver: Deriver = derive) -> CapabilityMap:
+    async def adiscover(cls, member: Member, deriver: Deriver = derive_from_names) -> CapabilityMap:
         """Async version of `discover`."""
-        if isinstance(deriver, Learner):
+        if isinstance(deriver, TreeDeriver):
             await deriver.alearn(member)
-        return cls._discovered(member, deriver)
+        return cls._discover(member, deriver)
 
     def add(
-        self, superior: Sequence[str] | str, member: Member, deriver: Deriver = derive
+        self, superior: Sequence[str] | str, member: Member, deriver: Deriver = derive_from_names
     ) -> CapabilityMap:
         """Return the map with `member` added as the last subordinate of `superior`.
 
@@ -95,7 +103,7 @@ class CapabilityMap:
         path = superior.split(PATH_SEPARATOR) if isinstance(superior, str) else list(superior)
         if not path or path[0] != self.agent:
             raise UnknownAgent(PATH_SEPARATOR.join(path), [self.agent])
-        return self._added(path[1:], CapabilityMap.discover(member, deriver), self.agent)
+        return self._add_at(path[1:], CapabilityMap.discover(member, deriver), self.agent)
 
     def walk(self, above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], CapabilityMap]]:
         """Yield this map and all below with their paths, depth first, subordinates in order."""
@@ -105,7 +113,7 @@ class CapabilityMap:
             yield path, each
             stack.extend(((*path, sub.agent), sub) for sub in reversed(each.subordinates))
 
-    def json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return the map as JSON, subordinates nested."""
         return {
             "agent": self.agent,
@@ -115,62 +123,65 @@ class CapabilityMap:
                 name: {"confidence": each.confidence, "examples": list(each.examples)}
                 for name, each in self.capabilities.full.items()
             },
-            "subordinates": [each.json() for each in self.subordinates],
+            "subordinates": [each.to_json() for each in self.subordinates],
         }
 
     def __str__(self) -> str:
-        return "\n".join([self._line(), *self._branches("")])
+        return "\n".join([self._format_line(), *self._draw_branches("")])
 
     def __repr__(self) -> str:
         return f"<CapabilityMap of {self.agent}, {self.total_depth} levels below>"
 
     @classmethod
-    def _discovered(cls, member: Member, deriver: Deriver) -> CapabilityMap:
-        own, derived = capabilities_of(member, deriver)
-        below = tuple(cls._discovered(each, deriver) for each in member.subordinates)
-        return cls(member.name, own, derived, texts_of(member))._with(below)
+    def _discover(cls, member: Member, deriver: Deriver) -> CapabilityMap:
+        own, derived = get_capabilities(member, deriver)
+        below = tuple(cls._discover(each, deriver) for each in member.subordinates)
+        return cls(member.name, own, derived, collect_texts(member))._with_subordinates(below)
 
-    def _with(self, subordinates: tuple[CapabilityMap, ...]) -> CapabilityMap:
+    def _with_subordinates(self, subordinates: tuple[CapabilityMap, ...]) -> CapabilityMap:
         depth = max((each.total_depth + 1 for each in subordinates), default=0)
         return replace(self, subordinates=subordinates, total_depth=depth)
 
-    def _added(self, path: Sequence[str], new: CapabilityMap, here: str) -> CapabilityMap:
+    def _add_at(self, path: Sequence[str], new: CapabilityMap, here: str) -> CapabilityMap:
         names = [each.agent for each in self.subordinates]
         if new.agent == self.agent or (not path and new.agent in names):
             raise DuplicateName(new.agent, (here, f"{here}{PATH_SEPARATOR}{new.agent}"))
         if not path:
-            return self._with((*self.subordinates, new))
+            return self._with_subordinates((*self.subordinates, new))
         if path[0] not in names:
             raise UnknownAgent(f"{here}{PATH_SEPARATOR}{path[0]}", names)
         place = names.index(path[0])
-        child = self.subordinates[place]._added(path[1:], new, f"{here}{PATH_SEPARATOR}{path[0]}")
-        return self._with((*self.subordinates[:place], child, *self.subordinates[place + 1 :]))
+        child = self.subordinates[place]._add_at(path[1:], new, f"{here}{PATH_SEPARATOR}{path[0]}")
+        return self._with_subordinates(
+            (*self.subordinates[:place], child, *self.subordinates[place + 1 :])
+        )
 
-    def _branches(self, indent: str) -> Iterator[str]:
+    def _draw_branches(self, indent: str) -> Iterator[str]:
         last = len(self.subordinates) - 1
         for place, each in enumerate(self.subordinates):
             turn, below = ("└── ", "    ") if place == last else ("├── ", "│   ")
-            yield indent + turn + each._line()
-            yield from each._branches(indent + below)
+            yield indent + turn + each._format_line()
+            yield from each._draw_branches(indent + below)
 
-    def _line(self) -> str:
+    def _format_line(self) -> str:
         how = ", derived" if self.derived else ""
         listed = (
-            f"{_printable(name)} ({each.confidence:g}{how}{_examples(len(each.examples))})"
+            f"{_clean_text(name)} ({each.confidence:g}{how}"
+            f"{_format_example_count(len(each.examples))})"
             for name, each in self.capabilities.full.items()
         )
         return f"{self.agent}: {', '.join(listed)}" if self.capabilities else self.agent
 
 
-def _said(name: str) -> str:
-    return " ".join(words(name))
+def _split_name(name: str) -> str:
+    return " ".join(extract_words(name))
 
 
-def _examples(number: int) -> str:
+def _format_example_count(number: int) -> str:
     if not number:
         return ""
     return f", {number} example{'s' if number > 1 else ''}"
 
 
-def _printable(text: str) -> str:
+def _clean_text(text: str) -> str:
     return " ".join("".join(char if char.isprintable() else " " for char in text).split())

@@ -26,7 +26,7 @@ class Derivation(NamedTuple):
     capabilities: Mapping[str, Capability]
 
 
-class Kept(Protocol):
+class DerivationStore(Protocol):
     """The stored derivations of one tree, by agent name."""
 
     def read(self, agents: Collection[str], /) -> Mapping[str, Derivation]:
@@ -42,7 +42,7 @@ class Kept(Protocol):
         ...
 
 
-class NotKept:
+class NoDerivationStore:
     """A store that stores nothing: derivations live as long as their deriver."""
 
     def read(self, _agents: Collection[str], /) -> Mapping[str, Derivation]:

@@ -1,6 +1,6 @@
 """Capabilities of agents that declare none: by default, derived from names.
 
-`CapabilityMap.discover` uses `derive` unless it is given another `Deriver`, such as
+`CapabilityMap.discover` uses `derive_from_names` unless it is given another `Deriver`, such as
 `ModelDeriver`, which asks a model.
 """
 
@@ -10,14 +10,14 @@ import inspect
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, Protocol, runtime_checkable
 
-from echelons.capabilities.capability import Capability, Declared, declared
-from echelons.text.stemming import words
+from echelons.capabilities.capability import Capability, DeclaredCapabilities, check_capabilities
+from echelons.text.stemming import extract_words
 from echelons.tree.members import Member
 
-DERIVED: Final = 0.8
+DERIVED_CONFIDENCE: Final = 0.8
 """Confidence of derived capabilities: less than people usually declare (0.9, 1.0)."""
 
-MOST_OF_A_PROMPT: Final = 2_000
+MAX_PROMPT_TEXT: Final = 2_000
 """Characters of a prompt used as text: its beginning describes the agent."""
 
 
@@ -30,7 +30,7 @@ class Deriver(Protocol):
 
 
 @runtime_checkable
-class Learner(Protocol):
+class TreeDeriver(Protocol):
     """A deriver that does slow work, which is faster for a whole tree at once."""
 
     def learn(self, root: Member, /) -> None:
@@ -42,54 +42,60 @@ class Learner(Protocol):
         ...
 
 
-def derive(member: Member) -> Mapping[str, Capability]:
+def derive_from_names(member: Member) -> Mapping[str, Capability]:
     """Return the words of an agent's name and of its tools' names, with confidence 0.8.
 
     Its description and prompt, and its tools' descriptions, do not name capabilities: they are
-    texts (see `texts_of`), which a matcher reads beside the capabilities.
+    texts (see `collect_texts`), which a matcher reads beside the capabilities.
 
     Examples:
         >>> from echelons import Agent
         >>> def find_food(place: str) -> str:
         ...     '''Find places to eat.'''
         ...     return place
-        >>> list(derive(Agent("tableBooking", tools=[find_food])))
+        >>> list(derive_from_names(Agent("tableBooking", tools=[find_food])))
         ['table booking', 'find food']
     """
-    named = [member.name, *(name for name, _ in tools_of(member))]
-    phrases = dict.fromkeys(" ".join(words(name)) for name in named)
-    return {phrase: Capability(DERIVED) for phrase in phrases if phrase}
+    named = [member.name, *(name for name, _ in iterate_tools(member))]
+    phrases = dict.fromkeys(" ".join(extract_words(name)) for name in named)
+    return {phrase: Capability(DERIVED_CONFIDENCE) for phrase in phrases if phrase}
 
 
-def capabilities_of(member: Member, deriver: Deriver = derive) -> tuple[Declared, bool]:
+def get_capabilities(
+    member: Member, deriver: Deriver = derive_from_names
+) -> tuple[DeclaredCapabilities, bool]:
     """Return an agent's capabilities, and whether they were derived.
 
     Raises:
         InvalidCapability: A declared or derived capability is invalid.
     """
     if member.capabilities:
-        return declared(member.name, member.capabilities), False
-    return declared(member.name, deriver(member)), True
+        return check_capabilities(member.name, member.capabilities), False
+    return check_capabilities(member.name, deriver(member)), True
 
 
-def texts_of(member: Member) -> tuple[str, ...]:
+def collect_texts(member: Member) -> tuple[str, ...]:
     """Return the descriptions of an agent and of its tools.
 
     The prompt is included if the agent declares no capabilities; otherwise it says less than the
     declaration.
     """
     prompt = "" if member.capabilities else getattr(member, "prompt", "")
-    texts = [member.description, *(text for _, text in tools_of(member)), prompt[:MOST_OF_A_PROMPT]]
+    texts = [
+        member.description,
+        *(text for _, text in iterate_tools(member)),
+        prompt[:MAX_PROMPT_TEXT],
+    ]
     return tuple(text for text in texts if text.strip())
 
 
-def tools_of(member: Member) -> Iterator[tuple[str, str]]:
+def iterate_tools(member: Member) -> Iterator[tuple[str, str]]:
     """Yield the name of each of an agent's tools, and the first paragraph of its description."""
     for tool in getattr(member, "tools", ()):
         name = getattr(tool, "name", None) or getattr(tool, "__name__", "")
-        yield str(name), _first_paragraph(tool)
+        yield str(name), _get_first_paragraph(tool)
 
 
-def _first_paragraph(tool: Any) -> str:
+def _get_first_paragraph(tool: Any) -> str:
     text = inspect.getdoc(tool) if inspect.isroutine(tool) else getattr(tool, "description", "")
     return " ".join((text or "").strip().split("\n\n")[0].split())

@@ -14,11 +14,11 @@ from typing import Annotated, Any, Final, NamedTuple
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 
 from echelons.capabilities.capability import Capability
-from echelons.capabilities.deriver import DERIVED, tools_of
+from echelons.capabilities.deriver import DERIVED_CONFIDENCE, iterate_tools
 from echelons.errors import DeriverFailed
 from echelons.tree.members import Member
 
-MOST_TOLD: Final = 6_000
+MAX_PROMPT_SHOWN: Final = 6_000
 """Characters of an agent's prompt shown to the model."""
 
 INSTRUCTIONS: Final = (
@@ -32,27 +32,27 @@ INSTRUCTIONS: Final = (
 )
 
 
-def _plain(text: Any) -> Any:
+def _clean_value(text: Any) -> Any:
     if not isinstance(text, str):
         return text
     return " ".join("".join(char if char.isprintable() else " " for char in text).split())
 
 
-Name = Annotated[str, BeforeValidator(_plain), Field(min_length=1, max_length=80)]
-Example = Annotated[str, BeforeValidator(_plain), Field(min_length=1, max_length=300)]
+CapabilityName = Annotated[str, BeforeValidator(_clean_value), Field(min_length=1, max_length=80)]
+ExampleTask = Annotated[str, BeforeValidator(_clean_value), Field(min_length=1, max_length=300)]
 
 
-class _Said(BaseModel):
-    name: Name
+class _ReplyCapability(BaseModel):
+    name: CapabilityName
     confidence: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False, strict=True)]
-    examples: Annotated[tuple[Example, ...], Field(max_length=10)] = ()
+    examples: Annotated[tuple[ExampleTask, ...], Field(max_length=10)] = ()
 
 
 class _Reply(BaseModel):
-    capabilities: Annotated[tuple[_Said, ...], Field(min_length=1, max_length=20)]
+    capabilities: Annotated[tuple[_ReplyCapability, ...], Field(min_length=1, max_length=20)]
 
 
-class Description(NamedTuple):
+class AgentDescription(NamedTuple):
     """An agent as described to a model.
 
     Attributes:
@@ -66,7 +66,7 @@ class Description(NamedTuple):
     fingerprint: str
 
 
-def described(member: Member, model: str) -> Description:
+def describe_agent(member: Member, model: str) -> AgentDescription:
     """Return the description of an agent for `model`.
 
     The fingerprint covers the whole of a prompt that is too long to be shown.
@@ -76,22 +76,23 @@ def described(member: Member, model: str) -> Description:
         "name": member.name,
         "description": member.description,
         "prompt": prompt,
-        "tools": dict(tools_of(member)),
+        "tools": dict(iterate_tools(member)),
         "subordinates": {each.name: each.description for each in member.subordinates},
     }
     whole = json.dumps([model, INSTRUCTIONS, about], sort_keys=True)
-    told = json.dumps({**about, "prompt": prompt[:MOST_TOLD]}, ensure_ascii=False)
-    return Description(member.name, told, hashlib.sha256(whole.encode()).hexdigest())
+    told = json.dumps({**about, "prompt": prompt[:MAX_PROMPT_SHOWN]}, ensure_ascii=False)
+    return AgentDescription(member.name, told, hashlib.sha256(whole.encode()).hexdigest())
 
 
-def understood(agent: str, content: Any) -> Mapping[str, Capability]:
-    """Return the capabilities in a model's reply, with confidences of at most `DERIVED`.
+def parse_capabilities(agent: str, content: Any) -> Mapping[str, Capability]:
+    """Return the capabilities in a model's reply, with confidences of at most `DERIVED_CONFIDENCE`.
 
     Raises:
         DeriverFailed: The reply is not JSON, or not of the expected form.
 
     Examples:
-        >>> understood("eat", 'Here: {"capabilities": [{"name": "dining", "confidence": 0.9}]}')
+        >>> reply = 'Here: {"capabilities": [{"name": "dining", "confidence": 0.9}]}'
+        >>> parse_capabilities("eat", reply)
         {'dining': Capability(confidence=0.8, examples=())}
     """
     text = content if isinstance(content, str) else str(content)
@@ -104,6 +105,6 @@ def understood(agent: str, content: Any) -> Mapping[str, Capability]:
         raise DeriverFailed(agent, f"{where or 'the answer'}: {first['msg']}") from None
     # Reversed, so that of two entries of one name the first counts.
     return {
-        each.name: Capability(min(each.confidence, DERIVED), each.examples)
+        each.name: Capability(min(each.confidence, DERIVED_CONFIDENCE), each.examples)
         for each in reversed(reply.capabilities)
     }

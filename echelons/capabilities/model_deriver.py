@@ -7,13 +7,18 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from echelons.capabilities.capability import Capability
-from echelons.capabilities.derivation_store import Derivation, Kept, NotKept
-from echelons.capabilities.deriver import derive
-from echelons.capabilities.deriver_prompt import INSTRUCTIONS, Description, described, understood
+from echelons.capabilities.derivation_store import Derivation, DerivationStore, NoDerivationStore
+from echelons.capabilities.deriver import derive_from_names
+from echelons.capabilities.deriver_prompt import (
+    INSTRUCTIONS,
+    AgentDescription,
+    describe_agent,
+    parse_capabilities,
+)
 from echelons.errors import DeriverFailed
 from echelons.text.error_lines import describe_failure
 from echelons.tree.members import Member
-from echelons.tree.walk import walk
+from echelons.tree.walk import walk_tree
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -21,20 +26,20 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger(__name__)
 
-AT_ONCE: Final = 8
+MAX_CONCURRENCY: Final = 8
 """Maximum concurrent requests to the model."""
 
 
 class ModelDeriver:
     """Derives capabilities by asking a model, once for each agent that declares none.
 
-    Replies are stored for as long as the deriver lives, or in a database (`kept_in`), and asked
+    Replies are stored for as long as the deriver lives, or in a database (`with_store`), and asked
     for again when an agent's description, prompt or tools change. If the model fails, an agent's
-    capabilities are derived from its names (`derive`), and a warning is logged.
+    capabilities are derived from its names (`derive_from_names`), and a warning is logged.
 
     Args:
         model: A LangChain chat model, or its name, such as `"openai:gpt-5-mini"`.
-        kept: The store of derivations; by default they live as long as the deriver.
+        store: The store of derivations; by default they live as long as the deriver.
 
     Raises:
         UnknownModel: There is no such model.
@@ -50,16 +55,16 @@ class ModelDeriver:
         eat: fine dining (0.8, derived)
     """
 
-    def __init__(self, model: BaseChatModel | str, kept: Kept | None = None) -> None:
-        from echelons.models import resolve
+    def __init__(self, model: BaseChatModel | str, store: DerivationStore | None = None) -> None:
+        from echelons.models import resolve_model
 
-        self._model = resolve(model)
-        self._kept = kept or NotKept()
+        self._model = resolve_model(model)
+        self._store = store or NoDerivationStore()
         self._known: dict[str, Derivation] = {}
 
-    def kept_in(self, kept: Kept) -> ModelDeriver:
+    def with_store(self, store: DerivationStore) -> ModelDeriver:
         """Return a deriver with the same model and another store."""
-        return ModelDeriver(self._model, kept)
+        return ModelDeriver(self._model, store)
 
     def __call__(self, member: Member, /) -> Mapping[str, Capability]:
         """Return an agent's capabilities, asking the model if they are not known."""
@@ -72,75 +77,77 @@ class ModelDeriver:
         Raises:
             StorageError: The store could not be read or written.
         """
-        if not (unknown := self._unknown(root)):
+        if not (unknown := self._describe_unknown(root)):
             return
-        self._known.update(_unchanged(unknown, self._kept.read([*unknown])))
-        if asked := self._unknown(root):
-            replies = self._model.batch(_questions(asked), self._config(), return_exceptions=True)
-            self._kept.write(self._heard(root, asked, replies))
+        self._known.update(_select_unchanged(unknown, self._store.read([*unknown])))
+        if asked := self._describe_unknown(root):
+            replies = self._model.batch(
+                _build_questions(asked), self._build_config(), return_exceptions=True
+            )
+            self._store.write(self._take_replies(root, asked, replies))
 
     async def alearn(self, root: Member) -> None:
         """Async version of `learn`."""
-        if not (unknown := self._unknown(root)):
+        if not (unknown := self._describe_unknown(root)):
             return
-        found = await self._kept.arun(lambda: self._kept.read([*unknown]))
-        self._known.update(_unchanged(unknown, found))
-        if asked := self._unknown(root):
+        found = await self._store.arun(lambda: self._store.read([*unknown]))
+        self._known.update(_select_unchanged(unknown, found))
+        if asked := self._describe_unknown(root):
             replies = await self._model.abatch(
-                _questions(asked), self._config(), return_exceptions=True
+                _build_questions(asked), self._build_config(), return_exceptions=True
             )
-            heard = self._heard(root, asked, replies)
-            await self._kept.arun(lambda: self._kept.write(heard))
+            heard = self._take_replies(root, asked, replies)
+            await self._store.arun(lambda: self._store.write(heard))
 
-    def _unknown(self, root: Member) -> dict[str, Description]:
-        silent = (each.member for each in walk(root) if not each.member.capabilities)
-        about = {member.name: described(member, self._label()) for member in silent}
+    def _describe_unknown(self, root: Member) -> dict[str, AgentDescription]:
+        silent = (each.member for each in walk_tree(root) if not each.member.capabilities)
+        about = {member.name: describe_agent(member, self._get_model_name()) for member in silent}
         return {
             agent: each
             for agent, each in about.items()
             if agent not in self._known or self._known[agent].fingerprint != each.fingerprint
         }
 
-    def _heard(
-        self, root: Member, asked: Mapping[str, Description], replies: Sequence[Any]
+    def _take_replies(
+        self, root: Member, asked: Mapping[str, AgentDescription], replies: Sequence[Any]
     ) -> Mapping[str, Derivation]:
         """Add the replies to what is known, and return those that are worth storing."""
-        members = {each.member.name: each.member for each in walk(root)}
+        members = {each.member.name: each.member for each in walk_tree(root)}
         said: dict[str, Derivation] = {}
         for about, reply in zip(asked.values(), replies, strict=True):
             try:
-                capabilities = _capabilities(about.agent, reply)
+                capabilities = _read_reply(about.agent, reply)
             except Exception as error:  # noqa: BLE001 - models raise anything
                 why = describe_failure(error, DeriverFailed)
                 LOG.warning("%s: its name says what %r can do", why, about.agent)
-                words = derive(members[about.agent])
+                words = derive_from_names(members[about.agent])
                 self._known[about.agent] = Derivation(about.fingerprint, words)
                 continue
             said[about.agent] = Derivation(about.fingerprint, capabilities)
         self._known.update(said)
         return said
 
-    def _label(self) -> str:
+    def _get_model_name(self) -> str:
         named = (getattr(self._model, name, None) for name in ("model_name", "model"))
         return next((name for name in named if isinstance(name, str)), type(self._model).__name__)
 
-    def _config(self) -> RunnableConfig:
+    def _build_config(self) -> RunnableConfig:
         # Without the tag, the model's reply would appear in a run's message stream.
-        return {"max_concurrency": AT_ONCE, "tags": ["nostream"]}
+        return {"max_concurrency": MAX_CONCURRENCY, "tags": ["nostream"]}
 
 
-def _questions(asked: Mapping[str, Description]) -> list[Any]:
+def _build_questions(asked: Mapping[str, AgentDescription]) -> list[Any]:
     return [[("system", INSTRUCTIONS), ("user", about.text)] for about in asked.values()]
 
 
-def _capabilities(agent: str, reply: Any) -> Mapping[str, Capability]:
+def _read_reply(agent: str, reply: Any) -> Mapping[str, Capability]:
     if isinstance(reply, BaseException):
         raise reply
-    return understood(agent, reply.text)
+    return parse_capabilities(agent, reply.text)
 
 
-def _unchanged(
-    asked: Mapping[str, Description], kept: Mapping[str, Derivation]
+def _select_unchanged(
+    asked: Mapping[str, AgentDescription], kept: Mapping[str, Derivation]
 ) -> Mapping[str, Derivation]:
     return {
         agent: found

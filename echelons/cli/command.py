@@ -19,14 +19,14 @@ import typer
 
 from echelons.cli import output
 from echelons.cli.exit_codes import ExitCode
-from echelons.cli.options import Output
+from echelons.cli.options import OutputOptions
 from echelons.errors import EchelonsError, RunFailed, ThreadBusy
 
-BROKEN_PIPE = 141
+BROKEN_PIPE_CODE = 141
 """Exit code of a program whose output pipe was closed by its reader: 128 + SIGPIPE."""
 
 
-ERRORS = {
+ERROR_EXIT_CODES = {
     RunFailed: ExitCode.FAILED,
     ThreadBusy: ExitCode.BUSY,
     EchelonsError: ExitCode.REFUSED,
@@ -43,31 +43,33 @@ def command(function: Callable[..., ExitCode]) -> Callable[..., None]:
     and an exit code. One of its dataclasses is an `OutputOptions`.
     """
     hints = get_type_hints(function, include_extras=True)
-    groups = {name: hint for name, hint in hints.items() if _is_group(hint)}
+    groups = {name: hint for name, hint in hints.items() if _is_option_group(hint)}
 
     @wraps(function)
     def run(**given: Any) -> None:
         for name, group in groups.items():
             given[name] = group(**{field.name: given.pop(field.name) for field in fields(group)})
-        spoken = next(value for value in given.values() if isinstance(value, Output))
-        raise typer.Exit(_guarded(lambda: function(**given), spoken))
+        how = next(value for value in given.values() if isinstance(value, OutputOptions))
+        raise typer.Exit(_run_guarded(lambda: function(**given), how))
 
     del run.__wrapped__  # Typer would look through the wrapper at the dataclasses
-    flat = _flat(function, hints)
+    flat = _flatten_parameters(function, hints)
     run.__signature__ = inspect.Signature(flat)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in flat}
     return run
 
 
-def _is_group(hint: Any) -> bool:
+def _is_option_group(hint: Any) -> bool:
     return isinstance(hint, type) and is_dataclass(hint)
 
 
-def _flat(function: Callable[..., Any], hints: dict[str, Any]) -> list[inspect.Parameter]:
+def _flatten_parameters(
+    function: Callable[..., Any], hints: dict[str, Any]
+) -> list[inspect.Parameter]:
     flat: list[inspect.Parameter] = []
     for parameter in inspect.signature(function).parameters.values():
         hint = hints[parameter.name]
-        if _is_group(hint):
+        if _is_option_group(hint):
             own = get_type_hints(hint, include_extras=True)
             flat += [
                 inspect.Parameter(
@@ -83,25 +85,25 @@ def _flat(function: Callable[..., Any], hints: dict[str, Any]) -> list[inspect.P
     return flat
 
 
-def _guarded(work: Callable[[], ExitCode], spoken: Output) -> int:
+def _run_guarded(work: Callable[[], ExitCode], how: OutputOptions) -> int:
     # A subordinate's failure is logged with its traceback; users see the outcome instead.
     logging.getLogger("echelons").addHandler(
-        logging.StreamHandler() if spoken.debug else logging.NullHandler()
+        logging.StreamHandler() if how.debug else logging.NullHandler()
     )
     try:
         return work()
     except (typer.Exit, typer.Abort, typer.BadParameter):
         raise
     except KeyboardInterrupt:
-        output.remark("interrupted")
+        output.print_remark("interrupted")
         return ExitCode.INTERRUPTED
     except BrokenPipeError:
         # Python flushes standard output once more at exit, which must not fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return BROKEN_PIPE
+        return BROKEN_PIPE_CODE
     except Exception as error:  # noqa: BLE001  the last line of defence: a line, not a traceback
-        code = next(code for kind, code in ERRORS.items() if isinstance(error, kind))
-        if spoken.debug:
+        code = next(code for kind, code in ERROR_EXIT_CODES.items() if isinstance(error, kind))
+        if how.debug:
             traceback.print_exception(error)
-        output.tell_error(error, code, as_json=spoken.json)
+        output.print_error(error, code, as_json=how.json)
         return code

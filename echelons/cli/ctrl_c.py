@@ -15,7 +15,7 @@ from echelons.cli.exit_codes import ExitCode
 
 
 @contextmanager
-def interruptible(pause: Callable[[], None], abandon: Callable[[], None]) -> Iterator[None]:
+def handle_ctrl_c(pause: Callable[[], None], abandon: Callable[[], None]) -> Iterator[None]:
     """Handle Ctrl-C while the context lasts.
 
     Args:
@@ -24,7 +24,7 @@ def interruptible(pause: Callable[[], None], abandon: Callable[[], None]) -> Ite
     """
     pressed = False
 
-    def answer(signum: int, frame: FrameType | None) -> None:
+    def handle_signal(signum: int, frame: FrameType | None) -> None:
         nonlocal pressed
         if pressed:
             abandon()
@@ -33,7 +33,7 @@ def interruptible(pause: Callable[[], None], abandon: Callable[[], None]) -> Ite
         pressed = True
         pause()
 
-    before = signal.signal(signal.SIGINT, answer)
+    before = signal.signal(signal.SIGINT, handle_signal)
     try:
         yield
     finally:

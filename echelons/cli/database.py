@@ -9,30 +9,30 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from echelons.checkpoints.default_path import default_database, make_folder
-from echelons.cli.output import remark
+from echelons.checkpoints.default_path import get_default_database, make_database_folder
+from echelons.cli.output import print_remark
 from echelons.errors import (
     DatabaseFolderMissing,
     StorageError,
     ThreadNotFound,
     ThreadNotNamed,
 )
-from echelons.identity.lineage import root_thread_id
+from echelons.identity.lineage import derive_root_thread_id
 
 if TYPE_CHECKING:
     from echelons.checkpoints.checkpointer import SqliteCheckpointer
     from echelons.checkpoints.threads.store import RootThread
 
-MAIN = "main"
+MAIN_THREAD = "main"
 """Name of the default thread when there are several and none is named."""
 
 
-def path(given: Path | None) -> Path:
+def resolve_path(given: Path | None) -> Path:
     """Return the path of the database, the default one if none is given."""
-    return given.expanduser() if given else default_database()
+    return given.expanduser() if given else get_default_database()
 
 
-def for_writing(given: Path | None) -> Path:
+def resolve_writable_path(given: Path | None) -> Path:
     """Return the path of the database and make sure that its folder exists.
 
     Only the folder of the default database is created.
@@ -41,9 +41,9 @@ def for_writing(given: Path | None) -> Path:
         DatabaseFolderMissing: The folder of a given path does not exist.
         StorageError: The default folder cannot be created, or the given one not be read.
     """
-    database = path(given)
+    database = resolve_path(given)
     if given is None:
-        make_folder(database)
+        make_database_folder(database)
         return database
     try:
         there = database.parent.is_dir()
@@ -54,7 +54,7 @@ def for_writing(given: Path | None) -> Path:
     return database
 
 
-def reading(given: Path | None) -> SqliteCheckpointer:
+def open_database(given: Path | None) -> SqliteCheckpointer:
     """Open an existing database.
 
     Raises:
@@ -63,31 +63,31 @@ def reading(given: Path | None) -> SqliteCheckpointer:
     """
     from echelons.checkpoints.open import open_existing
 
-    return open_existing(path(given))
+    return open_existing(resolve_path(given))
 
 
-def roots(saver: SqliteCheckpointer) -> list[RootThread]:
+def list_roots(saver: SqliteCheckpointer) -> list[RootThread]:
     """Return the root threads, latest first."""
     from echelons.checkpoints.threads.store import ThreadStore
 
     return ThreadStore(saver).roots()
 
 
-def root_named(saver: SqliteCheckpointer, thread: str) -> RootThread:
+def find_root(saver: SqliteCheckpointer, thread: str) -> RootThread:
     """Return the root thread with a name or id.
 
     Raises:
         ThreadNotFound: There is none.
     """
-    found = {root.id: root for root in roots(saver)}
+    found = {root.id: root for root in list_roots(saver)}
     # A user's own graph may have used the name itself as LangGraph's thread id.
-    root = found.get(thread) or found.get(root_thread_id(thread))
+    root = found.get(thread) or found.get(derive_root_thread_id(thread))
     if root is None:
         raise ThreadNotFound(thread)
     return root
 
 
-def root_meant(saver: SqliteCheckpointer, thread: str | None) -> RootThread:
+def choose_root(saver: SqliteCheckpointer, thread: str | None) -> RootThread:
     """Return the named root thread, else the only one, else `main`.
 
     Raises:
@@ -95,17 +95,19 @@ def root_meant(saver: SqliteCheckpointer, thread: str | None) -> RootThread:
         ThreadNotNamed: There are several, and none is `main`.
     """
     if thread is not None:
-        return root_named(saver, thread)
-    found = roots(saver)
-    mains = [root for root in found if root.name == MAIN]
+        return find_root(saver, thread)
+    found = list_roots(saver)
+    mains = [root for root in found if root.name == MAIN_THREAD]
     if len(found) > 1 and not mains:
-        raise ThreadNotNamed([label(root) for root in found])
+        raise ThreadNotNamed([root_label(root) for root in found])
     if not found:
-        raise ThreadNotFound(MAIN)
+        raise ThreadNotFound(MAIN_THREAD)
     return (mains or found)[0]
 
 
-def root_shown(saver: SqliteCheckpointer, thread: str | None, *, quietly: bool) -> RootThread:
+def choose_shown_root(
+    saver: SqliteCheckpointer, thread: str | None, *, quietly: bool
+) -> RootThread:
     """Return the named root thread, else the latest; for commands that only read it.
 
     Args:
@@ -117,25 +119,27 @@ def root_shown(saver: SqliteCheckpointer, thread: str | None, *, quietly: bool) 
         ThreadNotFound: No thread has that name, or there is none at all.
     """
     if thread is not None:
-        return root_named(saver, thread)
-    found = roots(saver)
+        return find_root(saver, thread)
+    found = list_roots(saver)
     if not found:
-        raise ThreadNotFound(MAIN)
+        raise ThreadNotFound(MAIN_THREAD)
     if len(found) > 1 and not quietly:
-        remark(f"thread {label(found[0])}, the latest of {len(found)}; --thread names another")
+        print_remark(
+            f"thread {root_label(found[0])}, the latest of {len(found)}; --thread names another"
+        )
     return found[0]
 
 
-def thread_name(database: Path, thread: str) -> str:
+def resolve_thread_name(database: Path, thread: str) -> str:
     """Return the name of a thread that is given by name or id."""
-    if not database.exists() or not _is_id(thread):
+    if not database.exists() or not _is_uuid(thread):
         return thread
-    with reading(database) as saver:
-        found = {root.id: label(root) for root in roots(saver)}
-    return found.get(root_thread_id(thread), thread)
+    with open_database(database) as saver:
+        found = {root.id: root_label(root) for root in list_roots(saver)}
+    return found.get(derive_root_thread_id(thread), thread)
 
 
-def _is_id(thread: str) -> bool:
+def _is_uuid(thread: str) -> bool:
     try:
         UUID(thread)
     except ValueError:
@@ -143,6 +147,6 @@ def _is_id(thread: str) -> bool:
     return True
 
 
-def label(root: RootThread) -> str:
+def root_label(root: RootThread) -> str:
     """Return the name of a root thread, or its id if it has none."""
     return root.name or root.id

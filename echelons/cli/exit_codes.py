@@ -20,7 +20,7 @@ class ExitCode(IntEnum):
     INTERRUPTED = 130
 
 
-MEANINGS = {
+EXIT_CODE_MEANINGS = {
     ExitCode.FINISHED: "finished",
     ExitCode.UNEXPECTED: "unexpected error; --debug shows where",
     ExitCode.USAGE: "the command line is wrong",

@@ -11,9 +11,9 @@ from typing import Annotated
 
 import typer
 
-from echelons.checkpoints.default_path import VARIABLE
+from echelons.checkpoints.default_path import DATABASE_VARIABLE
 from echelons.cli.completion import complete_team, complete_thread
-from echelons.cli.display.text_format import named
+from echelons.cli.display.text_format import check_name_argument
 
 TeamArgument = Annotated[
     str,
@@ -21,7 +21,7 @@ TeamArgument = Annotated[
         metavar="TEAM",
         help="A shipped team ([b]travel[/b], [b]research[/b]), or [b]module:agent[/b] of your own.",
         autocompletion=complete_team,
-        callback=named,
+        callback=check_name_argument,
         show_default=False,
     ),
 ]
@@ -32,7 +32,7 @@ ThreadOption = Annotated[
         metavar="NAME",
         help="The thread, by name or id.",
         autocompletion=complete_thread,
-        callback=named,
+        callback=check_name_argument,
         show_default=False,
     ),
 ]
@@ -45,14 +45,14 @@ TeamOption = Annotated[
         metavar="TEAM",
         help="Another team than the one that the thread noted.",
         autocompletion=complete_team,
-        callback=named,
+        callback=check_name_argument,
         show_default=False,
     ),
 ]
 
 
 @dataclass(frozen=True)
-class Database:
+class DatabaseOptions:
     """The option for the database."""
 
     db: Annotated[
@@ -60,7 +60,7 @@ class Database:
         typer.Option(
             "--db",
             metavar="FILE",
-            envvar=VARIABLE,
+            envvar=DATABASE_VARIABLE,
             help="The database; a file in your data folder if left out.",
             show_default=False,
         ),
@@ -68,14 +68,14 @@ class Database:
 
 
 @dataclass(frozen=True)
-class Place(Database):
+class ThreadOptions(DatabaseOptions):
     """Options for the database and the thread."""
 
     thread: ThreadOption = None
 
 
 @dataclass(frozen=True)
-class Output:
+class OutputOptions:
     """Options for the output of every command."""
 
     json: Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")] = False
@@ -85,7 +85,7 @@ class Output:
 
 
 @dataclass(frozen=True)
-class RunOutput(Output):
+class RunOutputOptions(OutputOptions):
     """Options for the output of commands that run a turn."""
 
     quiet: Annotated[
@@ -94,7 +94,7 @@ class RunOutput(Output):
 
 
 @dataclass(frozen=True)
-class Making:
+class TeamOptions:
     """Options from which a team is built."""
 
     model: Annotated[
@@ -119,7 +119,7 @@ class Making:
 
 
 @dataclass(frozen=True)
-class Knowing(Making):
+class CapabilityOptions(TeamOptions):
     """Options of a team whose capabilities are only read, not run."""
 
     model: Annotated[
@@ -135,7 +135,7 @@ class Knowing(Making):
 
 
 @dataclass(frozen=True)
-class Remaking(Making):
+class StoredTeamOptions(TeamOptions):
     """Options that replace what a thread recorded about its team."""
 
     team: TeamOption = None

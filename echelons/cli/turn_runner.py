@@ -10,24 +10,29 @@ from pathlib import Path
 
 from echelons.agent import Agent
 from echelons.cli import output
-from echelons.cli.ctrl_c import interruptible
-from echelons.cli.display.agent_board import Board
-from echelons.cli.display.question_text import questions_text
-from echelons.cli.display.run_views import view_of
-from echelons.cli.display.turn_summary import closing, code_of, result_json, unrun
+from echelons.cli.ctrl_c import handle_ctrl_c
+from echelons.cli.display.agent_board import AgentBoard
+from echelons.cli.display.question_text import format_questions
+from echelons.cli.display.run_views import choose_view
+from echelons.cli.display.turn_summary import (
+    choose_exit_code,
+    explain_no_run,
+    format_closing,
+    turn_result_to_json,
+)
 from echelons.cli.exit_codes import ExitCode
-from echelons.cli.options import RunOutput
-from echelons.cli.team_loader import TeamName
+from echelons.cli.options import RunOutputOptions
+from echelons.cli.team_loader import TeamSpec
 from echelons.errors import EchelonsError, RunFailed
 from echelons.runtime.run_events import RunEvent
 from echelons.runtime.session import Session
-from echelons.runtime.session_requests import Thread
+from echelons.runtime.session_requests import SessionThread
 from echelons.runtime.session_run import AsyncRun, Result
 from echelons.text.error_lines import describe_error
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class PlannedTurn:
     """A turn to run.
 
     Attributes:
@@ -35,97 +40,97 @@ class Turn:
         team: What the team is built from; the thread records it.
         thread: The name of the thread.
         database: The path of the database.
-        given: The database as given on the command line, for the commands that are printed.
-        begin: Starts the turn.
-        before: Remarks that are printed at its start.
-        after: Remarks that are printed when it has finished.
+        db_option: The database as given on the command line, for the commands that are printed.
+        start: Starts the turn.
+        opening_remarks: Remarks that are printed at its start.
+        closing_remarks: Remarks that are printed when it has finished.
     """
 
     agent: Agent
-    team: TeamName
+    team: TeamSpec
     thread: str
     database: Path
-    given: Path | None
-    begin: Callable[[Session], Awaitable[AsyncRun]]
-    before: tuple[str, ...] = ()
-    after: tuple[str, ...] = ()
+    db_option: Path | None
+    start: Callable[[Session], Awaitable[AsyncRun]]
+    opening_remarks: tuple[str, ...] = ()
+    closing_remarks: tuple[str, ...] = ()
 
 
-def carry_out(turn: Turn, how: RunOutput) -> ExitCode:
+def run_planned_turn(turn: PlannedTurn, how: RunOutputOptions) -> ExitCode:
     """Run a turn, show it, print its result, and return the exit code.
 
     Raises:
         RunFailed: A model or a function failed.
         EchelonsError: The turn cannot start or go on.
     """
-    performance = _Performance(turn, how)
-    with interruptible(performance.pause, performance.view.abandon):
-        return performance.told(asyncio.run(performance.run()))
+    performance = _TurnRunner(turn, how)
+    with handle_ctrl_c(performance.pause, performance.view.restore_terminal):
+        return performance.print_result(asyncio.run(performance.run()))
 
 
-class _Performance:
+class _TurnRunner:
     """Runs one turn and shows it."""
 
-    def __init__(self, turn: Turn, how: RunOutput) -> None:
+    def __init__(self, turn: PlannedTurn, how: RunOutputOptions) -> None:
         self._turn = turn
         self._how = how
-        self._board = Board(time.monotonic)
-        self._running: AsyncRun | None = None
-        self._thread = Thread(turn.thread, "")
+        self._board = AgentBoard(time.monotonic)
+        self._run: AsyncRun | None = None
+        self._thread = SessionThread(turn.thread, "")
         self._ended = False
-        self.view = view_of(self._board, how)
+        self.view = choose_view(self._board, how)
 
     def pause(self) -> None:
         """Handle the first Ctrl-C: pause the run, unless it has ended."""
-        if self._running is None:
+        if self._run is None:
             raise KeyboardInterrupt
         if not self._ended:
             self._board.stopping = True
-            self._running.pause()
-            self.view.stopping()
+            self._run.pause()
+            self.view.show_stopping()
 
     async def run(self) -> Result:
         """Run the turn and show it."""
         turn = self._turn
         async with Session(
-            turn.agent, turn.database, thread=turn.thread, metadata=turn.team.metadata()
+            turn.agent, turn.database, thread=turn.thread, metadata=turn.team.to_metadata()
         ) as session:
-            self._thread = Thread(session.thread, session.thread_id)
-            async with await turn.begin(session) as self._running:
-                self._remark(turn.before)
+            self._thread = SessionThread(session.thread, session.thread_id)
+            async with await turn.start(session) as self._run:
+                self._print_remarks(turn.opening_remarks)
                 with self.view:
-                    async for event in _events(self._running, turn.thread):
-                        self._board.show(event)
-                        self.view.show(event)
+                    async for event in _iterate_events(self._run, turn.thread):
+                        self._board.apply_event(event)
+                        self.view.show_event(event)
                     self._ended = True
-                    result = await self._running.result()
-                    self._board.end(result)
+                    result = await self._run.result()
+                    self._board.apply_result(result)
             return result
 
-    def told(self, result: Result) -> ExitCode:
+    def print_result(self, result: Result) -> ExitCode:
         """Print the result of the turn, and return the exit code."""
         turn, board = self._turn, self._board
-        code = code_of(result, board)
+        code = choose_exit_code(result, board)
         if self._how.json:
-            output.tell_json(result_json(result, board, self._thread, code))
+            output.print_json(turn_result_to_json(result, board, self._thread, code))
             return code
         if result.text:
-            output.tell_prose(result.text)
+            output.print_prose(result.text)
         if result.questions:
-            output.tell(questions_text(result.questions, turn.given))
-        after = turn.after if code is ExitCode.FINISHED else ()
-        unmoved = unrun(result)
-        ended = (unmoved,) if unmoved else closing(board, turn.thread, code, turn.given)
-        self._remark((*ended, *after))
+            output.print_result(format_questions(result.questions, turn.db_option))
+        after = turn.closing_remarks if code is ExitCode.FINISHED else ()
+        unmoved = explain_no_run(result)
+        ended = (unmoved,) if unmoved else format_closing(board, turn.thread, code, turn.db_option)
+        self._print_remarks((*ended, *after))
         return code
 
-    def _remark(self, texts: tuple[str, ...]) -> None:
+    def _print_remarks(self, texts: tuple[str, ...]) -> None:
         if not (self._how.json or self._how.quiet):
             for text in texts:
-                output.remark(text)
+                output.print_remark(text)
 
 
-async def _events(run: AsyncRun, thread: str) -> AsyncIterator[RunEvent]:
+async def _iterate_events(run: AsyncRun, thread: str) -> AsyncIterator[RunEvent]:
     try:
         async for event in run:
             yield event

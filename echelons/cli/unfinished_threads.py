@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from echelons.cli.database import label, root_named, roots
+from echelons.cli.database import find_root, list_roots, root_label
 from echelons.errors import NothingUnfinished, ThreadNotNamed
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from echelons.checkpoints.threads.store import RootThread
 
 
-class State(StrEnum):
+class RootState(StrEnum):
     """Whether a root thread has work left."""
 
     FINISHED = "finished"
@@ -24,12 +24,12 @@ class State(StrEnum):
     UNFINISHED = "unfinished"
 
 
-AT_WORK = (State.ASKING, State.UNFINISHED)
+OPEN_STATES = (RootState.ASKING, RootState.UNFINISHED)
 """States of a turn that has not ended, whose agents can be stopped or paused."""
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class RootStatus:
     """A root thread, its state and its open questions.
 
     Attributes:
@@ -39,35 +39,35 @@ class Standing:
     """
 
     root: RootThread
-    state: State
+    state: RootState
     questions: tuple[Question, ...]
 
 
-def standing(saver: SqliteCheckpointer, root: RootThread) -> Standing:
+def read_root_status(saver: SqliteCheckpointer, root: RootThread) -> RootStatus:
     """Return the status of a root thread."""
-    from echelons.checkpoints.queries import OneCheckpoint, read
-    from echelons.checkpoints.threads.answer_outbox import open_questions
+    from echelons.checkpoints.queries import OneCheckpoint, run_plan
+    from echelons.checkpoints.threads.answer_outbox import read_open_questions
     from echelons.checkpoints.threads.pending_work import is_finished
 
-    asked = tuple(read(saver, open_questions(root.id)))
+    asked = tuple(run_plan(saver, read_open_questions(root.id)))
     if asked:
-        return Standing(root, State.ASKING, asked)
-    finished = read(saver, is_finished(OneCheckpoint(root.id)))
-    return Standing(root, State.FINISHED if finished else State.UNFINISHED, ())
+        return RootStatus(root, RootState.ASKING, asked)
+    finished = run_plan(saver, is_finished(OneCheckpoint(root.id)))
+    return RootStatus(root, RootState.FINISHED if finished else RootState.UNFINISHED, ())
 
 
-def standings(saver: SqliteCheckpointer, thread: str | None) -> list[Standing]:
+def list_root_statuses(saver: SqliteCheckpointer, thread: str | None) -> list[RootStatus]:
     """Return the status of the named root thread, or of all, latest first.
 
     Raises:
         ThreadNotFound: No thread has that name.
     """
-    chosen = roots(saver) if thread is None else [root_named(saver, thread)]
-    return [standing(saver, root) for root in chosen]
+    chosen = list_roots(saver) if thread is None else [find_root(saver, thread)]
+    return [read_root_status(saver, root) for root in chosen]
 
 
-def root_with_work(
-    saver: SqliteCheckpointer, thread: str | None, states: Collection[State]
+def find_unfinished_root(
+    saver: SqliteCheckpointer, thread: str | None, states: Collection[RootState]
 ) -> RootThread:
     """Return the named root thread, else the only one in one of the states.
 
@@ -77,10 +77,10 @@ def root_with_work(
         ThreadNotNamed: No name is given, and several threads are in such a state.
     """
     if thread is not None:
-        return root_named(saver, thread)
-    left = [each.root for each in standings(saver, None) if each.state in states]
+        return find_root(saver, thread)
+    left = [each.root for each in list_root_statuses(saver, None) if each.state in states]
     if not left:
         raise NothingUnfinished(saver.path)
     if len(left) > 1:
-        raise ThreadNotNamed([label(root) for root in left])
+        raise ThreadNotNamed([root_label(root) for root in left])
     return left[0]

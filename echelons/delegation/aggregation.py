@@ -13,13 +13,13 @@ from echelons.tree.names import PATH_SEPARATOR
 
 PATH_COST = 0.05
 """Confidence deducted for each agent on a response's path, to rank conflicting responses."""
-LIMIT = "limit:"
+LIMIT_PREFIX = "limit:"
 """Prefix of the reason of a response whose agent reached a limit of the whole tree."""
-EXHAUSTED = ("budget:", LIMIT)
+EXHAUSTED_PREFIXES = ("budget:", LIMIT_PREFIX)
 """Prefixes of the reason of a response whose agent had to stop early."""
 
 
-def preference(response: DelegationResponse) -> float:
+def compute_preference(response: DelegationResponse) -> float:
     """Return the rank of a response among others: its confidence less the cost of its path.
 
     Source: `resolve_conflicts` of the recursive delegation,
@@ -29,23 +29,23 @@ def preference(response: DelegationResponse) -> float:
         >>> near = DelegationResponse(
         ...     request_id="r", agent="a", status="fulfilled", confidence=0.8, path=("h", "a")
         ... )
-        >>> round(preference(near), 2)
+        >>> round(compute_preference(near), 2)
         0.7
     """
     # Rounded: 0.85 - 0.05 * 3 and 0.8 - 0.05 * 2 differ as floating-point numbers.
     return round(response.confidence - PATH_COST * len(response.path), 12)
 
 
-def best(responses: Iterable[DelegationResponse]) -> DelegationResponse:
+def choose_best(responses: Iterable[DelegationResponse]) -> DelegationResponse:
     """Return the response of the highest preference; of equal ones the first by path.
 
     Raises:
         ValueError: There are no responses.
     """
-    return min(responses, key=lambda each: (-preference(each), each.path, each.agent))
+    return min(responses, key=lambda each: (-compute_preference(each), each.path, each.agent))
 
 
-def settle(
+def settle_responses(
     request: DelegationRequest,
     responses: Sequence[DelegationResponse],
     required: Collection[str] = (),
@@ -59,10 +59,10 @@ def settle(
         responses[0].status is not Status.PARTIAL or _is_exhausted(responses[0])
     ):
         return responses[0]
-    return aggregate(request, responses, required, abilities)
+    return aggregate_responses(request, responses, required, abilities)
 
 
-def aggregate(
+def aggregate_responses(
     request: DelegationRequest,
     responses: Sequence[DelegationResponse],
     required: Collection[str] = (),
@@ -89,29 +89,29 @@ def aggregate(
     fulfilled, partial = by_status[Status.FULFILLED], by_status[Status.PARTIAL]
     asking = by_status[Status.NEEDS_INPUT]
     if fulfilled and not partial:
-        answer = best(fulfilled)
+        answer = choose_best(fulfilled)
     elif fulfilled:
-        answer = _together(request, [*fulfilled, *partial], fulfilled)
+        answer = _combine_parts(request, [*fulfilled, *partial], fulfilled)
     elif partial and not asking and any(_is_exhausted(each) for each in partial):
-        answer = _together(request, partial, partial, Status.PARTIAL)
-    elif partial and not asking and _cover(partial, required, abilities or {}):
-        answer = _together(request, partial, partial)
+        answer = _combine_parts(request, partial, partial, Status.PARTIAL)
+    elif partial and not asking and _covers_required(partial, required, abilities or {}):
+        answer = _combine_parts(request, partial, partial)
     elif partial or asking:
-        answer = _asked(request, [*partial, *asking])
+        answer = _build_questions(request, [*partial, *asking])
     else:
-        answer = _unable(request, responses)
+        answer = _build_unable(request, responses)
     return answer.model_copy(
         update={
             "usage": sum((each.usage for each in responses), Usage()),
             # A single response that is passed on as it is keeps its own list.
             "subordinate_responses": answer.subordinate_responses
             if len(responses) == 1 and answer is responses[0]
-            else told(responses),
+            else without_results(responses),
         }
     )
 
 
-def _cover(
+def _covers_required(
     partial: Sequence[DelegationResponse],
     required: Collection[str],
     abilities: Mapping[str, Collection[str]],
@@ -124,66 +124,67 @@ def _cover(
 
 
 def _is_exhausted(response: DelegationResponse) -> bool:
-    return response.reason.startswith(EXHAUSTED)
+    return response.reason.startswith(EXHAUSTED_PREFIXES)
 
 
-def _together(
+def _combine_parts(
     request: DelegationRequest,
     parts: Sequence[DelegationResponse],
     sure: Sequence[DelegationResponse],
     status: Status = Status.FULFILLED,
 ) -> DelegationResponse:
     """Return several responses as one, their results in order of preference."""
-    ordered = sorted(parts, key=lambda each: (-preference(each), each.path, each.agent))
+    ordered = sorted(parts, key=lambda each: (-compute_preference(each), each.path, each.agent))
     reasons = (each.reason for each in ordered if _is_exhausted(each))
-    return _of(
+    return _build_response(
         request,
         status,
-        "\n\n".join(f"{name_of(each)}: {each.result}" for each in ordered if each.result),
+        "\n\n".join(f"{format_responder(each)}: {each.result}" for each in ordered if each.result),
         confidence=min(each.confidence for each in sure),
-        path=best(sure).path,
+        path=choose_best(sure).path,
         reason=next(reasons, "") if status is Status.PARTIAL else "",
-        partial_results=_partial_results(ordered),
+        partial_results=_list_partial_results(ordered),
     )
 
 
-def _asked(
+def _build_questions(
     request: DelegationRequest, responses: Sequence[DelegationResponse]
 ) -> DelegationResponse:
     asking = [each for each in responses if each.status is Status.NEEDS_INPUT]
-    questions = [f"{name_of(each)}: {each.result or each.reason}" for each in asking]
+    questions = [f"{format_responder(each)}: {each.result or each.reason}" for each in asking]
+    unsaid = "it does not say what is missing"
     missing = [
-        f"{name_of(each)} did a part only: {each.reason or 'it does not say what is missing'}"
+        f"{format_responder(each)} did a part only: {each.reason or unsaid}"
         for each in responses
         if each.status is Status.PARTIAL
     ]
     # The superior's model sees the result only, so it must contain what is done already.
     done = [
-        f"{name_of(each)}: {each.result}"
+        f"{format_responder(each)}: {each.result}"
         for each in responses
         if each.status is Status.PARTIAL and each.result
     ]
     asked = "\n".join([*questions, *missing])
-    return _of(
+    return _build_response(
         request,
         Status.NEEDS_INPUT,
         asking[0].result if len(responses) == 1 and asking else "\n\n".join([asked, *done]),
         confidence=max(each.confidence for each in responses),
-        path=best(responses).path,
+        path=choose_best(responses).path,
         reason=f"more information is needed from you: {'; '.join([*questions, *missing])}",
-        partial_results=_partial_results(responses),
+        partial_results=_list_partial_results(responses),
     )
 
 
-def _unable(
+def _build_unable(
     request: DelegationRequest, responses: Sequence[DelegationResponse]
 ) -> DelegationResponse:
     if len(responses) == 1:
         return responses[0]
     reasons = "; ".join(
-        f"{name_of(each)}: {each.reason or 'it gives no reason'}" for each in responses
+        f"{format_responder(each)}: {each.reason or 'it gives no reason'}" for each in responses
     )
-    return _of(
+    return _build_response(
         request,
         Status.UNABLE,
         reason=f"nobody can: {reasons}" if responses else "nobody can: there is no candidate",
@@ -191,7 +192,7 @@ def _unable(
     )
 
 
-def _of(
+def _build_response(
     request: DelegationRequest, status: Status, result: str = "", **more: object
 ) -> DelegationResponse:
     base = DelegationResponse(
@@ -200,15 +201,15 @@ def _of(
     return DelegationResponse.model_validate({**base.model_dump(), "path": request.path, **more})
 
 
-def _partial_results(responses: Iterable[DelegationResponse]) -> tuple[str, ...]:
+def _list_partial_results(responses: Iterable[DelegationResponse]) -> tuple[str, ...]:
     return tuple(each.result for each in responses if each.status is Status.PARTIAL and each.result)
 
 
-def told(responses: Sequence[DelegationResponse]) -> tuple[DelegationResponse, ...]:
+def without_results(responses: Sequence[DelegationResponse]) -> tuple[DelegationResponse, ...]:
     """Return responses without their results, which are stored in their agents' threads."""
     return tuple(each.model_copy(update={"result": ""}) for each in responses)
 
 
-def name_of(response: DelegationResponse) -> str:
+def format_responder(response: DelegationResponse) -> str:
     """Return the path from the asking agent down to the one that answers, as a string."""
     return PATH_SEPARATOR.join(response.path[1:]) or response.agent

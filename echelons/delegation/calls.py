@@ -1,4 +1,4 @@
-"""The requests of a model's calls: `Delegation` is one request, `Parted` a call with several.
+"""The requests of a model's calls: `SubordinateCall` is one, `FanOutCall` a call with several.
 
 A call makes several requests if a model calls `delegate_many`, if its task is split among
 several agents, or if all candidates are asked at once. The node `reason` stores them in the
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from echelons.delegation.join_policies import Join, join_called
+from echelons.delegation.join_policies import JoinPolicy, load_join
 from echelons.errors import UnreadableRecord
 from echelons.identity.lineage import PARTS_KEY
 from echelons.tree.names import CALL_SUBORDINATE
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Delegation:
+class SubordinateCall:
     """A request made by a call.
 
     Attributes:
-        call_id: Id of the call, or of its part (see `part_id`).
+        call_id: Id of the call, or of its part (see `build_part_id`).
         subordinate: The subordinate named; empty if the task is to be routed.
         message: The task.
         reset: Whether it starts a new conversation.
@@ -46,7 +46,7 @@ class Delegation:
 
 
 @dataclass(frozen=True, slots=True)
-class Parted:
+class FanOutCall:
     """A call that makes several requests.
 
     Attributes:
@@ -56,8 +56,8 @@ class Parted:
     """
 
     call_id: str
-    join: Join
-    parts: tuple[Delegation, ...]
+    join: JoinPolicy
+    parts: tuple[SubordinateCall, ...]
 
     @property
     def tasks(self) -> dict[int, str]:
@@ -72,7 +72,7 @@ class Parted:
         }
 
     @classmethod
-    def load(cls, call_id: str, stored: Mapping[str, Any]) -> Parted:
+    def load(cls, call_id: str, stored: Mapping[str, Any]) -> FanOutCall:
         """Return the call from the JSON of `stored`.
 
         Raises:
@@ -80,25 +80,25 @@ class Parted:
         """
         try:
             parts = tuple(
-                Delegation(part_id(call_id, place), **each)
+                SubordinateCall(build_part_id(call_id, place), **each)
                 for place, each in enumerate(stored["requests"], start=1)
             )
-            return cls(call_id, join_called(stored["join"], stored.get("n")), parts)
+            return cls(call_id, load_join(stored["join"], stored.get("n")), parts)
         except (AttributeError, KeyError, TypeError) as error:
-            raise UnreadableRecord("Parted", f"{type(error).__name__}: {error}") from error
+            raise UnreadableRecord("FanOutCall", f"{type(error).__name__}: {error}") from error
 
 
-def part_id(call_id: str, place: int) -> str:
+def build_part_id(call_id: str, place: int) -> str:
     """Return the id of a part of a call, from its place among the parts (1 for the first).
 
     Examples:
-        >>> part_id("call-1", 2)
+        >>> build_part_id("call-1", 2)
         'call-1/2'
     """
     return f"{call_id}/{place}"
 
 
-def parted_of(message: AIMessage, call_id: str) -> Parted | None:
+def load_fan_out(message: AIMessage, call_id: str) -> FanOutCall | None:
     """Return a call with several requests, or `None` if it makes only one.
 
     Raises:
@@ -106,13 +106,13 @@ def parted_of(message: AIMessage, call_id: str) -> Parted | None:
     """
     kept: Any = message.response_metadata.get(PARTS_KEY) or {}
     if not isinstance(kept, Mapping):
-        raise UnreadableRecord("Parted", "it is not stored as one")
-    return Parted.load(call_id, kept[call_id]) if call_id in kept else None
+        raise UnreadableRecord("FanOutCall", "it is not stored as one")
+    return FanOutCall.load(call_id, kept[call_id]) if call_id in kept else None
 
 
-def requests_of(
+def iterate_requests(
     message: AIMessage, calls: Iterable[ToolCall]
-) -> Iterator[tuple[Delegation, Parted | None]]:
+) -> Iterator[tuple[SubordinateCall, FanOutCall | None]]:
     """Yield the requests of a message's calls, each with the call of several that it is part of.
 
     Args:
@@ -124,9 +124,9 @@ def requests_of(
     """
     for call in calls:
         call_id, args = call["id"] or "", call["args"]
-        if parted := parted_of(message, call_id):
+        if parted := load_fan_out(message, call_id):
             yield from ((each, parted) for each in parted.parts)
         elif call["name"] == CALL_SUBORDINATE:
             # A call that a person wrote into a state may have any arguments; it is then refused.
             task, named = str(args.get("message", "")), str(args.get("subordinate") or "")
-            yield Delegation(call_id, named, task, bool(args.get("reset", False))), None
+            yield SubordinateCall(call_id, named, task, bool(args.get("reset", False))), None

@@ -1,4 +1,4 @@
-"""`Ways`: the ranked candidates for a routed task, as stored in messages and queued requests."""
+"""`Candidates`: who may take a routed task, ranked, as messages and queued requests store it."""
 
 from __future__ import annotations
 
@@ -8,43 +8,43 @@ from typing import Any
 
 from echelons.errors import UnreadableRecord
 
-Way = tuple[str, ...]
+AgentPath = tuple[str, ...]
 """Names from a subordinate down to a candidate."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ways:
+class Candidates:
     """The candidates for a routed task.
 
     Attributes:
-        ahead: The paths to the candidates not yet asked, best first.
-        needs: Capabilities that the task needs; empty if unknown, or if it needs only one.
-        able: Which of these each agent has, by its name.
+        remaining: The paths to the candidates not yet asked, best first.
+        required: Capabilities that the task needs; empty if unknown, or if it needs only one.
+        abilities: Which of these each agent has, by its name.
     """
 
-    ahead: tuple[Way, ...] = ()
-    needs: tuple[str, ...] = ()
-    able: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    remaining: tuple[AgentPath, ...] = ()
+    required: tuple[str, ...] = ()
+    abilities: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
-        return bool(self.ahead or self.needs)
+        return bool(self.remaining or self.required)
 
-    def after(self) -> Ways:
+    def without_first(self) -> Candidates:
         """Return the candidates without the first."""
-        return replace(self, ahead=self.ahead[1:])
+        return replace(self, remaining=self.remaining[1:])
 
     def stored(self) -> dict[str, Any]:
         """Return it as JSON."""
-        kept: dict[str, Any] = {"ahead": [list(way) for way in self.ahead]}
-        if self.needs:
+        kept: dict[str, Any] = {"ahead": [list(way) for way in self.remaining]}
+        if self.required:
             kept |= {
-                "needs": list(self.needs),
-                "able": {agent: list(names) for agent, names in self.able.items()},
+                "needs": list(self.required),
+                "able": {agent: list(names) for agent, names in self.abilities.items()},
             }
         return kept
 
     @classmethod
-    def load(cls, stored: Mapping[str, Any]) -> Ways:
+    def load(cls, stored: Mapping[str, Any]) -> Candidates:
         """Return the candidates from the JSON of `stored`.
 
         Raises:
@@ -57,8 +57,8 @@ class Ways:
                 {agent: tuple(names) for agent, names in stored.get("able", {}).items()},
             )
         except (AttributeError, TypeError) as error:
-            raise UnreadableRecord("Ways", f"{type(error).__name__}: {error}") from error
+            raise UnreadableRecord("Candidates", f"{type(error).__name__}: {error}") from error
 
 
-NOBODY = Ways()
+NO_CANDIDATES = Candidates()
 """No candidates: for a request that names its subordinate."""

@@ -6,15 +6,20 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from echelons.delegation.aggregation import best, name_of, settle, told
+from echelons.delegation.aggregation import (
+    choose_best,
+    format_responder,
+    settle_responses,
+    without_results,
+)
 from echelons.delegation.request import DelegationRequest, DelegationResponse, Status, Usage
 from echelons.errors import InvalidJoin
 
-JOINS = ("all", "first", "quorum", "best")
+JOIN_NAMES = ("all", "first", "quorum", "best")
 """The names of the policies, as a model writes them."""
 
 
-class Join(ABC):
+class JoinPolicy(ABC):
     """A policy by which the several requests of one call are joined.
 
     Attributes:
@@ -26,7 +31,7 @@ class Join(ABC):
     enough: int = 0
 
     @abstractmethod
-    def settled(
+    def join_responses(
         self, request: DelegationRequest, answers: Sequence[DelegationResponse]
     ) -> DelegationResponse:
         """Return the responses joined into one.
@@ -42,21 +47,21 @@ class Join(ABC):
         return {"join": self.name}
 
 
-class All(Join):
+class JoinAll(JoinPolicy):
     """Wait for every request, and join all responses."""
 
     name = "all"
 
-    def settled(
+    def join_responses(
         self, request: DelegationRequest, answers: Sequence[DelegationResponse]
     ) -> DelegationResponse:
         """Return all responses under one status; a single one as it is."""
         if len(answers) == 1:
             return answers[0]
-        return _side_by_side(request, answers, status_of(answers))
+        return _build_joint_response(request, answers, combine_statuses(answers))
 
 
-class Quorum(Join):
+class JoinQuorum(JoinPolicy):
     """Wait for a number of fulfilled responses.
 
     Args:
@@ -68,17 +73,17 @@ class Quorum(Join):
     def __init__(self, count: int) -> None:
         self.enough = count
 
-    def settled(
+    def join_responses(
         self, request: DelegationRequest, answers: Sequence[DelegationResponse]
     ) -> DelegationResponse:
         """Return the first `count` fulfilled responses; all there are, if those are too few."""
-        fulfilled = _fulfilled(answers)
+        fulfilled = _select_fulfilled(answers)
         if len(fulfilled) >= self.enough:
-            return _side_by_side(request, fulfilled[: self.enough], Status.FULFILLED)
+            return _build_joint_response(request, fulfilled[: self.enough], Status.FULFILLED)
         if not fulfilled:
-            return settle(request, answers)
+            return settle_responses(request, answers)
         # After a question, an answer may still complete the quorum.
-        short = _side_by_side(request, answers, status_of(answers))
+        short = _build_joint_response(request, answers, combine_statuses(answers))
         missing = f"quorum: {len(fulfilled)} of {self.enough} are fulfilled"
         return short.model_copy(update={"reason": f"{missing}; {short.reason}"})
 
@@ -87,38 +92,38 @@ class Quorum(Join):
         return {"join": self.name, "n": self.enough}
 
 
-class First(Join):
+class JoinFirst(JoinPolicy):
     """Wait for the first fulfilled response."""
 
     name = "first"
     enough = 1
 
-    def settled(
+    def join_responses(
         self, request: DelegationRequest, answers: Sequence[DelegationResponse]
     ) -> DelegationResponse:
         """Return the first fulfilled response; the aggregate of all, if there is none."""
-        fulfilled = _fulfilled(answers)
-        return fulfilled[0] if fulfilled else settle(request, answers)
+        fulfilled = _select_fulfilled(answers)
+        return fulfilled[0] if fulfilled else settle_responses(request, answers)
 
 
-class Best(Join):
+class JoinBest(JoinPolicy):
     """Wait for every request, and take the best fulfilled response."""
 
     name = "best"
 
-    def settled(
+    def join_responses(
         self, request: DelegationRequest, answers: Sequence[DelegationResponse]
     ) -> DelegationResponse:
         """Return the response of the highest preference; the aggregate, if none is fulfilled."""
-        fulfilled = _fulfilled(answers)
-        return best(fulfilled) if fulfilled else settle(request, answers)
+        fulfilled = _select_fulfilled(answers)
+        return choose_best(fulfilled) if fulfilled else settle_responses(request, answers)
 
 
-def join_of(name: Any, count: Any, requests: int) -> Join:
+def parse_join(name: Any, count: Any, requests: int) -> JoinPolicy:
     """Return the policy that a model asks for, validated.
 
     Args:
-        name: One of `JOINS`.
+        name: One of `JOIN_NAMES`.
         count: Number of fulfilled responses that a quorum needs.
         requests: Number of requests.
 
@@ -129,21 +134,21 @@ def join_of(name: Any, count: Any, requests: int) -> Join:
         isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= requests
     ):
         raise InvalidJoin(name, count, f"n must be a whole number from 1 to {requests}")
-    if not isinstance(name, str) or name not in JOINS:
-        raise InvalidJoin(name, count, f"join must be one of {', '.join(JOINS)}")
-    return join_called(name, count)
+    if not isinstance(name, str) or name not in JOIN_NAMES:
+        raise InvalidJoin(name, count, f"join must be one of {', '.join(JOIN_NAMES)}")
+    return load_join(name, count)
 
 
-def join_called(name: str, count: int | None = None) -> Join:
+def load_join(name: str, count: int | None = None) -> JoinPolicy:
     """Return the policy with a stored name and count."""
-    if name == Quorum.name and count:
-        return Quorum(count)
-    return {"first": First, "best": Best}.get(name, All)()
+    if name == JoinQuorum.name and count:
+        return JoinQuorum(count)
+    return {"first": JoinFirst, "best": JoinBest}.get(name, JoinAll)()
 
 
-def joined(
+def join_call_responses(
     request: DelegationRequest,
-    join: Join,
+    join: JoinPolicy,
     answers: Sequence[DelegationResponse],
     responses: Sequence[DelegationResponse],
 ) -> DelegationResponse:
@@ -152,24 +157,24 @@ def joined(
     Args:
         request: The call, as a request of its superior to itself.
         join: The policy.
-        answers: One response per task, see `Join.settled`.
+        answers: One response per task, see `JoinPolicy.join_responses`.
         responses: The responses to all requests, in their order.
     """
-    return join.settled(request, answers).model_copy(
+    return join.join_responses(request, answers).model_copy(
         update={
             "request_id": request.id,
             "thread_id": "",
             "usage": sum((each.usage for each in responses), Usage()),
-            "subordinate_responses": told(responses),
+            "subordinate_responses": without_results(responses),
         }
     )
 
 
-def status_of(responses: Sequence[DelegationResponse]) -> Status:
+def combine_statuses(responses: Sequence[DelegationResponse]) -> Status:
     """Return the common status of several responses, or the status of a mixture.
 
     Examples:
-        >>> status_of([])
+        >>> combine_statuses([])
         <Status.UNABLE: 'unable'>
     """
     statuses = {each.status for each in responses}
@@ -180,20 +185,26 @@ def status_of(responses: Sequence[DelegationResponse]) -> Status:
     return Status.PARTIAL if statuses else Status.UNABLE
 
 
-def _fulfilled(responses: Iterable[DelegationResponse]) -> list[DelegationResponse]:
+def _select_fulfilled(responses: Iterable[DelegationResponse]) -> list[DelegationResponse]:
     return [each for each in responses if each.status is Status.FULFILLED]
 
 
-def _side_by_side(
+def _build_joint_response(
     request: DelegationRequest, answers: Sequence[DelegationResponse], status: Status
 ) -> DelegationResponse:
     done = [each for each in answers if each.status in _DONE]
-    open_ = [f"{name_of(each)}: {each.reason or each.status}" for each in answers if _is_open(each)]
+    open_ = [
+        f"{format_responder(each)}: {each.reason or each.status}"
+        for each in answers
+        if _is_unfulfilled(each)
+    ]
     return DelegationResponse(
         request_id=request.id,
         agent=request.current,
         status=status,
-        result="\n\n".join(f"{n}. {_section(each)}" for n, each in enumerate(answers, start=1)),
+        result="\n\n".join(
+            f"{n}. {_format_section(each)}" for n, each in enumerate(answers, start=1)
+        ),
         confidence=min((each.confidence for each in done), default=0.0),
         path=request.path,
         reason="" if status is Status.FULFILLED else "; ".join(open_),
@@ -207,11 +218,11 @@ def _side_by_side(
 _DONE = (Status.FULFILLED, Status.PARTIAL)
 
 
-def _is_open(response: DelegationResponse) -> bool:
+def _is_unfulfilled(response: DelegationResponse) -> bool:
     return response.status is not Status.FULFILLED
 
 
-def _section(response: DelegationResponse) -> str:
-    note = f"[{response.status}] {response.reason}".strip() if _is_open(response) else ""
+def _format_section(response: DelegationResponse) -> str:
+    note = f"[{response.status}] {response.reason}".strip() if _is_unfulfilled(response) else ""
     said = "\n".join(part for part in (note, response.result) if part)
-    return f"{name_of(response)}: {said}"
+    return f"{format_responder(response)}: {said}"

@@ -1,4 +1,4 @@
-"""`Delegating`: how an agent selects and calls its subordinates."""
+"""`DelegationPolicy`: how an agent selects and calls its subordinates."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from echelons.guards.circuit_breaker import Breaking
+from echelons.guards.circuit_breaker import BreakerPolicy
 
-TIMEOUT = 30.0
+DEFAULT_TIMEOUT = 30.0
 """Default time in seconds that a subordinate has (source: recursive delegation)."""
 
 
-class Delegating(BaseModel):
+class DelegationPolicy(BaseModel):
     """How an agent delegates; inherited by its subordinates unless they have a policy of their own.
 
     A task is routed if the call names no subordinate.
@@ -33,13 +33,13 @@ class Delegating(BaseModel):
         deriver: Derives capabilities of agents that declare none; the root's applies to the
             tree. See `echelons.capabilities`; by default it uses the agents' names.
         threshold: The lowest score, from 0 to 1, of a candidate; the matcher's own by default.
-        breaking: When a failing subordinate is not called for a while.
+        breaker: When a failing subordinate is not called for a while.
 
     Raises:
         pydantic.ValidationError: A value is out of its range, or has an unknown name.
 
     Examples:
-        >>> Delegating(timeout=120).timeout
+        >>> DelegationPolicy(timeout=120).timeout
         120.0
     """
 
@@ -47,9 +47,9 @@ class Delegating(BaseModel):
 
     exploring: Literal["ordered", "parallel"] = "ordered"
     splitting: bool = True
-    timeout: float | None = Field(default=TIMEOUT, gt=0, allow_inf_nan=False)
+    timeout: float | None = Field(default=DEFAULT_TIMEOUT, gt=0, allow_inf_nan=False)
     request_timeout: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     matcher: Any = None
     deriver: Any = None
     threshold: float | None = Field(default=None, ge=0, le=1)
-    breaking: Breaking = Field(default_factory=Breaking)
+    breaker: BreakerPolicy = Field(default_factory=BreakerPolicy)

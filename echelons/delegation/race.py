@@ -11,20 +11,20 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from echelons.errors import UnreadableRecord
-from echelons.guards.gate import GATE_KEY, Gate, Halt, gate_of
-from echelons.guards.scoped_gate import Bounded
+from echelons.guards.gate import GATE_KEY, Gate, Halt, get_gate
+from echelons.guards.scoped_gate import ScopedGate
 
 T = TypeVar("T")
 
 RACES_KEY = "__echelons_races"
 """Config key of a run's races; LangGraph does not store keys with this prefix."""
 
-LOST = Halt("stopped", "others have answered, and that is enough")
+LOST_HALT = Halt("stopped", "others have answered, and that is enough")
 """The order that ends an entrant that has lost."""
 
 
 @dataclass(frozen=True, slots=True)
-class Entrant:
+class RaceEntry:
     """One request in a race: a part of a call that makes several.
 
     Attributes:
@@ -42,7 +42,7 @@ class Entrant:
         return [self.race, self.group, self.enough]
 
     @classmethod
-    def load(cls, stored: Any) -> Entrant:
+    def load(cls, stored: Any) -> RaceEntry:
         """Return the entrant from the JSON of `stored`.
 
         Raises:
@@ -62,17 +62,17 @@ class Races(Protocol):
     """The races of a run.
 
     Attributes:
-        moot: Whether a race has ended while one of its entrants waited for a human's answer, so
-            that the question is obsolete.
+        has_obsolete_question: Whether a race has ended while one of its entrants waited for
+            a human's answer, so that the question is obsolete.
     """
 
-    moot: bool
+    has_obsolete_question: bool
 
     def begin(self) -> None:
         """Forget the waiting entrants, as a run begins; those that still wait register again."""
         ...
 
-    def place(self, entrant: Entrant) -> int:
+    def place(self, entrant: RaceEntry) -> int:
         """Record that an entrant has fulfilled its task; return its place, 1 for the first.
 
         Raises:
@@ -81,7 +81,7 @@ class Races(Protocol):
         """
         ...
 
-    def has_lost(self, entrant: Entrant) -> bool:
+    def has_lost(self, entrant: RaceEntry) -> bool:
         """Return whether a race is over and an entrant is not among the winners."""
         ...
 
@@ -89,11 +89,11 @@ class Races(Protocol):
         """Call some of these methods in an event loop; all of it again if the ledger was busy."""
         ...
 
-    def waits(self, entrant: Entrant) -> bool:
+    def register_waiting(self, entrant: RaceEntry) -> bool:
         """Register that an entrant waits for an answer; return whether it still has to."""
         ...
 
-    def listen(self, entrant: Entrant, told: Callable[[], None]) -> Callable[[], None]:
+    def listen(self, entrant: RaceEntry, callback: Callable[[], None]) -> Callable[[], None]:
         """Register a callback, called from any thread, for when an entrant has lost.
 
         Returns:
@@ -102,7 +102,7 @@ class Races(Protocol):
         ...
 
 
-class Raced(Bounded):
+class RaceGate(ScopedGate):
     """The gate of an entrant, which closes when it has lost.
 
     Args:
@@ -111,26 +111,28 @@ class Raced(Bounded):
         entrant: The entrant.
     """
 
-    def __init__(self, gate: Gate, races: Races, entrant: Entrant) -> None:
+    def __init__(self, gate: Gate, races: Races, entrant: RaceEntry) -> None:
         super().__init__(gate)
         self._races = races
         self._entrant = entrant
 
     @property
-    def over(self) -> Halt | None:
+    def halt(self) -> Halt | None:
         """The order to begin no more steps, once it has lost."""
-        return LOST if self._races.has_lost(self._entrant) else None
+        return LOST_HALT if self._races.has_lost(self._entrant) else None
 
     def leave(self, reply: Any, config: Mapping[str, Any]) -> Halt | None:
         """Count the tokens of a reply; return a `Halt` if it must not be acted on."""
         # First, for nothing may be counted before what is done again if the ledger was busy.
-        over = self.over
+        over = self.halt
         return self.gate.leave(reply, config) or over
 
-    def listen(self, config: Mapping[str, Any], told: Callable[[Halt], None]) -> Callable[[], None]:
+    def listen(
+        self, config: Mapping[str, Any], callback: Callable[[Halt], None]
+    ) -> Callable[[], None]:
         """Register a callback for when the agent has lost or is stopped."""
-        leave = self.gate.listen(config, told)
-        leave_race = self._races.listen(self._entrant, lambda: told(LOST))
+        leave = self.gate.listen(config, callback)
+        leave_race = self._races.listen(self._entrant, lambda: callback(LOST_HALT))
 
         def leave_both() -> None:
             leave()
@@ -139,7 +141,7 @@ class Raced(Bounded):
         return leave_both
 
 
-def races_of(config: Mapping[str, Any]) -> Races:
+def get_races(config: Mapping[str, Any]) -> Races:
     """Return the races in a run's config.
 
     Raises:
@@ -149,9 +151,9 @@ def races_of(config: Mapping[str, Any]) -> Races:
     return races
 
 
-def raced(config: Mapping[str, Any], entrant: Entrant | None) -> dict[str, Any]:
+def with_race_gate(config: Mapping[str, Any], entrant: RaceEntry | None) -> dict[str, Any]:
     """Return an entrant's config, with a gate of its own; a copy if there is no race."""
     if entrant is None or not entrant.enough:
         return dict(config)
-    gate = Raced(gate_of(config), races_of(config), entrant)
+    gate = RaceGate(get_gate(config), get_races(config), entrant)
     return {**config, "configurable": {**config["configurable"], GATE_KEY: gate}}

@@ -1,4 +1,4 @@
-"""`Forward`: a request relayed to an agent further down, as each level on the way stores it."""
+"""`RelayedRequest`: a request to an agent further down, as each level on the way stores it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from echelons.delegation.request import DelegationRequest
 
 
 @dataclass(frozen=True, slots=True)
-class Forward:
+class RelayedRequest:
     """A request that a level relays.
 
     Attributes:
@@ -26,7 +26,7 @@ class Forward:
         return {"request": self.request.stored(), "reset": self.reset}
 
     @classmethod
-    def load(cls, stored: Mapping[str, Any]) -> Forward:
+    def load(cls, stored: Mapping[str, Any]) -> RelayedRequest:
         """Return the relayed request from the JSON of `stored`.
 
         Raises:
@@ -35,11 +35,11 @@ class Forward:
         return cls(DelegationRequest.load(stored["request"]), bool(stored["reset"]))
 
     @property
-    def following(self) -> str:
+    def next_agent(self) -> str:
         """The next agent on its route."""
         return self.request.route[0]
 
-    def passed_on(self, id: str) -> DelegationRequest:
+    def build_next_request(self, id: str) -> DelegationRequest:
         """Return the request for the next agent.
 
         Args:
@@ -49,8 +49,8 @@ class Forward:
         return request.model_copy(
             update={
                 "id": id,
-                "current": self.following,
-                "path": (*request.path, self.following),
+                "current": self.next_agent,
+                "path": (*request.path, self.next_agent),
                 "route": request.route[1:],
             }
         )

@@ -129,7 +129,7 @@ class DelegationRequest(_Record):
         """Seconds left of its own budget; `None` if it has no limit."""
         return self.budget.get("seconds")
 
-    def after(self, spent: float) -> Self:
+    def with_time_spent(self, spent: float) -> Self:
         """Return the request with `spent` seconds taken from its budget."""
         if self.seconds is None:
             return self

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from echelons.delegation.calls import Delegation, Parted, requests_of
-from echelons.delegation.candidates import NOBODY, Ways
-from echelons.delegation.policy import Delegating
+from echelons.delegation.calls import FanOutCall, SubordinateCall, iterate_requests
+from echelons.delegation.candidates import NO_CANDIDATES, Candidates
+from echelons.delegation.policy import DelegationPolicy
 from echelons.delegation.request import MAX_HOPS, DelegationRequest
 from echelons.errors import UnreadableRecord
-from echelons.guards.deadlines import due
-from echelons.identity.lineage import REQUESTS_KEY, ROUTES_KEY, THREADS_KEY, request_id
+from echelons.guards.deadlines import compute_deadline
+from echelons.identity.lineage import REQUESTS_KEY, ROUTES_KEY, THREADS_KEY, derive_request_id
 
 if TYPE_CHECKING:
     from langchain_core.messages import AIMessage
@@ -35,7 +35,7 @@ class RequestLimits(NamedTuple):
     deadline: float | None = None
 
     @classmethod
-    def begin(cls, depth: int, rules: Delegating, config: Mapping[str, Any]) -> RequestLimits:
+    def begin(cls, depth: int, rules: DelegationPolicy, config: Mapping[str, Any]) -> RequestLimits:
         """Return the limits of a request that is sent now.
 
         Args:
@@ -44,7 +44,9 @@ class RequestLimits(NamedTuple):
             config: The superior's, which holds its own deadline.
         """
         seconds = rules.request_timeout
-        return cls(max(MAX_HOPS, depth), seconds, due(config, (rules.timeout, seconds)))
+        return cls(
+            max(MAX_HOPS, depth), seconds, compute_deadline(config, (rules.timeout, seconds))
+        )
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -59,9 +61,9 @@ class RequestLimits(NamedTuple):
         return fields
 
 
-def plain(
-    asked: Delegation,
-    parted: Parted | None,
+def build_request(
+    asked: SubordinateCall,
+    fan_out: FanOutCall | None,
     message: AIMessage,
     agent: str,
     thread_id: str,
@@ -71,7 +73,7 @@ def plain(
 
     Args:
         asked: The request that the call makes.
-        parted: The call of several requests that it is part of, if any.
+        fan_out: The call of several requests that it is part of, if any.
         message: The message with the call.
         agent: The agent that wrote the message.
         thread_id: That agent's thread.
@@ -80,39 +82,43 @@ def plain(
     Raises:
         UnreadableRecord: The message's metadata about the call is damaged.
     """
-    ways = ways_of(message, asked.call_id).ahead
+    ways = load_candidates(message, asked.call_id).remaining
     first, *route = ways[0] if ways else (asked.subordinate,)
     current = more.get("current") or first
     fields = {
-        "id": request_id(thread_id, message.id or "", asked.call_id),
+        "id": derive_request_id(thread_id, message.id or "", asked.call_id),
         "origin": agent,
         "current": current,
         "task": asked.message,
-        "context": _context(asked, parted, message),
+        "context": _build_context(asked, fan_out, message),
         "path": (agent, current),
         "route": tuple(route),
     }
     return DelegationRequest.model_validate({**fields, **more})
 
 
-def ways_of(message: AIMessage, call_id: str) -> Ways:
+def load_candidates(message: AIMessage, call_id: str) -> Candidates:
     """Return the candidates for the request of a call; none if it names its subordinate.
 
     Raises:
         UnreadableRecord: The message's metadata about the call is damaged.
     """
     routes: Mapping[str, Any] = message.response_metadata.get(ROUTES_KEY) or {}
-    return Ways.load(routes[call_id]) if call_id in routes else NOBODY
+    return Candidates.load(routes[call_id]) if call_id in routes else NO_CANDIDATES
 
 
-def noted(sent: Mapping[str, Any], known: DelegationRequest) -> dict[str, Any]:
+def request_diff(sent: Mapping[str, Any], known: DelegationRequest) -> dict[str, Any]:
     """Return the fields of a stored request that differ from the one derived from the message."""
     fields = known.stored()
     return {key: value for key, value in sent.items() if fields.get(key) != value}
 
 
-def sent(
-    asked: Delegation, parted: Parted | None, message: AIMessage, agent: str, thread_id: str
+def request_as_sent(
+    asked: SubordinateCall,
+    fan_out: FanOutCall | None,
+    message: AIMessage,
+    agent: str,
+    thread_id: str,
 ) -> DelegationRequest:
     """Return the request of a call as it was sent to the first candidate.
 
@@ -122,12 +128,14 @@ def sent(
     notes: Any = message.response_metadata.get(REQUESTS_KEY) or {}
     try:
         note = dict(notes.get(asked.call_id, {}))
-        return plain(asked, parted, message, agent, thread_id, **note)
+        return build_request(asked, fan_out, message, agent, thread_id, **note)
     except (AttributeError, TypeError, ValueError) as error:
         raise UnreadableRecord("DelegationRequest", f"{type(error).__name__}: {error}") from error
 
 
-def all_sent(message: AIMessage, agent: str, thread_id: str) -> dict[str, DelegationRequest]:
+def load_sent_requests(
+    message: AIMessage, agent: str, thread_id: str
+) -> dict[str, DelegationRequest]:
     """Return the requests that were sent for a message, by call id, without refused ones.
 
     Raises:
@@ -137,17 +145,19 @@ def all_sent(message: AIMessage, agent: str, thread_id: str) -> dict[str, Delega
     if not threads:
         return {}
     return {
-        asked.call_id: sent(asked, parted, message, agent, thread_id)
-        for asked, parted in requests_of(message, message.tool_calls)
+        asked.call_id: request_as_sent(asked, parted, message, agent, thread_id)
+        for asked, parted in iterate_requests(message, message.tool_calls)
         if asked.call_id in threads
     }
 
 
-def _context(asked: Delegation, parted: Parted | None, message: AIMessage) -> dict[str, Any]:
+def _build_context(
+    asked: SubordinateCall, fan_out: FanOutCall | None, message: AIMessage
+) -> dict[str, Any]:
     """Return the context of a part of a task; empty if it is the whole task."""
-    if parted is None:
+    if fan_out is None:
         return {}
-    calls = (call for call in message.tool_calls if call["id"] == parted.call_id)
+    calls = (call for call in message.tool_calls if call["id"] == fan_out.call_id)
     whole = next((call["args"].get("message") for call in calls), None)
     if not isinstance(whole, str) or whole == asked.message:
         return {}

@@ -17,17 +17,17 @@ from uuid import uuid5
 
 from echelons.errors import NoCall
 from echelons.identity.lineage import ECHELONS_NS
-from echelons.text.sanitize import mend
+from echelons.text.sanitize import sanitize_value
 
 IDEMPOTENCY_KEY = "idempotency_key"
 """Config key of the idempotency key of a call."""
-_MARK = "echelons_effect"
+_EFFECT_MARK = "echelons_effect"
 
 F = TypeVar("F")
 T = TypeVar("T")
 
 
-class Nature(StrEnum):
+class EffectKind(StrEnum):
     """How safe it is to execute a call twice."""
 
     ONCE = "once"
@@ -54,26 +54,28 @@ def effect(*, idempotent: bool = False, reads_only: bool = False) -> Callable[[F
         >>> book("Rome")
         'booked Rome'
     """
-    nature = Nature.IDEMPOTENT if idempotent else Nature.ONCE
-    nature = Nature.READS_ONLY if reads_only else nature
+    nature = EffectKind.IDEMPOTENT if idempotent else EffectKind.ONCE
+    nature = EffectKind.READS_ONLY if reads_only else nature
 
     def declare(thing: F) -> F:
         if _is_tool(thing):
             marked: Any = thing
-            marked.metadata = {**(marked.metadata or {}), _MARK: str(nature)}
+            marked.metadata = {**(marked.metadata or {}), _EFFECT_MARK: str(nature)}
         else:
-            setattr(thing, _MARK, str(nature))
+            setattr(thing, _EFFECT_MARK, str(nature))
         return thing
 
     return declare
 
 
-def nature_of(thing: object) -> Nature:
+def get_effect_kind(thing: object) -> EffectKind:
     """Return the declared kind of a tool or function; `ONCE` if it has no declaration."""
     made_of = (getattr(thing, name, None) for name in ("func", "coroutine"))
-    declared = (getattr(thing, "metadata", None) or {}).get(_MARK) if _is_tool(thing) else None
-    found = [declared, *(getattr(each, _MARK, None) for each in (thing, *made_of))]
-    return next((Nature(each) for each in found if each), Nature.ONCE)
+    declared = (
+        (getattr(thing, "metadata", None) or {}).get(_EFFECT_MARK) if _is_tool(thing) else None
+    )
+    found = [declared, *(getattr(each, _EFFECT_MARK, None) for each in (thing, *made_of))]
+    return next((EffectKind(each) for each in found if each), EffectKind.ONCE)
 
 
 def idempotency_key(call: object) -> str:
@@ -93,7 +95,7 @@ def idempotency_key(call: object) -> str:
 
 
 @dataclass(frozen=True)
-class Call:
+class EffectCall:
     """One call of a tool or function, made by one task.
 
     Attributes:
@@ -103,7 +105,7 @@ class Call:
         tool: Name of the tool or function.
         path: Names from the root to the calling agent.
         arguments: Its arguments.
-        nature: How safe it is to execute it twice.
+        effect_kind: How safe it is to execute it twice.
         request_id: The request that the agent works on; empty for a root.
     """
 
@@ -113,23 +115,26 @@ class Call:
     tool: str
     path: str
     arguments: Mapping[str, Any]
-    nature: Nature
+    effect_kind: EffectKind
     request_id: str = ""
 
     @cached_property
     def id(self) -> str:
         """The idempotency key: the same whenever this call is repeated, and for no other call."""
         return str(
-            uuid5(ECHELONS_NS, mend(f"effect/{self.thread_id}/{self.task_id}/{self.call_id}"))
+            uuid5(
+                ECHELONS_NS,
+                sanitize_value(f"effect/{self.thread_id}/{self.task_id}/{self.call_id}"),
+            )
         )
 
     @cached_property
-    def place(self) -> str:
+    def position_id(self) -> str:
         """The call's position in its thread, the same in a copy of the thread (unlike `id`).
 
         It lets a copy find the calls that were under way, and ask about them.
         """
-        return str(uuid5(ECHELONS_NS, mend(f"place/{self.task_id}/{self.call_id}")))
+        return str(uuid5(ECHELONS_NS, sanitize_value(f"place/{self.task_id}/{self.call_id}")))
 
     @cached_property
     def digest(self) -> str:
@@ -138,7 +143,7 @@ class Call:
         return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-class State(StrEnum):
+class CallState(StrEnum):
     """The progress of a call."""
 
     STARTED = "started"
@@ -147,7 +152,7 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class JournalEntry:
     """The journal's entry for one call.
 
     Attributes:
@@ -164,7 +169,7 @@ class Entry:
         heard: Number of answers it had when it was suspended.
     """
 
-    state: State
+    state: CallState
     at: str
     version: int
     result: Any = None
@@ -176,7 +181,7 @@ class Entry:
     heard: int = 0
 
 
-class Begun(NamedTuple):
+class CallStart(NamedTuple):
     """The journal's entry when a task is about to make a call.
 
     Attributes:
@@ -184,7 +189,7 @@ class Begun(NamedTuple):
         fresh: Whether the entry is new, so that the call has not been made before.
     """
 
-    entry: Entry
+    entry: JournalEntry
     fresh: bool
 
 
@@ -195,7 +200,7 @@ class Journal(Protocol):
         """Return whether a journal is kept of a run."""
         ...
 
-    def begin(self, call: Call, config: Mapping[str, Any]) -> Begun:
+    def begin(self, call: EffectCall, config: Mapping[str, Any]) -> CallStart:
         """Record that a call is started, or return the entry that it already has.
 
         Raises:
@@ -205,7 +210,9 @@ class Journal(Protocol):
         """
         ...
 
-    def note(self, call: Call, entry: Entry, config: Mapping[str, Any]) -> Entry:
+    def note(
+        self, call: EffectCall, entry: JournalEntry, config: Mapping[str, Any]
+    ) -> JournalEntry:
         """Replace a call's entry and return the stored one, with the current time if `at` is empty.
 
         Raises:
@@ -215,7 +222,9 @@ class Journal(Protocol):
         """
         ...
 
-    def end(self, call: Call, entry: Entry, result: Any, config: Mapping[str, Any]) -> None:
+    def end(
+        self, call: EffectCall, entry: JournalEntry, result: Any, config: Mapping[str, Any]
+    ) -> None:
         """Record the result of a call, unless it was started again or its end is recorded.
 
         A fact needs no lease; it also settles the question to a human about the call's outcome.

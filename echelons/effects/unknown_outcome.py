@@ -1,6 +1,6 @@
 """The question to a human whether an interrupted call happened, and its answers. Pure.
 
-`question` is the value of the interrupt; `outcome_of` parses the answer.
+`build_outcome_question` is the value of the interrupt; `parse_outcome` parses the answer.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Any, Literal, TypeAlias, TypedDict
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
-from echelons.effects.journal import Call, Entry
-from echelons.text.sanitize import mend
+from echelons.effects.journal import EffectCall, JournalEntry
+from echelons.text.sanitize import sanitize_value
 
-KIND = "outcome_unknown"
-LONGEST = 200
+OUTCOME_QUESTION_KIND = "outcome_unknown"
+MAX_ARGUMENT_LENGTH = 200
 """Characters of an argument shown in the question."""
-MOST = 20
+MAX_ARGUMENTS = 20
 """Arguments shown in the question."""
 
 
@@ -71,55 +71,55 @@ class RunAgain(_Answer):
     outcome: Literal["run_again"]
 
 
-Outcome: TypeAlias = Happened | NotHappened | RunAgain
+CallOutcome: TypeAlias = Happened | NotHappened | RunAgain
 
-ANSWERS: tuple[Any, ...] = (
+EXAMPLE_ANSWERS: tuple[Any, ...] = (
     {"outcome": "happened", "result": "what the tool would have returned"},
     {"outcome": "not_happened"},
     {"outcome": "run_again"},
 )
 
 
-def question(call: Call, entry: Entry) -> OutcomeUnknown:
+def build_outcome_question(call: EffectCall, entry: JournalEntry) -> OutcomeUnknown:
     """Return the question to a human about a call."""
     words = f"{call.tool} was started at {entry.at} and then cut short. Did it happen?"
     if entry.lost:
         words = f"{call.tool} did happen, but its result is lost: {entry.lost}. What was it?"
     return OutcomeUnknown(
-        kind=KIND,
+        kind=OUTCOME_QUESTION_KIND,
         question=words,
         tool=call.tool,
-        arguments=_shortened(call.arguments),
+        arguments=_shorten_arguments(call.arguments),
         agent_path=call.path,
         started_at=entry.at,
         idempotency_key=call.id,
         happened=bool(entry.lost),
-        answers=[dict(each) for each in ANSWERS],
+        answers=[dict(each) for each in EXAMPLE_ANSWERS],
     )
 
 
-def is_unknown(value: object) -> bool:
+def is_outcome_question(value: object) -> bool:
     """Return whether an interrupt's value is a question about a call's outcome."""
-    if not isinstance(value, Mapping) or value.get("kind") != KIND:
+    if not isinstance(value, Mapping) or value.get("kind") != OUTCOME_QUESTION_KIND:
         return False
     # A tool's own interrupt may use the same `kind`.
     whole = OutcomeUnknown.__annotations__.keys() <= value.keys()
     return whole and isinstance(value["arguments"], Mapping)
 
 
-def outcome_of(answer: object) -> Outcome | None:
+def parse_outcome(answer: object) -> CallOutcome | None:
     """Return the outcome that an answer states, or `None` if it is not a valid answer.
 
     Examples:
-        >>> outcome_of("run_again")
+        >>> parse_outcome("run_again")
         RunAgain(outcome='run_again')
-        >>> outcome_of({"outcome": "happened", "result": "booked"}).result
+        >>> parse_outcome({"outcome": "happened", "result": "booked"}).result
         'booked'
-        >>> outcome_of("perhaps") is None
+        >>> parse_outcome("perhaps") is None
         True
     """
     try:
-        found: Outcome = _readers()[0].validate_python(
+        found: CallOutcome = _build_adapter_and_schema()[0].validate_python(
             {"outcome": answer} if isinstance(answer, str) else answer
         )
     except ValidationError:
@@ -127,29 +127,32 @@ def outcome_of(answer: object) -> Outcome | None:
     return found
 
 
-def schema() -> dict[str, Any]:
+def build_outcome_schema() -> dict[str, Any]:
     """Return the JSON Schema of a valid answer."""
-    return _readers()[1]
+    return _build_adapter_and_schema()[1]
 
 
 @cache
-def _readers() -> tuple[TypeAdapter[Any], dict[str, Any]]:
+def _build_adapter_and_schema() -> tuple[TypeAdapter[Any], dict[str, Any]]:
     words = Literal["not_happened", "run_again"]
-    return TypeAdapter(Outcome), TypeAdapter(Outcome | words).json_schema()
+    return TypeAdapter(CallOutcome), TypeAdapter(CallOutcome | words).json_schema()
 
 
-def _shortened(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    shown = {mend(str(key)): _short(value) for key, value in [*arguments.items()][:MOST]}
+def _shorten_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    shown = {
+        sanitize_value(str(key)): _shorten_value(value)
+        for key, value in [*arguments.items()][:MAX_ARGUMENTS]
+    }
     left = len(arguments) - len(shown)
     return shown | ({"…": f"{left} more"} if left > 0 else {})
 
 
-def _short(value: Any) -> Any:
+def _shorten_value(value: Any) -> Any:
     """Return JSON-like data, or the beginning of its text if that is too long."""
-    value = mend(value)
+    value = sanitize_value(value)
     if value is None or isinstance(value, (bool, int, float)):
         return value
     text = value if isinstance(value, str) else json.dumps(value, default=repr, ensure_ascii=False)
-    if len(text) > LONGEST:
-        return f"{text[: LONGEST - 1]}…"
+    if len(text) > MAX_ARGUMENT_LENGTH:
+        return f"{text[: MAX_ARGUMENT_LENGTH - 1]}…"
     return value if isinstance(value, str) else json.loads(text)

@@ -16,7 +16,7 @@ SHORT.maxstring = SHORT.maxother = 200
 """How much of a refused value a message shows."""
 
 
-class _Template(Formatter):
+class _MessageFormatter(Formatter):
     """`str.format` for messages: `{paths}` joins values, `{value:short}` shortens one."""
 
     def format_field(self, value: Any, format_spec: str) -> str:
@@ -88,7 +88,7 @@ class EchelonsError(Exception):
 
     def _describe(self) -> str:
         """Return the message: the value, the limit and the way out."""
-        return _Template().vformat(self.message, (), vars(self))
+        return _MessageFormatter().vformat(self.message, (), vars(self))
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Python would make a copy of the message alone, and an error is made of its fields.

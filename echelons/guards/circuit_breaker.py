@@ -17,11 +17,11 @@ T = TypeVar("T")
 
 CIRCUITS_KEY = "__echelons_circuits"
 """Config key of a run's circuits; LangGraph does not store keys with this prefix."""
-SECONDS = 60.0
+DEFAULT_OPEN_SECONDS = 60.0
 """Default time in seconds that a circuit stays open (source: recursive delegation)."""
 
 
-class Breaking(BaseModel):
+class BreakerPolicy(BaseModel):
     """When a circuit opens, how long it stays open, and when a superior stops retrying.
 
     Attributes:
@@ -40,7 +40,7 @@ class Breaking(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     failures: int = Field(default=3, ge=1)
-    seconds: float = Field(default=SECONDS, gt=0, allow_inf_nan=False)
+    seconds: float = Field(default=DEFAULT_OPEN_SECONDS, gt=0, allow_inf_nan=False)
     intensity: int | None = Field(default=10, ge=1)
     period: float = Field(default=60.0, gt=0, allow_inf_nan=False)
 
@@ -86,39 +86,42 @@ class Circuit:
     opened_at: float | None = None
     probe: int = 0
     probed_at: float | None = None
-    seconds: float = SECONDS
+    seconds: float = DEFAULT_OPEN_SECONDS
 
-    def state(self, rules: Breaking, now: float) -> CircuitState:
+    def get_state(self, rules: BreakerPolicy, now: float) -> CircuitState:
         """Return the state at the time `now`, in seconds since 1970."""
         if self.opened_at is None:
             return CircuitState.CLOSED
-        if self.probed_at is not None or self._since(self.opened_at, now) >= rules.seconds:
+        if (
+            self.probed_at is not None
+            or self._measure_elapsed(self.opened_at, now) >= rules.seconds
+        ):
             return CircuitState.HALF_OPEN
         return CircuitState.OPEN
 
-    def admit(self, rules: Breaking, now: float) -> tuple[Circuit, Admission]:
+    def admit(self, rules: BreakerPolicy, now: float) -> tuple[Circuit, Admission]:
         """Return the circuit after a request, and the decision about that request."""
         if self.opened_at is None:
             return self, Admission(admitted=True, failures=self.failures)
         last = self.opened_at if self.probed_at is None else self.probed_at
-        wait = rules.seconds - self._since(last, now)
+        wait = rules.seconds - self._measure_elapsed(last, now)
         if wait > 0:
             return self, Admission(admitted=False, wait=wait, failures=self.failures)
         probing = replace(self, probe=self.probe + 1, probed_at=now)
         return probing, Admission(admitted=True, probe=probing.probe, failures=self.failures)
 
-    def succeeded(self, probe: int) -> Circuit:
+    def record_success(self, probe: int) -> Circuit:
         """Return the circuit after a success.
 
         Args:
             probe: The probe number from the request's admission.
         """
         # A request admitted before the circuit opened says nothing about the agent now.
-        if self.opened_at is not None and not self._is_out(probe):
+        if self.opened_at is not None and not self._is_pending_probe(probe):
             return self
         return Circuit(probe=self.probe)
 
-    def failed(self, rules: Breaking, now: float, probe: int) -> Circuit:
+    def record_failure(self, rules: BreakerPolicy, now: float, probe: int) -> Circuit:
         """Return the circuit after a failure.
 
         Args:
@@ -126,23 +129,23 @@ class Circuit:
             now: The time in seconds since 1970.
             probe: The probe number from the request's admission.
         """
-        if self.opened_at is not None and not self._is_out(probe):
+        if self.opened_at is not None and not self._is_pending_probe(probe):
             return self
         failures = self.failures + 1
         if self.opened_at is None and failures < rules.failures:
             return replace(self, failures=failures)
         return Circuit(failures, now, self.probe, seconds=rules.seconds)
 
-    def given_back(self, probe: int) -> Circuit:
+    def release_probe(self, probe: int) -> Circuit:
         """Return the circuit after an inconclusive end: an interrupt or a cancellation."""
-        return replace(self, probed_at=None) if self._is_out(probe) else self
+        return replace(self, probed_at=None) if self._is_pending_probe(probe) else self
 
-    def _is_out(self, probe: int) -> bool:
+    def _is_pending_probe(self, probe: int) -> bool:
         """Return whether `probe` is the number of the probe under way."""
         return self.probed_at is not None and probe == self.probe
 
     @staticmethod
-    def _since(then: float, now: float) -> float:
+    def _measure_elapsed(then: float, now: float) -> float:
         # `abs`: a clock that was set back must not keep the circuit open for that much longer.
         return abs(now - then)
 
@@ -155,8 +158,8 @@ class Circuits(Protocol):
         ...
 
     def note(
-        self, agent: str, superior: str, admission: Admission, came_to: End
-    ) -> Intensity | None:
+        self, agent: str, superior: str, admission: Admission, outcome: AttemptOutcome
+    ) -> FailureIntensity | None:
         """Record the outcome of an admitted request; return the failures if too many."""
         ...
 
@@ -165,7 +168,7 @@ class Circuits(Protocol):
         ...
 
 
-class End(StrEnum):
+class AttemptOutcome(StrEnum):
     """The outcome of a request, as far as the agent's circuit is concerned.
 
     `ANSWERED`: it responded, even if only that it is unable. `FAILED`: an error, or no answer in
@@ -178,7 +181,7 @@ class End(StrEnum):
     NOTHING = "nothing"
 
 
-class Intensity(NamedTuple):
+class FailureIntensity(NamedTuple):
     """Too many failures below one superior.
 
     Attributes:
@@ -190,14 +193,16 @@ class Intensity(NamedTuple):
     period: float
 
 
-class OpenCircuits:
+class ClosedCircuits:
     """The circuits of a node that runs outside of a tree: they admit every request."""
 
     def admit(self, agent: str) -> Admission:
         """Admit the request."""
         return Admission(admitted=True)
 
-    def note(self, agent: str, superior: str, admission: Admission, came_to: End) -> None:
+    def note(
+        self, agent: str, superior: str, admission: Admission, outcome: AttemptOutcome
+    ) -> None:
         """Do nothing."""
 
     async def arun(self, work: Callable[[], T]) -> T:
@@ -205,10 +210,10 @@ class OpenCircuits:
         return work()
 
 
-_OPEN = OpenCircuits()
+_CLOSED_CIRCUITS = ClosedCircuits()
 
 
-def circuits_of(config: Mapping[str, Any]) -> Circuits:
+def get_circuits(config: Mapping[str, Any]) -> Circuits:
     """Return the circuits in a run's config, or closed ones."""
-    circuits: Circuits = (config.get("configurable") or {}).get(CIRCUITS_KEY, _OPEN)
+    circuits: Circuits = (config.get("configurable") or {}).get(CIRCUITS_KEY, _CLOSED_CIRCUITS)
     return circuits

@@ -10,20 +10,20 @@ from collections.abc import Callable, Iterable, Mapping
 from time import monotonic, time
 from typing import Any
 
-from echelons.guards.gate import GATE_KEY, Gate, Halt, gate_of
-from echelons.guards.scoped_gate import Bounded
+from echelons.guards.gate import GATE_KEY, Gate, Halt, get_gate
+from echelons.guards.scoped_gate import ScopedGate
 
 DEADLINE_KEY = "__echelons_deadline"
 """Config key of a run's deadline; LangGraph does not store keys with this prefix."""
 
 
-def deadline_of(config: Mapping[str, Any]) -> float | None:
+def get_deadline(config: Mapping[str, Any]) -> float | None:
     """Return an agent's deadline by the clock of its run, or `None` if it has none."""
     deadline: float | None = (config.get("configurable") or {}).get(DEADLINE_KEY)
     return deadline
 
 
-def left(
+def compute_time_left(
     config: Mapping[str, Any], seconds: Iterable[float | None], clock: Callable[[], float]
 ) -> float | None:
     """Return the seconds that a subordinate has, at most what its superior has left.
@@ -34,13 +34,13 @@ def left(
         clock: Returns the time in seconds since any moment, the one of the run's deadlines.
     """
     own = [each for each in seconds if each is not None]
-    deadline = deadline_of(config)
+    deadline = get_deadline(config)
     if deadline is not None:
         own.append(max(deadline - clock(), 0.0))
     return min(own, default=None)
 
 
-def due(config: Mapping[str, Any], seconds: Iterable[float | None]) -> float | None:
+def compute_deadline(config: Mapping[str, Any], seconds: Iterable[float | None]) -> float | None:
     """Return the deadline of a subordinate that is called now, or `None` if it has none.
 
     Args:
@@ -50,11 +50,11 @@ def due(config: Mapping[str, Any], seconds: Iterable[float | None]) -> float | N
     Returns:
         Seconds since 1970 (UTC), which other processes can read, unlike a monotonic clock.
     """
-    has = left(config, seconds, monotonic)
+    has = compute_time_left(config, seconds, monotonic)
     return None if has is None else time() + has
 
 
-class Timed(Bounded):
+class DeadlineGate(ScopedGate):
     """The gate of a subordinate with a deadline, after which it begins no step.
 
     A model's reply that arrives later still counts as an answer.
@@ -77,17 +77,17 @@ class Timed(Bounded):
         self._clock = clock
 
     @property
-    def over(self) -> Halt | None:
+    def halt(self) -> Halt | None:
         """The order to begin no more steps, once the deadline has passed."""
-        return self.late if self._clock() >= self._deadline else None
+        return self.timeout_halt if self._clock() >= self._deadline else None
 
     @property
-    def late(self) -> Halt:
+    def timeout_halt(self) -> Halt:
         """The reason given for an agent that is late."""
         return Halt("timeout", f"{self._agent!r} has not answered within {self._seconds:g} s")
 
 
-def timed(
+def with_deadline(
     config: Mapping[str, Any], agent: str, seconds: float | None, clock: Callable[[], float]
 ) -> dict[str, Any]:
     """Return a subordinate's config, with a deadline of its own if that is the earlier one.
@@ -98,10 +98,10 @@ def timed(
         seconds: Its own time; `None` for no limit.
         clock: Returns the time in seconds since any moment.
     """
-    inherited, now = deadline_of(config), clock()
+    inherited, now = get_deadline(config), clock()
     own = None if seconds is None else now + seconds
     if own is None or (inherited is not None and inherited <= own):
         return dict(config)
-    gate = Timed(gate_of(config), agent, own, own - now, clock)
+    gate = DeadlineGate(get_gate(config), agent, own, own - now, clock)
     configurable = {**config["configurable"], GATE_KEY: gate, DEADLINE_KEY: own}
     return {**config, "configurable": configurable}

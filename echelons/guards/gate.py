@@ -96,7 +96,9 @@ class Gate(Protocol):
         """Call some of these methods in an event loop; all of it again if the ledger was busy."""
         ...
 
-    def listen(self, config: Mapping[str, Any], told: Callable[[Halt], None]) -> Callable[[], None]:
+    def listen(
+        self, config: Mapping[str, Any], callback: Callable[[Halt], None]
+    ) -> Callable[[], None]:
         """Register a callback for when the agent is stopped while it runs.
 
         The callback may be called from any thread.
@@ -120,17 +122,19 @@ class OpenGate:
         """Call it at once: nothing here waits."""
         return work()
 
-    def listen(self, config: Mapping[str, Any], told: Callable[[Halt], None]) -> Callable[[], None]:
+    def listen(
+        self, config: Mapping[str, Any], callback: Callable[[Halt], None]
+    ) -> Callable[[], None]:
         """Do nothing: there is no stop to report."""
         return lambda: None
 
 
-_OPEN = OpenGate()
+_OPEN_GATE = OpenGate()
 
 
-def gate_of(config: Mapping[str, Any] | None) -> Gate:
+def get_gate(config: Mapping[str, Any] | None) -> Gate:
     """Return the gate in a run's config, or an open one."""
-    gate: Gate = ((config or {}).get("configurable") or {}).get(GATE_KEY, _OPEN)
+    gate: Gate = ((config or {}).get("configurable") or {}).get(GATE_KEY, _OPEN_GATE)
     return gate
 
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 MAX_DEPTH = 32
 """Maximum levels of a tree: LangGraph's metadata grows with the cube of the depth."""
-MOST_STEPS = 10_000
+DEFAULT_STEPS = 10_000
 """Default limit of steps in a turn: it bounds a runaway, and is far above normal work."""
 
 
@@ -47,13 +47,13 @@ class Limits(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     depth: int = Field(default=MAX_DEPTH, ge=1, le=MAX_DEPTH)
-    steps: int = Field(default=MOST_STEPS, ge=1)
+    steps: int = Field(default=DEFAULT_STEPS, ge=1)
     calls: int | None = Field(default=None, ge=1)
     tokens: int | None = Field(default=None, ge=1)
     seconds: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     width: int | None = Field(default=None, ge=1)
 
     @property
-    def of_a_tree(self) -> tuple[str, ...]:
+    def root_only_names(self) -> tuple[str, ...]:
         """Names of the limits that were given and that only a root may have."""
         return tuple(sorted(self.model_fields_set - {"depth"}))

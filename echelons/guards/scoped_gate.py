@@ -1,4 +1,4 @@
-"""`Bounded`: a gate around another, for what ends a subordinate but not its superior.
+"""`ScopedGate`: a gate around another, for what ends a subordinate but not its superior.
 
 That is a deadline (`echelons.guards.deadlines`) or a lost race (`echelons.delegation.race`);
 nodes put the gate into the subordinate's config.
@@ -13,7 +13,7 @@ from typing import Any
 from echelons.guards.gate import Gate, Halt, Pause, Step
 
 
-class Bounded(ABC):
+class ScopedGate(ABC):
     """The gate of a subordinate that may have to end before the run does.
 
     Args:
@@ -26,17 +26,19 @@ class Bounded(ABC):
 
     @property
     @abstractmethod
-    def over(self) -> Halt | None:
+    def halt(self) -> Halt | None:
         """The order to begin no more steps, or `None`."""
 
     def enter(self, step: Step, config: Mapping[str, Any]) -> Halt | Pause | None:
         """Count a step, or return the order that forbids it."""
-        return self.over or self.gate.enter(step, config)
+        return self.halt or self.gate.enter(step, config)
 
     def leave(self, reply: Any, config: Mapping[str, Any]) -> Halt | None:
         """Count the tokens of a reply; return a `Halt` if it must not be acted on."""
         return self.gate.leave(reply, config)
 
-    def listen(self, config: Mapping[str, Any], told: Callable[[Halt], None]) -> Callable[[], None]:
+    def listen(
+        self, config: Mapping[str, Any], callback: Callable[[Halt], None]
+    ) -> Callable[[], None]:
         """Register a callback for when the agent is stopped; return a function to remove it."""
-        return self.gate.listen(config, told)
+        return self.gate.listen(config, callback)

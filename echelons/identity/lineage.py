@@ -41,20 +41,20 @@ OWN_KEYS = frozenset({THREADS_KEY, ROUTES_KEY, PARTS_KEY, REQUESTS_KEY, FORWARDE
 """The keys that only this library may write; removed from messages that come from outside."""
 
 
-def foreign(message: BaseMessage) -> dict[str, Any]:
+def strip_own_metadata(message: BaseMessage) -> dict[str, Any]:
     """Return the `response_metadata` of a message without `OWN_KEYS`."""
     return {key: each for key, each in message.response_metadata.items() if key not in OWN_KEYS}
 
 
-def root_thread_id(name: str) -> str:
+def derive_root_thread_id(name: str) -> str:
     """Return the thread id of the root thread with a given name.
 
     A name that is a UUID is its own id: LangGraph Studio identifies threads by UUIDs.
 
     Examples:
-        >>> root_thread_id("trip") == root_thread_id("trip")
+        >>> derive_root_thread_id("trip") == derive_root_thread_id("trip")
         True
-        >>> root_thread_id("8f1d0a52-6a5e-5c0b-9d55-0c2b5a1f6e11")
+        >>> derive_root_thread_id("8f1d0a52-6a5e-5c0b-9d55-0c2b5a1f6e11")
         '8f1d0a52-6a5e-5c0b-9d55-0c2b5a1f6e11'
     """
     try:
@@ -63,7 +63,7 @@ def root_thread_id(name: str) -> str:
         return str(uuid5(ECHELONS_NS, name))
 
 
-def subordinate_thread_id(superior: str, message: str, call: str, attempt: int = 1) -> str:
+def derive_subordinate_thread_id(superior: str, message: str, call: str, attempt: int = 1) -> str:
     """Return the id of the thread that a call starts.
 
     Args:
@@ -77,12 +77,12 @@ def subordinate_thread_id(superior: str, message: str, call: str, attempt: int =
     return str(uuid5(ECHELONS_NS, f"{superior}/{message}/{call}{suffix}"))
 
 
-def request_id(superior: str, message: str, call: str) -> str:
+def derive_request_id(superior: str, message: str, call: str) -> str:
     """Return the id of the request that a call makes, the same for all its attempts."""
     return str(uuid5(ECHELONS_NS, f"request/{superior}/{message}/{call}"))
 
 
-def message_id(thread: str, position: str) -> str:
+def derive_message_id(thread: str, position: str) -> str:
     """Return the id for a message of a thread that has none."""
     return str(uuid5(ECHELONS_NS, f"message/{thread}/{position}"))
 
@@ -111,7 +111,7 @@ class Identity:
     thread_name: str = ""
     turn: str = ""
 
-    def metadata(self) -> dict[str, str]:
+    def to_metadata(self) -> dict[str, str]:
         """Return the identity as metadata, scalars only: LangGraph stores nothing else."""
         return {
             "agent": self.agent,
@@ -125,7 +125,7 @@ class Identity:
         }
 
     @classmethod
-    def read(cls, metadata: Mapping[str, Any]) -> Identity | None:
+    def from_metadata(cls, metadata: Mapping[str, Any]) -> Identity | None:
         """Return the identity in a run's metadata, or `None` if there is none."""
         values = tuple([metadata.get(key, "") for key in METADATA_KEYS])
         # Cached, because every node and every write reads the same few identities.
@@ -155,7 +155,7 @@ def require_identity(config: Mapping[str, Any] | None) -> Identity:
     Raises:
         RuntimeError: There is none: the level was started by something other than its tree.
     """
-    identity = Identity.read((config or {}).get("metadata") or {})
+    identity = Identity.from_metadata((config or {}).get("metadata") or {})
     if identity is None:
         raise RuntimeError("a level runs without an identity; start it through Agent.compile()")
     return identity

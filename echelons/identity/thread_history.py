@@ -26,16 +26,16 @@ class Head(TypedDict, total=False):
     checkpoint_id: str
 
 
-def head_of(agent: str, way: str) -> Head:
+def build_head(agent: str, way: str) -> Head:
     """Return the head of a thread that has not run yet."""
     return Head(agent=agent, way=way) if way else Head(agent=agent)
 
 
-def way_of(names: Iterable[str]) -> str:
+def join_path(names: Iterable[str]) -> str:
     """Return the `way` of a head, from the names below its agent down to the final recipient.
 
     Examples:
-        >>> way_of(["experiences", "restaurants"])
+        >>> join_path(["experiences", "restaurants"])
         'experiences/restaurants'
     """
     return PATH_SEPARATOR.join(names)
@@ -53,25 +53,25 @@ class Past(NamedTuple):
     heads: Mapping[str, Head] = MappingProxyType({})
 
 
-class History(Protocol):
+class ThreadHistory(Protocol):
     """Reads earlier segments through the saver that a run has inherited."""
 
-    def durable(self, config: Mapping[str, Any]) -> bool:
+    def is_durable(self, config: Mapping[str, Any]) -> bool:
         """Return whether the run has a saver, its own or an inherited one."""
         ...
 
-    def head(self, config: Mapping[str, Any]) -> Head:
+    def load_head(self, config: Mapping[str, Any]) -> Head:
         """Return the head of the segment that has just run with `config`."""
         ...
 
-    async def ahead(self, config: Mapping[str, Any]) -> Head:
-        """Async version of `head`."""
+    async def aload_head(self, config: Mapping[str, Any]) -> Head:
+        """Async version of `load_head`."""
         ...
 
-    def before(self, head: Head | None, config: Mapping[str, Any]) -> Past:
-        """Return the combined state of a thread's segments up to `head`."""
+    def load_past(self, head: Head | None, config: Mapping[str, Any]) -> Past:
+        """Return the combined state of a thread's segments up to `load_head`."""
         ...
 
-    async def abefore(self, head: Head | None, config: Mapping[str, Any]) -> Past:
-        """Async version of `before`."""
+    async def aload_past(self, head: Head | None, config: Mapping[str, Any]) -> Past:
+        """Async version of `load_past`."""
         ...

@@ -9,46 +9,46 @@ from __future__ import annotations
 from typing import Final
 
 
-def listed(text: str) -> frozenset[str]:
+def to_word_set(text: str) -> frozenset[str]:
     """Return the words of `text` as a set.
 
-    >>> sorted(listed("to from"))
+    >>> sorted(to_word_set("to from"))
     ['from', 'to']
     """
     return frozenset(text.split())
 
 
-ASKING: Final = listed(
+GENERIC_REQUEST_VERBS: Final = to_word_set(
     "arrange check compare find get give go help include list like look love make need organise "
     "organize plan prefer prepare recommend search see send show suggest take tell try want wants"
 )
 """Verbs that request anything at all."""
 
-REQUESTS: Final = ASKING | listed(
+REQUEST_VERBS: Final = GENERIC_REQUEST_VERBS | to_word_set(
     "book buy drink eat enjoy explain explore fly order read rent reserve sleep stay summarise "
     "summarize travel visit write"
 )
 """Verbs that request something, generic ones included."""
 
-QUESTION_OPENERS: Final = listed(
+QUESTION_OPENERS: Final = to_word_set(
     "what which who whom whose where when why how is are was were do does did has have"
 )
 """Words that open a question, which is no request to act."""
 
-TURNS: Final = listed(
+CONNECTIVES: Final = to_word_set(
     "but however so instead then though although because since while whereas plus"
 )
 """Words that begin a new statement wherever they stand."""
 
-EVERYTHING: Final = listed("everything rest whole complete entire")
+TOTALITY_WORDS: Final = to_word_set("everything rest whole complete entire")
 
-SUBJECTS: Final = listed("i we you they he she it please lets what where which how")
-AUXILIARIES: Final = listed("am is are can could would will should do does did")
-FILLERS: Final = listed("also then now please just only still")
-AFTER_SUBJECT: Final = listed("have has had not is are was were i we they")
+SUBJECT_WORDS: Final = to_word_set("i we you they he she it please lets what where which how")
+AUXILIARIES: Final = to_word_set("am is are can could would will should do does did")
+FILLERS: Final = to_word_set("also then now please just only still")
+AFTER_SUBJECT: Final = to_word_set("have has had not is are was were i we they")
 """Words before a "just" that belongs to a verb: "we have just booked"."""
 
-NEGATORS: Final = listed(
+NEGATORS: Final = to_word_set(
     "no without except excluding exclude excludes skip omit ignore neither nor minus avoid hate "
     "dislike neednt"
 )
@@ -62,55 +62,65 @@ NEGATING_PAIRS: Final = frozenset(
         *(("never", "mind"), ("not", "need"), ("not", "want")),
     }
 )
-LISTERS: Final = listed("except excluding exclude excludes skip omit ignore avoid neednt")
+LIST_NEGATORS: Final = to_word_set(
+    "except excluding exclude excludes skip omit ignore avoid neednt"
+)
 """Negators that cover a whole "a, b and c"; all others cover only "a, b or c"."""
 
-DENIALS: Final = listed("dont doesnt didnt wont wouldnt not")
-REFUSED: Final = listed(
+DENIALS: Final = to_word_set("dont doesnt didnt wont wouldnt not")
+REFUSABLE_VERBS: Final = to_word_set(
     "need want require like care wish bother include book show suggest recommend add search "
     "look give plan worry eat drink"
 )
-ADVERBS: Final = listed("really even actually currently particularly already now just also all")
-NO_REFUSAL: Final = listed("miss forget skip avoid lose mind")
+ADVERBS: Final = to_word_set(
+    "really even actually currently particularly already now just also all"
+)
+VERBS_NEVER_REFUSED: Final = to_word_set("miss forget skip avoid lose mind")
 """Verbs whose negation requests the thing: "we don't want to miss the opera"."""
 
-AFTER_NO: Final = listed(
+HARMLESS_AFTER_NO: Final = to_word_set(
     "idea ideas problem problems matter doubt rush preference preferences one later earlier less "
     "fewer i we you it they please thanks thank more fail delay"
 )
 """Words after "no" or "without" that refuse nothing: "no problem", "no later"."""
 
-DECLINING: Final = listed("no thanks thank you need thats not needed necessary required please")
+DECLINING_WORDS: Final = to_word_set(
+    "no thanks thank you need thats not needed necessary required please"
+)
 """Words of an answer that only says no."""
 
-NEEDLESS: Final = listed("need interest use")
+REFUSED_AFTER_NO: Final = to_word_set("need interest use")
 """Words after "no" that refuse what follows them: "no need for a hotel"."""
 
-AFTER_NOT: Final = listed(
+HARMLESS_AFTER_NOT: Final = to_word_set(
     "only just sure yet too far very so that more less later earlier least necessarily "
     "expensive cheap a an until before after"
 )
-BEFORE_NOT: Final = listed("but and or please definitely absolutely certainly")
-HAVING: Final = listed("have has had got is are there theres")
-NARROWERS: Final = listed("with including includes include that which")
+REFUSING_BEFORE_NOT: Final = to_word_set("but and or please definitely absolutely certainly")
+POSSESSION_WORDS: Final = to_word_set("have has had got is are there theres")
+REFUSAL_ENDS: Final = to_word_set("with including includes include that which")
 """Words that end a refusal: "no hotels, with museums"."""
 
-OWNERS: Final = listed("i we they he she who")
-QUESTIONING: Final = listed(
+OWNER_PRONOUNS: Final = to_word_set("i we they he she who")
+CONDITION_WORDS: Final = to_word_set(
     "can could should may might will would shall do does did if when where what how which "
     "whether unless until once"
 )
 """Words before "we have" that make it a question or a condition."""
 
-SETTLED: Final = listed(
+SETTLED_PARTICIPLES: Final = to_word_set(
     "booked reserved bought arranged sorted got paid organised organized settled secured covered "
     "handled fixed"
 )
-SETTLED_STATES: Final = SETTLED | listed("done taken ready set")
-DONE_BY_HAND: Final = listed("book handle arrange sort organise organize find care do manage")
-BEING: Final = listed("is are was were been be")
-OPINIONS: Final = listed("know love like want decided agreed told asked said excited think")
-NOT_OWNED: Final = listed(
+SETTLED_STATES: Final = SETTLED_PARTICIPLES | to_word_set("done taken ready set")
+SELF_SERVICE_VERBS: Final = to_word_set(
+    "book handle arrange sort organise organize find care do manage"
+)
+FORMS_OF_BE: Final = to_word_set("is are was were been be")
+OPINION_WORDS: Final = to_word_set(
+    "know love like want decided agreed told asked said excited think"
+)
+CIRCUMSTANCE_NOUNS: Final = to_word_set(
     "to no not never been any day days week weeks weekend hour hours night nights afternoon "
     "evening morning time month months year years euro euros dollar dollars pound pounds budget "
     "kid kids child children people friend friends free question questions idea ideas interest "
@@ -118,26 +128,28 @@ NOT_OWNED: Final = listed(
 )
 """Words after "we have" that are circumstances, not things already obtained."""
 
-ARRIVALS: Final = listed("lands arrives leaves departs starts ends begins gets goes takes")
-PLACED: Final = listed("in at on near close next around from by called just right")
+SCHEDULE_VERBS: Final = to_word_set(
+    "lands arrives leaves departs starts ends begins gets goes takes"
+)
+LOCATION_WORDS: Final = to_word_set("in at on near close next around from by called just right")
 """Words after "our hotel is" that describe a known hotel instead of requesting one."""
 
-INTENDING: Final = listed(
+INTENTION_PARTICIPLES: Final = to_word_set(
     "looking planning thinking hoping searching considering wondering needing wanting trying going "
     "dreaming asking hunting craving preparing organising organizing"
 )
 """Participles that introduce a request: "we are looking for"."""
 
-BREAKS_BACKWARD: Final = listed("with that which who whose where as near")
-PRONOUNS: Final = listed("i we they he she")
-BESIDE: Final = listed("near around beside opposite behind outside during")
-BESIDE_PAIRS: Final = frozenset(
+STATEMENT_BREAKS: Final = to_word_set("with that which who whose where as near")
+PRONOUNS: Final = to_word_set("i we they he she")
+PROXIMITY_WORDS: Final = to_word_set("near around beside opposite behind outside during")
+PROXIMITY_PAIRS: Final = frozenset(
     {
         *(("close", "to"), ("next", "to"), ("distance", "of"), ("distance", "from")),
         *(("distance", "to"), ("from", "the"), ("from", "my"), ("from", "our")),
     }
 )
-FRAME_PAIRS: Final = frozenset(
+CIRCUMSTANCE_PAIRS: Final = frozenset(
     (preposition, owner)
     for preposition in ("on", "for")
     for owner in ("my", "our", "this", "their", "a", "the")
@@ -145,19 +157,23 @@ FRAME_PAIRS: Final = frozenset(
 )
 """Word pairs that open a circumstance: "for my trip", "on a journey"."""
 
-SHOWN: Final = listed("me us him her them what which where how all the some any available")
+SHOW_OBJECTS: Final = to_word_set(
+    "me us him her them what which where how all the some any available"
+)
 """Words after "show" that make it the verb and not a performance."""
 
-PARTICLES: Final = listed("de del della dell di da do dos das la le les of the van der upon sur am")
+NAME_PARTICLES: Final = to_word_set(
+    "de del della dell di da do dos das la le les of the van der upon sur am"
+)
 """Small words inside a name: "Rio de Janeiro", "Isle of Man"."""
 
-OPENERS: Final = listed(
+SENTENCE_OPENERS: Final = to_word_set(
     "hello hi hey dear thanks thank ok okay yes yeah sure good great maybe perhaps anything "
     "everything something someone things tips ideas cheap best nice tomorrow today"
 )
 """Words that are capitalised at the start of a sentence without being names."""
 
-NO_PLACES: Final = listed(
+NON_PLACE_WORDS: Final = to_word_set(
     "general total advance particular order case time addition fact future past meantime mind "
     "detail details english italian french german spanish portuguese dutch japanese chinese "
     "euro euros dollar dollars person people advance budget morning afternoon evening night day "
@@ -168,14 +184,14 @@ NO_PLACES: Final = listed(
 )
 """Words that follow "in", "to" or "from", or are capitalised, and are no places."""
 
-POINTERS: Final = listed("same those them")
+BACK_REFERENCES: Final = to_word_set("same those them")
 """Words with which a task refers to an earlier statement."""
 
-PRONOUNS_FOR_THINGS: Final = listed("it that these they this one")
-EXISTENCE: Final = listed("is are was were be any some a an theres")
+PRONOUNS_FOR_THINGS: Final = to_word_set("it that these they this one")
+EXISTENTIAL_WORDS: Final = to_word_set("is are was were be any some a an theres")
 """Words beside "there" that make it no place: "is there a museum"."""
 
-MORE_VERBS: Final = listed(
+MORE_VERBS: Final = to_word_set(
     "be become begin bring call celebrate change choose come cover cook discover do experience "
     "hear hire join know learn leave listen live meet move pay play put relax return ride run say "
     "share shop sit spend start stop swim talk taste think understand use wait walk watch work "
@@ -183,17 +199,17 @@ MORE_VERBS: Final = listed(
 )
 """More verbs that may follow "to", where a place could also stand."""
 
-NO_NAME_ENDINGS: Final = ("ed", "ing", "ly", "est", "able", "ful", "ous", "ive")
+NON_NAME_ENDINGS: Final = ("ed", "ing", "ly", "est", "able", "ful", "ous", "ive")
 """Endings of words that begin a sentence without being names."""
 
-PRAISE: Final = listed(
+PRAISE_WORDS: Final = to_word_set(
     "good great best better nice lovely fine excellent amazing wonderful beautiful favourite "
     "favorite popular famous typical traditional local authentic top recommended interesting "
     "romantic simple hungry thirsty tired"
 )
 """Words of praise, which narrow nothing down."""
 
-COMPANY: Final = listed(
+COMPANION_WORDS: Final = to_word_set(
     "kid kids child children baby family families friend friends couple couples wife husband "
     "partner parents mother father colleague colleagues group senior seniors adult adults"
 )

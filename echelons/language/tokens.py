@@ -10,9 +10,9 @@ import re
 from functools import cached_property, lru_cache
 from typing import Final, NamedTuple
 
-from echelons.text.stemming import LONGEST_WORD, STOPWORDS, stem, words
+from echelons.text.stemming import LONGEST_WORD, STOPWORDS, extract_words, stem
 
-MOST_READ: Final = 12_000
+MAX_READ_CHARACTERS: Final = 12_000
 """Characters that the rules look at; of a longer text, its beginning and its end."""
 
 _RAW: Final = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
@@ -42,21 +42,21 @@ class Token(NamedTuple):
         return stem(self.word)
 
     @property
-    def capital(self) -> bool:
+    def is_capitalized(self) -> bool:
         """Whether it is written with a capital, like a name."""
         return self.raw[0].isupper()
 
     @property
-    def telling(self) -> bool:
+    def is_content_word(self) -> bool:
         """Whether it is a content word, not a stop word."""
         return self.word not in STOPWORDS
 
 
-class Reading:
+class TokenizedText:
     """A text, tokenised once for all rules that look at it.
 
     Examples:
-        >>> [token.word for token in Reading("We don't fly, Ann's car is full").tokens]
+        >>> [token.word for token in TokenizedText("We don't fly, Ann's car is full").tokens]
         ['we', 'dont', 'fly', 'ann', 'car', 'is', 'full']
     """
 
@@ -67,8 +67,8 @@ class Reading:
     def excerpt(self) -> str:
         """The part that rules look at; token offsets refer to it."""
         text = self.text
-        if len(text) > MOST_READ:
-            text = f"{text[: MOST_READ // 2]}\n{text[-MOST_READ // 2 :]}"
+        if len(text) > MAX_READ_CHARACTERS:
+            text = f"{text[: MAX_READ_CHARACTERS // 2]}\n{text[-MAX_READ_CHARACTERS // 2 :]}"
         text = text.translate(_APOSTROPHES)
         # In a text all in capitals, they say nothing about names.
         return text.lower() if " " in text and text.isupper() else text
@@ -76,20 +76,20 @@ class Reading:
     @cached_property
     def tokens(self) -> tuple[Token, ...]:
         """The tokens in order."""
-        found: list[Token] = []
-        behind = 0
+        tokens: list[Token] = []
+        previous_end = 0
         for raw in _RAW.finditer(self.excerpt):
-            gap = self.excerpt[behind : raw.start()]
+            gap = self.excerpt[previous_end : raw.start()]
             # Very long words are not cached: they would only fill the cache.
             short = len(raw[0]) <= LONGEST_WORD
-            for word in _remembered(raw[0]) if short else words(raw[0]):
-                found.append(Token(word, raw[0], gap, raw.start(), raw.end()))
+            for word in _normalize_word(raw[0]) if short else extract_words(raw[0]):
+                tokens.append(Token(word, raw[0], gap, raw.start(), raw.end()))
                 gap = ""
-            behind = raw.end()
-        return tuple(found)
+            previous_end = raw.end()
+        return tuple(tokens)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Reading) and self.text == other.text
+        return isinstance(other, TokenizedText) and self.text == other.text
 
     def __hash__(self) -> int:
         return hash(self.text)
@@ -99,5 +99,5 @@ class Reading:
 
 
 @lru_cache(maxsize=4096)
-def _remembered(raw: str) -> tuple[str, ...]:
-    return tuple(words(raw))
+def _normalize_word(raw: str) -> tuple[str, ...]:
+    return tuple(extract_words(raw))

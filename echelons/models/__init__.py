@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from echelons.models.resolution import resolve
+from echelons.models.resolution import resolve_model
 
-__all__ = ["resolve"]
+__all__ = ["resolve_model"]

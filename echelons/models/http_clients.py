@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from httpx2 import Request, Response
 
 
-class SyncClient(DefaultHttpxClient):
+class SyncHttpClient(DefaultHttpxClient):
     """The SDK's client, closed when its model is garbage-collected."""
 
     def __del__(self) -> None:
@@ -29,7 +29,7 @@ class SyncClient(DefaultHttpxClient):
             self.close()
 
 
-class AsyncClient(DefaultAsyncHttpxClient):
+class AsyncHttpClient(DefaultAsyncHttpxClient):
     """The SDK's client, with a connection pool for each event loop.
 
     The pool of a loop closes with `loop.shutdown_asyncgens()`, which `asyncio.run` and
@@ -43,7 +43,7 @@ class AsyncClient(DefaultAsyncHttpxClient):
         super().__init__(**options)
         self._options = options
         self._lock = threading.Lock()
-        self._pools: WeakKeyDictionary[asyncio.AbstractEventLoop, _Pool] = WeakKeyDictionary()
+        self._pools: WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopClient] = WeakKeyDictionary()
 
     async def send(self, request: Request, **options: Any) -> Response:
         """Send a request over a connection of the running loop and return the response.
@@ -53,7 +53,7 @@ class AsyncClient(DefaultAsyncHttpxClient):
         """
         if self.is_closed:
             raise RuntimeError("a request cannot be sent: the client has been closed")
-        client = await self._client_here()
+        client = await self._get_loop_client()
         return await client.send(request, **options)
 
     async def aclose(self) -> None:
@@ -64,7 +64,7 @@ class AsyncClient(DefaultAsyncHttpxClient):
             await pool.generator.aclose()
         await super().aclose()
 
-    async def _client_here(self) -> DefaultAsyncHttpxClient:
+    async def _get_loop_client(self) -> DefaultAsyncHttpxClient:
         loop = asyncio.get_running_loop()
         with self._lock:
             pool = self._pools.get(loop)
@@ -72,27 +72,27 @@ class AsyncClient(DefaultAsyncHttpxClient):
                 for other in list(self._pools):
                     if other.is_closed():
                         del self._pools[other]
-                pool = self._pools[loop] = _Pool(DefaultAsyncHttpxClient(**self._options))
-        await pool.open()
+                pool = self._pools[loop] = _LoopClient(DefaultAsyncHttpxClient(**self._options))
+        await pool.start()
         return pool.client
 
 
-class _Pool:
+class _LoopClient:
     """The client of one event loop, with the async generator through which the loop closes it."""
 
     def __init__(self, client: DefaultAsyncHttpxClient) -> None:
         self.client = client
-        self.generator = _until_shutdown(client)
+        self.generator = _close_at_shutdown(client)
         self._open = False
 
-    async def open(self) -> None:
+    async def start(self) -> None:
         """Start the generator, which registers it with the running loop."""
         if not self._open:
             self._open = True
             await anext(self.generator)
 
 
-async def _until_shutdown(client: DefaultAsyncHttpxClient) -> AsyncGenerator[None]:
+async def _close_at_shutdown(client: DefaultAsyncHttpxClient) -> AsyncGenerator[None]:
     # A loop finalises its open async generators at shutdown; it has no other hook for cleanup.
     try:
         yield

@@ -34,7 +34,7 @@ TIMEOUT_SECONDS = 60.0
 """Longest silence of the server in seconds, before the answer and between its parts."""
 
 
-def openai_chat(name: str) -> ChatOpenAI:
+def create_openai_chat(name: str) -> ChatOpenAI:
     """Return the named model, with the key and the address from the environment.
 
     A server on loopback needs no key and is reached without a proxy, whatever the proxy
@@ -52,7 +52,7 @@ def openai_chat(name: str) -> ChatOpenAI:
         ModelKeyMissing: There is no key, and the server is not on loopback.
         InvalidModelAddress: The address is not an http or https URL with a host.
     """
-    address, loopback = _address()
+    address, loopback = _get_address()
     key = os.environ.get(KEY_VARIABLE, "").strip()
     if not key and not loopback:
         raise ModelKeyMissing(f"openai:{name}", KEY_VARIABLE)
@@ -66,19 +66,19 @@ def openai_chat(name: str) -> ChatOpenAI:
         max_retries=MAX_RETRIES,
         timeout=TIMEOUT_SECONDS,
         stream_usage=True,
-        **_http_clients(direct=loopback),
+        **_build_http_clients(direct=loopback),
     )
 
 
-def _address() -> tuple[str, bool]:
+def _get_address() -> tuple[str, bool]:
     """Return the address of the server, and whether it is on loopback."""
     for variable in ADDRESS_VARIABLES:
         if value := os.environ.get(variable, "").strip():
-            return value, _is_loopback(_host(variable, value))
+            return value, _is_loopback(_parse_host(variable, value))
     return OPENAI_ADDRESS, False
 
 
-def _host(variable: str, value: str) -> str:
+def _parse_host(variable: str, value: str) -> str:
     try:
         parts = urlsplit(value)
         host, _ = parts.hostname, parts.port  # reading the port validates it
@@ -96,14 +96,14 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _http_clients(direct: bool) -> dict[str, Any]:
+def _build_http_clients(direct: bool) -> dict[str, Any]:
     """Return the options for the HTTP clients; direct ones ignore the proxy variables."""
-    from echelons.models.http_clients import AsyncClient, SyncClient
+    from echelons.models.http_clients import AsyncHttpClient, SyncHttpClient
 
     proxy = None if direct else os.environ.get(PROXY_VARIABLE, "").strip() or None
     return {
-        "http_client": SyncClient(trust_env=not direct, proxy=proxy),
-        "http_async_client": AsyncClient(trust_env=not direct, proxy=proxy),
+        "http_client": SyncHttpClient(trust_env=not direct, proxy=proxy),
+        "http_async_client": AsyncHttpClient(trust_env=not direct, proxy=proxy),
         # LangChain must neither add a proxy of its own nor warn about options it would set.
         "openai_proxy": None,
         "http_socket_options": (),

@@ -17,7 +17,7 @@ OFFLINE_NAMES = ("offline", "offline:planner")
 KNOWN_FORMS = ("openai:NAME", *OFFLINE_NAMES)
 
 
-def resolve(model: BaseChatModel | str | None) -> BaseChatModel:
+def resolve_model(model: BaseChatModel | str | None) -> BaseChatModel:
     """Return the chat model for a model setting.
 
     Nothing falls back silently: only None and its own names mean the offline planner.
@@ -35,16 +35,16 @@ def resolve(model: BaseChatModel | str | None) -> BaseChatModel:
         InvalidModelAddress: The environment gives an invalid address.
 
     Examples:
-        >>> resolve("gpt")
+        >>> resolve_model("gpt")
         Traceback (most recent call last):
         ...
         echelons.errors.UnknownModel: unknown model 'gpt'; known forms are openai:NAME, \
 offline, offline:planner, or pass any LangChain chat model object
     """
     if model is None:
-        return _planner()
+        return _create_planner()
     if isinstance(model, str):
-        return _named(model)
+        return _create_named_model(model)
     from langchain_core.language_models import BaseChatModel
 
     if isinstance(model, BaseChatModel):
@@ -52,18 +52,18 @@ offline, offline:planner, or pass any LangChain chat model object
     raise UnknownModel(repr(model), KNOWN_FORMS)
 
 
-def _named(name: str) -> BaseChatModel:
+def _create_named_model(name: str) -> BaseChatModel:
     if name in OFFLINE_NAMES:
-        return _planner()
+        return _create_planner()
     served = name.removeprefix(OPENAI_PREFIX).strip()
     if not name.startswith(OPENAI_PREFIX) or not served:
         raise UnknownModel(name, KNOWN_FORMS)
-    from echelons.models.openai_chat import openai_chat
+    from echelons.models.openai_chat import create_openai_chat
 
-    return openai_chat(served)
+    return create_openai_chat(served)
 
 
-def _planner() -> BaseChatModel:
+def _create_planner() -> BaseChatModel:
     from echelons.models.planner import OfflinePlanner
 
     return OfflinePlanner()

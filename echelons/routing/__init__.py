@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from echelons.routing.embedding_matcher import EmbeddingMatcher
 from echelons.routing.lexical_matcher import THRESHOLD, LexicalMatcher
-from echelons.routing.matcher import Match, Matcher, Prepared, Profile
+from echelons.routing.matcher import Match, Matcher, PreparedMatcher, Profile
 from echelons.routing.model_matcher import ModelMatcher
 from echelons.routing.ranking import DEPTH_PENALTY
 from echelons.routing.route import Candidate, Route
@@ -21,7 +21,7 @@ __all__ = [
     "Matcher",
     "ModelMatcher",
     "Part",
-    "Prepared",
+    "PreparedMatcher",
     "Profile",
     "Route",
     "Router",

@@ -20,87 +20,87 @@ from echelons.routing.feature_statistics import Features
 STEPS: Final = 4
 """Passes over the examples; more of them would overfit."""
 
-STEP: Final = 0.6
+STEP_SIZE: Final = 0.6
 """Size of a step, in units of evidence, for an example that would certainly go to others."""
 
-RIVALS: Final = 3
+RIVAL_COUNT: Final = 3
 """Rivals that an example is compared with: the agents with the most evidence."""
 
-MOST: Final = 10
+MAX_EXAMPLES: Final = 10
 """Examples of an agent that are used: agents with more need no correction."""
 
-COMPARED: Final = 300_000
+MAX_COMPARISONS: Final = 300_000
 """Limit on pairwise comparisons, so that a large tree is read in bounded time."""
 
-SETTLED: Final = 0.01
+ERROR_TOLERANCE: Final = 0.01
 """Errors up to this are not corrected."""
 
 
-def lessons_of_each(agents: int) -> int:
+def limit_examples(agents: int) -> int:
     """Return how many examples of each agent are used.
 
-    >>> [lessons_of_each(agents) for agents in (3, 150, 300, 1000)]
+    >>> [limit_examples(agents) for agents in (3, 150, 300, 1000)]
     [10, 10, 3, 0]
     """
-    return min(MOST, COMPARED // max(agents, 1) ** 2)
+    return min(MAX_EXAMPLES, MAX_COMPARISONS // max(agents, 1) ** 2)
 
 
 @dataclass(frozen=True, slots=True)
-class Lesson:
+class WeightExample:
     """An example, with the evidence for the agents that compete for it.
 
     Attributes:
         place: Position of its own agent among the profiles.
-        scores: Evidence for its own agent and the rivals, without the weights in `told`.
-        others: The summed odds of all other agents.
-        told: The weights of each of its features, by position; shared, and changed in place.
-        rates: The learning rate of each of its features.
+        scores: Evidence for its own agent and the rivals, without the weights in `weights`.
+        other_odds: The summed odds of all other agents.
+        weights: The weights of each of its features, by position; shared, and changed in place.
+        learning_rates: The learning rate of each of its features.
     """
 
     place: int
     scores: Mapping[int, float]
-    others: float
-    told: Sequence[dict[int, float]]
-    rates: Sequence[float]
+    other_odds: float
+    weights: Sequence[dict[int, float]]
+    learning_rates: Sequence[float]
 
-    def mistakes(self) -> Mapping[int, float]:
+    def compute_errors(self) -> Mapping[int, float]:
         """Return the error for each position: target minus probability."""
         odds = {
-            place: exp(min(fixed + told_of(place, self.told), 500.0))  # no overflow
+            place: exp(min(fixed + sum_weights(place, self.weights), 500.0))  # no overflow
             for place, fixed in self.scores.items()
         }
-        whole = self.others + sum(odds.values())
+        whole = self.other_odds + sum(odds.values())
         return {place: (place == self.place) - each / whole for place, each in odds.items()}
 
-    def correct(self, mistakes: Mapping[int, float]) -> None:
+    def update_weights(self, errors: Mapping[int, float]) -> None:
         """Change the weights of its features, for agents that have the feature."""
-        much = [(place, each) for place, each in mistakes.items() if abs(each) > SETTLED]
-        for tells, rate in zip(self.told, self.rates, strict=True):
+        much = [(place, each) for place, each in errors.items() if abs(each) > ERROR_TOLERANCE]
+        for tells, rate in zip(self.weights, self.learning_rates, strict=True):
             for place, each in much:
                 if place in tells:
                     tells[place] += rate * each
 
 
-def told_of(place: int, told: Sequence[Mapping[int, float]]) -> float:
+def sum_weights(place: int, weights: Sequence[Mapping[int, float]]) -> float:
     """Return the sum of the weights that features have for an agent.
 
-    >>> told_of(1, [{1: 0.5}, {2: 1.0}, {1: 0.25}])
+    >>> sum_weights(1, [{1: 0.5}, {2: 1.0}, {1: 0.25}])
     0.75
     """
-    return sum([tells[place] for tells in told if place in tells])
+    return sum([tells[place] for tells in weights if place in tells])
 
 
-def held_against(place: int, evidence: Mapping[int, float]) -> list[int]:
+def select_competitors(place: int, evidence: Mapping[int, float]) -> list[int]:
     """Return the position of an example's own agent, then those of its strongest rivals.
 
-    >>> held_against(7, {1: 0.5, 2: 3.0, 3: 1.0, 4: 2.0, 7: 0.1})
+    >>> select_competitors(7, {1: 0.5, 2: 3.0, 3: 1.0, 4: 2.0, 7: 0.1})
     [7, 2, 4, 3]
     """
     others = (each for each in evidence if each != place)
-    return [place, *nlargest(RIVALS, others, key=evidence.__getitem__)]
+    return [place, *nlargest(RIVAL_COUNT, others, key=evidence.__getitem__)]
 
 
-def rates(texts: Sequence[Features]) -> list[list[float]]:
+def compute_learning_rates(texts: Sequence[Features]) -> list[list[float]]:
     """Return the learning rate of each feature of each text.
 
     Proportional to the squared inverse document frequency, and normalised by text length.
@@ -113,17 +113,17 @@ def rates(texts: Sequence[Features]) -> list[list[float]]:
     sizes = [sqrt(sum(rare[each] for each in text)) or 1.0 for text in texts]
     usual = sum(sizes) / max(len(sizes), 1)
     return [
-        [STEP * rare[feature] / (size * usual) for feature in text]
+        [STEP_SIZE * rare[feature] / (size * usual) for feature in text]
         for text, size in zip(texts, sizes, strict=True)
     ]
 
 
-def correct(lessons: Sequence[Lesson]) -> None:
+def correct_weights(examples: Sequence[WeightExample]) -> None:
     """Correct the feature weights in place; the order of the examples makes no difference."""
-    left = lessons
+    left = examples
     for _ in range(STEPS):
         # All errors are computed before any weight changes, or the order would matter.
-        found = [(lesson, lesson.mistakes()) for lesson in left]
-        left = [lesson for lesson, each in found if max(map(abs, each.values())) > SETTLED]
+        found = [(lesson, lesson.compute_errors()) for lesson in left]
+        left = [lesson for lesson, each in found if max(map(abs, each.values())) > ERROR_TOLERANCE]
         for lesson, each in found:
-            lesson.correct(each)
+            lesson.update_weights(each)

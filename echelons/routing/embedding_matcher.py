@@ -10,29 +10,37 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from echelons.errors import MatcherFailed
-from echelons.routing.centroid_updates import Sharpening
-from echelons.routing.hubness_correction import beside_team, held_back
+from echelons.routing.centroid_updates import CentroidUpdates
+from echelons.routing.hubness_correction import blend_with_team, compute_penalties
 from echelons.routing.lexical_matcher import LexicalMatcher, PreparedWords
-from echelons.routing.matcher import Match, Profile, excerpt, saturated
-from echelons.routing.vectors import Vector, added, centre, dot, is_vector, unit, usual_likeness
+from echelons.routing.matcher import Match, Profile, saturate_evidence, shorten_task
+from echelons.routing.vectors import (
+    Vector,
+    add_vectors,
+    compute_centroid,
+    compute_mean_cosine,
+    dot,
+    is_vector,
+    normalize_vector,
+)
 from echelons.tree.names import PATH_SEPARATOR
 
 if TYPE_CHECKING:
     from langchain_core.embeddings import Embeddings
 
-ALIKE: Final = 5.0
+LIKENESS_SCALE: Final = 5.0
 """Evidence of a text with the same meaning."""
 
-SAID_IN_NAMES: Final = 0.35
+NAME_WORDS_WEIGHT: Final = 0.35
 """Weight of word evidence for an agent without examples; with examples it is 1."""
 
-UNLIKE: Final = 0.25
+EXAMPLES_OFFSET: Final = 0.25
 """Scaled likeness to an agent's examples above which it is evidence."""
 
-UNLIKE_NAMES: Final = 0.0
+NAMES_OFFSET: Final = 0.0
 """The same for an agent without examples: no task is very similar to a name."""
 
-ASKED: Final = ("{} please", "can you tell me {}?", "{} for me")
+PHRASINGS: Final = ("{} please", "can you tell me {}?", "{} for me")
 """Phrasings of a name: a task resembles a question or a request more than a bare name."""
 
 
@@ -60,15 +68,15 @@ class EmbeddingMatcher:
     ) -> None:
         self._embeddings = embeddings
         self._words = words
-        self._kept: dict[str, Vector] = {}
+        self._vectors: dict[str, Vector] = {}
 
-    def prepare(self, profiles: Sequence[Profile]) -> PreparedMeanings:
+    def prepare(self, profiles: Sequence[Profile]) -> PreparedEmbeddings:
         """Prepare the profiles; their vectors are requested at the first task."""
         words = self._words.prepare(profiles) if self._words else None
-        return PreparedMeanings(profiles, self._embeddings, self._kept, words)
+        return PreparedEmbeddings(profiles, self._embeddings, self._vectors, words)
 
 
-class PreparedMeanings:
+class PreparedEmbeddings:
     """The meanings of a tree's profiles, ready to be compared with tasks.
 
     Args:
@@ -87,14 +95,16 @@ class PreparedMeanings:
     ) -> None:
         self._profiles = profiles
         self._embeddings = embeddings
-        self._kept = kept
+        self._vectors = kept
         self._words = words
-        self._texts = [_texts(profile) for profile in profiles]
-        self._centres: list[Vector] = []
-        self._usual = 0.0
-        self._held_back: Mapping[int, float] = {}
-        self._said = [1.0 if each.examples else SAID_IN_NAMES for each in profiles]
-        self._unlike = [UNLIKE if each else UNLIKE_NAMES for each in _shown(profiles)]
+        self._texts = [_build_texts(profile) for profile in profiles]
+        self._centroids: list[Vector] = []
+        self._mean_cosine = 0.0
+        self._penalties: Mapping[int, float] = {}
+        self._word_weights = [1.0 if each.examples else NAME_WORDS_WEIGHT for each in profiles]
+        self._offsets = [
+            EXAMPLES_OFFSET if each else NAMES_OFFSET for each in _has_shown_examples(profiles)
+        ]
 
     def match(self, task: str) -> Mapping[int, Match]:
         """Return the matches above 0, by position of the profile.
@@ -102,18 +112,18 @@ class PreparedMeanings:
         Raises:
             MatcherFailed: The embeddings returned something other than vectors.
         """
-        if not self._centres:
-            missing = self._missing()
-            self._learn(missing, self._embeddings.embed_documents(missing) if missing else [])
-        return self._matches(task, self._embeddings.embed_query(excerpt(task)))
+        if not self._centroids:
+            missing = self._find_missing_texts()
+            self._add_vectors(missing, self._embeddings.embed_documents(missing) if missing else [])
+        return self._build_matches(task, self._embeddings.embed_query(shorten_task(task)))
 
     async def amatch(self, task: str) -> Mapping[int, Match]:
         """Async version of `match`."""
-        if not self._centres:
-            missing = self._missing()
+        if not self._centroids:
+            missing = self._find_missing_texts()
             made = await self._embeddings.aembed_documents(missing) if missing else []
-            self._learn(missing, made)
-        return self._matches(task, await self._embeddings.aembed_query(excerpt(task)))
+            self._add_vectors(missing, made)
+        return self._build_matches(task, await self._embeddings.aembed_query(shorten_task(task)))
 
     def reasons(self, task: str, place: int) -> Sequence[str]:
         """Return what the task was compared with, and the reasons by words."""
@@ -125,67 +135,71 @@ class PreparedMeanings:
         )
         return [meant, *(self._words.reasons(task, place) if self._words else ())]
 
-    def _missing(self) -> list[str]:
+    def _find_missing_texts(self) -> list[str]:
         every = dict.fromkeys(text for texts in self._texts for text in texts)
-        return [text for text in every if text not in self._kept]
+        return [text for text in every if text not in self._vectors]
 
-    def _learn(self, texts: Sequence[str], vectors: Any) -> None:
+    def _add_vectors(self, texts: Sequence[str], vectors: Any) -> None:
         if not isinstance(vectors, Sequence) or len(vectors) != len(texts):
             raise MatcherFailed("EmbeddingMatcher", f"{len(texts)} texts gave no list of as many")
-        size = next((len(vector) for vector in self._kept.values()), None)
+        size = next((len(vector) for vector in self._vectors.values()), None)
         made: list[Vector] = []
         for vector in vectors:
-            made.append(self._checked(vector, size))
+            made.append(self._check_vector(vector, size))
             size = len(made[0])
         # All or none are cached: a service that fails half-way is asked again.
-        self._kept.update(zip(texts, made, strict=True))
-        vectors_of = [[self._kept[text] for text in texts] for texts in self._texts]
+        self._vectors.update(zip(texts, made, strict=True))
+        vectors_of = [[self._vectors[text] for text in texts] for texts in self._texts]
         named = [place for place, each in enumerate(self._profiles) if not each.examples]
         paths = [each.path for each in self._profiles]
-        middles = beside_team([centre(each) for each in vectors_of], paths, named)
-        self._usual = usual_likeness(middles)
-        self._held_back = held_back(middles, named)
+        middles = blend_with_team([compute_centroid(each) for each in vectors_of], paths, named)
+        self._mean_cosine = compute_mean_cosine(middles)
+        self._penalties = compute_penalties(middles, named)
         examples = {
             place: vectors_of[place] for place, each in enumerate(self._profiles) if each.examples
         }
-        moved = Sharpening(examples, {place: middles[place] for place in examples}).moved()
-        self._centres = [
-            added(middle, moved[place]) if place in moved else middle
+        moved = CentroidUpdates(
+            examples, {place: middles[place] for place in examples}
+        ).compute_shifts()
+        self._centroids = [
+            add_vectors(middle, moved[place]) if place in moved else middle
             for place, middle in enumerate(middles)
         ]
 
-    def _checked(self, vector: Any, size: int | None) -> Vector:
+    def _check_vector(self, vector: Any, size: int | None) -> Vector:
         if not is_vector(vector, size):
             raise MatcherFailed("EmbeddingMatcher", "a text gave no vector of finite numbers")
-        return unit(vector)
+        return normalize_vector(vector)
 
-    def _matches(self, task: str, vector: Any) -> Mapping[int, Match]:
-        meant = self._checked(vector, len(self._centres[0]) if self._centres else None)
-        said = self._words.evidence(task) if self._words else {}
-        room = max(1 - self._usual, 1e-9)
+    def _build_matches(self, task: str, vector: Any) -> Mapping[int, Match]:
+        meant = self._check_vector(vector, len(self._centroids[0]) if self._centroids else None)
+        said = self._words.compute_evidence(task) if self._words else {}
+        room = max(1 - self._mean_cosine, 1e-9)
         found: dict[int, Match] = {}
-        for place, middle in enumerate(self._centres):
+        for place, middle in enumerate(self._centroids):
             much, confidence = said.get(place, (0.0, 0.0))
-            usual = self._usual + self._held_back.get(place, 0.0)
+            usual = self._mean_cosine + self._penalties.get(place, 0.0)
             alike = (dot(meant, middle) - usual) / room
-            value = saturated(ALIKE * (alike - self._unlike[place]) + self._said[place] * much)
+            value = saturate_evidence(
+                LIKENESS_SCALE * (alike - self._offsets[place]) + self._word_weights[place] * much
+            )
             if value > 0:
                 sure = confidence if much > 0 else self._profiles[place].confidence
                 found[place] = Match(value, sure)
         return found
 
 
-def _texts(profile: Profile) -> Sequence[str]:
+def _build_texts(profile: Profile) -> Sequence[str]:
     """Return the texts whose centroid represents an agent."""
     if profile.examples:
         return tuple(text for text, _ in profile.examples)
     can = ", ".join(profile.capabilities) or profile.name
     own = ": ".join([can, *profile.texts[:1]])
     above = PATH_SEPARATOR.join(profile.path[1:-1]).replace("_", " ")
-    return (f"{own} ({above})" if above else own, *(way.format(can) for way in ASKED))
+    return (f"{own} ({above})" if above else own, *(way.format(can) for way in PHRASINGS))
 
 
-def _shown(profiles: Sequence[Profile]) -> list[bool]:
+def _has_shown_examples(profiles: Sequence[Profile]) -> list[bool]:
     """Return for each agent whether examples show what it can do: its own, or its subordinates'.
 
     A superior that declares no capabilities delegates what its name says. So it is held to the

@@ -13,89 +13,97 @@ from math import exp, log1p
 from typing import Final
 
 from echelons.routing.discriminative_weights import (
-    MOST,
-    Lesson,
-    correct,
-    held_against,
-    lessons_of_each,
-    rates,
-    told_of,
+    MAX_EXAMPLES,
+    WeightExample,
+    compute_learning_rates,
+    correct_weights,
+    limit_examples,
+    select_competitors,
+    sum_weights,
 )
-from echelons.routing.feature_statistics import ELSEWHERE, KINDS, SMOOTHING, Features, LanguageModel
+from echelons.routing.feature_statistics import (
+    FEATURE_KINDS,
+    IMAGINED_GROUPS,
+    SMOOTHING,
+    Features,
+    FeatureStatistics,
+)
 from echelons.routing.matcher import Profile
-from echelons.routing.text_features import SMALL_STEMS, Words, read
+from echelons.routing.text_features import STOPWORD_STEMS, WordSequence, read_words
 
-POOLED: Final = 0.8
+POOLED_WEIGHT: Final = 0.8
 """Weight of the pooled examples of all agents under one superior; that of the own ones is 1."""
 
 
-class Shown:
+class ExampleIndex:
     """An index of the examples of all profiles of a tree.
 
     Args:
         profiles: The profiles; evidence refers to them by position.
 
     Attributes:
-        numbers: The number of examples by position, for profiles that have some.
+        example_counts: The number of examples by position, for profiles that have some.
     """
 
     def __init__(self, profiles: Sequence[Profile]) -> None:
         self._examples = {
             place: profile.examples for place, profile in enumerate(profiles) if profile.examples
         }
-        self.numbers = {place: len(each) for place, each in self._examples.items()}
+        self.example_counts = {place: len(each) for place, each in self._examples.items()}
         # Users also ask for capabilities by name.
         self._texts = {
             place: (*each, *profiles[place].capabilities.items())
             for place, each in self._examples.items()
         }
-        own = {place: [read(text) for text, _ in each] for place, each in self._texts.items()}
+        own = {place: [read_words(text) for text, _ in each] for place, each in self._texts.items()}
         superiors = {place: profiles[place].path[:-1] for place in own}
         groups = {path: number for number, path in enumerate(dict.fromkeys(superiors.values()))}
         self._group = {place: groups[path] for place, path in superiors.items()}
         self._size = len(profiles)
         self._groups = len(groups)
-        self._own: list[LanguageModel] = []
-        self._pooled: list[LanguageModel] = []
+        self._own: list[FeatureStatistics] = []
+        self._pooled: list[FeatureStatistics] = []
         # The unit of evidence: the weight of a word in the examples of only one agent.
-        unit = log1p((len(own) + ELSEWHERE) / SMOOTHING) - log1p(1 / SMOOTHING)
+        unit = log1p((len(own) + IMAGINED_GROUPS) / SMOOTHING) - log1p(1 / SMOOTHING)
         known = [
-            {place: [kind.of(text) for text in each] for place, each in own.items()}
-            for kind in KINDS
+            {place: [kind.extract(text) for text in each] for place, each in own.items()}
+            for kind in FEATURE_KINDS
         ]
-        for kind, features in zip(KINDS, known, strict=True):
+        for kind, features in zip(FEATURE_KINDS, known, strict=True):
             pooled: dict[int, list[Features]] = {number: [] for number in groups.values()}
             for place, each in features.items():
                 pooled[self._group[place]] += each
-            self._own.append(LanguageModel(kind, features, unit))
-            self._pooled.append(LanguageModel(kind, pooled, unit))
-        self._correct(known)
+            self._own.append(FeatureStatistics(kind, features, unit))
+            self._pooled.append(FeatureStatistics(kind, pooled, unit))
+        self._correct_weights(known)
 
-    def evidence(self, task: Words) -> Mapping[int, float]:
+    def compute_evidence(self, task: WordSequence) -> Mapping[int, float]:
         """Return the evidence above 0 by position, in units of one distinctive word.
 
         The pooled examples of a team count for an agent only in addition to its own. Words that
         occur in no examples are no evidence against the evidence of names.
         """
-        if not self._examples or not task.said:
+        if not self._examples or not task.forms:
             return {}
-        return self._evidence(*self._scores([kind.of(task) for kind in KINDS]))
+        return self._combine_scores(
+            *self._compute_scores([kind.extract(task) for kind in FEATURE_KINDS])
+        )
 
-    def _scores(self, text: Sequence[Features]) -> tuple[list[float], list[float]]:
+    def _compute_scores(self, text: Sequence[Features]) -> tuple[list[float], list[float]]:
         own, pooled = [0.0] * self._size, [0.0] * self._groups
         for features, mine, ours in zip(text, self._own, self._pooled, strict=True):
-            mine.add(features, own)
-            ours.add(features, pooled)
+            mine.add_scores(features, own)
+            ours.add_scores(features, pooled)
         return own, pooled
 
-    def _evidence(self, own: Sequence[float], pooled: Sequence[float]) -> dict[int, float]:
+    def _combine_scores(self, own: Sequence[float], pooled: Sequence[float]) -> dict[int, float]:
         return {
-            place: own[place] + POOLED * max(pooled[group], 0.0)
+            place: own[place] + POOLED_WEIGHT * max(pooled[group], 0.0)
             for place, group in self._group.items()
             if own[place] > 0
         }
 
-    def _correct(self, known: Sequence[Mapping[int, Sequence[Features]]]) -> None:
+    def _correct_weights(self, known: Sequence[Mapping[int, Sequence[Features]]]) -> None:
         """Correct the feature weights by the first few examples of each agent.
 
         Args:
@@ -103,15 +111,17 @@ class Shown:
         """
         texts = [
             (place, [features[place][each] for features in known])
-            for place, number in self.numbers.items()
+            for place, number in self.example_counts.items()
             # Leaving out an agent's only example would leave nothing to compare.
-            for each in range(min(number, lessons_of_each(len(self.numbers))) if number > 1 else 0)
+            for each in range(
+                min(number, limit_examples(len(self.example_counts))) if number > 1 else 0
+            )
         ]
-        learning = [at for at, kind in enumerate(KINDS) if kind.learns]
-        fast = [rates([text[at] for _, text in texts]) for at in learning]
-        correct(
+        learning = [at for at, kind in enumerate(FEATURE_KINDS) if kind.is_corrected]
+        fast = [compute_learning_rates([text[at] for _, text in texts]) for at in learning]
+        correct_weights(
             [
-                self._lesson(
+                self._build_example(
                     place,
                     text,
                     [(at, each[number]) for at, each in zip(learning, fast, strict=True)],
@@ -120,20 +130,20 @@ class Shown:
             ]
         )
 
-    def _lesson(
+    def _build_example(
         self, place: int, text: Sequence[Features], fast: Sequence[tuple[int, Sequence[float]]]
-    ) -> Lesson:
-        told = [self._own[at].tells(feature) for at, _ in fast for feature in text[at]]
+    ) -> WeightExample:
+        told = [self._own[at].get_weights(feature) for at, _ in fast for feature in text[at]]
         # The more examples an agent has, the less each of them needs to correct.
-        part = min(1.0, MOST / self.numbers[place])
-        evidence = self._as_if_new(text, place)
+        part = min(1.0, MAX_EXAMPLES / self.example_counts[place])
+        evidence = self._leave_one_out(text, place)
         scores = {
-            each: evidence.get(each, 0.0) - told_of(each, told)
-            for each in held_against(place, evidence)
+            each: evidence.get(each, 0.0) - sum_weights(each, told)
+            for each in select_competitors(place, evidence)
         }
         others = sum(exp(much) for each, much in evidence.items() if each not in scores)
-        nothing = len(self.numbers) - len({*evidence, place})
-        return Lesson(
+        nothing = len(self.example_counts) - len({*evidence, place})
+        return WeightExample(
             place,
             scores,
             others + nothing,
@@ -141,34 +151,34 @@ class Shown:
             [part * rate for _, each in fast for rate in each],
         )
 
-    def _as_if_new(self, text: Sequence[Features], place: int) -> Mapping[int, float]:
+    def _leave_one_out(self, text: Sequence[Features], place: int) -> Mapping[int, float]:
         """Return the evidence for an example, leaving that example out."""
-        own, pooled = self._scores(text)
+        own, pooled = self._compute_scores(text)
         group = self._group[place]
         for features, mine, ours in zip(text, self._own, self._pooled, strict=True):
-            own[place] -= mine.lost(features, place)
-            pooled[group] -= ours.lost(features, group)
-        return self._evidence(own, pooled)
+            own[place] -= mine.compute_loss(features, place)
+            pooled[group] -= ours.compute_loss(features, group)
+        return self._combine_scores(own, pooled)
 
-    def nearest(self, task: Words, place: int) -> str:
+    def find_nearest(self, task: WordSequence, place: int) -> str:
         """Return the example that shares most words with a task."""
-        return _nearest(task, self._examples[place])[0]
+        return _find_nearest_text(task, self._examples[place])[0]
 
-    def confidence(self, task: Words, place: int) -> float:
+    def find_confidence(self, task: WordSequence, place: int) -> float:
         """Return the confidence of the example or capability name nearest to a task."""
         texts = self._texts[place]
         first = texts[0][1]
         if all(confidence == first for _, confidence in texts):
             return first
-        return _nearest(task, texts)[1]
+        return _find_nearest_text(task, texts)[1]
 
 
-def _nearest(task: Words, texts: Sequence[tuple[str, float]]) -> tuple[str, float]:
+def _find_nearest_text(task: WordSequence, texts: Sequence[tuple[str, float]]) -> tuple[str, float]:
     """Return the text that shares most words with a task, and its confidence."""
-    meant = {stem for stem in task.stems if stem not in SMALL_STEMS}
+    meant = {stem for stem in task.stems if stem not in STOPWORD_STEMS}
 
     def likeness(text: tuple[str, float]) -> float:
-        stems = set(read(text[0]).stems)
+        stems = set(read_words(text[0]).stems)
         every = set(task.stems) | stems
         return len(meant & stems) + len(stems & set(task.stems)) / max(len(every), 1)
 

@@ -13,9 +13,14 @@ from itertools import chain
 from math import log1p
 from typing import Final
 
-from echelons.routing.text_features import SMALL_STEMS, Words, pairs, pieces
+from echelons.routing.text_features import (
+    STOPWORD_STEMS,
+    WordSequence,
+    extract_pairs,
+    extract_pieces,
+)
 
-ELSEWHERE: Final = 5
+IMAGINED_GROUPS: Final = 5
 """Imagined agents outside the tree, in whose texts none of its content words occur."""
 
 SMOOTHING: Final = 2.0
@@ -25,31 +30,31 @@ Features = Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class FeatureKind:
     """A kind of feature.
 
     Attributes:
-        of: Extracts the features of a text.
+        extract: Extracts the features of a text.
         weight: The weight of this kind.
         smoothing: As `SMOOTHING`, for this kind.
-        learns: Whether its weights are corrected by the examples (see `discriminative_weights`).
+        is_corrected: Whether its weights are corrected by the examples (`discriminative_weights`).
     """
 
-    of: Callable[[Words], Features]
+    extract: Callable[[WordSequence], Features]
     weight: float
     smoothing: float
-    learns: bool = False
+    is_corrected: bool = False
 
 
-KINDS: Final = (
-    Kind(lambda text: list(dict.fromkeys(text.stems)), 0.6, SMOOTHING, learns=True),
-    Kind(lambda text: list(dict.fromkeys(text.said)), 0.4, SMOOTHING),
-    Kind(lambda text: pairs(text.stems), 0.1, SMOOTHING),
-    Kind(lambda text: pieces(text.said), 0.2, 1.0, learns=True),
+FEATURE_KINDS: Final = (
+    FeatureKind(lambda text: list(dict.fromkeys(text.stems)), 0.6, SMOOTHING, is_corrected=True),
+    FeatureKind(lambda text: list(dict.fromkeys(text.forms)), 0.4, SMOOTHING),
+    FeatureKind(lambda text: extract_pairs(text.stems), 0.1, SMOOTHING),
+    FeatureKind(lambda text: extract_pieces(text.forms), 0.2, 1.0, is_corrected=True),
 )
 
 
-class LanguageModel:
+class FeatureStatistics:
     """Statistics of one kind of feature over groups of texts.
 
     Args:
@@ -59,7 +64,7 @@ class LanguageModel:
     """
 
     def __init__(
-        self, kind: Kind, texts: Mapping[int, Sequence[Features]], unit: float = 1.0
+        self, kind: FeatureKind, texts: Mapping[int, Sequence[Features]], unit: float = 1.0
     ) -> None:
         self._weight = kind.weight / unit
         self._counts: dict[str, dict[int, int]] = {}
@@ -71,10 +76,12 @@ class LanguageModel:
                 self._lengths[group] += 1
         self._total = sum(self._lengths.values()) or 1
         self._added = kind.smoothing * self._total / max(len(texts), 1)
-        self._elsewhere = (len(texts) + ELSEWHERE) / max(len(texts), 1)
-        self._costs = {group: self._cost(length) for group, length in self._lengths.items()}
+        self._elsewhere = (len(texts) + IMAGINED_GROUPS) / max(len(texts), 1)
+        self._costs = {group: self._compute_cost(length) for group, length in self._lengths.items()}
         self._usual = {
-            feature: self._added * sum(having.values()) / (self._total * self._world(feature))
+            feature: self._added
+            * sum(having.values())
+            / (self._total * self._get_world_factor(feature))
             for feature, having in self._counts.items()
         }
         self._weights = {
@@ -84,7 +91,7 @@ class LanguageModel:
             for feature, having in self._counts.items()
         }
 
-    def add(self, features: Features, scores: list[float]) -> None:
+    def add_scores(self, features: Features, scores: list[float]) -> None:
         """Add to the score of each group the log-likelihood ratio of a text."""
         weights = self._weights
         for feature in features:
@@ -94,23 +101,23 @@ class LanguageModel:
         for group, cost in self._costs.items():
             scores[group] -= cost * len(features)
 
-    def lost(self, features: Features, group: int) -> float:
+    def compute_loss(self, features: Features, group: int) -> float:
         """Return how much of a group's score for its own text is due to that text being in it."""
         left = self._lengths[group] - len(features)
-        much = len(features) * (self._cost(left) - self._costs[group])
+        much = len(features) * (self._compute_cost(left) - self._costs[group])
         for feature in features:
             much += self._weights[feature][group]
             if others := self._counts[feature][group] - 1:
                 much -= self._weight * log1p(others / self._usual[feature])
         return much
 
-    def tells(self, feature: str) -> dict[int, float]:
+    def get_weights(self, feature: str) -> dict[int, float]:
         """Return the weights of a feature by group; the caller may change them in place."""
         return self._weights[feature]
 
-    def _cost(self, length: int) -> float:
+    def _compute_cost(self, length: int) -> float:
         return self._weight * log1p(length / self._added)
 
-    def _world(self, feature: str) -> float:
+    def _get_world_factor(self, feature: str) -> float:
         # Stop words are as frequent elsewhere as here; content words occur in this tree only.
-        return 1.0 if feature in SMALL_STEMS else self._elsewhere
+        return 1.0 if feature in STOPWORD_STEMS else self._elsewhere

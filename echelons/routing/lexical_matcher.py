@@ -8,18 +8,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from echelons.routing.example_index import Shown
-from echelons.routing.matcher import Match, Profile, excerpt, saturated
-from echelons.routing.name_index import Names
-from echelons.routing.text_features import Words, is_small, read
+from echelons.routing.example_index import ExampleIndex
+from echelons.routing.matcher import Match, Profile, saturate_evidence, shorten_task
+from echelons.routing.name_index import NameIndex
+from echelons.routing.text_features import WordSequence, is_stopword, read_words
 
-NAMED: Final = 1.0
+NAME_SCALE: Final = 1.0
 """Evidence of a one-word phrase that only one agent has."""
 
-TELLING: Final = 4.0
+WORDS_PER_EVIDENCE: Final = 4.0
 """Distinctive words of one agent's examples that together make an evidence of 1."""
 
-EXAMPLES_TELL: Final = 0.2
+NAME_DISCOUNT: Final = 0.2
 """Discount on an agent's names for each of its examples, up to ten: examples are more reliable."""
 
 
@@ -56,61 +56,61 @@ class PreparedWords:
     """The words of a tree's profiles, ready to be compared with tasks."""
 
     def __init__(self, profiles: Sequence[Profile]) -> None:
-        self._names = Names(profiles)
-        self._shown = Shown(profiles)
+        self._names = NameIndex(profiles)
+        self._examples = ExampleIndex(profiles)
         self._scales = [
-            NAMED / (1 + EXAMPLES_TELL * min(self._shown.numbers.get(place, 0), 10))
+            NAME_SCALE / (1 + NAME_DISCOUNT * min(self._examples.example_counts.get(place, 0), 10))
             for place in range(len(profiles))
         ]
 
     def match(self, task: str) -> Mapping[int, Match]:
         """Return the matches above 0, by position of the profile."""
         return {
-            place: Match(saturated(evidence), confidence)
-            for place, (evidence, confidence) in self.evidence(task).items()
+            place: Match(saturate_evidence(evidence), confidence)
+            for place, (evidence, confidence) in self.compute_evidence(task).items()
         }
 
     async def amatch(self, task: str) -> Mapping[int, Match]:
         """Async version of `match`."""
         return self.match(task)
 
-    def evidence(self, task: str) -> Mapping[int, tuple[float, float]]:
+    def compute_evidence(self, task: str) -> Mapping[int, tuple[float, float]]:
         """Return evidence and confidence by position, for profiles with any evidence."""
-        words = read(excerpt(task))
+        words = read_words(shorten_task(task))
         named: dict[int, float] = {}
         sure: dict[int, float] = {}
-        for _, certain, entries in self._names.entries(words):
+        for _, certain, entries in self._names.find_entries(words):
             for place, weight, confidence in entries:
                 counted = certain * weight * self._scales[place]
                 named[place] = named.get(place, 0.0) + counted
                 sure[place] = sure.get(place, 0.0) + counted * confidence
         found = {place: (much, sure[place] / much) for place, much in named.items()}
-        for place, telling in self._shown.evidence(words).items():
+        for place, telling in self._examples.compute_evidence(words).items():
             much, confidence = found.get(place, (0.0, 0.0))
-            shown = telling / TELLING
+            shown = telling / WORDS_PER_EVIDENCE
             if shown > much:
-                confidence = self._shown.confidence(words, place)
+                confidence = self._examples.find_confidence(words, place)
             found[place] = (much + shown, confidence)
         return found
 
     def reasons(self, task: str, place: int) -> Sequence[str]:
         """Return the words that an agent's names share with a task, and its nearest example."""
-        words = read(excerpt(task))
+        words = read_words(shorten_task(task))
         lines = []
-        if said := self._said(words, place):
+        if said := self._find_shared_words(words, place):
             lines.append("words: " + ", ".join(said))
-        if self._shown.numbers.get(place):
-            text = self._shown.nearest(words, place)
-            shown = self._shown.evidence(words).get(place, 0.0)
+        if self._examples.example_counts.get(place):
+            text = self._examples.find_nearest(words, place)
+            shown = self._examples.compute_evidence(words).get(place, 0.0)
             lines.append(f"like the example: {text!r} ({shown:.1f} telling words)")
         return lines
 
-    def _said(self, words: Words, place: int) -> Sequence[str]:
+    def _find_shared_words(self, words: WordSequence, place: int) -> Sequence[str]:
         """Return the task's words that occur in a profile's names, the heaviest first."""
         found: dict[str, float] = {}
-        for said, certain, entries in self._names.entries(words):
+        for said, certain, entries in self._names.find_entries(words):
             for entry in entries:
                 if entry.place == place:
                     found[said] = max(found.get(said, 0.0), certain * entry.weight)
-        telling = {said: much for said, much in found.items() if not is_small(said)} or found
+        telling = {said: much for said, much in found.items() if not is_stopword(said)} or found
         return sorted(telling, key=lambda said: (-telling[said], said))

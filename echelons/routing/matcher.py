@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from echelons.capabilities import Declared
+from echelons.capabilities import DeclaredCapabilities
 
-MOST_READ = 12_000
+MAX_TASK_CHARACTERS = 12_000
 """Characters of a task that a matcher reads; of a longer one, its beginning and its end."""
 
 
@@ -28,7 +28,7 @@ class Profile:
     """
 
     path: tuple[str, ...]
-    capabilities: Declared
+    capabilities: DeclaredCapabilities
     derived: bool = False
     texts: tuple[str, ...] = ()
 
@@ -64,7 +64,7 @@ class Match(NamedTuple):
     confidence: float
 
 
-class Prepared(Protocol):
+class PreparedMatcher(Protocol):
     """A matcher that has read the profiles of a tree."""
 
     def match(self, task: str) -> Mapping[int, Match]:
@@ -88,18 +88,18 @@ class Matcher(Protocol):
         """The match, from 0 to 1, that an agent needs, unless the router sets another."""
         ...
 
-    def prepare(self, profiles: Sequence[Profile]) -> Prepared:
+    def prepare(self, profiles: Sequence[Profile]) -> PreparedMatcher:
         """Prepare the profiles of a tree, without blocking."""
         ...
 
 
-def saturated(evidence: float) -> float:
+def saturate_evidence(evidence: float) -> float:
     """Return unbounded evidence as a match below 1: `e² / (1 + e²)`.
 
     This is Hill's equation: a little evidence counts almost nothing, 1 gives a half, and more
     evidence always gives a higher match.
 
-    >>> [round(saturated(evidence), 2) for evidence in (-1, 0, 0.5, 1, 2, 4)]
+    >>> [round(saturate_evidence(evidence), 2) for evidence in (-1, 0, 0.5, 1, 2, 4)]
     [0.0, 0.0, 0.2, 0.5, 0.8, 0.94]
     """
     if evidence <= 0:
@@ -107,8 +107,8 @@ def saturated(evidence: float) -> float:
     return evidence * evidence / (1 + evidence * evidence)
 
 
-def excerpt(task: str) -> str:
+def shorten_task(task: str) -> str:
     """Return the excerpt of a task that matchers read."""
-    if len(task) <= MOST_READ:
+    if len(task) <= MAX_TASK_CHARACTERS:
         return task
-    return f"{task[: MOST_READ // 2]}\n{task[-MOST_READ // 2 :]}"
+    return f"{task[: MAX_TASK_CHARACTERS // 2]}\n{task[-MAX_TASK_CHARACTERS // 2 :]}"

@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from echelons.capabilities import Capability, CapabilityMap, Declared
+from echelons.capabilities import Capability, CapabilityMap, DeclaredCapabilities
 from echelons.errors import UnknownAgent
 from echelons.routing.matcher import Profile
 from echelons.tree.names import PATH_SEPARATOR
 
-PASSED_ON: Final = 0.5
+PASSED_ON_FACTOR: Final = 0.5
 """Factor on the confidence of a superior known by its name only, as others do the work."""
 
 
-class Places:
+class ProfileIndex:
     """The agents of a tree by position, name and path.
 
     Args:
@@ -29,12 +29,12 @@ class Places:
     """
 
     def __init__(self, tree: CapabilityMap) -> None:
-        self.profiles = [_profile(path, each) for path, each in tree.walk()]
+        self.profiles = [_build_profile(path, each) for path, each in tree.walk()]
         self.paths = [profile.path for profile in self.profiles]
         self._names = {path[-1]: place for place, path in enumerate(self.paths)}
-        self._sizes = _sizes(self.paths)
+        self._sizes = _count_subtrees(self.paths)
 
-    def at(self, agent: str | Sequence[str]) -> int:
+    def find_position(self, agent: str | Sequence[str]) -> int:
         """Return the position of an agent by its name or path; the root's if it is empty.
 
         Raises:
@@ -49,21 +49,21 @@ class Places:
             raise UnknownAgent(PATH_SEPARATOR.join(path), list(self._names))
         return place
 
-    def below(self, place: int) -> range:
+    def get_subtree(self, place: int) -> range:
         """Return the positions of all agents below an agent."""
         return range(place + 1, place + self._sizes[place])
 
 
-def _profile(path: tuple[str, ...], known: CapabilityMap) -> Profile:
+def _build_profile(path: tuple[str, ...], known: CapabilityMap) -> Profile:
     capabilities = known.capabilities
     if known.passes_on:
-        capabilities = Declared(
-            {name: Capability(PASSED_ON * each) for name, each in capabilities.items()}
+        capabilities = DeclaredCapabilities(
+            {name: Capability(PASSED_ON_FACTOR * each) for name, each in capabilities.items()}
         )
     return Profile(path, capabilities, known.derived, known.texts)
 
 
-def _sizes(paths: Sequence[tuple[str, ...]]) -> list[int]:
+def _count_subtrees(paths: Sequence[tuple[str, ...]]) -> list[int]:
     """Return the number of agents in the subtree at each position, its own root included."""
     sizes = [1] * len(paths)
     last: dict[int, int] = {}

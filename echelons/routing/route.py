@@ -8,7 +8,7 @@ from typing import Any
 
 from echelons.tree.names import PATH_SEPARATOR
 
-EXPLAINED = 10
+MAX_EXPLAINED = 10
 """Candidates shown in an explanation."""
 
 
@@ -81,7 +81,7 @@ class Route:
         """The best match, agents below the threshold included; 0 if no agent matches."""
         return max((each.match for each in (*self.candidates, *self.short)), default=0.0)
 
-    def led_by(self, agent: str, *, without: Collection[str] = ()) -> Route:
+    def with_leader(self, agent: str, *, without: Collection[str] = ()) -> Route:
         """Return the route with candidate `agent` first, and without the agents in `without`."""
         kept = [each for each in self.candidates if each.agent not in without]
         # Sorting is stable: all others keep their order.
@@ -94,16 +94,20 @@ class Route:
     def explain(self) -> str:
         """Return the ranking as text, with the terms of each score and the reasons."""
         best = self.best.agent if self.best else "nobody"
-        lines = [f'at {PATH_SEPARATOR.join(self.receiver)}, for "{_brief(self.task)}": {best}']
-        shown = self.candidates[:EXPLAINED]
-        lines += [f"{number:3}. {self._line(each)}" for number, each in enumerate(shown, 1)]
+        lines = [
+            f'at {PATH_SEPARATOR.join(self.receiver)}, for "{_shorten_task(self.task)}": {best}'
+        ]
+        shown = self.candidates[:MAX_EXPLAINED]
+        lines += [
+            f"{number:3}. {self._format_candidate(each)}" for number, each in enumerate(shown, 1)
+        ]
         if more := len(self.candidates) - len(shown):
             lines.append(f"     and {more} more")
         if self.short:
             nearest = self.short[0]
             lines.append(
                 f"  {len(self.short)} below the threshold {self.threshold:g}; "
-                f"the nearest: {self._line(nearest)}"
+                f"the nearest: {self._format_candidate(nearest)}"
             )
         if self.fallback:
             lines.append(f"  by words alone, for {self.fallback}")
@@ -116,16 +120,18 @@ class Route:
             "receiver": PATH_SEPARATOR.join(self.receiver),
             "threshold": self.threshold,
             "fallback": self.fallback,
-            "candidates": [self._json(each) for each in self.candidates[:EXPLAINED]],
-            "short": [self._json(each) for each in self.short[:EXPLAINED]],
+            "candidates": [
+                self._candidate_to_json(each) for each in self.candidates[:MAX_EXPLAINED]
+            ],
+            "short": [self._candidate_to_json(each) for each in self.short[:MAX_EXPLAINED]],
         }
 
-    def _line(self, each: Candidate) -> str:
+    def _format_candidate(self, each: Candidate) -> str:
         terms = f"{each.confidence:.2g} * {each.match:.2f} - 0.1 * {each.depth}"
         why = "".join(f"; {reason}" for reason in self.reasons(each))
         return f"{PATH_SEPARATOR.join(each.path)}: {each.score:.2f} = {terms}{why}"
 
-    def _json(self, each: Candidate) -> dict[str, Any]:
+    def _candidate_to_json(self, each: Candidate) -> dict[str, Any]:
         return {
             "path": PATH_SEPARATOR.join(each.path),
             "depth": each.depth,
@@ -136,6 +142,6 @@ class Route:
         }
 
 
-def _brief(text: str, longest: int = 80) -> str:
+def _shorten_task(text: str, longest: int = 80) -> str:
     line = " ".join("".join(char if char.isprintable() else " " for char in text).split())
     return line if len(line) <= longest else f"{line[: longest - 1]}…"

@@ -16,10 +16,10 @@ from echelons.capabilities import CapabilityMap
 from echelons.errors import InvalidTask, InvalidThreshold, MatcherFailed
 from echelons.routing.lexical_matcher import LexicalMatcher
 from echelons.routing.matcher import Matcher
-from echelons.routing.profile_index import Places
-from echelons.routing.ranking import Asked, Ranking
+from echelons.routing.profile_index import ProfileIndex
+from echelons.routing.ranking import Ranking, RoutingQuery
 from echelons.routing.route import Route
-from echelons.routing.task_splitter import Part, Splitting, plan
+from echelons.routing.task_splitter import Part, SplitSteps, plan_parts
 from echelons.routing.task_wording import Vocabulary
 from echelons.text.error_lines import describe_failure
 
@@ -55,10 +55,12 @@ class Router:
     ) -> None:
         self.tree = tree
         self.matcher: Matcher = matcher or LexicalMatcher()
-        self.threshold = _checked(self.matcher.threshold if threshold is None else threshold)
-        self._tree = Places(tree)
+        self.threshold = _check_threshold(
+            self.matcher.threshold if threshold is None else threshold
+        )
+        self._profiles = ProfileIndex(tree)
         self._vocabularies: dict[int, Vocabulary] = {}
-        self._ranking = Ranking(self._tree, self.matcher, self.threshold)
+        self._ranking = Ranking(self._profiles, self.matcher, self.threshold)
 
     def route(
         self, task: str, receiver: str | Sequence[str] = (), *, without: Collection[str] = ()
@@ -75,13 +77,13 @@ class Router:
             InvalidTask: The task is not a string, or blank.
             UnknownAgent: There is no such receiver.
         """
-        return self._rank(self._asked(task, receiver, without))
+        return self._rank(self._build_query(task, receiver, without))
 
     async def aroute(
         self, task: str, receiver: str | Sequence[str] = (), *, without: Collection[str] = ()
     ) -> Route:
         """Async version of `route`."""
-        return await self._arank(self._asked(task, receiver, without))
+        return await self._arank(self._build_query(task, receiver, without))
 
     def split(
         self, task: str, receiver: str | Sequence[str] = (), *, without: Collection[str] = ()
@@ -101,18 +103,18 @@ class Router:
             InvalidTask: The task is not a string, or blank.
             UnknownAgent: There is no such receiver.
         """
-        asked, steps = self._splitting(self._asked(task, receiver, without))
-        while steps.asked:
-            steps.take(self._rank(asked._replace(task=steps.asked)))
+        asked, steps = self._start_split(self._build_query(task, receiver, without))
+        while steps.next_text:
+            steps.add_route(self._rank(asked._replace(task=steps.next_text)))
         return steps.parts
 
     async def asplit(
         self, task: str, receiver: str | Sequence[str] = (), *, without: Collection[str] = ()
     ) -> tuple[Part, ...]:
         """Async version of `split`."""
-        asked, steps = self._splitting(self._asked(task, receiver, without))
-        while steps.asked:
-            steps.take(await self._arank(asked._replace(task=steps.asked)))
+        asked, steps = self._start_split(self._build_query(task, receiver, without))
+        while steps.next_text:
+            steps.add_route(await self._arank(asked._replace(task=steps.next_text)))
         return steps.parts
 
     def needs(self, task: str, receiver: str | Sequence[str] = ()) -> tuple[str, ...]:
@@ -125,9 +127,9 @@ class Router:
             InvalidTask: The task is not a string, or blank.
             UnknownAgent: There is no such receiver.
         """
-        asked = self._asked(task, receiver, ())
-        needed = self._vocabulary(asked.receiver).needs(task)
-        return tuple(dict.fromkeys(map(self._vocabulary(0).spelled, needed)))
+        asked = self._build_query(task, receiver, ())
+        needed = self._get_vocabulary(asked.receiver).find_capabilities(task)
+        return tuple(dict.fromkeys(map(self._get_vocabulary(0).normalize_spelling, needed)))
 
     def able(self, agent_name: str) -> frozenset[str]:
         """Return the names of an agent's own capabilities, for comparison with `needs`.
@@ -138,55 +140,57 @@ class Router:
         Raises:
             UnknownAgent: There is no such agent.
         """
-        own = self._tree.profiles[self._tree.at(agent_name)].capabilities
-        return frozenset({*own, *map(self._vocabulary(0).spelled, own)})
+        own = self._profiles.profiles[self._profiles.find_position(agent_name)].capabilities
+        return frozenset({*own, *map(self._get_vocabulary(0).normalize_spelling, own)})
 
-    def _rank(self, asked: Asked) -> Route:
+    def _rank(self, query: RoutingQuery) -> Route:
         try:
-            return self._ranking.rank(asked)
+            return self._ranking.rank(query)
         except Exception as error:  # noqa: BLE001 - embeddings and models raise anything
-            return self._instead(asked, error)
+            return self._rank_by_words(query, error)
 
-    async def _arank(self, asked: Asked) -> Route:
+    async def _arank(self, query: RoutingQuery) -> Route:
         try:
-            return await self._ranking.arank(asked)
+            return await self._ranking.arank(query)
         except Exception as error:  # noqa: BLE001 - as above
-            return self._instead(asked, error)
+            return self._rank_by_words(query, error)
 
-    def _instead(self, asked: Asked, error: Exception) -> Route:
+    def _rank_by_words(self, query: RoutingQuery, error: Exception) -> Route:
         if isinstance(self.matcher, LexicalMatcher):
             raise error
         why = f"{type(self.matcher).__name__} failed: {describe_failure(error, MatcherFailed)}"
         LOG.warning("%s; words are compared instead", why, exc_info=error)
-        return replace(self._words.rank(asked), fallback=why)
+        return replace(self._word_ranking.rank(query), fallback=why)
 
     @cached_property
-    def _words(self) -> Ranking:
+    def _word_ranking(self) -> Ranking:
         # A threshold chosen for one matcher does not apply to another.
-        return Ranking(self._tree, LexicalMatcher(), LexicalMatcher.threshold)
+        return Ranking(self._profiles, LexicalMatcher(), LexicalMatcher.threshold)
 
-    def _splitting(self, asked: Asked) -> tuple[Asked, Splitting]:
-        clauses = self._vocabulary(asked.receiver, asked.without).read(asked.task)
-        own = self._tree.paths[asked.receiver][-1]
-        return asked._replace(without={*asked.without, own}), Splitting(plan(asked.task, clauses))
+    def _start_split(self, query: RoutingQuery) -> tuple[RoutingQuery, SplitSteps]:
+        clauses = self._get_vocabulary(query.receiver, query.without).read_clauses(query.task)
+        own = self._profiles.paths[query.receiver][-1]
+        return query._replace(without={*query.without, own}), SplitSteps(
+            plan_parts(query.task, clauses)
+        )
 
-    def _vocabulary(self, place: int, without: Collection[str] = ()) -> Vocabulary:
-        below = [self._tree.profiles[each] for each in self._tree.below(place)]
+    def _get_vocabulary(self, place: int, without: Collection[str] = ()) -> Vocabulary:
+        below = [self._profiles.profiles[each] for each in self._profiles.get_subtree(place)]
         if left := {each.name for each in below}.intersection(without):
             return Vocabulary([each for each in below if each.name not in left])
         if place not in self._vocabularies:
             self._vocabularies[place] = Vocabulary(below)
         return self._vocabularies[place]
 
-    def _asked(
+    def _build_query(
         self, task: object, receiver: str | Sequence[str], without: Collection[str]
-    ) -> Asked:
+    ) -> RoutingQuery:
         if not isinstance(task, str) or not task.strip():
             raise InvalidTask(task)
-        return Asked(task, self._tree.at(receiver), without)
+        return RoutingQuery(task, self._profiles.find_position(receiver), without)
 
 
-def _checked(threshold: float) -> float:
+def _check_threshold(threshold: float) -> float:
     number = isinstance(threshold, (int, float)) and not isinstance(threshold, bool)
     if not number or not 0 <= threshold <= 1:
         raise InvalidThreshold(threshold)

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from echelons.routing.route import Candidate, Route
-from echelons.routing.task_wording import Clause
+from echelons.routing.task_wording import TaskClause
 
-NEARLY: Final = 0.75
+NEARLY_BEST: Final = 0.75
 """Fraction of the best match; an agent that reaches it in every clause can do the whole task."""
 
 
@@ -35,40 +35,40 @@ class Part:
     route: Route
 
 
-Plan = Generator[str, Route, tuple[Part, ...]]
+SplitPlan = Generator[str, Route, tuple[Part, ...]]
 """A generator that yields texts to be ranked, is sent their routes, and returns the parts."""
 
 
-class Splitting:
+class SplitSteps:
     """A split in progress; the caller ranks each text, synchronously or not.
 
     Args:
         steps: The generator to run.
 
     Attributes:
-        asked: The text to rank next; empty when the parts are known.
+        next_text: The text to rank next; empty when the parts are known.
         parts: The parts, once known.
     """
 
-    def __init__(self, steps: Plan) -> None:
+    def __init__(self, steps: SplitPlan) -> None:
         self._steps = steps
-        self.asked = ""
+        self.next_text = ""
         self.parts: tuple[Part, ...] = ()
-        self._go_on(None)
+        self._advance(None)
 
-    def take(self, route: Route) -> None:
-        """Continue with the route of the text in `asked`."""
-        self._go_on(route)
+    def add_route(self, route: Route) -> None:
+        """Continue with the route of the text in `next_text`."""
+        self._advance(route)
 
-    def _go_on(self, route: Route | None) -> None:
+    def _advance(self, route: Route | None) -> None:
         try:
-            self.asked = self._steps.send(route) if route else next(self._steps)
+            self.next_text = self._steps.send(route) if route else next(self._steps)
         except StopIteration as ended:
-            self.asked, self.parts = "", ended.value
+            self.next_text, self.parts = "", ended.value
 
 
 @dataclass(frozen=True, slots=True)
-class _Piece:
+class _ClausePiece:
     """The words of a clause for one agent; without a candidate if no agent can do them."""
 
     said: str
@@ -76,7 +76,7 @@ class _Piece:
     candidate: Candidate | None
 
 
-def plan(task: str, clauses: Sequence[Clause]) -> Plan:
+def plan_parts(task: str, clauses: Sequence[TaskClause]) -> SplitPlan:
     """Split `task`, with one route for each of its clauses.
 
     Args:
@@ -85,55 +85,57 @@ def plan(task: str, clauses: Sequence[Clause]) -> Plan:
     """
     routes: dict[str, Route] = {}
     for clause in clauses:
-        if clause.wished and clause.text not in routes:
+        if clause.is_requested and clause.text not in routes:
             routes[clause.text] = yield clause.text
-    pieces = [piece for each in clauses for piece in _pieces(each, routes)]
-    parts = tuple(_merged(pieces))
+    pieces = [piece for each in clauses for piece in _split_clause(each, routes)]
+    parts = tuple(_merge_pieces(pieces))
     if len(parts) < 2:
         return tuple(replace(part, task=task) for part in parts)
-    if len(routes) > 1 and (able := _able_of_all(list(routes.values()))):
+    if len(routes) > 1 and (able := _find_able_of_all(list(routes.values()))):
         route = yield task
         if found := next((each for each in route.candidates if each.agent in able), None):
             return (Part(task, found, route),)
     return parts
 
 
-def _pieces(clause: Clause, routes: dict[str, Route]) -> Iterator[_Piece]:
-    route = routes.get(clause.text) if clause.wished else None
+def _split_clause(clause: TaskClause, routes: dict[str, Route]) -> Iterator[_ClausePiece]:
+    route = routes.get(clause.text) if clause.is_requested else None
     if route is None:
         return
     candidates = {each.agent: each for each in route.candidates}
-    named = {agent: said for agent, said in clause.named.items() if agent in candidates}
-    if not named or _better(route, named):
-        yield _Piece(clause.text, route, route.best)
+    named = {agent: said for agent, said in clause.agent_words.items() if agent in candidates}
+    if not named or _has_better_agent(route, named):
+        yield _ClausePiece(clause.text, route, route.best)
         return
     if len(named) == 1:
         agent = next(iter(named))
-        yield _Piece(clause.text, route.led_by(agent), candidates[agent])
+        yield _ClausePiece(clause.text, route.with_leader(agent), candidates[agent])
         return
     for agent, said in named.items():
         others = {other for other, words in named.items() if words != said}
-        yield _Piece(", ".join(said), route.led_by(agent, without=others), candidates[agent])
+        yield _ClausePiece(
+            ", ".join(said), route.with_leader(agent, without=others), candidates[agent]
+        )
 
 
-def _better(route: Route, named: dict[str, tuple[str, ...]]) -> bool:
+def _has_better_agent(route: Route, named: dict[str, tuple[str, ...]]) -> bool:
     """Return whether the best candidate fits a clause far better than the agents its words name."""
     most = max(route.candidates, key=lambda each: each.match)
     known = max(each.match for each in route.candidates if each.agent in named)
-    return most is route.best and known < NEARLY * most.match
+    return most is route.best and known < NEARLY_BEST * most.match
 
 
-def _able_of_all(routes: Sequence[Route]) -> set[str]:
+def _find_able_of_all(routes: Sequence[Route]) -> set[str]:
     """Return the names of agents nearly the best in all clauses that have candidates."""
     ables = [
-        {each.agent for each in route.candidates if each.match >= NEARLY * route.match}
+        {each.agent for each in route.candidates if each.match >= NEARLY_BEST * route.match}
         for route in routes
         if route.candidates
     ]
     return set.intersection(*ables) if ables else set()
 
 
-def _merged(pieces: Sequence[_Piece]) -> Iterator[Part]:
+def _merge_pieces(pieces: Sequence[_ClausePiece]) -> Iterator[Part]:
     """Yield a part for each agent; a piece without candidate joins the piece before it."""
     said: dict[str, list[str]] = {}
     first: dict[str, tuple[Candidate, Route]] = {}

@@ -11,46 +11,46 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from echelons.text.stemming import STOPWORDS, stem, words
+from echelons.text.stemming import STOPWORDS, extract_words, stem
 
-PIECE: Final = 4
+PIECE_LENGTH: Final = 4
 """Length of the character n-grams, which bridge inflection, compounds and typos."""
 
-LONGEST_READ: Final = 600
+MAX_WORDS: Final = 600
 """Words of one text that are compared at most."""
 
 
-class Words(NamedTuple):
+class WordSequence(NamedTuple):
     """A text as words.
 
     Attributes:
-        said: The words in order, in lower case.
+        forms: The words in order, in lower case.
         stems: The stem of each word.
     """
 
-    said: tuple[str, ...]
+    forms: tuple[str, ...]
     stems: tuple[str, ...]
 
 
 @lru_cache(maxsize=4096)
-def read(text: str) -> Words:
+def read_words(text: str) -> WordSequence:
     """Return the words and stems of a text; stop words are kept, as "who" and "how" can matter."""
-    said = tuple(words(text)[:LONGEST_READ])
-    return Words(said, tuple(map(stem, said)))
+    said = tuple(extract_words(text)[:MAX_WORDS])
+    return WordSequence(said, tuple(map(stem, said)))
 
 
-def is_small(word: str) -> bool:
+def is_stopword(word: str) -> bool:
     """Return whether a word is a stop word."""
     return word in STOPWORDS
 
 
-SMALL_STEMS: Final = frozenset(map(stem, STOPWORDS)) | STOPWORDS
+STOPWORD_STEMS: Final = frozenset(map(stem, STOPWORDS)) | STOPWORDS
 
 
-def pairs(stems: Iterable[str]) -> list[str]:
+def extract_pairs(stems: Iterable[str]) -> list[str]:
     """Return bigrams with text ends, and unordered pairs with one or two words between.
 
-    >>> pairs(["book", "flight", "rome"])
+    >>> extract_pairs(["book", "flight", "rome"])
     ['^ book', 'book flight', 'flight rome', 'rome $', 'book~rome']
     """
     known = list(stems)
@@ -64,11 +64,13 @@ def pairs(stems: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(near + far))
 
 
-def pieces(said: Iterable[str]) -> list[str]:
+def extract_pieces(said: Iterable[str]) -> list[str]:
     """Return the character n-grams of the running text, across word boundaries.
 
-    >>> pieces(["my", "car"])
+    >>> extract_pieces(["my", "car"])
     ['#my#', 'my#c', 'y#ca', '#car', 'car#']
     """
     line = "#".join(["", *said, ""])
-    return list(dict.fromkeys(line[at : at + PIECE] for at in range(len(line) - PIECE + 1)))
+    return list(
+        dict.fromkeys(line[at : at + PIECE_LENGTH] for at in range(len(line) - PIECE_LENGTH + 1))
+    )

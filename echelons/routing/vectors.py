@@ -10,10 +10,10 @@ from typing import Any
 Vector = tuple[float, ...]
 
 
-def unit(values: Sequence[float]) -> Vector:
+def normalize_vector(values: Sequence[float]) -> Vector:
     """Return the unit vector in the same direction; a zero vector stays zero.
 
-    >>> unit([3.0, 4.0])
+    >>> normalize_vector([3.0, 4.0])
     (0.6, 0.8)
     """
     length = sqrt(fsum(value * value for value in values)) or 1.0
@@ -25,21 +25,21 @@ def dot(one: Vector, other: Vector) -> float:
     return float(sum(map(mul, one, other)))
 
 
-def added(one: Vector, other: Vector) -> Vector:
+def add_vectors(one: Vector, other: Vector) -> Vector:
     """Return the sum of two vectors.
 
-    >>> added((1.0, 2.0), (0.5, 0.0))
+    >>> add_vectors((1.0, 2.0), (0.5, 0.0))
     (1.5, 2.0)
     """
     return tuple(map(add, one, other))
 
 
-def centre(vectors: Sequence[Vector]) -> Vector:
+def compute_centroid(vectors: Sequence[Vector]) -> Vector:
     """Return the centroid of vectors, scaled to length 1."""
-    return unit([fsum(each) for each in zip(*vectors, strict=True)])
+    return normalize_vector([fsum(each) for each in zip(*vectors, strict=True)])
 
 
-def usual_likeness(vectors: Sequence[Vector]) -> float:
+def compute_mean_cosine(vectors: Sequence[Vector]) -> float:
     """Return the mean cosine over pairs of unit vectors; 0 for fewer than two vectors."""
     many = len(vectors)
     if many < 2:

@@ -8,14 +8,14 @@ from typing import Any
 from langchain_core.messages import HumanMessage
 
 from echelons.errors import AnswerMissing, AnswerUnnamed, InvalidId, InvalidTask, InvalidThread
-from echelons.runtime.session_requests import Answering, Sending
-from echelons.text.input_limits import LONGEST_ID, check_id, check_value, is_label, shortened
+from echelons.runtime.session_requests import AnswerRequest, SendRequest
+from echelons.text.input_limits import LONGEST_ID, check_id, check_value, is_label, shorten_repr
 
 MISSING: Any = object()
 """The default of an answer that was not given; `None` is a valid answer."""
 
 
-def thread_name(name: str) -> str:
+def check_thread_name(name: str) -> str:
     """Return the name of a thread, validated.
 
     Raises:
@@ -26,7 +26,7 @@ def thread_name(name: str) -> str:
     return name
 
 
-def sending(task: str, turn_id: str | None) -> Sending:
+def build_send_request(task: str, turn_id: str | None) -> SendRequest:
     """Return the request to send a task.
 
     Raises:
@@ -36,10 +36,10 @@ def sending(task: str, turn_id: str | None) -> Sending:
     if not isinstance(task, str) or not task.strip():
         raise InvalidTask(task)
     given = {"messages": [HumanMessage(check_value(task, "the task"))]}
-    return Sending(task, given, None if turn_id is None else check_id(turn_id, "turn_id"))
+    return SendRequest(task, given, None if turn_id is None else check_id(turn_id, "turn_id"))
 
 
-def answering(question: str | Mapping[str, Any], value: Any) -> Answering:
+def build_answer_request(question: str | Mapping[str, Any], value: Any) -> AnswerRequest:
     """Return the request to answer one question, or several by their ids.
 
     Raises:
@@ -48,11 +48,11 @@ def answering(question: str | Mapping[str, Any], value: Any) -> Answering:
         AnswerMissing: No value is given.
     """
     if not isinstance(question, (str, Mapping)):
-        raise InvalidId("id of a question", shortened(question), LONGEST_ID)
+        raise InvalidId("id of a question", shorten_repr(question), LONGEST_ID)
     given = question if isinstance(question, Mapping) else {question: value}
     for key in given:
         if not isinstance(key, str):
-            raise InvalidId("id of a question", shortened(key), LONGEST_ID)
+            raise InvalidId("id of a question", shorten_repr(key), LONGEST_ID)
     if isinstance(question, Mapping) and value is not MISSING:
         raise AnswerUnnamed(value, list(given))
     if not given:
@@ -60,6 +60,6 @@ def answering(question: str | Mapping[str, Any], value: Any) -> Answering:
     for key, each in given.items():
         if each is MISSING:
             raise AnswerMissing(key)
-    return Answering(
+    return AnswerRequest(
         {key: check_value(each, f"the answer to {key!r}") for key, each in given.items()}
     )

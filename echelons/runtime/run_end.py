@@ -10,18 +10,18 @@ from langgraph.types import Command
 
 from echelons.checkpoints.coordination import turns
 from echelons.checkpoints.coordination.turns import Turn
-from echelons.checkpoints.ledger import Transaction, key
-from echelons.checkpoints.queries import InLedger, Plan
+from echelons.checkpoints.ledger import Transaction, build_key
+from echelons.checkpoints.queries import LedgerQuery, ReadPlan
 from echelons.checkpoints.threads import answer_outbox
 from echelons.checkpoints.threads.pending_work import Question
-from echelons.checkpoints.threads.thread_status import last_words, standing_of
+from echelons.checkpoints.threads.thread_status import read_last_text, read_thread_status
 
-SHUT = 0
+CLOSED_EPOCH = 0
 """An epoch that no run has, stored while no run takes answers."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class RunEnd:
     """The result of a run.
 
     Attributes:
@@ -40,7 +40,7 @@ class Ending:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class RunProgress:
     """The state of a run at the end of its stream.
 
     Attributes:
@@ -57,26 +57,26 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
-class GoOn:
+class Continue:
     """The next input of a run that does not end yet.
 
     Attributes:
-        given: The input of the graph.
+        graph_input: The input of the graph.
         withdrawn: Questions of stopped agents that it continues for.
     """
 
-    given: Command[Any] | None = None
+    graph_input: Command[Any] | None = None
     withdrawn: Collection[str] = ()
 
 
-def ending_of(thread_id: str) -> Plan[Ending]:
+def read_run_end(thread_id: str) -> ReadPlan[RunEnd]:
     """Return the result of the last run of a thread, read from its checkpoints."""
-    standing = yield from standing_of(thread_id)
-    text = (yield from last_words(standing)) if standing.finished else ""
-    return Ending(text, standing.questions, standing.finished)
+    standing = yield from read_thread_status(thread_id)
+    text = (yield from read_last_text(standing)) if standing.finished else ""
+    return RunEnd(text, standing.questions, standing.finished)
 
 
-def settled(turn: Turn, progress: Progress) -> Plan[Ending | GoOn]:
+def settle_run(turn: Turn, progress: RunProgress) -> ReadPlan[RunEnd | Continue]:
     """End the run, or return its next input if answers have arrived meanwhile.
 
     The run also continues if an agent with a pending question was stopped meanwhile, as its
@@ -87,29 +87,31 @@ def settled(turn: Turn, progress: Progress) -> Plan[Ending | GoOn]:
         LeaseLost: Another run holds the thread now.
         StorageError: Something of the turn was not stored.
     """
-    turn.check()
-    standing = yield from standing_of(turn.thread_id)
-    withdrawn = standing.waiting.withdrawn - frozenset(progress.withdrawn)
+    turn.check_failures()
+    standing = yield from read_thread_status(turn.thread_id)
+    withdrawn = standing.pending_work.withdrawn - frozenset(progress.withdrawn)
     text = ""
     if standing.finished:
-        text = (yield from last_words(standing)) if progress.text is None else progress.text
+        text = (yield from read_last_text(standing)) if progress.text is None else progress.text
 
-    def close(open_: Transaction) -> Ending | GoOn:
-        open_.require(turn.fence)
+    def close_run(open_: Transaction) -> RunEnd | Continue:
+        open_.require_lease(turn.fence)
         # A paused run may not have reached the tools that its answers are for: they stay due.
         delivered = () if progress.paused else progress.delivered
-        due = answer_outbox.due(open_, turn.thread_id, standing.pending, delivered)
+        due = answer_outbox.take_due_answers(
+            open_, turn.thread_id, standing.question_ids, delivered
+        )
         if (due or withdrawn) and not progress.paused:
-            return GoOn(Command(resume=due) if due else None, withdrawn)
+            return Continue(Command(resume=due) if due else None, withdrawn)
         if standing.finished:
-            turns.finish(open_, turn.thread_id, turn.id, text)
-        _mark(open_, turn, SHUT)
-        return Ending(text, standing.questions, standing.finished)
+            turns.finish_turn(open_, turn.thread_id, turn.id, text)
+        _store_open_epoch(open_, turn, CLOSED_EPOCH)
+        return RunEnd(text, standing.questions, standing.finished)
 
-    return (yield InLedger(lambda ledger: ledger.commit(close)))  # type: ignore[no-any-return]
+    return (yield LedgerQuery(lambda ledger: ledger.commit(close_run)))  # type: ignore[no-any-return]
 
 
-def take_answers(open_: Transaction, turn: Turn) -> None:
+def open_for_answers(open_: Transaction, turn: Turn) -> None:
     """Let other processes leave answers to a run from now on.
 
     This comes after its own answers are stored: an answer that is left to a run which then ends
@@ -118,21 +120,21 @@ def take_answers(open_: Transaction, turn: Turn) -> None:
     Raises:
         LeaseLost: Another run holds the thread now.
     """
-    open_.require(turn.fence)
-    _mark(open_, turn, turn.fence.epoch)
+    open_.require_lease(turn.fence)
+    _store_open_epoch(open_, turn, turn.fence.epoch)
 
 
-def is_open(open_: Transaction, thread_id: str) -> bool:
+def is_open_for_answers(open_: Transaction, thread_id: str) -> bool:
     """Return whether the run that holds a thread still takes answers."""
-    mark, holder = open_.get(_key(thread_id)), open_.last_holder(key(thread_id))
+    mark, holder = open_.get(_open_key(thread_id)), open_.get_last_holder(build_key(thread_id))
     return mark is not None and holder is not None and mark.value == holder.epoch
 
 
-def _mark(open_: Transaction, turn: Turn, epoch: int) -> None:
-    name = _key(turn.thread_id)
+def _store_open_epoch(open_: Transaction, turn: Turn, epoch: int) -> None:
+    name = _open_key(turn.thread_id)
     found = open_.get(name)
     open_.compare_and_set(name, found.version if found else None, epoch)
 
 
-def _key(thread_id: str) -> str:
-    return key(thread_id, "open")
+def _open_key(thread_id: str) -> str:
+    return build_key(thread_id, "open")

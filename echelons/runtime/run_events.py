@@ -1,6 +1,6 @@
 """The events of a run, translated from LangGraph's stream.
 
-The command line and notebooks show these. `Translator` is pure except for its record of
+The command line and notebooks show these. `EventTranslator` is pure except for its record of
 the tasks that have started.
 """
 
@@ -13,20 +13,20 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from echelons.delegation.calls import parted_of
+from echelons.delegation.calls import load_fan_out
 from echelons.delegation.request import DelegationResponse, Usage
-from echelons.delegation.request_builder import all_sent
+from echelons.delegation.request_builder import load_sent_requests
 from echelons.guards.gate import is_pause
 from echelons.langgraph_internals import SEVERAL_WRITES_KEY
-from echelons.nodes.delegating.queued_request import Order
-from echelons.nodes.messages import usage_of
+from echelons.nodes.delegating.queued_request import QueuedRequest
+from echelons.nodes.messages import read_message_usage
 from echelons.tree.names import CALL_SUBORDINATE, PATH_SEPARATOR
 
 STREAM_MODES = ("tasks", "messages")
 """The stream modes of LangGraph: starts and ends of tasks, and chunks of replies."""
 
 
-class Kind(StrEnum):
+class RunEventKind(StrEnum):
     """The kind of an event."""
 
     __stored_as__ = "echelons.runtime.events.Kind"
@@ -63,7 +63,7 @@ class RunEvent:
     __stored_as__ = "echelons.runtime.events.RunEvent"
 
     path: str
-    kind: Kind
+    kind: RunEventKind
     content: str = ""
     reasoning: str = ""
     usage: Usage = field(default_factory=Usage)
@@ -84,47 +84,51 @@ class RunEvent:
 
 
 @dataclass(frozen=True, slots=True)
-class _Who:
+class _TaskOrigin:
     path: str
     thread_id: str
     node: str
-    order: Mapping[str, Any] | None = None  # as it is stored; most tasks end without a need of it
+    stored_request: Mapping[str, Any] | None = (
+        None  # as it is stored; most tasks end without a need of it
+    )
 
 
-class Translator:
+class EventTranslator:
     """Translates the parts of one LangGraph stream into events."""
 
     def __init__(self) -> None:
-        self._tasks: dict[str, _Who] = {}
+        self._tasks: dict[str, _TaskOrigin] = {}
         self._begun: set[str] = set()
         self._asked: set[str] = set()
 
-    def events(self, part: tuple[tuple[str, ...], str, Any]) -> Iterator[RunEvent]:
+    def translate_part(self, part: tuple[tuple[str, ...], str, Any]) -> Iterator[RunEvent]:
         """Yield the events of a part of the stream."""
         _, mode, payload = part
         if mode == "messages":
-            yield from _tokens(*payload)
+            yield from _token_events(*payload)
         elif "input" in payload:
-            yield from self._started(payload)
+            yield from self._translate_start(payload)
         else:
-            yield from self._ended(payload)
+            yield from self._translate_end(payload)
 
-    def _started(self, payload: Mapping[str, Any]) -> Iterator[RunEvent]:
+    def _translate_start(self, payload: Mapping[str, Any]) -> Iterator[RunEvent]:
         metadata = payload.get("metadata") or {}
-        who = _Who(
+        who = _TaskOrigin(
             str(metadata.get("agent_path", "")),
             str(metadata.get("agent_thread_id", "")),
             payload["name"],
-            _order(payload["input"]),
+            _queued_request(payload["input"]),
         )
         self._tasks[payload["id"]] = who
         segment = f"{who.thread_id}/{metadata.get('request_id', '')}"
         # A segment begins with its first node; a delegation graph below it is no beginning.
         if who.node in ("reason", "run") and segment not in self._begun:
             self._begun.add(segment)
-            yield RunEvent(who.path, Kind.TASK, _task(payload["input"]), thread_id=who.thread_id)
+            yield RunEvent(
+                who.path, RunEventKind.TASK, _task_text(payload["input"]), thread_id=who.thread_id
+            )
 
-    def _ended(self, payload: Mapping[str, Any]) -> Iterator[RunEvent]:
+    def _translate_end(self, payload: Mapping[str, Any]) -> Iterator[RunEvent]:
         who = self._tasks.pop(payload["id"], None)
         if who is None:
             return
@@ -134,62 +138,68 @@ class Translator:
                 self._asked.add(each["id"])
                 yield RunEvent(
                     who.path,
-                    Kind.QUESTION,
+                    RunEventKind.QUESTION,
                     str(each["value"]),
                     thread_id=who.thread_id,
                     data={"id": each["id"], "value": each["value"]},
                 )
         if payload["error"]:
-            yield RunEvent(who.path, Kind.ERROR, str(payload["error"]), thread_id=who.thread_id)
+            yield RunEvent(
+                who.path, RunEventKind.ERROR, str(payload["error"]), thread_id=who.thread_id
+            )
         # The subordinate's node reports the responses of a delegation, and `delegate` repeats them.
         if who.node != "delegate":
-            for message in _messages(payload["result"]):
-                yield from _told(who, message)
-            if who.order:
-                yield from _came_of(who, Order.load(who.order), payload["result"])
+            for message in _written_messages(payload["result"]):
+                yield from _message_events(who, message)
+            if who.stored_request:
+                yield from _response_events(
+                    who, QueuedRequest.load(who.stored_request), payload["result"]
+                )
 
 
-def _tokens(chunk: BaseMessage, metadata: Mapping[str, Any]) -> Iterator[RunEvent]:
-    if not isinstance(chunk, AIMessage) or not (chunk.text or _reasoning(chunk)):
+def _token_events(chunk: BaseMessage, metadata: Mapping[str, Any]) -> Iterator[RunEvent]:
+    if not isinstance(chunk, AIMessage) or not (chunk.text or _reasoning_text(chunk)):
         return
     # LangGraph sends whole messages too, which become MESSAGE events.
     if type(chunk) is AIMessage:
         return
     yield RunEvent(
         str(metadata.get("agent_path", "")),
-        Kind.TOKEN,
+        RunEventKind.TOKEN,
         str(chunk.text),
-        _reasoning(chunk),
+        _reasoning_text(chunk),
         thread_id=str(metadata.get("agent_thread_id", "")),
     )
 
 
-def _told(who: _Who, message: BaseMessage) -> Iterator[RunEvent]:
+def _message_events(who: _TaskOrigin, message: BaseMessage) -> Iterator[RunEvent]:
     if isinstance(message, AIMessage):
         yield RunEvent(
             who.path,
-            Kind.MESSAGE,
+            RunEventKind.MESSAGE,
             str(message.text),
-            _reasoning(message),
-            usage_of(message),
+            _reasoning_text(message),
+            read_message_usage(message),
             who.thread_id,
             {"model": str(message.response_metadata.get("model_name", ""))},
         )
-        yield from _calls(who, message)
+        yield from _call_events(who, message)
     # A message that `reason` wrote or joined itself is no response of a subordinate.
-    elif isinstance(message, ToolMessage) and who.order is None:
-        yield _result(who, message)
+    elif isinstance(message, ToolMessage) and who.stored_request is None:
+        yield _tool_result_event(who, message)
 
 
-def _calls(who: _Who, message: AIMessage) -> Iterator[RunEvent]:
+def _call_events(who: _TaskOrigin, message: AIMessage) -> Iterator[RunEvent]:
     agent = who.path.rpartition(PATH_SEPARATOR)[2]
-    begun = all_sent(message, agent, who.thread_id)
+    begun = load_sent_requests(message, agent, who.thread_id)
     for call in message.tool_calls:
         asked = [(call["id"] or "", call["args"])]
-        kind = Kind.DELEGATION if call["name"] == CALL_SUBORDINATE else Kind.TOOL_CALL
-        if parted := parted_of(message, call["id"] or ""):
+        kind = (
+            RunEventKind.DELEGATION if call["name"] == CALL_SUBORDINATE else RunEventKind.TOOL_CALL
+        )
+        if parted := load_fan_out(message, call["id"] or ""):
             asked = [(part.call_id, part.arguments) for part in parted.parts if part.subordinate]
-            kind = Kind.DELEGATION
+            kind = RunEventKind.DELEGATION
         for each, arguments in asked:
             data = {"id": each, "arguments": arguments}
             if each in begun:
@@ -197,34 +207,38 @@ def _calls(who: _Who, message: AIMessage) -> Iterator[RunEvent]:
             yield RunEvent(who.path, kind, call["name"], thread_id=who.thread_id, data=data)
 
 
-def _result(who: _Who, message: ToolMessage) -> RunEvent:
+def _tool_result_event(who: _TaskOrigin, message: ToolMessage) -> RunEvent:
     data = {"id": message.tool_call_id, "status": message.status, "name": message.name}
     return RunEvent(
-        who.path, Kind.TOOL_RESULT, str(message.text), thread_id=who.thread_id, data=data
+        who.path, RunEventKind.TOOL_RESULT, str(message.text), thread_id=who.thread_id, data=data
     )
 
 
-def _came_of(who: _Who, order: Order, result: Any) -> Iterator[RunEvent]:
+def _response_events(who: _TaskOrigin, order: QueuedRequest, result: Any) -> Iterator[RunEvent]:
     """Yield the responses of subordinates, final or followed by another candidate."""
     if not isinstance(result, dict):
         return
-    following = _order(result)
-    next_ = Order.load(following) if following else None
+    following = _queued_request(result)
+    next_ = QueuedRequest.load(following) if following else None
     if next_ and next_.request.id == order.request.id:
-        yield _response(who, order, next_.tried[-1], next_.tried, final=False)
+        yield _response_event(
+            who, order, next_.earlier_responses[-1], next_.earlier_responses, final=False
+        )
         return
-    artifacts = [each.artifact for each in _messages(result) if isinstance(each, ToolMessage)]
+    artifacts = [
+        each.artifact for each in _written_messages(result) if isinstance(each, ToolMessage)
+    ]
     entries = (result.get("parts") or {}).values()
     for stored in (*artifacts, *(each["response"] for each in entries)):
         whole = DelegationResponse.load(stored)
         others = (each for each in whole.subordinate_responses if each.agent != whole.agent)
         own = (each for each in others if each.thread_id == order.thread_id)
-        yield _response(who, order, next(own, whole), [whole], final=True)
+        yield _response_event(who, order, next(own, whole), [whole], final=True)
 
 
-def _response(
-    who: _Who,
-    order: Order,
+def _response_event(
+    who: _TaskOrigin,
+    order: QueuedRequest,
     response: DelegationResponse,
     cost: Iterable[DelegationResponse],
     *,
@@ -251,7 +265,7 @@ def _response(
     }
     return RunEvent(
         f"{who.path}/{order.request.current}",
-        Kind.RESPONSE,
+        RunEventKind.RESPONSE,
         response.result,
         usage=sum((each.usage for each in cost), Usage()),
         thread_id=order.thread_id,
@@ -259,27 +273,27 @@ def _response(
     )
 
 
-def _order(state: Any) -> Mapping[str, Any] | None:
+def _queued_request(state: Any) -> Mapping[str, Any] | None:
     """Return the first queued request of a delegation, as it is stored."""
     queue = state.get("queue") if isinstance(state, dict) else None
     return queue[0] if queue else None
 
 
-def _messages(result: Any) -> Iterator[BaseMessage]:
+def _written_messages(result: Any) -> Iterator[BaseMessage]:
     held = result.get("messages") if isinstance(result, dict) else None
     if isinstance(held, dict):  # several writes of one task: {"$writes": [...]}
         held = [each for write in held.get(SEVERAL_WRITES_KEY, ()) for each in write]
     yield from (each for each in held or () if isinstance(each, BaseMessage))
 
 
-def _task(state: Any) -> str:
+def _task_text(state: Any) -> str:
     # A resumed segment has more than its task in its state.
     messages = state.get("messages") if isinstance(state, dict) else None
     tasks = (each for each in reversed(messages or ()) if isinstance(each, HumanMessage))
     return next((str(task.text) for task in tasks), "")
 
 
-def _reasoning(message: AIMessage) -> str:
+def _reasoning_text(message: AIMessage) -> str:
     if isinstance(message.content, str) and not message.additional_kwargs:
         return ""
     blocks = message.content_blocks

@@ -16,20 +16,25 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 
 from echelons.agent import Agent
 from echelons.checkpoints.checkpointer import SqliteCheckpointer
-from echelons.checkpoints.queries import OneCheckpoint, Plan, aread, read
-from echelons.checkpoints.threads.answer_outbox import open_questions
+from echelons.checkpoints.queries import OneCheckpoint, ReadPlan, arun_plan, run_plan
+from echelons.checkpoints.threads.answer_outbox import read_open_questions
 from echelons.checkpoints.threads.pending_work import Question
 from echelons.checkpoints.threads.stop_and_pause import ControlOrder, give_order
 from echelons.checkpoints.threads.store import RootThread, ThreadStore
 from echelons.checkpoints.threads.trace import Trace
 from echelons.errors import EchelonsError, InvalidDatabase, ThreadNotFound
-from echelons.identity.lineage import root_thread_id
-from echelons.runtime.request_input import MISSING, answering, sending, thread_name
-from echelons.runtime.session_requests import Request, Resuming, Thread
+from echelons.identity.lineage import derive_root_thread_id
+from echelons.runtime.request_input import (
+    MISSING,
+    build_answer_request,
+    build_send_request,
+    check_thread_name,
+)
+from echelons.runtime.session_requests import ResumeRequest, SessionRequest, SessionThread
 from echelons.runtime.session_run import AsyncRun, Run
-from echelons.runtime.turn_engine import Engine
-from echelons.text.input_limits import check_notes
-from echelons.tree.walk import walk
+from echelons.runtime.turn_engine import TurnEngine
+from echelons.text.input_limits import check_metadata
+from echelons.tree.walk import walk_tree
 
 
 class Session:
@@ -68,21 +73,21 @@ class Session:
         thread: str = "main",
         metadata: Mapping[str, str | int | float | bool] | None = None,
     ) -> None:
-        self.thread = thread_name(thread)
-        notes = check_notes(metadata)
+        self.thread = check_thread_name(thread)
+        notes = check_metadata(metadata)
         self.graph = agent.compile(database)
         saver = self.graph.checkpointer
         if not isinstance(saver, BaseCheckpointSaver):
             raise InvalidDatabase(database)
         self._saver = saver
-        self._opened = None if saver is database else saver
+        self._own_saver = None if saver is database else saver
         try:
-            self.thread_id = _thread_id(saver, thread)
+            self.thread_id = _resolve_thread_id(saver, thread)
         except EchelonsError:
             self.close()
             raise
-        self._engine = Engine(self.graph, saver, Thread(thread, self.thread_id), notes)
-        self.store = ThreadStore(saver)
+        self._engine = TurnEngine(self.graph, saver, SessionThread(thread, self.thread_id), notes)
+        self.thread_store = ThreadStore(saver)
 
     @property
     def config(self) -> RunnableConfig:
@@ -91,8 +96,8 @@ class Session:
 
     def close(self) -> None:
         """Close the database, if this session opened it."""
-        if isinstance(self._opened, SqliteCheckpointer):
-            self._opened.close()
+        if isinstance(self._own_saver, SqliteCheckpointer):
+            self._own_saver.close()
 
     def __enter__(self) -> Self:
         return self
@@ -122,11 +127,11 @@ class Session:
             UnfinishedTurn: Its last turn was cut short.
             TurnReused: The turn was another task.
         """
-        return self._run(sending(task, turn_id))
+        return self._start_run(build_send_request(task, turn_id))
 
     async def asend(self, task: str, *, turn_id: str | None = None) -> AsyncRun:
         """Async version of `send`."""
-        return await self._arun(sending(task, turn_id))
+        return await self._astart_run(build_send_request(task, turn_id))
 
     def answer(self, question: str | Mapping[str, Any], value: Any = MISSING) -> Run:
         """Answer pending questions and continue the turn.
@@ -147,11 +152,11 @@ class Session:
                 and is answered or withdrawn.
             WrongAnswer: An answer is not what its question asks for.
         """
-        return self._run(answering(question, value))
+        return self._start_run(build_answer_request(question, value))
 
     async def aanswer(self, question: str | Mapping[str, Any], value: Any = MISSING) -> AsyncRun:
         """Async version of `answer`."""
-        return await self._arun(answering(question, value))
+        return await self._astart_run(build_answer_request(question, value))
 
     def resume(self, path: str | None = None) -> Run:
         """Resume a turn that was stopped, killed or paused, or has failed.
@@ -166,11 +171,11 @@ class Session:
             NothingToResume: Its last turn is finished.
             NotPaused: Nothing is paused at `path`.
         """
-        return self._run(Resuming(path))
+        return self._start_run(ResumeRequest(path))
 
     async def aresume(self, path: str | None = None) -> AsyncRun:
         """Async version of `resume`."""
-        return await self._arun(Resuming(path))
+        return await self._astart_run(ResumeRequest(path))
 
     def stop(self, path: str | None = None) -> str:
         """End an agent and all below it for the rest of this turn, in whichever process it runs.
@@ -189,11 +194,11 @@ class Session:
             NothingRunning: Its last turn is finished.
             UnknownPath: The tree has no such agent.
         """
-        return read(self._saver, self._give_order("stopped", path))
+        return run_plan(self._saver, self._give_order("stopped", path))
 
     async def astop(self, path: str | None = None) -> str:
         """Async version of `stop`."""
-        return await aread(self._saver, self._give_order("stopped", path))
+        return await arun_plan(self._saver, self._give_order("stopped", path))
 
     def pause(self, path: str | None = None) -> str:
         """Pause an agent and all below it before their next model call, in any process.
@@ -211,27 +216,27 @@ class Session:
             NothingRunning: Its last turn is finished.
             UnknownPath: The tree has no such agent.
         """
-        return read(self._saver, self._give_order("paused", path))
+        return run_plan(self._saver, self._give_order("paused", path))
 
     async def apause(self, path: str | None = None) -> str:
         """Async version of `pause`."""
-        return await aread(self._saver, self._give_order("paused", path))
+        return await arun_plan(self._saver, self._give_order("paused", path))
 
     def inbox(self) -> list[Question]:
         """Return the questions that wait for an answer, in the order of the tree."""
-        return read(self._saver, open_questions(self.thread_id))
+        return run_plan(self._saver, read_open_questions(self.thread_id))
 
     async def ainbox(self) -> list[Question]:
         """Async version of `inbox`."""
-        return await aread(self._saver, open_questions(self.thread_id))
+        return await arun_plan(self._saver, read_open_questions(self.thread_id))
 
     def threads(self) -> list[RootThread]:
         """Return the root threads of the database, latest first."""
-        return self.store.roots()
+        return self.thread_store.roots()
 
     async def athreads(self) -> list[RootThread]:
         """Async version of `threads`."""
-        return await self.store.aroots()
+        return await self.thread_store.aroots()
 
     def trace(self) -> Trace:
         """Return everything that happened on this thread, as a tree.
@@ -239,40 +244,40 @@ class Session:
         Raises:
             ThreadNotFound: The thread has never run.
         """
-        with self._by_name():
-            return self.store.trace(self.thread_id)
+        with self._name_thread_in_errors():
+            return self.thread_store.trace(self.thread_id)
 
     async def atrace(self) -> Trace:
         """Async version of `trace`."""
-        with self._by_name():
-            return await self.store.atrace(self.thread_id)
+        with self._name_thread_in_errors():
+            return await self.thread_store.atrace(self.thread_id)
 
-    def _give_order(self, order: ControlOrder, path: str | None) -> Plan[str]:
-        known = frozenset(place.text for place in walk(self.graph.agent))
-        with self._by_name():
+    def _give_order(self, order: ControlOrder, path: str | None) -> ReadPlan[str]:
+        known = frozenset(place.path_text for place in walk_tree(self.graph.agent))
+        with self._name_thread_in_errors():
             return (yield from give_order(order, self.thread_id, path, known))
 
     @contextmanager
-    def _by_name(self) -> Iterator[None]:
+    def _name_thread_in_errors(self) -> Iterator[None]:
         """Let an error name the thread as its users do, not by its id."""
         try:
             yield
         except ThreadNotFound as error:
             raise ThreadNotFound(self.thread) from error
 
-    def _run(self, request: Request) -> Run:
+    def _start_run(self, request: SessionRequest) -> Run:
         # Refused at once, not only at the first event; the run checks it again when it starts.
-        self._engine.look(request)
+        self._engine.check_request(request)
         return Run(self._engine, request)
 
-    async def _arun(self, request: Request) -> AsyncRun:
-        await self._engine.alook(request)
+    async def _astart_run(self, request: SessionRequest) -> AsyncRun:
+        await self._engine.acheck_request(request)
         return AsyncRun(self._engine, request)
 
 
-def _thread_id(saver: BaseCheckpointSaver[Any], name: str) -> str:
+def _resolve_thread_id(saver: BaseCheckpointSaver[Any], name: str) -> str:
     # A graph of the user's own may have used the name as LangGraph's id itself. Only ours is
     # asked: a saver for event loops may not be read here.
     if isinstance(saver, SqliteCheckpointer) and OneCheckpoint(name).get(saver) is not None:
         return name
-    return root_thread_id(name)
+    return derive_root_thread_id(name)

@@ -16,11 +16,20 @@ from uuid import uuid4
 from langgraph.types import Command
 
 from echelons.checkpoints.coordination import turns
-from echelons.checkpoints.ledger import Transaction, key
-from echelons.checkpoints.queries import InLedger, Plan
+from echelons.checkpoints.ledger import Transaction, build_key
+from echelons.checkpoints.queries import LedgerQuery, ReadPlan
 from echelons.checkpoints.threads import answer_outbox
-from echelons.checkpoints.threads.stop_and_pause import check_paused, lift, orders_plan
-from echelons.checkpoints.threads.thread_status import Standing, last_words, standing_of, words_of
+from echelons.checkpoints.threads.stop_and_pause import (
+    check_paused,
+    lift_pauses,
+    read_control_orders,
+)
+from echelons.checkpoints.threads.thread_status import (
+    ThreadStatus,
+    read_last_text,
+    read_thread_status,
+    read_turn_text,
+)
 from echelons.errors import (
     InterventionPending,
     NothingToResume,
@@ -29,10 +38,10 @@ from echelons.errors import (
     TurnReused,
     UnfinishedTurn,
 )
-from echelons.runtime.run_end import Ending, is_open
+from echelons.runtime.run_end import RunEnd, is_open_for_answers
 
 
-class Thread(NamedTuple):
+class SessionThread(NamedTuple):
     """A root's thread: its name and its id."""
 
     name: str
@@ -40,47 +49,47 @@ class Thread(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Go:
+class StartRun:
     """Run the tree.
 
     Attributes:
-        given: The input of the graph.
+        graph_input: The input of the graph.
         turn: Id of the new or resumed turn.
         task: Digest of the task that starts it, if it may be submitted again.
-        before: Status of the thread before it.
+        status_before: Status of the thread before it.
     """
 
-    given: Any
+    graph_input: Any
     turn: str
     task: str = ""
-    before: Standing = field(default_factory=Standing)
+    status_before: ThreadStatus = field(default_factory=ThreadStatus)
 
 
-Decision = Go | Ending
-Keeping = Callable[[Transaction], None]
+Decision = StartRun | RunEnd
+LedgerWriter = Callable[[Transaction], None]
 """Writes to the ledger in the given transaction."""
 
 
-class Request(ABC):
+class SessionRequest(ABC):
     """A request of a session."""
 
     @abstractmethod
-    def decide(self, thread: Thread) -> Plan[Decision]:
+    def decide(self, thread: SessionThread) -> ReadPlan[Decision]:
         """Decide what to do in the current status of the thread, without changing it."""
 
-    def keep(self, thread: Thread, go: Go) -> Plan[Keeping]:
+    def plan_writes(self, thread: SessionThread, go: StartRun) -> ReadPlan[LedgerWriter]:
         """Return the writer of what must be stored before the tree runs."""
         yield from ()
-        return _nothing
+        return _write_nothing
 
-    def look(self, thread: Thread) -> Plan[None]:
+    def check_early(self, thread: SessionThread) -> ReadPlan[None]:
         """Refuse a request that cannot be carried out, before anything starts."""
-        holder = yield InLedger(lambda ledger: ledger.holder(key(thread.id)))
+        holder = yield LedgerQuery(lambda ledger: ledger.get_holder(build_key(thread.id)))
         if holder is not None:
             raise ThreadBusy(thread.name, holder.pid, holder.since)
         yield from self.decide(thread)
 
-    def meet(self, thread: Thread, busy: ThreadBusy) -> Plan[Ending | None]:
+    def meet_other_run(self, thread: SessionThread, busy: ThreadBusy) -> ReadPlan[RunEnd | None]:
         """Handle another run in progress on the thread.
 
         Returns:
@@ -95,58 +104,70 @@ class Request(ABC):
 
 
 @dataclass(frozen=True, slots=True)
-class Sending(Request):
+class SendRequest(SessionRequest):
     """A task for the root.
 
     Attributes:
         task: The task.
-        given: The task as input of the graph.
+        graph_input: The task as input of the graph.
         turn: The caller's id of the turn; `None` if it will not be submitted again.
     """
 
     task: str
-    given: Mapping[str, Any]
+    graph_input: Mapping[str, Any]
     turn: str | None
 
-    def decide(self, thread: Thread) -> Plan[Decision]:
+    def decide(self, thread: SessionThread) -> ReadPlan[Decision]:
         """Start a turn, resume it, or return its stored answer."""
-        standing = yield from standing_of(thread.id)
+        standing = yield from read_thread_status(thread.id)
         if self.turn is None:
-            return (yield from _begun(thread, Go(self.given, str(uuid4()), before=standing)))
-        own = turns.digest(self.task)
-        known = yield from _known(thread, self.turn)
+            return (
+                yield from _start_turn(
+                    thread, StartRun(self.graph_input, str(uuid4()), status_before=standing)
+                )
+            )
+        own = turns.digest_task(self.task)
+        known = yield from _find_turn(thread, self.turn)
         if known is None:
-            return (yield from _begun(thread, Go(self.given, self.turn, own, standing)))
+            return (
+                yield from _start_turn(thread, StartRun(self.graph_input, self.turn, own, standing))
+            )
         if known.task != own:
             raise TurnReused(self.turn, thread.name)
-        return (yield from self._again(thread, standing, known))
+        return (yield from self._decide_repeated(thread, standing, known))
 
-    def keep(self, thread: Thread, go: Go) -> Plan[Keeping]:
+    def plan_writes(self, thread: SessionThread, go: StartRun) -> ReadPlan[LedgerWriter]:
         """Store the end of the previous turn, if its process died before it could."""
-        before = go.before.turn
-        known = (yield from _known(thread, before)) if before else None
+        before = go.status_before.turn
+        known = (yield from _find_turn(thread, before)) if before else None
         if known is None or known.text is not None:
-            return _nothing
-        text = yield from last_words(go.before)
-        return lambda open_: turns.finish(open_, thread.id, before, text)
+            return _write_nothing
+        text = yield from read_last_text(go.status_before)
+        return lambda open_: turns.finish_turn(open_, thread.id, before, text)
 
-    def _again(self, thread: Thread, standing: Standing, known: turns.Known) -> Plan[Decision]:
+    def _decide_repeated(
+        self, thread: SessionThread, standing: ThreadStatus, known: turns.TurnRecord
+    ) -> ReadPlan[Decision]:
         if standing.turn == self.turn and not standing.finished:
-            return (yield from _gone_on(thread, standing)) or Ending(
+            return (yield from _continue_turn(thread, standing)) or RunEnd(
                 questions=standing.questions, replayed=True
             )
         text = known.text
         if text is None:
             # Its process died at the start of the turn, or at its end before that was stored.
             turn = self.turn or ""
-            text = yield from words_of(thread.id, turn)
+            text = yield from read_turn_text(thread.id, turn)
             if text is None and known.announced:
-                return (yield from _begun(thread, Go(self.given, turn, known.task, standing)))
-        return Ending(text or "", finished=True, replayed=True)
+                return (
+                    yield from _start_turn(
+                        thread, StartRun(self.graph_input, turn, known.task, standing)
+                    )
+                )
+        return RunEnd(text or "", finished=True, replayed=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Answering(Request):
+class AnswerRequest(SessionRequest):
     """Answers to questions.
 
     Attributes:
@@ -155,37 +176,39 @@ class Answering(Request):
 
     answers: Mapping[str, Any]
 
-    def decide(self, thread: Thread) -> Plan[Decision]:
+    def decide(self, thread: SessionThread) -> ReadPlan[Decision]:
         """Check the answers, and continue with them."""
-        standing, given = yield from answer_outbox.check(thread.name, thread.id, self.answers)
-        return Go(Command(resume={**given, **self.answers}), standing.turn or str(uuid4()))
+        standing, given = yield from answer_outbox.check_answers(
+            thread.name, thread.id, self.answers
+        )
+        return StartRun(Command(resume={**given, **self.answers}), standing.turn or str(uuid4()))
 
-    def keep(self, thread: Thread, go: Go) -> Plan[Keeping]:
+    def plan_writes(self, thread: SessionThread, go: StartRun) -> ReadPlan[LedgerWriter]:
         """Store the answers."""
         yield from ()
-        return lambda open_: answer_outbox.write_down(open_, thread.id, self.answers)
+        return lambda open_: answer_outbox.store_answers(open_, thread.id, self.answers)
 
-    def look(self, thread: Thread) -> Plan[None]:
+    def check_early(self, thread: SessionThread) -> ReadPlan[None]:
         """Refuse invalid answers, even while another run holds the thread."""
-        yield from answer_outbox.check(thread.name, thread.id, self.answers)
+        yield from answer_outbox.check_answers(thread.name, thread.id, self.answers)
 
-    def meet(self, thread: Thread, busy: ThreadBusy) -> Plan[Ending | None]:
+    def meet_other_run(self, thread: SessionThread, busy: ThreadBusy) -> ReadPlan[RunEnd | None]:
         """Leave the answers to the run that holds the thread, unless it is starting or ending."""
-        before = yield from answer_outbox.versions(thread.id, self.answers)
-        yield from answer_outbox.check(thread.name, thread.id, self.answers)
+        before = yield from answer_outbox.read_answer_versions(thread.id, self.answers)
+        yield from answer_outbox.check_answers(thread.name, thread.id, self.answers)
 
         def leave(open_: Transaction) -> bool:
-            if not is_open(open_, thread.id):
+            if not is_open_for_answers(open_, thread.id):
                 return False
-            answer_outbox.write_down(open_, thread.id, self.answers, before)
+            answer_outbox.store_answers(open_, thread.id, self.answers, before)
             return True
 
-        left = yield InLedger(lambda ledger: ledger.commit(leave))
-        return Ending(queued=True) if left else None
+        left = yield LedgerQuery(lambda ledger: ledger.commit(leave))
+        return RunEnd(queued=True) if left else None
 
 
 @dataclass(frozen=True, slots=True)
-class Resuming(Request):
+class ResumeRequest(SessionRequest):
     """Resume a turn that was cut short or paused.
 
     Attributes:
@@ -194,53 +217,53 @@ class Resuming(Request):
 
     path: str | None = None
 
-    def decide(self, thread: Thread) -> Plan[Decision]:
+    def decide(self, thread: SessionThread) -> ReadPlan[Decision]:
         """Resume with the answers that were stored and not delivered."""
-        standing = yield from standing_of(thread.id)
-        if standing.saved is None:
+        standing = yield from read_thread_status(thread.id)
+        if standing.checkpoint is None:
             raise ThreadNotFound(thread.name)
         if self.path is not None:
             yield from check_paused(thread.id, self.path)
         if standing.finished:
             raise NothingToResume(thread.name)
-        going = yield from _gone_on(thread, standing)
-        if going is None and (yield from orders_plan(thread.id)).paused:
+        going = yield from _continue_turn(thread, standing)
+        if going is None and (yield from read_control_orders(thread.id)).paused:
             # Nothing else can continue, but the pauses end: pending questions are asked again.
-            return Go(None, standing.turn)
+            return StartRun(None, standing.turn)
         if going is None:
-            raise InterventionPending(thread.name, standing.pending)
+            raise InterventionPending(thread.name, standing.question_ids)
         return going
 
-    def keep(self, thread: Thread, go: Go) -> Plan[Keeping]:
+    def plan_writes(self, thread: SessionThread, go: StartRun) -> ReadPlan[LedgerWriter]:
         """Lift the pauses."""
         yield from ()
-        return lambda open_: lift(open_, thread.id, go.turn, self.path)
+        return lambda open_: lift_pauses(open_, thread.id, go.turn, self.path)
 
 
-def _known(thread: Thread, turn: str) -> Plan[turns.Known | None]:
-    found: turns.Known | None = yield InLedger(
-        lambda ledger: ledger.look(lambda open_: turns.known(open_, thread.id, turn))
+def _find_turn(thread: SessionThread, turn: str) -> ReadPlan[turns.TurnRecord | None]:
+    found: turns.TurnRecord | None = yield LedgerQuery(
+        lambda ledger: ledger.query(lambda open_: turns.find_turn(open_, thread.id, turn))
     )
     return found
 
 
-def _nothing(open_: Transaction) -> None:
+def _write_nothing(open_: Transaction) -> None:
     """Write nothing."""
 
 
-def _begun(thread: Thread, go: Go) -> Plan[Go]:
-    given = yield from answer_outbox.given_to(thread.id, go.before)
-    still_open = [each for each in go.before.pending if each not in given]
+def _start_turn(thread: SessionThread, go: StartRun) -> ReadPlan[StartRun]:
+    given = yield from answer_outbox.read_stored_answers(thread.id, go.status_before)
+    still_open = [each for each in go.status_before.question_ids if each not in given]
     if still_open:
         raise InterventionPending(thread.name, still_open)
-    if not go.before.finished:
+    if not go.status_before.finished:
         raise UnfinishedTurn(thread.name)
     return go
 
 
-def _gone_on(thread: Thread, standing: Standing) -> Plan[Go | None]:
+def _continue_turn(thread: SessionThread, standing: ThreadStatus) -> ReadPlan[StartRun | None]:
     """Return how a turn continues, `None` if it needs new answers."""
-    given = yield from answer_outbox.given_to(thread.id, standing)
-    if standing.questions and not (given or standing.waiting.moves):
+    given = yield from answer_outbox.read_stored_answers(thread.id, standing)
+    if standing.questions and not (given or standing.pending_work.can_proceed):
         return None
-    return Go(Command(resume=given) if given else None, standing.turn or str(uuid4()))
+    return StartRun(Command(resume=given) if given else None, standing.turn or str(uuid4()))

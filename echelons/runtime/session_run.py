@@ -13,11 +13,11 @@ from typing import Self
 
 from echelons.checkpoints.threads.pending_work import Question
 from echelons.delegation.request import Usage
-from echelons.runtime.run_end import Ending
+from echelons.runtime.run_end import RunEnd
 from echelons.runtime.run_events import RunEvent
-from echelons.runtime.run_record import Tally
-from echelons.runtime.session_requests import Request
-from echelons.runtime.turn_engine import Engine
+from echelons.runtime.run_record import RunRecord
+from echelons.runtime.session_requests import SessionRequest
+from echelons.runtime.turn_engine import TurnEngine
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Result:
     queued: bool = False
 
     @classmethod
-    def of(cls, ending: Ending, usage: Usage) -> Result:
+    def from_run_end(cls, ending: RunEnd, usage: Usage) -> Result:
         """Return the result of an ended run."""
         return cls(
             ending.text,
@@ -71,12 +71,12 @@ class Run:
         request: The request to run.
     """
 
-    def __init__(self, engine: Engine, request: Request) -> None:
+    def __init__(self, engine: TurnEngine, request: SessionRequest) -> None:
         self._engine = engine
-        self._tally = Tally()
+        self._record = RunRecord()
         # Not a method of this object: a run that is dropped midway must release the thread at
         # once, not at the next garbage collection.
-        self._events = engine.drive(request, self._tally)
+        self._events = engine.run_request(request, self._record)
 
     def __iter__(self) -> Iterator[RunEvent]:
         return self._events
@@ -85,19 +85,21 @@ class Run:
         """Drive the turn to its end and return its result."""
         for _ in self._events:
             pass
-        return Result.of(self._tally.ending or self._engine.ending(), self._tally.usage)
+        return Result.from_run_end(
+            self._record.run_end or self._engine.read_run_end(), self._record.usage
+        )
 
     def pause(self) -> None:
         """Ask the tree to stop at the end of its current step; signal handlers may call it."""
-        self._tally.control.request_drain("paused")
+        self._record.control.request_drain("paused")
 
     def close(self) -> None:
         """Stop at the end of the current step, with everything done so far stored.
 
         A run that was never started stores nothing.
         """
-        self._tally.control.request_drain("closed")
-        if self._tally.begun:
+        self._record.control.request_drain("closed")
+        if self._record.started:
             for _ in self._events:
                 pass
         else:
@@ -121,10 +123,10 @@ class AsyncRun:
         request: The request to run.
     """
 
-    def __init__(self, engine: Engine, request: Request) -> None:
+    def __init__(self, engine: TurnEngine, request: SessionRequest) -> None:
         self._engine = engine
-        self._tally = Tally()
-        self._events = engine.adrive(request, self._tally)
+        self._record = RunRecord()
+        self._events = engine.arun_request(request, self._record)
 
     def __aiter__(self) -> AsyncIterator[RunEvent]:
         return self._events
@@ -133,19 +135,21 @@ class AsyncRun:
         """Drive the turn to its end and return its result."""
         async for _ in self._events:
             pass
-        return Result.of(self._tally.ending or await self._engine.aending(), self._tally.usage)
+        return Result.from_run_end(
+            self._record.run_end or await self._engine.aread_run_end(), self._record.usage
+        )
 
     def pause(self) -> None:
         """Ask the tree to stop at the end of its current step; signal handlers may call it."""
-        self._tally.control.request_drain("paused")
+        self._record.control.request_drain("paused")
 
     async def close(self) -> None:
         """Stop at the end of the current step, with everything done so far stored.
 
         A run that was never started stores nothing.
         """
-        self._tally.control.request_drain("closed")
-        if self._tally.begun:
+        self._record.control.request_drain("closed")
+        if self._record.started:
             async for _ in self._events:
                 pass
         else:

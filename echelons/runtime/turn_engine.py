@@ -19,17 +19,17 @@ from langgraph.errors import GraphDrained
 
 from echelons.checkpoints.checkpointer import SqliteCheckpointer
 from echelons.checkpoints.coordination.turns import TURN_KEY, Turn
-from echelons.checkpoints.ledger import Fence, Lease, Transaction, key, ledger_of
-from echelons.checkpoints.queries import InLedger, Plan, aread, read
+from echelons.checkpoints.ledger import Fence, Lease, Transaction, build_key, get_ledger
+from echelons.checkpoints.queries import LedgerQuery, ReadPlan, arun_plan, run_plan
 from echelons.errors import ThreadBusy
 from echelons.graphs.compiled_tree import AgentGraph
 from echelons.graphs.invocation.resume_check import acheck_resume, check_resume
-from echelons.runtime.run_end import Ending, ending_of, settled, take_answers
+from echelons.runtime.run_end import RunEnd, open_for_answers, read_run_end, settle_run
 from echelons.runtime.run_events import RunEvent
-from echelons.runtime.run_record import Tally
-from echelons.runtime.session_requests import Go, Request, Thread
+from echelons.runtime.run_record import RunRecord
+from echelons.runtime.session_requests import SessionRequest, SessionThread, StartRun
 
-WAIT = 0.005
+LEASE_POLL_INTERVAL = 0.005
 """Seconds between two attempts to take the lease of a run that is about to end.
 
 What such a run still does takes about one of them.
@@ -37,7 +37,7 @@ What such a run still does takes about one of them.
 
 
 @dataclass(frozen=True, slots=True)
-class Engine:
+class TurnEngine:
     """Runs a tree on one thread.
 
     Attributes:
@@ -49,7 +49,7 @@ class Engine:
 
     graph: AgentGraph
     saver: BaseCheckpointSaver[Any]
-    thread: Thread
+    thread: SessionThread
     metadata: Mapping[str, Any]
 
     @property
@@ -60,127 +60,133 @@ class Engine:
             "metadata": {**self.metadata, "thread_name": self.thread.name},
         }
 
-    def look(self, request: Request) -> None:
+    def check_request(self, request: SessionRequest) -> None:
         """Refuse a request that cannot be carried out, before anything starts."""
-        read(self.saver, request.look(self.thread))
+        run_plan(self.saver, request.check_early(self.thread))
 
-    async def alook(self, request: Request) -> None:
-        """Async version of `look`."""
-        await aread(self.saver, request.look(self.thread))
+    async def acheck_request(self, request: SessionRequest) -> None:
+        """Async version of `check_request`."""
+        await arun_plan(self.saver, request.check_early(self.thread))
 
-    def ending(self) -> Ending:
+    def read_run_end(self) -> RunEnd:
         """Return the result of the thread's last run."""
-        return read(self.saver, ending_of(self.thread.id))
+        return run_plan(self.saver, read_run_end(self.thread.id))
 
-    async def aending(self) -> Ending:
-        """Async version of `ending`."""
-        return await aread(self.saver, ending_of(self.thread.id))
+    async def aread_run_end(self) -> RunEnd:
+        """Async version of `read_run_end`."""
+        return await arun_plan(self.saver, read_run_end(self.thread.id))
 
-    def drive(self, request: Request, tally: Tally) -> Generator[RunEvent]:
+    def run_request(self, request: SessionRequest, tally: RunRecord) -> Generator[RunEvent]:
         """Run a request, and yield its events.
 
         Raises:
             EchelonsError: It cannot be carried out; each reason has its own error.
         """
-        tally.begun = True
-        held = self._held(request)
-        if isinstance(held, Ending):
-            tally.ending = held
+        tally.started = True
+        held = self._take_lease(request)
+        if isinstance(held, RunEnd):
+            tally.run_end = held
             return
         with held as lease:
-            decision = read(self.saver, request.decide(self.thread))
-            if isinstance(decision, Ending):
-                tally.ending = decision
+            decision = run_plan(self.saver, request.decide(self.thread))
+            if isinstance(decision, RunEnd):
+                tally.run_end = decision
                 return
-            given = decision.given
+            given = decision.graph_input
             check_resume(self.graph.agent, self.saver, given, self.config)
-            turn = self._turn(decision, lease.fence)
-            read(self.saver, self._kept(request, decision, turn))
-            while tally.ending is None:
-                tally.delivers(given)
+            turn = self._build_turn(decision, lease.fence)
+            run_plan(self.saver, self._write_start(request, decision, turn))
+            while tally.run_end is None:
+                tally.record_delivery(given)
                 try:
                     with closing(self._stream(given, turn, tally)) as parts:
                         for part in parts:
-                            yield from tally.events(part)
+                            yield from tally.record_part(part)
                 except GraphDrained:
                     tally.paused = True
-                given = tally.end(read(self.saver, settled(turn, tally.progress)))
+                given = tally.record_end(run_plan(self.saver, settle_run(turn, tally.progress)))
 
-    async def adrive(self, request: Request, tally: Tally) -> AsyncGenerator[RunEvent]:
-        """Async version of `drive`."""
-        tally.begun = True
-        held = await self._aheld(request)
-        if isinstance(held, Ending):
-            tally.ending = held
+    async def arun_request(
+        self, request: SessionRequest, tally: RunRecord
+    ) -> AsyncGenerator[RunEvent]:
+        """Async version of `run_request`."""
+        tally.started = True
+        held = await self._atake_lease(request)
+        if isinstance(held, RunEnd):
+            tally.run_end = held
             return
         async with held as lease:
-            decision = await aread(self.saver, request.decide(self.thread))
-            if isinstance(decision, Ending):
-                tally.ending = decision
+            decision = await arun_plan(self.saver, request.decide(self.thread))
+            if isinstance(decision, RunEnd):
+                tally.run_end = decision
                 return
-            given = decision.given
+            given = decision.graph_input
             await acheck_resume(self.graph.agent, self.saver, given, self.config)
-            turn = self._turn(decision, lease.fence)
-            await aread(self.saver, self._kept(request, decision, turn))
-            while tally.ending is None:
-                tally.delivers(given)
+            turn = self._build_turn(decision, lease.fence)
+            await arun_plan(self.saver, self._write_start(request, decision, turn))
+            while tally.run_end is None:
+                tally.record_delivery(given)
                 try:
                     async with aclosing(self._astream(given, turn, tally)) as parts:
                         async for part in parts:
-                            for event in tally.events(part):
+                            for event in tally.record_part(part):
                                 yield event
                 except GraphDrained:
                     tally.paused = True
-                given = tally.end(await aread(self.saver, settled(turn, tally.progress)))
+                given = tally.record_end(
+                    await arun_plan(self.saver, settle_run(turn, tally.progress))
+                )
 
-    def _held(self, request: Request) -> Lease | Ending:
+    def _take_lease(self, request: SessionRequest) -> Lease | RunEnd:
         while True:
             try:
-                return ledger_of(self.saver).lease(key(self.thread.id))
+                return get_ledger(self.saver).lease(build_key(self.thread.id))
             except ThreadBusy as busy:
-                ending = read(self.saver, request.meet(self.thread, busy))
+                ending = run_plan(self.saver, request.meet_other_run(self.thread, busy))
             if ending is not None:
                 return ending
-            time.sleep(WAIT)
+            time.sleep(LEASE_POLL_INTERVAL)
 
-    async def _aheld(self, request: Request) -> Lease | Ending:
+    async def _atake_lease(self, request: SessionRequest) -> Lease | RunEnd:
         while True:
             try:
-                return await ledger_of(self.saver).alease(key(self.thread.id))
+                return await get_ledger(self.saver).alease(build_key(self.thread.id))
             except ThreadBusy as busy:
-                ending = await aread(self.saver, request.meet(self.thread, busy))
+                ending = await arun_plan(self.saver, request.meet_other_run(self.thread, busy))
             if ending is not None:
                 return ending
-            await asyncio.sleep(WAIT)
+            await asyncio.sleep(LEASE_POLL_INTERVAL)
 
-    def _turn(self, decision: Go, fence: Fence) -> Turn:
+    def _build_turn(self, decision: StartRun, fence: Fence) -> Turn:
         return Turn(self.thread.id, decision.turn, fence, decision.task)
 
-    def _kept(self, request: Request, go: Go, turn: Turn) -> Plan[None]:
+    def _write_start(self, request: SessionRequest, go: StartRun, turn: Turn) -> ReadPlan[None]:
         """Store what must not be lost, once the tree is known to be able to run."""
-        keep = yield from request.keep(self.thread, go)
+        keep = yield from request.plan_writes(self.thread, go)
         # `SqliteCheckpointer` announces a turn with its first checkpoint; other savers keep the
         # ledger in memory, where both are lost together.
         here = not isinstance(self.saver, SqliteCheckpointer)
 
         def begin(open_: Transaction) -> None:
-            take_answers(open_, turn)
+            open_for_answers(open_, turn)
             keep(open_)
             if here:
                 turn.announce(open_)
 
-        yield InLedger(lambda ledger: ledger.commit(begin))
+        yield LedgerQuery(lambda ledger: ledger.commit(begin))
 
-    def _stream(self, given: Any, turn: Turn, tally: Tally) -> Generator[Any]:
-        stream: Iterator[Any] = self.graph.stream(given, self._config(turn), **tally.streaming)
+    def _stream(self, given: Any, turn: Turn, tally: RunRecord) -> Generator[Any]:
+        stream: Iterator[Any] = self.graph.stream(
+            given, self._turn_config(turn), **tally.stream_options
+        )
         return cast("Generator[Any]", stream)
 
-    def _astream(self, given: Any, turn: Turn, tally: Tally) -> AsyncGenerator[Any]:
+    def _astream(self, given: Any, turn: Turn, tally: RunRecord) -> AsyncGenerator[Any]:
         stream: AsyncIterator[Any] = self.graph.astream(
-            given, self._config(turn), **tally.streaming
+            given, self._turn_config(turn), **tally.stream_options
         )
         return cast("AsyncGenerator[Any]", stream)
 
-    def _config(self, turn: Turn) -> RunnableConfig:
+    def _turn_config(self, turn: Turn) -> RunnableConfig:
         config = self.config
         return {**config, "configurable": {**config["configurable"], TURN_KEY: turn}}

@@ -38,10 +38,10 @@ class CallRecord:
     @property
     def question(self) -> Hashable:
         """A key that is equal for calls of one agent with equal messages in the same thread."""
-        return (self.agent, self.thread_id, tuple(_substance(m) for m in self.messages))
+        return (self.agent, self.thread_id, tuple(_message_content(m) for m in self.messages))
 
 
-def _substance(message: BaseMessage) -> Hashable:
+def _message_content(message: BaseMessage) -> Hashable:
     """Return the content of a message, without its id and metadata."""
     calls = repr(message.tool_calls) if isinstance(message, AIMessage) else ""
     answered = message.tool_call_id if isinstance(message, ToolMessage) else ""
@@ -57,7 +57,7 @@ class CallLog:
         self._finished: list[CallRecord] = []
         self._bindings: list[tuple[str, ...]] = []
 
-    def start(
+    def record_start(
         self, metadata: Mapping[str, Any], messages: Iterable[BaseMessage], tools: Iterable[str]
     ) -> CallRecord:
         """Record that a call begins."""
@@ -74,12 +74,12 @@ class CallLog:
             self._started.append(record)
         return record
 
-    def finish(self, record: CallRecord) -> None:
+    def record_finish(self, record: CallRecord) -> None:
         """Record that a call gave its whole answer."""
         with self._lock:
             self._finished.append(record)
 
-    def bind(self, tools: Iterable[str]) -> None:
+    def record_binding(self, tools: Iterable[str]) -> None:
         """Record that tools were bound."""
         with self._lock:
             self._bindings.append(tuple(tools))
@@ -102,7 +102,7 @@ class CallLog:
         with self._lock:
             return list(self._bindings)
 
-    def repeated(self) -> list[CallRecord]:
+    def find_repeated(self) -> list[CallRecord]:
         """Return the calls whose question an earlier, finished call had already.
 
         Calls without a thread id count as one thread, so two equal delegations of an agent

@@ -111,7 +111,7 @@ class ManualClock:
     def sleep(self, seconds: float) -> None:
         """Block this thread until the clock has been advanced by that many seconds."""
         woken = threading.Event()
-        self._enter(seconds, woken.set)
+        self._add_sleeper(seconds, woken.set)
         woken.wait()
 
     async def asleep(self, seconds: float) -> None:
@@ -122,7 +122,7 @@ class ManualClock:
         def wake() -> None:
             loop.call_soon_threadsafe(woken.set)
 
-        self._enter(seconds, wake)
+        self._add_sleeper(seconds, wake)
         try:
             await woken.wait()
         finally:
@@ -157,7 +157,7 @@ class ManualClock:
                     f"{len(self._sleepers)} of {count} sleepers came within {timeout} s"
                 )
 
-    def _enter(self, seconds: float, wake: Callable[[], object]) -> None:
+    def _add_sleeper(self, seconds: float, wake: Callable[[], object]) -> None:
         with self._changed:
             if seconds > 0:
                 self._sleepers[wake] = self._now + seconds

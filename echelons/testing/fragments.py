@@ -8,21 +8,21 @@ from __future__ import annotations
 import re
 
 
-def words(text: str) -> list[str]:
+def split_words(text: str) -> list[str]:
     """Return the text split before each word, with all whitespace kept.
 
     Examples:
-        >>> words("To Rome,  now ")
+        >>> split_words("To Rome,  now ")
         ['To ', 'Rome,  ', 'now ']
     """
     return re.split(r"(?<=\s)(?=\S)", text) if text else []
 
 
-def halves(text: str) -> list[str]:
+def split_halves(text: str) -> list[str]:
     """Return the text in two fragments, as the arguments of a call are streamed.
 
     Examples:
-        >>> halves('{"a": 1}')
+        >>> split_halves('{"a": 1}')
         ['{"a"', ': 1}']
     """
     middle = (len(text) + 1) // 2

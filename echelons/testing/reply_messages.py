@@ -19,8 +19,8 @@ from langchain_core.messages.tool import (
     tool_call_chunk,
 )
 
-from echelons.testing.fragments import halves, words
-from echelons.testing.steps import Reply, call_id
+from echelons.testing.fragments import split_halves, split_words
+from echelons.testing.steps import Reply, make_call_id
 
 MODEL_NAME = "scripted"
 
@@ -32,7 +32,7 @@ def as_message(reply: Reply, length: int) -> AIMessage:
         reply: The reply.
         length: Number of messages before it, from which the ids of its calls are made.
     """
-    numbered = [(call, call_id(call, length, i)) for i, call in enumerate(reply.calls)]
+    numbered = [(call, make_call_id(call, length, i)) for i, call in enumerate(reply.calls)]
     message = AIMessage(
         content=reply.content,
         # Copied, because a tool that changes its arguments must not change the script.
@@ -59,11 +59,11 @@ def as_message(reply: Reply, length: int) -> AIMessage:
     if reply.reasoning is not None:
         message.additional_kwargs["reasoning_content"] = reply.reasoning
     if reply.usage is not None:
-        message.usage_metadata = _usage(*reply.usage)
+        message.usage_metadata = _build_usage(*reply.usage)
     return message
 
 
-def _usage(tokens_in: int, tokens_out: int) -> UsageMetadata:
+def _build_usage(tokens_in: int, tokens_out: int) -> UsageMetadata:
     return UsageMetadata(
         input_tokens=tokens_in, output_tokens=tokens_out, total_tokens=tokens_in + tokens_out
     )
@@ -88,7 +88,7 @@ def as_chunks(message: AIMessage) -> list[AIMessageChunk]:
 
 def _reasoning_parts(message: AIMessage) -> Iterator[dict[str, Any]]:
     others = dict(message.additional_kwargs)
-    for word in words(others.pop("reasoning_content", "")):
+    for word in split_words(others.pop("reasoning_content", "")):
         yield {"additional_kwargs": {"reasoning_content": word}}
     if others:
         yield {"additional_kwargs": others}
@@ -96,7 +96,7 @@ def _reasoning_parts(message: AIMessage) -> Iterator[dict[str, Any]]:
 
 def _content_parts(message: AIMessage) -> Iterator[dict[str, Any]]:
     if isinstance(message.content, str):
-        for word in words(message.content):
+        for word in split_words(message.content):
             yield {"content": word}
     else:  # blocks of content cannot be cut without knowing their kind
         yield {"content": message.content}
@@ -109,5 +109,5 @@ def _call_fragments(message: AIMessage) -> Iterator[ToolCallChunk]:
     ]
     for index, (name, args, id_) in enumerate(written):
         yield tool_call_chunk(name=name, args="", id=id_, index=index)
-        for fragment in halves(args):
+        for fragment in split_halves(args):
             yield tool_call_chunk(args=fragment, index=index)

@@ -23,9 +23,9 @@ from echelons.errors import InvalidScript
 from echelons.testing.call_log import CallLog, CallRecord
 from echelons.testing.clock import Clock, SystemClock
 from echelons.testing.reply_messages import MODEL_NAME, as_chunks, as_message
-from echelons.testing.scripts import Outcome, Script, Scripts, as_outcome
+from echelons.testing.scripts import AgentScripts, Script, StepOutcome, as_outcome
 
-CALLER = "echelons_caller"
+CALLER_KEY = "echelons_caller"
 """The keyword argument that passes a call's metadata to `_stream`."""
 
 
@@ -61,7 +61,7 @@ class ScriptedModel(BaseChatModel):
         1
     """
 
-    _scripts: Scripts = PrivateAttr()
+    _scripts: AgentScripts = PrivateAttr()
     _clock: Clock = PrivateAttr()
     _repeat_ids: bool = PrivateAttr()
     _log: CallLog = PrivateAttr()
@@ -75,7 +75,7 @@ class ScriptedModel(BaseChatModel):
         **options: Any,
     ) -> None:
         super().__init__(**options)
-        self._scripts = Scripts(scripts)
+        self._scripts = AgentScripts(scripts)
         self._clock = clock or SystemClock()
         self._repeat_ids = repeat_ids
         self._log = CallLog()
@@ -99,7 +99,7 @@ class ScriptedModel(BaseChatModel):
     @property
     def repeated_calls(self) -> list[CallRecord]:
         """The calls that asked what an earlier, finished call of that thread had asked."""
-        return self._log.repeated()
+        return self._log.find_repeated()
 
     @property
     def bindings(self) -> list[tuple[str, ...]]:
@@ -111,7 +111,7 @@ class ScriptedModel(BaseChatModel):
     ) -> Runnable[LanguageModelInput, AIMessage]:
         """Return the model, with the same record and script, bound to tools."""
         schemas = [convert_to_openai_tool(tool) for tool in tools]
-        self._log.bind(_names(schemas))
+        self._log.record_binding(_tool_names(schemas))
         if tool_choice is not None:
             kwargs["tool_choice"] = tool_choice
         return self.bind(tools=schemas, **kwargs)
@@ -126,7 +126,7 @@ class ScriptedModel(BaseChatModel):
         **kwargs: Any,
     ) -> AIMessage:
         """Answer with the next step of the caller's script."""
-        return super().invoke(input, config, **_with_caller(config, kwargs))
+        return super().invoke(input, config, **_add_caller(config, kwargs))
 
     async def ainvoke(
         self,
@@ -135,7 +135,7 @@ class ScriptedModel(BaseChatModel):
         **kwargs: Any,
     ) -> AIMessage:
         """Async version of `invoke`."""
-        return await super().ainvoke(input, config, **_with_caller(config, kwargs))
+        return await super().ainvoke(input, config, **_add_caller(config, kwargs))
 
     def stream(
         self,
@@ -144,7 +144,7 @@ class ScriptedModel(BaseChatModel):
         **kwargs: Any,
     ) -> Iterator[AIMessageChunk]:
         """Answer with the next step of the caller's script, word by word."""
-        return super().stream(input, config, **_with_caller(config, kwargs))
+        return super().stream(input, config, **_add_caller(config, kwargs))
 
     def astream(
         self,
@@ -153,7 +153,7 @@ class ScriptedModel(BaseChatModel):
         **kwargs: Any,
     ) -> AsyncIterator[AIMessageChunk]:
         """Async version of `stream`."""
-        return super().astream(input, config, **_with_caller(config, kwargs))
+        return super().astream(input, config, **_add_caller(config, kwargs))
 
     @property
     def _llm_type(self) -> str:
@@ -166,11 +166,11 @@ class ScriptedModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        record = self._start(messages, run_manager, kwargs)
-        message, latency = self._answer(record, self._next(record))
+        record = self._record_start(messages, run_manager, kwargs)
+        message, latency = self._make_message(record, self._next_outcome(record))
         if latency:
             self._clock.sleep(latency)
-        self._log.finish(record)
+        self._log.record_finish(record)
         return ChatResult(generations=[ChatGeneration(message=message)])
 
     async def _agenerate(
@@ -180,11 +180,11 @@ class ScriptedModel(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        record = self._start(messages, run_manager, kwargs)
-        message, latency = self._answer(record, await self._anext(record))
+        record = self._record_start(messages, run_manager, kwargs)
+        message, latency = self._make_message(record, await self._anext_outcome(record))
         if latency:
             await self._clock.asleep(latency)
-        self._log.finish(record)
+        self._log.record_finish(record)
         return ChatResult(generations=[ChatGeneration(message=message)])
 
     def _stream(
@@ -194,16 +194,16 @@ class ScriptedModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
-        record = self._start(messages, run_manager, kwargs)
-        message, latency = self._answer(record, self._next(record))
-        chunks = _generations(message)
+        record = self._record_start(messages, run_manager, kwargs)
+        message, latency = self._make_message(record, self._next_outcome(record))
+        chunks = _split_generations(message)
         for chunk in chunks:
             if latency:
                 self._clock.sleep(latency / len(chunks))
             if run_manager:
                 run_manager.on_llm_new_token(chunk.text, chunk=chunk)
             yield chunk
-        self._log.finish(record)
+        self._log.record_finish(record)
 
     async def _astream(
         self,
@@ -212,39 +212,39 @@ class ScriptedModel(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
-        record = self._start(messages, run_manager, kwargs)
-        message, latency = self._answer(record, await self._anext(record))
-        chunks = _generations(message)
+        record = self._record_start(messages, run_manager, kwargs)
+        message, latency = self._make_message(record, await self._anext_outcome(record))
+        chunks = _split_generations(message)
         for chunk in chunks:
             if latency:
                 await self._clock.asleep(latency / len(chunks))
             if run_manager:
                 await run_manager.on_llm_new_token(chunk.text, chunk=chunk)
             yield chunk
-        self._log.finish(record)
+        self._log.record_finish(record)
 
-    def _start(
+    def _record_start(
         self,
         messages: list[BaseMessage],
         run_manager: CallbackManagerForLLMRun | AsyncCallbackManagerForLLMRun | None,
         kwargs: Mapping[str, Any],
     ) -> CallRecord:
-        metadata = run_manager.metadata if run_manager else kwargs.get(CALLER, {})
-        return self._log.start(metadata, messages, _names(kwargs.get("tools", ())))
+        metadata = run_manager.metadata if run_manager else kwargs.get(CALLER_KEY, {})
+        return self._log.record_start(metadata, messages, _tool_names(kwargs.get("tools", ())))
 
-    def _next(self, record: CallRecord) -> Outcome:
-        step = self._scripts.of(record.agent).next(record.agent, record.messages)
+    def _next_outcome(self, record: CallRecord) -> StepOutcome:
+        step = self._scripts.find_script(record.agent).next(record.agent, record.messages)
         if inspect.iscoroutine(step):
             step.close()
         if inspect.isawaitable(step):
             raise InvalidScript("an async function in a sync call", "ainvoke or astream")
         return as_outcome(step)
 
-    async def _anext(self, record: CallRecord) -> Outcome:
-        step = self._scripts.of(record.agent).next(record.agent, record.messages)
+    async def _anext_outcome(self, record: CallRecord) -> StepOutcome:
+        step = self._scripts.find_script(record.agent).next(record.agent, record.messages)
         return as_outcome(await step if inspect.isawaitable(step) else step)
 
-    def _answer(self, record: CallRecord, outcome: Outcome) -> tuple[AIMessage, float]:
+    def _make_message(self, record: CallRecord, outcome: StepOutcome) -> tuple[AIMessage, float]:
         """Return a message of its own for an outcome, and its latency in seconds."""
         if isinstance(outcome, AIMessage):
             return outcome.model_copy(deep=True), 0.0
@@ -257,7 +257,7 @@ class ScriptedModel(BaseChatModel):
         return as_message(outcome, length), outcome.latency
 
 
-def _names(schemas: Sequence[Mapping[str, Any]]) -> list[str]:
+def _tool_names(schemas: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the names of tools; those that a provider runs itself have only a type."""
     return [
         schema["function"]["name"] if "function" in schema else str(schema.get("type"))
@@ -265,9 +265,9 @@ def _names(schemas: Sequence[Mapping[str, Any]]) -> list[str]:
     ]
 
 
-def _with_caller(config: RunnableConfig | None, kwargs: dict[str, Any]) -> dict[str, Any]:
-    return {CALLER: ensure_config(config)["metadata"], **kwargs}
+def _add_caller(config: RunnableConfig | None, kwargs: dict[str, Any]) -> dict[str, Any]:
+    return {CALLER_KEY: ensure_config(config)["metadata"], **kwargs}
 
 
-def _generations(message: AIMessage) -> list[ChatGenerationChunk]:
+def _split_generations(message: AIMessage) -> list[ChatGenerationChunk]:
     return [ChatGenerationChunk(message=chunk) for chunk in as_chunks(message)]

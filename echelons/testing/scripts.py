@@ -23,11 +23,11 @@ STEP_KINDS = "a str, Reply, Call, list of Calls, AIMessage, or an exception"
 Step: TypeAlias = (
     str | Reply | Call | Sequence[Call] | AIMessage | BaseException | type[BaseException]
 )
-Outcome: TypeAlias = Reply | AIMessage | BaseException | type[BaseException]
-Position: TypeAlias = Callable[[Sequence[BaseMessage]], int]
+StepOutcome: TypeAlias = Reply | AIMessage | BaseException | type[BaseException]
+PositionCounter: TypeAlias = Callable[[Sequence[BaseMessage]], int]
 
 
-def turn_position(messages: Sequence[BaseMessage]) -> int:
+def count_turn_answers(messages: Sequence[BaseMessage]) -> int:
     """Return the number of answers after the last human message, which begins a turn.
 
     A delegation passes its message to the subordinate as a human message, so a script per
@@ -41,12 +41,12 @@ def turn_position(messages: Sequence[BaseMessage]) -> int:
     return answers
 
 
-def conversation_position(messages: Sequence[BaseMessage]) -> int:
+def count_answers(messages: Sequence[BaseMessage]) -> int:
     """Return the number of answers in the whole conversation."""
     return sum(isinstance(message, AIMessage) for message in messages)
 
 
-def as_outcome(step: object) -> Outcome:
+def as_outcome(step: object) -> StepOutcome:
     """Return the outcome of a step: a reply, a message or an exception.
 
     Raises:
@@ -63,7 +63,7 @@ def as_outcome(step: object) -> Outcome:
 
 
 @dataclass(frozen=True)
-class Steps:
+class ListScript:
     """A script that is a list; its position is counted in the conversation.
 
     Attributes:
@@ -71,10 +71,10 @@ class Steps:
         position: Counts the steps that a conversation has already played.
     """
 
-    steps: tuple[Outcome, ...]
-    position: Position = turn_position
+    steps: tuple[StepOutcome, ...]
+    position: PositionCounter = count_turn_answers
 
-    def next(self, agent: str | None, messages: Sequence[BaseMessage]) -> Outcome:
+    def next(self, agent: str | None, messages: Sequence[BaseMessage]) -> StepOutcome:
         """Return the next step of a conversation.
 
         Raises:
@@ -87,11 +87,11 @@ class Steps:
 
 
 StepFunction: TypeAlias = Callable[[Sequence[BaseMessage]], Step | Awaitable[Step]]
-Script: TypeAlias = Steps | Sequence[Step] | StepFunction
+Script: TypeAlias = ListScript | Sequence[Step] | StepFunction
 
 
 @dataclass(frozen=True)
-class Computed:
+class FunctionScript:
     """A script that is a function of the messages, async or not."""
 
     function: StepFunction
@@ -101,7 +101,7 @@ class Computed:
         return self.function(messages)
 
 
-def per_conversation(steps: Sequence[Step]) -> Steps:
+def per_conversation(steps: Sequence[Step]) -> ListScript:
     """Return a script that is played once per conversation, across all its turns.
 
     Examples:
@@ -111,32 +111,32 @@ def per_conversation(steps: Sequence[Step]) -> Steps:
         >>> script.next("head", turn).content
         'second'
     """
-    return Steps(tuple(as_outcome(step) for step in steps), conversation_position)
+    return ListScript(tuple(as_outcome(step) for step in steps), count_answers)
 
 
-def as_script(script: object) -> Steps | Computed:
+def as_script(script: object) -> ListScript | FunctionScript:
     """Return a list as a script per turn, or a function as a script that calls it.
 
     Raises:
         InvalidScript: It is neither, or one of its steps is not a step.
     """
-    if isinstance(script, Steps):
+    if isinstance(script, ListScript):
         return script
     if isinstance(script, list | tuple):
-        return Steps(tuple(as_outcome(step) for step in script))
+        return ListScript(tuple(as_outcome(step) for step in script))
     if callable(script) and not isinstance(script, type):
-        return Computed(cast("StepFunction", script))
+        return FunctionScript(cast("StepFunction", script))
     raise InvalidScript(f"the script {script!r}", "a list of steps or a function of the messages")
 
 
-class Scripts:
+class AgentScripts:
     """The scripts of all agents of one model."""
 
     def __init__(self, scripts: Mapping[str, Script] | Script) -> None:
         named = scripts if isinstance(scripts, Mapping) else {ANY_AGENT: scripts}
         self._scripts = {agent: as_script(script) for agent, script in named.items()}
 
-    def of(self, agent: str | None) -> Steps | Computed:
+    def find_script(self, agent: str | None) -> ListScript | FunctionScript:
         """Return the script of an agent, else the one for any agent.
 
         Raises:

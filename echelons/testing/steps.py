@@ -59,12 +59,12 @@ class Reply:
         for call in calls:
             if not isinstance(call, Call):
                 raise InvalidScript(f"{call!r} among the calls of a reply", "Call(name, args)")
-        if self.usage is not None and not _two_counts(self.usage):
+        if self.usage is not None and not _is_token_pair(self.usage):
             raise InvalidScript(f"the usage {self.usage!r}", "(tokens in, tokens out)")
         object.__setattr__(self, "calls", calls)
 
 
-def _two_counts(usage: object) -> bool:
+def _is_token_pair(usage: object) -> bool:
     return (
         isinstance(usage, tuple)
         and len(usage) == 2
@@ -137,7 +137,7 @@ def report(
     return Call("report", {"status": status, "result": result, **more}, id)
 
 
-def call_id(call: Call, length: int, index: int) -> str:
+def make_call_id(call: Call, length: int, index: int) -> str:
     """Return the call's own id, or one made from its place.
 
     Args:

@@ -25,7 +25,7 @@ def describe_error(error: BaseException) -> str:
     """
     first = next(iter(str(error).strip().splitlines()), "")
     text = f"{type(error).__name__}: {first}" if first else type(error).__name__
-    return _shorten(text, LONGEST_ERROR)
+    return _shorten_line(text, LONGEST_ERROR)
 
 
 def describe_failure(error: BaseException, own: type[EchelonsError]) -> str:
@@ -51,8 +51,8 @@ def describe_failure(error: BaseException, own: type[EchelonsError]) -> str:
         raise error
     text = str(error)[: 2 * LONGEST_REASON]
     kept = "".join(char if char.isprintable() else " " for char in text)
-    return _shorten(" ".join([f"{type(error).__name__}:", *kept.split()]), LONGEST_REASON)
+    return _shorten_line(" ".join([f"{type(error).__name__}:", *kept.split()]), LONGEST_REASON)
 
 
-def _shorten(line: str, longest: int) -> str:
+def _shorten_line(line: str, longest: int) -> str:
     return line if len(line) <= longest else f"{line[: longest - 1]}…"

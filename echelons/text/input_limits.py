@@ -21,7 +21,7 @@ from echelons.errors import (
     InvalidValue,
 )
 
-ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
+ID_PATTERN = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 """The form of an id."""
 LONGEST_ID = 128
 LONGEST_NAME = 512
@@ -32,7 +32,7 @@ INPUT_BYTES = 4 * MESSAGE_BYTES
 """Maximum size of all messages of one input, in bytes."""
 NOTE_BYTES = 4 * 1024
 """Maximum size of a session's metadata in bytes; it is stored in every checkpoint row."""
-DEEPEST = 64
+MAX_INPUT_DEPTH = 64
 """Maximum nesting of lists and mappings."""
 NUMBER_BYTES = 8
 """Size counted for a number, and for a list or mapping itself, so that empty ones count too."""
@@ -53,8 +53,8 @@ def check_id(given: object, what: str) -> str:
         'trip-1'
     """
     text = str(given) if isinstance(given, (str, int, UUID)) else ""
-    if not ID.fullmatch(text):
-        raise InvalidId(what, shortened(given), LONGEST_ID)
+    if not ID_PATTERN.fullmatch(text):
+        raise InvalidId(what, shorten_repr(given), LONGEST_ID)
     return text
 
 
@@ -78,7 +78,7 @@ def check_label(given: object, what: str) -> None:
             surrogates, begins or ends with a space, or is empty or too long.
     """
     if not is_label(given):
-        raise InvalidLabel(what, shortened(given), LONGEST_NAME)
+        raise InvalidLabel(what, shorten_repr(given), LONGEST_NAME)
 
 
 def check_value(given: Any, what: str) -> Any:
@@ -94,11 +94,11 @@ def check_value(given: Any, what: str) -> Any:
         >>> check_value({"yes": True}, "the answer to 'q1'")
         {'yes': True}
     """
-    weigh(given, what, MESSAGE_BYTES)
+    measure_size(given, what, MESSAGE_BYTES)
     return given
 
 
-def check_notes(given: Mapping[str, Any] | None) -> dict[str, Any]:
+def check_metadata(given: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return the metadata of a session as a dictionary.
 
     Raises:
@@ -108,15 +108,15 @@ def check_notes(given: Mapping[str, Any] | None) -> dict[str, Any]:
     """
     notes = dict(given or {})
     for key, value in notes.items():
-        if not isinstance(key, str) or not ID.fullmatch(key):
-            raise InvalidNote(shortened(key), "its key has other characters")
+        if not isinstance(key, str) or not ID_PATTERN.fullmatch(key):
+            raise InvalidNote(shorten_repr(key), "its key has other characters")
         if not isinstance(value, (str, int, float)):
-            raise InvalidNote(shortened(key), f"its value is of type {type(value).__name__}")
-    weigh(notes, "metadata", NOTE_BYTES)
+            raise InvalidNote(shorten_repr(key), f"its value is of type {type(value).__name__}")
+    measure_size(notes, "metadata", NOTE_BYTES)
     return notes
 
 
-def weigh(given: Any, what: str, limit: int) -> int:
+def measure_size(given: Any, what: str, limit: int) -> int:
     """Return the size of JSON-like data in bytes, with texts as UTF-8.
 
     Stops as soon as the limit is passed, so the cost is bounded even where one list is
@@ -129,69 +129,69 @@ def weigh(given: Any, what: str, limit: int) -> int:
         InvalidText: A string in it has a lone surrogate.
 
     Examples:
-        >>> weigh({"to": "Forlì"}, "a message", 100)
+        >>> measure_size({"to": "Forlì"}, "a message", 100)
         16
     """
     size = 0
-    for leaf in _leaves(given, what):
-        size += _size_of(leaf, what)
+    for leaf in _iterate_leaves(given, what):
+        size += _measure_leaf(leaf, what)
         if size > limit:
             raise InputTooLarge(what, size, limit)
     return size
 
 
-def shortened(given: object) -> str:
+def shorten_repr(given: object) -> str:
     """Return a value's `repr`, shortened for an error message."""
     try:
-        text = _SHORT.repr(given)
+        text = _SHORT_REPR.repr(given)
     except Exception:  # noqa: BLE001  any object's repr may fail; so does that of a huge int
         text = f"a value of type {type(given).__name__}"
-    return text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"
+    return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 1]}…"
 
 
-SHOWN = 120
+MAX_SHOWN = 120
 """Characters of a rejected value that an error shows."""
-_SHORT = Repr()
-_SHORT.maxstring = _SHORT.maxother = 60
+_SHORT_REPR = Repr()
+_SHORT_REPR.maxstring = _SHORT_REPR.maxother = 60
 
 
-def _leaves(given: Any, what: str) -> Iterator[Any]:
-    # A generator, not recursion: `weigh` stops in the middle of a list of a million.
+def _iterate_leaves(given: Any, what: str) -> Iterator[Any]:
+    # A generator, not recursion: `measure_size` stops in the middle of a list of a million.
     ways = [iter([given])]
     while ways:
         for each in ways[-1]:
             if isinstance(each, (Mapping, list, tuple)):
-                if len(ways) > DEEPEST:
-                    raise InputTooDeep(what, DEEPEST)
+                if len(ways) > MAX_INPUT_DEPTH:
+                    raise InputTooDeep(what, MAX_INPUT_DEPTH)
                 # Counted itself: a million empty lists are not nothing.
                 yield None
-                ways.append(_both(each, what) if isinstance(each, Mapping) else iter(each))
+                ways.append(_iterate_items(each, what) if isinstance(each, Mapping) else iter(each))
                 break
             yield each
         else:
             ways.pop()
 
 
-def _both(given: Mapping[Any, Any], what: str) -> Iterator[Any]:
+def _iterate_items(given: Mapping[Any, Any], what: str) -> Iterator[Any]:
     for key, value in given.items():
         if isinstance(key, tuple):
-            raise InvalidValue(what, shortened(key), "no key in JSON is a list")
+            raise InvalidValue(what, shorten_repr(key), "no key in JSON is a list")
         yield key
         yield value
 
 
-def _size_of(leaf: Any, what: str) -> int:
+def _measure_leaf(leaf: Any, what: str) -> int:
     if isinstance(leaf, str):
         try:
             return len(leaf.encode())
         except UnicodeEncodeError as error:
             place = leaf[max(0, error.start - 20) : error.start + 20]
             raise InvalidText(
-                what, shortened(place), "half a character (a lone surrogate)"
+                what, shorten_repr(place), "half a character (a lone surrogate)"
             ) from None
     if leaf is None or isinstance(leaf, (bool, float)):
         return NUMBER_BYTES
     if isinstance(leaf, int) and -(2**63) <= leaf < 2**64:
         return NUMBER_BYTES
     why = "it has more than 64 bits" if isinstance(leaf, int) else "it is no JSON"
-    raise InvalidValue(what, shortened(leaf), why)
+    raise InvalidValue(what, shorten_repr(leaf), why)

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-DEEPEST = 64
+MAX_SANITIZED_DEPTH = 64
 """Maximum nesting of lists and mappings; msgpack takes 255, a model's provider far fewer."""
-LONGEST = 16 * 1024 * 1024
+MAX_TEXT_LENGTH = 16 * 1024 * 1024
 """Maximum length of a string in characters; SQLite takes a billion bytes in a whole row."""
-TOO_DEEP = "[nested too deep]"
+TOO_DEEP_NOTE = "[nested too deep]"
 
 
-def mend(value: Any, depth: int = 0) -> Any:
+def sanitize_value(value: Any, depth: int = 0) -> Any:
     r"""Return a copy of JSON-like data that can be stored and sent.
 
     A surrogate pair becomes its character, a lone surrogate U+FFFD. Numbers of more than 64 bits
@@ -29,38 +29,41 @@ def mend(value: Any, depth: int = 0) -> Any:
         depth: The number of lists and mappings around it.
 
     Examples:
-        >>> mend({"to": ["Rome \ud83d\ude00", "\ud83d Paris", 7, 2**64]})
+        >>> sanitize_value({"to": ["Rome \ud83d\ude00", "\ud83d Paris", 7, 2**64]})
         {'to': ['Rome 😀', '� Paris', 7, '18446744073709551616']}
     """
     # Every write passes through here, and nearly all values are of exactly these types:
     # comparing types is cheaper than `isinstance`.
     kind = type(value)
     if kind is str:
-        return value if value.isascii() and len(value) <= LONGEST else _mended(value)
+        return value if value.isascii() and len(value) <= MAX_TEXT_LENGTH else _sanitize_text(value)
     if kind is dict or kind is list:
-        if depth >= DEEPEST:
-            return TOO_DEEP
+        if depth >= MAX_SANITIZED_DEPTH:
+            return TOO_DEEP_NOTE
         if kind is dict:
-            return {mend(key): mend(each, depth + 1) for key, each in value.items()}
-        return [mend(each, depth + 1) for each in value]
+            return {
+                sanitize_value(key): sanitize_value(each, depth + 1) for key, each in value.items()
+            }
+        return [sanitize_value(each, depth + 1) for each in value]
     if value is None or kind is bool or kind is float:
         return value
-    return _mend_other(value, depth)
+    return _sanitize_other(value, depth)
 
 
-def _mend_other(value: Any, depth: int) -> Any:
+def _sanitize_other(value: Any, depth: int) -> Any:
     if isinstance(value, int):
-        return value if -(2**63) <= value < 2**64 else _digits(value)
+        return value if -(2**63) <= value < 2**64 else _format_large_int(value)
     if isinstance(value, str):
-        return _mended(value)
+        return _sanitize_text(value)
     if isinstance(value, Mapping):
-        return mend(dict(value), depth)
-    return mend(list(value), depth) if isinstance(value, tuple | list) else value
+        return sanitize_value(dict(value), depth)
+    return sanitize_value(list(value), depth) if isinstance(value, tuple | list) else value
 
 
-def _mended(text: str) -> str:
-    if len(text) > LONGEST:
-        text = f"{text[:LONGEST]}\n[{len(text) - LONGEST} characters more were left out]"
+def _sanitize_text(text: str) -> str:
+    if len(text) > MAX_TEXT_LENGTH:
+        more = len(text) - MAX_TEXT_LENGTH
+        text = f"{text[:MAX_TEXT_LENGTH]}\n[{more} characters more were left out]"
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -68,6 +71,6 @@ def _mended(text: str) -> str:
     return text
 
 
-def _digits(number: int) -> str:
+def _format_large_int(number: int) -> str:
     # `str` of an int fails beyond 4,300 decimal digits.
     return str(number) if number.bit_length() < 14_000 else hex(number)

@@ -33,7 +33,7 @@ STOPWORDS: Final[frozenset[str]] = frozenset(
 LONGEST_WORD: Final = 64
 """Longer tokens (in characters) are keys or noise, not words; they are left unstemmed."""
 
-_APART: Final = str.maketrans(
+_REPLACED_LETTERS: Final = str.maketrans(
     {"ø": "o", "Ø": "O", "ł": "l", "Ł": "L", "đ": "d", "Đ": "D", "æ": "ae", "Æ": "Ae", "œ": "oe"}
     | {"Œ": "Oe", "\N{LATIN SMALL LETTER DOTLESS I}": "i"}
     | {"\N{RIGHT SINGLE QUOTATION MARK}": "'", "\N{MODIFIER LETTER APOSTROPHE}": "'"}
@@ -47,63 +47,63 @@ _HUMP: Final = re.compile(
     r"(?<=[^\W_][a-z])(?=[A-Z])|(?<=[^\W_][A-Z])(?=[A-Z][a-z])|(?<=[0-9])(?=[A-Z][a-z])"
 )
 _WORD: Final = re.compile(r"[^\W_]+")
-_STEMMING: Final = threading.Lock()
+_STEMMER_LOCK: Final = threading.Lock()
 
 
-def fold(text: str) -> str:
+def remove_accents(text: str) -> str:
     """Return `text` without accents, in the same case.
 
-    >>> fold("Café Ærø, Zürich")
+    >>> remove_accents("Café Ærø, Zürich")
     'Cafe Aero, Zurich'
     """
     # Only runs beyond ASCII are decomposed: most of most texts is ASCII.
-    return text if text.isascii() else _BEYOND_ASCII.sub(_folded, text)
+    return text if text.isascii() else _BEYOND_ASCII.sub(_decompose_match, text)
 
 
-def _folded(found: re.Match[str]) -> str:
-    return _bare(found[0])
+def _decompose_match(found: re.Match[str]) -> str:
+    return _decompose_text(found[0])
 
 
 @lru_cache(maxsize=1 << 12)
-def _bare(text: str) -> str:
-    apart = unicodedata.normalize("NFKD", text.translate(_APART))
+def _decompose_text(text: str) -> str:
+    apart = unicodedata.normalize("NFKD", text.translate(_REPLACED_LETTERS))
     return "".join(char for char in apart if not unicodedata.combining(char))
 
 
-def words(text: str) -> list[str]:
+def extract_words(text: str) -> list[str]:
     """Return the words of `text` in order, lower-case and without accents.
 
     Identifiers are split at underscores, hyphens and camel humps. A possessive or a contracted
     verb is dropped ("London's" is "london"); a contracted negation is one word ("don't" is
     "dont").
 
-    >>> words("Don't call find_flights or bookTable in Zürich's café")
+    >>> extract_words("Don't call find_flights or bookTable in Zürich's café")
     ['dont', 'call', 'find', 'flights', 'or', 'book', 'table', 'in', 'zurich', 'cafe']
     """
-    return _WORD.findall(_HUMP.sub(" ", _plain(text)).casefold())
+    return _WORD.findall(_HUMP.sub(" ", _normalize_text(text)).casefold())
 
 
-def counted(text: str) -> Counter[str]:
-    """Return the number of occurrences of each word of a text, see `words`.
+def count_words(text: str) -> Counter[str]:
+    """Return the number of occurrences of each word of a text, see `extract_words`.
 
     Fast for long texts: equal tokens are split only once.
 
-    >>> counted("a bookTable for the book").most_common(1)
+    >>> count_words("a bookTable for the book").most_common(1)
     [('book', 2)]
     """
     counts: Counter[str] = Counter()
-    for written, count in Counter(_WORD.findall(_plain(text))).items():
+    for written, count in Counter(_WORD.findall(_normalize_text(text))).items():
         for word in _WORD.findall(_HUMP.sub(" ", written).casefold()):
             counts[word] += count
     return counts
 
 
-def _plain(text: str) -> str:
-    return _NEGATION.sub("", _CLITIC.sub("", fold(text)))
+def _normalize_text(text: str) -> str:
+    return _NEGATION.sub("", _CLITIC.sub("", remove_accents(text)))
 
 
 @lru_cache(maxsize=1)
-def _stemmer() -> Any:
+def _load_stemmer() -> Any:
     # Imported late: the package loads every language, which would slow down `import echelons`.
     from snowballstemmer.english_stemmer import EnglishStemmer  # type: ignore[import-untyped]
 
@@ -121,14 +121,14 @@ def stem(word: str) -> str:
     if not 2 < len(word) <= LONGEST_WORD or not word[-1].isalpha():
         return word
     # A Snowball stemmer keeps the current word in itself.
-    with _STEMMING:
-        return str(_stemmer().stemWord(word))
+    with _STEMMER_LOCK:
+        return str(_load_stemmer().stemWord(word))
 
 
-def stems(text: str) -> list[str]:
+def extract_stems(text: str) -> list[str]:
     """Return the stems of the words of `text` in order, without `STOPWORDS`.
 
-    >>> stems("the best restaurants and the museums")
+    >>> extract_stems("the best restaurants and the museums")
     ['best', 'restaur', 'museum']
     """
-    return [stem(word) for word in words(text) if word not in STOPWORDS]
+    return [stem(word) for word in extract_words(text) if word not in STOPWORDS]

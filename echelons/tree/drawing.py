@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from echelons.tree.members import Member
-from echelons.tree.walk import walk
+from echelons.tree.walk import walk_tree
 
-LONGEST = 80
+MAX_LABEL_LENGTH = 80
 """Characters of a description shown in a Mermaid label."""
 
 # All ASCII punctuation but ' ( ) , - and .
@@ -40,15 +40,15 @@ class Drawing:
     @property
     def text(self) -> str:
         """The tree as lines of text."""
-        return "\n".join([_label(self.root), *_branches(self.root, "")])
+        return "\n".join([_format_label(self.root), *_draw_branches(self.root, "")])
 
     @property
     def mermaid(self) -> str:
         """The tree as a Mermaid flowchart."""
-        names = {place.path: f"agent{number}" for number, place in enumerate(walk(self.root))}
+        names = {place.path: f"agent{number}" for number, place in enumerate(walk_tree(self.root))}
         lines = ["flowchart TD"]
-        for place in walk(self.root):
-            lines.append(f'    {names[place.path]}["{_escaped(place.member)}"]')
+        for place in walk_tree(self.root):
+            lines.append(f'    {names[place.path]}["{_format_mermaid_label(place.member)}"]')
             if len(place.path) > 1:
                 lines.append(f"    {names[place.path[:-1]]} --> {names[place.path]}")
         return "\n".join(lines)
@@ -61,29 +61,29 @@ class Drawing:
         return f"```mermaid\n{self.mermaid}\n```"
 
 
-def _branches(member: Member, indent: str) -> Iterator[str]:
+def _draw_branches(member: Member, indent: str) -> Iterator[str]:
     last = len(member.subordinates) - 1
     for place, subordinate in enumerate(member.subordinates):
         turn, below = ("└── ", "    ") if place == last else ("├── ", "│   ")
-        yield indent + turn + _label(subordinate)
-        yield from _branches(subordinate, indent + below)
+        yield indent + turn + _format_label(subordinate)
+        yield from _draw_branches(subordinate, indent + below)
 
 
-def _label(member: Member) -> str:
-    summary = _summary(member)
+def _format_label(member: Member) -> str:
+    summary = _clean_description(member)
     return f"{member.name}: {summary}" if summary else member.name
 
 
-def _escaped(member: Member) -> str:
+def _format_mermaid_label(member: Member) -> str:
     # Mermaid interprets directives and styles in labels too, but not numbered entities.
-    summary = _summary(member)
-    short = summary if len(summary) <= LONGEST else summary[: LONGEST - 1] + "…"
+    summary = _clean_description(member)
+    short = summary if len(summary) <= MAX_LABEL_LENGTH else summary[: MAX_LABEL_LENGTH - 1] + "…"
     apart = _SEQUENCE.sub(rf"\g<0>{_WORD_JOINER}", short)
     text = _MARKUP.sub(lambda found: f"#{ord(found[0])};", apart)
     return f"<b>{member.name}</b><br/>{text}" if text else f"<b>{member.name}</b>"
 
 
-def _summary(member: Member) -> str:
+def _clean_description(member: Member) -> str:
     """Return the description on one line, without control characters."""
     printable = (each if each.isprintable() else " " for each in member.description)
     return " ".join("".join(printable).split())

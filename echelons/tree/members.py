@@ -17,7 +17,7 @@ from echelons.errors import InvalidSubordinate
 from echelons.tree.names import check_name
 
 
-def no_capabilities() -> Mapping[str, float]:
+def create_empty_capabilities() -> Mapping[str, float]:
     """Return an empty mapping; a factory, since dataclasses require one for mappings."""
     return MappingProxyType({})
 
@@ -48,10 +48,10 @@ class Member(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _Foreign:
+class _WrappedMember:
     name: str
     description: str
-    capabilities: Mapping[str, float] = field(default_factory=no_capabilities)
+    capabilities: Mapping[str, float] = field(default_factory=create_empty_capabilities)
 
     def __post_init__(self) -> None:
         check_name(self.name)
@@ -63,44 +63,44 @@ class _Foreign:
 
 
 @dataclass(frozen=True, slots=True)
-class FunctionMember(_Foreign):
+class FunctionMember(_WrappedMember):
     """A function that takes the message and returns the result."""
 
     function: Callable[..., Any] = field(kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
-class RunnableMember(_Foreign):
+class RunnableMember(_WrappedMember):
     """A LangChain Runnable that takes the message as a string."""
 
     runnable: Any = field(kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
-class GraphMember(_Foreign):
+class GraphMember(_WrappedMember):
     """A compiled LangGraph graph whose state has a `messages` key."""
 
     graph: Any = field(kw_only=True)
 
 
-def adopt_all(superior: str, things: Any) -> tuple[Member, ...]:
-    """Return a list of subordinates as members of the tree, see `adopt`.
+def adopt_members(superior: str, subordinates: Any) -> tuple[Member, ...]:
+    """Return a list of subordinates as members of the tree, see `adopt_member`.
 
     Raises:
         InvalidSubordinate: It is not a list, or an element cannot be a member.
         InvalidName: An element's name is not a valid agent name.
     """
-    if isinstance(things, (str, bytes, Mapping)) or not hasattr(things, "__iter__"):
-        raise InvalidSubordinate(superior, things, "pass a list of subordinates")
-    return tuple(adopt(superior, each) for each in things)
+    if isinstance(subordinates, (str, bytes, Mapping)) or not hasattr(subordinates, "__iter__"):
+        raise InvalidSubordinate(superior, subordinates, "pass a list of subordinates")
+    return tuple(adopt_member(superior, each) for each in subordinates)
 
 
-def adopt(superior: str, thing: Any) -> Member:
+def adopt_member(superior: str, subordinate: Any) -> Member:
     """Return a subordinate as a member of the tree, wrapped if it is not one yet.
 
     Args:
         superior: Name of its superior, for the error.
-        thing: An `Agent` or other member, a compiled LangGraph graph, a Runnable, or a
+        subordinate: An `Agent` or other member, a compiled LangGraph graph, a Runnable, or a
             function with one required parameter (the message).
 
     Raises:
@@ -108,18 +108,20 @@ def adopt(superior: str, thing: Any) -> Member:
         InvalidName: Its name is not a valid agent name.
     """
     # A class has all the attributes that are looked for below, but is not an instance.
-    if isinstance(thing, type):
-        raise InvalidSubordinate(superior, thing, "it is a class; pass an object of it")
-    if isinstance(thing, Member):
-        return thing
-    if hasattr(thing, "get_subgraphs") and hasattr(thing, "checkpointer"):
-        return _adopt_graph(superior, thing)
-    if hasattr(thing, "invoke") and hasattr(thing, "ainvoke"):
-        return RunnableMember(_runnable_name(thing), _summary(thing), runnable=thing)
-    if inspect.isroutine(thing):
-        return _adopt_function(superior, thing)
+    if isinstance(subordinate, type):
+        raise InvalidSubordinate(superior, subordinate, "it is a class; pass an object of it")
+    if isinstance(subordinate, Member):
+        return subordinate
+    if hasattr(subordinate, "get_subgraphs") and hasattr(subordinate, "checkpointer"):
+        return _adopt_graph(superior, subordinate)
+    if hasattr(subordinate, "invoke") and hasattr(subordinate, "ainvoke"):
+        return RunnableMember(
+            _get_runnable_name(subordinate), _get_summary(subordinate), runnable=subordinate
+        )
+    if inspect.isroutine(subordinate):
+        return _adopt_function(superior, subordinate)
     raise InvalidSubordinate(
-        superior, thing, "pass an Agent, a LangGraph graph, a Runnable or a function"
+        superior, subordinate, "pass an Agent, a LangGraph graph, a Runnable or a function"
     )
 
 
@@ -140,7 +142,7 @@ def _adopt_graph(superior: str, graph: Any) -> GraphMember:
             f"its state has no 'messages' key (it has: {', '.join(sorted(graph.channels))}); "
             "add one, or wrap the graph in a function",
         )
-    return GraphMember(graph.name, _summary(graph), graph=graph)
+    return GraphMember(graph.name, _get_summary(graph), graph=graph)
 
 
 def _adopt_function(superior: str, function: Callable[..., Any]) -> FunctionMember:
@@ -161,15 +163,15 @@ def _adopt_function(superior: str, function: Callable[..., Any]) -> FunctionMemb
             name or function,
             f"it requires {len(required)} parameters; a function takes one, the message",
         )
-    return FunctionMember(name, _summary(function), function=function)
+    return FunctionMember(name, _get_summary(function), function=function)
 
 
-def _runnable_name(runnable: Any) -> str:
+def _get_runnable_name(runnable: Any) -> str:
     name = getattr(runnable, "name", None)
     return name if isinstance(name, str) else str(runnable.get_name())
 
 
-def _summary(thing: Any) -> str:
+def _get_summary(thing: Any) -> str:
     # A class's docstring says what the class is, not what this object does.
     doc = inspect.getdoc(thing) if inspect.isroutine(thing) else getattr(thing, "description", "")
     return (doc or "").strip().split("\n\n")[0].replace("\n", " ")

@@ -6,10 +6,10 @@ import re
 
 from echelons.errors import InvalidName
 
-PATTERN = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
+NAME_PATTERN = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 """Valid as a LangGraph node, a part of a namespace, and a message name for providers."""
 
-RESERVED = frozenset({"reason", "act", "delegate", "refuse", "dispatch", "run"})
+RESERVED_NAMES = frozenset({"reason", "act", "delegate", "refuse", "dispatch", "run"})
 """Names of the nodes of every level and delegation graph."""
 
 PATH_SEPARATOR = "/"
@@ -34,8 +34,8 @@ def check_name(name: object) -> str:
         >>> check_name("restaurants")
         'restaurants'
     """
-    if not isinstance(name, str) or not PATTERN.fullmatch(name):
+    if not isinstance(name, str) or not NAME_PATTERN.fullmatch(name):
         raise InvalidName(name)
-    if name in RESERVED:
+    if name in RESERVED_NAMES:
         raise InvalidName(name, "a node of every level is called so")
     return name

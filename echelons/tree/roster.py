@@ -18,18 +18,18 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from echelons.errors import InvalidName
-from echelons.tree.names import PATTERN, check_name
+from echelons.tree.names import NAME_PATTERN, check_name
 
 NOTHING_LISTED: Final = "(nothing listed)"
 
 _CAN: Final = ". Can: "
-_LINE: Final = re.compile(rf"- ({PATTERN.pattern}): ")
+_LINE: Final = re.compile(rf"- ({NAME_PATTERN.pattern}): ")
 _PLAIN: Final = re.compile(r"\w(?:[\w &/'+-]{0,198}\w)?")
 _ABILITY: Final = re.compile(r'("(?:[^"\\]|\\.)*"|[^",()]+) \(([^()\s]+)\)(?:, |$)')
 
 
 @dataclass(frozen=True)
-class Entry:
+class RosterEntry:
     """One subordinate as described to its superior.
 
     Attributes:
@@ -47,31 +47,31 @@ class Entry:
 
     def __post_init__(self) -> None:
         check_name(self.name)
-        object.__setattr__(self, "description", _on_one_line(self.description).rstrip(". "))
+        object.__setattr__(self, "description", _join_lines(self.description).rstrip(". "))
 
 
-def render(entries: Iterable[Entry]) -> str:
+def render_roster(entries: Iterable[RosterEntry]) -> str:
     """Return the roster of some subordinates, one line each, in order.
 
-    >>> print(render([Entry("hotels", "Finds rooms.", {"sleep": 0.9, "rooms": 1.0})]))
+    >>> print(render_roster([RosterEntry("hotels", "Finds rooms.", {"sleep": 0.9, "rooms": 1.0})]))
     - hotels: Finds rooms. Can: sleep (0.9), rooms (1.0)
     """
     return "\n".join(
-        f"- {entry.name}: {entry.description}{_CAN}{_abilities(entry.capabilities)}"
+        f"- {entry.name}: {entry.description}{_CAN}{_format_capabilities(entry.capabilities)}"
         for entry in entries
     )
 
 
-def parse(text: str) -> tuple[Entry, ...]:
+def parse_roster(text: str) -> tuple[RosterEntry, ...]:
     r"""Return the entries of a roster; lines of any other form are skipped.
 
-    >>> parse("You may call:\n- hotels: Finds rooms. Can: sleep (0.9)")
-    (Entry(name='hotels', description='Finds rooms', capabilities={'sleep': 0.9}),)
+    >>> parse_roster("You may call:\n- hotels: Finds rooms. Can: sleep (0.9)")
+    (RosterEntry(name='hotels', description='Finds rooms', capabilities={'sleep': 0.9}),)
     """
-    return tuple(entry for line in text.split("\n") if (entry := _entry(line)))
+    return tuple(entry for line in text.split("\n") if (entry := _parse_line(line)))
 
 
-def _entry(line: str) -> Entry | None:
+def _parse_line(line: str) -> RosterEntry | None:
     head = _LINE.match(line)
     if head is None:
         return None
@@ -79,38 +79,38 @@ def _entry(line: str) -> Entry | None:
     if not can:
         return None
     try:
-        return Entry(head[1], description, _read_abilities(abilities))
+        return RosterEntry(head[1], description, _parse_capabilities(abilities))
     except InvalidName:  # not an agent's name, so not a line of a roster
         return None
 
 
-def _on_one_line(text: str) -> str:
+def _join_lines(text: str) -> str:
     return " ".join("".join(char if char.isprintable() else " " for char in text).split())
 
 
-def _abilities(capabilities: Mapping[str, float]) -> str:
-    listed = (f"{_written(name)} ({float(value)!r})" for name, value in capabilities.items())
+def _format_capabilities(capabilities: Mapping[str, float]) -> str:
+    listed = (f"{_format_name(name)} ({float(value)!r})" for name, value in capabilities.items())
     return ", ".join(listed) or NOTHING_LISTED
 
 
-def _written(capability: str) -> str:
+def _format_name(capability: str) -> str:
     if _PLAIN.fullmatch(capability):
         return capability
     return json.dumps(capability).replace(":", "\\u003a")
 
 
-def _read_abilities(text: str) -> dict[str, float]:
+def _parse_capabilities(text: str) -> dict[str, float]:
     read: dict[str, float] = {}
     end = 0
     # Matching from `end` keeps malformed text linear; a search would start again everywhere.
     while ability := _ABILITY.match(text, end):
         end = ability.end()
         try:
-            read[_read(ability[1])] = float(ability[2])
+            read[_parse_name(ability[1])] = float(ability[2])
         except ValueError:  # some other line that happens to look like one of a roster
             continue
     return read
 
 
-def _read(written: str) -> str:
+def _parse_name(written: str) -> str:
     return str(json.loads(written)) if written.startswith('"') else written

@@ -13,7 +13,7 @@ from echelons.tree.names import PATH_SEPARATOR
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TreePlace:
     """A member of a tree and its path.
 
     Attributes:
@@ -25,18 +25,20 @@ class Place:
     path: tuple[str, ...]
 
     @property
-    def text(self) -> str:
+    def path_text(self) -> str:
         """The path as a string, such as `head/experiences/restaurants`."""
         return PATH_SEPARATOR.join(self.path)
 
 
-def walk(root: Member) -> Iterator[Place]:
+def walk_tree(root: Member) -> Iterator[TreePlace]:
     """Yield every member with its path, depth first, subordinates in order.
 
     Raises:
         CyclicTree: A member is below itself.
     """
-    stack: list[tuple[Place, frozenset[int]]] = [(Place(root, (root.name,)), frozenset({id(root)}))]
+    stack: list[tuple[TreePlace, frozenset[int]]] = [
+        (TreePlace(root, (root.name,)), frozenset({id(root)}))
+    ]
     while stack:
         place, above = stack.pop()
         yield place
@@ -44,10 +46,10 @@ def walk(root: Member) -> Iterator[Place]:
             path = (*place.path, subordinate.name)
             if id(subordinate) in above:
                 raise CyclicTree(path)
-            stack.append((Place(subordinate, path), above | {id(subordinate)}))
+            stack.append((TreePlace(subordinate, path), above | {id(subordinate)}))
 
 
-def check(root: Member, depth: int) -> None:
+def check_tree(root: Member, depth: int) -> None:
     """Check that a tree has no cycles, has unique names, and is not too deep.
 
     Args:
@@ -59,18 +61,18 @@ def check(root: Member, depth: int) -> None:
         DuplicateName: Two agents have the same name.
         TreeTooDeep: There are more levels than `depth`.
     """
-    places: dict[str, Place] = {}
+    places: dict[str, TreePlace] = {}
     deepest = 0
-    for place in walk(root):
+    for place in walk_tree(root):
         other = places.setdefault(place.member.name, place)
         if other is not place:
-            raise DuplicateName(place.member.name, (other.text, place.text))
+            raise DuplicateName(place.member.name, (other.path_text, place.path_text))
         deepest = max(deepest, len(place.path))
     if deepest > depth:
         raise TreeTooDeep(deepest, depth)
 
 
-def fingerprint(root: Member) -> str:
+def fingerprint_tree(root: Member) -> str:
     """Return a short digest of a tree's names and shape, equal in every process.
 
     Of each member it covers what decides which nodes it has: its path, its kind, and whether it
@@ -78,16 +80,16 @@ def fingerprint(root: Member) -> str:
     resumed after they have changed.
     """
     members = sorted(
-        (place.text, type(place.member).__name__, bool(getattr(place.member, "tools", ())))
-        for place in walk(root)
+        (place.path_text, type(place.member).__name__, bool(getattr(place.member, "tools", ())))
+        for place in walk_tree(root)
     )
     return hashlib.sha256(json.dumps(members).encode()).hexdigest()[:16]
 
 
-def capabilities_below(member: Member) -> dict[str, float]:
+def collect_capabilities(member: Member) -> dict[str, float]:
     """Return the capabilities declared in a subtree, each with its highest confidence."""
     best: dict[str, float] = {}
-    for place in walk(member):
+    for place in walk_tree(member):
         for capability, confidence in place.member.capabilities.items():
             best[capability] = max(confidence, best.get(capability, 0.0))
     return best

@@ -17,7 +17,7 @@ from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, HumanMe
 from langchain_core.runnables import RunnableConfig, ensure_config
 from langgraph.types import Command, Overwrite
 
-from echelons.checkpoints.delta_channels import MESSAGES, with_messages
+from echelons.checkpoints.delta_channels import MESSAGES, normalize_messages
 from echelons.checkpoints.inherited_config import is_embedded
 from echelons.errors import (
     AnswerWithoutCall,
@@ -26,21 +26,21 @@ from echelons.errors import (
     InvalidMessages,
     InvalidValue,
 )
-from echelons.identity.lineage import foreign
+from echelons.identity.lineage import strip_own_metadata
 from echelons.text.input_limits import (
     INPUT_BYTES,
     MESSAGE_BYTES,
     check_id,
     check_label,
-    shortened,
-    weigh,
+    measure_size,
+    shorten_repr,
 )
 
-ALLOWED = ("user", "assistant", "tool")
+ALLOWED_ROLES = ("user", "assistant", "tool")
 """Message roles that are accepted, as providers call them."""
 
 
-def admitted(given: Any, config: RunnableConfig | None) -> Any:
+def validate_input(given: Any, config: RunnableConfig | None) -> Any:
     """Return the validated input of a run, ready to be stored.
 
     Args:
@@ -54,17 +54,17 @@ def admitted(given: Any, config: RunnableConfig | None) -> Any:
         return given
     configurable = ensure_config(config).get("configurable") or {}
     if is_embedded(configurable):
-        return with_messages(given)
+        return normalize_messages(given)
     if configurable.get("thread_id") is not None:
         check_id(configurable["thread_id"], "thread_id")
     if not isinstance(given, Mapping) or given.get(MESSAGES) is None:
         raise InvalidMessages(given, "the input is no mapping with the key 'messages'")
     if isinstance(given[MESSAGES], Overwrite):
         raise InvalidMessages(given[MESSAGES], "an input adds to the conversation")
-    return {MESSAGES: taken_in(with_messages({MESSAGES: given[MESSAGES]})[MESSAGES])}
+    return {MESSAGES: validate_messages(normalize_messages({MESSAGES: given[MESSAGES]})[MESSAGES])}
 
 
-def taken_in(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+def validate_messages(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     """Return validated messages with new ids, ready to be stored.
 
     Raises:
@@ -74,24 +74,24 @@ def taken_in(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     size = 0
     for place, message in enumerate(messages, start=1):
         what = f"message {place} of the input"
-        _check(message, what, calls)
-        calls.update(_calls_of(message))
-        size += _weighed(message, what)
+        _check_message(message, what, calls)
+        calls.update(_iter_call_ids(message))
+        size += _measure_message(message, what)
         if size > INPUT_BYTES:
             raise InputTooLarge("the input", size, INPUT_BYTES)
     # Our own metadata, such as the threads of calls, must not come from outside.
     return [
-        each.model_copy(update={"id": str(uuid4()), "response_metadata": foreign(each)})
+        each.model_copy(update={"id": str(uuid4()), "response_metadata": strip_own_metadata(each)})
         for each in messages
     ]
 
 
-def _check(message: BaseMessage, what: str, calls: set[str | None]) -> None:
+def _check_message(message: BaseMessage, what: str, calls: set[str | None]) -> None:
     if not isinstance(message, (HumanMessage, AIMessage, ToolMessage)):
         role = message.role if isinstance(message, ChatMessage) else message.type
-        raise ForbiddenRole(what, role, ALLOWED)
+        raise ForbiddenRole(what, role, ALLOWED_ROLES)
     if isinstance(message, ToolMessage) and message.tool_call_id not in calls:
-        raise AnswerWithoutCall(what, shortened(message.tool_call_id))
+        raise AnswerWithoutCall(what, shorten_repr(message.tool_call_id))
     for block in message.content if isinstance(message.content, list) else ():
         # LangChain looks the type up, and would fail at every later turn of the thread.
         if isinstance(block, Mapping) and not isinstance(block.get("type", ""), str):
@@ -100,16 +100,16 @@ def _check(message: BaseMessage, what: str, calls: set[str | None]) -> None:
         check_label(message.name, f"name of the sender of {what}")
 
 
-def _calls_of(message: BaseMessage) -> Iterator[str | None]:
+def _iter_call_ids(message: BaseMessage) -> Iterator[str | None]:
     if isinstance(message, AIMessage):
         yield from (call["id"] for call in message.tool_calls)
         yield from (call["id"] for call in message.invalid_tool_calls)
 
 
-def _weighed(message: BaseMessage, what: str) -> int:
+def _measure_message(message: BaseMessage, what: str) -> int:
     held = {**vars(message), **(message.__pydantic_extra__ or {})}
     artifact = held.pop("artifact", None)
     # An artifact may be any object; whether it can be stored, the saver decides.
     with suppress(InvalidValue):
-        weigh(artifact, what, MESSAGE_BYTES)
-    return weigh(held, what, MESSAGE_BYTES)
+        measure_size(artifact, what, MESSAGE_BYTES)
+    return measure_size(held, what, MESSAGE_BYTES)

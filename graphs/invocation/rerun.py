@@ -17,7 +17,9 @@ from echelons.langgraph_internals import INTERRUPT
 """The key under which LangGraph streams the interrupts of a graph."""
 
 
-def on_and_on(run: Callable[[Any], Iterator[Any]], given: Any, races: Races) -> Iterator[Any]:
+def stream_until_settled(
+    run: Callable[[Any], Iterator[Any]], given: Any, races: Races
+) -> Iterator[Any]:
     """Yield the parts of a run, and of its reruns until no interrupt is obsolete.
 
     Args:
@@ -29,17 +31,17 @@ def on_and_on(run: Callable[[Any], Iterator[Any]], given: Any, races: Races) -> 
         races.begin()
         questions: list[Any] = []
         for part in run(given):
-            if _asks(part):
+            if _is_root_interrupt(part):
                 questions.append(part)
             else:
                 yield part
-        if not races.moot:
+        if not races.has_obsolete_question:
             yield from questions
             return
         given = None
 
 
-async def aon_and_on(
+async def astream_until_settled(
     run: Callable[[Any], AsyncIterator[Any]], given: Any, races: Races
 ) -> AsyncGenerator[Any]:
     """Async version of `stream_until_settled`."""
@@ -49,18 +51,18 @@ async def aon_and_on(
         # Closed with this generator, so that LangGraph cancels at once, not at garbage collection.
         async with aclosing(cast("AsyncGenerator[Any]", run(given))) as parts:
             async for part in parts:
-                if _asks(part):
+                if _is_root_interrupt(part):
                     questions.append(part)
                 else:
                     yield part
-        if not races.moot:
+        if not races.has_obsolete_question:
             for question in questions:
                 yield question
             return
         given = None
 
 
-def _asks(part: Any) -> bool:
+def _is_root_interrupt(part: Any) -> bool:
     """Return whether a part of a stream is an interrupt of the root graph."""
     payload = part
     if isinstance(part, tuple):

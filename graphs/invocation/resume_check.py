@@ -14,17 +14,21 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.types import Command
 
 from echelons.agent import Agent
-from echelons.checkpoints.inherited_config import is_resuming, saver_of
-from echelons.checkpoints.queries import OneCheckpoint, Plan, Saver, aread, read
-from echelons.checkpoints.threads.pending_work import OpenAgent, open_agent, unfinished
+from echelons.checkpoints.inherited_config import get_saver, is_resuming
+from echelons.checkpoints.queries import OneCheckpoint, ReadPlan, Saver, arun_plan, run_plan
+from echelons.checkpoints.threads.pending_work import (
+    OpenAgent,
+    build_open_agent,
+    find_unfinished_agents,
+)
 from echelons.errors import MissingAgents
 from echelons.identity.lineage import Identity
 from echelons.nodes.delegating.request_queue import REFUSE
-from echelons.nodes.dispatch import nodes_of
+from echelons.nodes.dispatch import assign_nodes
 from echelons.nodes.run import RUN
 from echelons.tree.members import Member
 from echelons.tree.names import PATH_SEPARATOR
-from echelons.tree.walk import fingerprint, walk
+from echelons.tree.walk import fingerprint_tree, walk_tree
 
 
 def check_resume(agent: Agent, own: Any, given: Any, config: Mapping[str, Any]) -> Identity | None:
@@ -42,23 +46,25 @@ def check_resume(agent: Agent, own: Any, given: Any, config: Mapping[str, Any]) 
     Raises:
         MissingAgents: The thread waits in agents or nodes that the tree does not have.
     """
-    resumed = _resumed(own, given, config)
-    return read(resumed[0], _check(agent, resumed[1])) if resumed else None
+    resumed = _find_resumed_checkpoint(own, given, config)
+    return run_plan(resumed[0], _check_checkpoint(agent, resumed[1])) if resumed else None
 
 
 async def acheck_resume(
     agent: Agent, own: Any, given: Any, config: Mapping[str, Any]
 ) -> Identity | None:
     """Async version of `check_resume`."""
-    resumed = _resumed(own, given, config)
-    return await aread(resumed[0], _check(agent, resumed[1])) if resumed else None
+    resumed = _find_resumed_checkpoint(own, given, config)
+    return await arun_plan(resumed[0], _check_checkpoint(agent, resumed[1])) if resumed else None
 
 
-def _resumed(own: Any, given: Any, config: Mapping[str, Any]) -> tuple[Saver, OneCheckpoint] | None:
+def _find_resumed_checkpoint(
+    own: Any, given: Any, config: Mapping[str, Any]
+) -> tuple[Saver, OneCheckpoint] | None:
     """Return the saver and the root's checkpoint to read, if the run resumes a stored one."""
     configurable = config.get("configurable") or {}
     resumes = given is None or isinstance(given, Command) or is_resuming(configurable)
-    saver = saver_of(configurable) or (own if isinstance(own, BaseCheckpointSaver) else None)
+    saver = get_saver(configurable) or (own if isinstance(own, BaseCheckpointSaver) else None)
     if not resumes or saver is None or configurable.get("thread_id") is None:
         return None
     namespace = str(configurable.get("checkpoint_ns") or "")
@@ -66,24 +72,26 @@ def _resumed(own: Any, given: Any, config: Mapping[str, Any]) -> tuple[Saver, On
     return saver, OneCheckpoint(str(configurable["thread_id"]), namespace, checkpoint_id)
 
 
-def _check(agent: Agent, root: OneCheckpoint) -> Plan[Identity | None]:
+def _check_checkpoint(agent: Agent, root: OneCheckpoint) -> ReadPlan[Identity | None]:
     head = yield root
-    identity = Identity.read(head.metadata) if head else None
-    if identity is None or identity.tree == fingerprint(agent):
+    identity = Identity.from_metadata(head.metadata) if head else None
+    if identity is None or identity.tree == fingerprint_tree(agent):
         return identity
     latest = yield replace(root, checkpoint_id=None)
     if latest.checkpoint["id"] == head.checkpoint["id"]:
-        waiting = yield from unfinished(root)
+        waiting = yield from find_unfinished_agents(root)
     else:
         # A fork of an old checkpoint begins with what it had sent, whatever came later.
-        waiting = [opened for opened in (open_agent(head, ()),) if opened]
-    lost = missing(agent, waiting, identity.path[:-1])
+        waiting = [opened for opened in (build_open_agent(head, ()),) if opened]
+    lost = find_missing_agents(agent, waiting, identity.path[:-1])
     if lost:
         raise MissingAgents(root.thread_id, lost)
     return identity
 
 
-def missing(root: Agent, waiting: Iterable[OpenAgent], above: tuple[str, ...] = ()) -> list[str]:
+def find_missing_agents(
+    root: Agent, waiting: Iterable[OpenAgent], above: tuple[str, ...] = ()
+) -> list[str]:
     """Return the paths of agents and nodes that have pending work but are not in the tree.
 
     Args:
@@ -91,21 +99,21 @@ def missing(root: Agent, waiting: Iterable[OpenAgent], above: tuple[str, ...] = 
         waiting: The agents with pending work.
         above: Path of the agent that the tree is embedded under; empty for none.
     """
-    members = {(*above, *place.path): place.member for place in walk(root)}
+    members = {(*above, *place.path): place.member for place in walk_tree(root)}
     lost: dict[str, None] = {}
     for each in waiting:
         member = members.get(each.path)
         if member is None:
             lost[PATH_SEPARATOR.join(each.path)] = None
             continue
-        nodes, below = _nodes(member), {each.name for each in member.subordinates}
+        nodes, below = _list_nodes(member), {each.name for each in member.subordinates}
         gone = [name for name in each.nodes if name not in nodes]
         gone += [name for name in each.subordinates if name not in below]
         lost |= {PATH_SEPARATOR.join((*each.path, name)): None for name in gone}
     return list(lost)
 
 
-def _nodes(member: Member) -> set[str]:
+def _list_nodes(member: Member) -> set[str]:
     """Return the nodes of a member's level and of its delegation graph."""
     if not isinstance(member, Agent):
         return {RUN}
@@ -113,6 +121,6 @@ def _nodes(member: Member) -> set[str]:
     if member.tools:
         own.add("act")
     if member.subordinates:
-        taking = nodes_of([each.name for each in member.subordinates]).values()
+        taking = assign_nodes([each.name for each in member.subordinates]).values()
         own |= {"delegate", REFUSE, *taking}
     return own

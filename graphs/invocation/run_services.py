@@ -17,11 +17,11 @@ from echelons.guards.circuit_breaker import CIRCUITS_KEY, Circuits
 from echelons.guards.gate import GATE_KEY
 from echelons.identity.lineage import Identity
 
-SUPERSTEPS = 10**9
+NO_RECURSION_LIMIT = 10**9
 """The `recursion_limit` of a caller who sets none: higher than any limit of a tree."""
 
 
-class Aids(NamedTuple):
+class RunServices(NamedTuple):
     """The services of a run that its nodes read from the config.
 
     Attributes:
@@ -35,11 +35,11 @@ class Aids(NamedTuple):
     races: Races
 
 
-def gated(
+def with_run_services(
     config: RunnableConfig | None,
     around: RunnableConfig,
     identity: Identity,
-    aids: Aids,
+    services: RunServices,
 ) -> RunnableConfig:
     """Return the config of a run with its identity and services.
 
@@ -47,26 +47,26 @@ def gated(
         config: The caller's config.
         around: The same, merged with the config around the call.
         identity: The identity of the run.
-        aids: The services of the run.
+        services: The services of the run.
     """
     given: RunnableConfig = config or {}
     own: RunnableConfig = {
         **given,
-        "metadata": {**(given.get("metadata") or {}), **identity.metadata()},
+        "metadata": {**(given.get("metadata") or {}), **identity.to_metadata()},
         "configurable": {
             **around["configurable"],
-            GATE_KEY: aids.gate,
-            CIRCUITS_KEY: aids.circuits,
-            RACES_KEY: aids.races,
+            GATE_KEY: services.gate,
+            CIRCUITS_KEY: services.circuits,
+            RACES_KEY: services.races,
         },
     }
     # LangGraph's own default is a subclass of `int`, which subgraphs inherit.
     if type(given.get("recursion_limit")) is not int:
-        own["recursion_limit"] = SUPERSTEPS
+        own["recursion_limit"] = NO_RECURSION_LIMIT
     return own
 
 
-def closing(parts: Iterator[Any], gate: TreeGate) -> Iterator[Any]:
+def stream_within_gate(parts: Iterator[Any], gate: TreeGate) -> Iterator[Any]:
     """Yield the parts of a stream, and close the gate when it ends, also by an error."""
     with gate:
         yield from parts

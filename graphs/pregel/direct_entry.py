@@ -13,15 +13,15 @@ from typing import Any, TypeAlias
 
 from langchain_core.runnables import RunnableConfig
 
-from echelons.graphs.pregel.inline_writes import Inline
-from echelons.graphs.pregel.state_updates import Editable
+from echelons.graphs.pregel.inline_writes import InlineGraph
+from echelons.graphs.pregel.state_updates import EditableGraph
 from echelons.langgraph_internals import BRANCH_PREFIX
 
-Entry: TypeAlias = Callable[[Mapping[str, Any], Mapping[str, Any]], str]
+EntrySelector: TypeAlias = Callable[[Mapping[str, Any], Mapping[str, Any]], str]
 """Returns the name of the first node from an input and a config."""
 
 
-class Direct(Editable):
+class DirectGraph(EditableGraph):
     """A nested graph without the step before its first node.
 
     Args:
@@ -29,26 +29,26 @@ class Direct(Editable):
         kwargs: The attributes of a compiled graph.
     """
 
-    def __init__(self, *, entry: Entry, **kwargs: Any) -> None:
+    def __init__(self, *, entry: EntrySelector, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.entry = entry
         keys = self.builder.schemas[self.builder.input_schema]
         triggers = [f"{BRANCH_PREFIX}{node}" for node in self.builder.nodes]
-        self._runner = Inline(**{**kwargs, "input_channels": [*keys, *triggers]})
+        self._runner = InlineGraph(**{**kwargs, "input_channels": [*keys, *triggers]})
 
     def stream(
         self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
     ) -> Iterator[Any]:
         """Run the graph, see `CompiledStateGraph.stream`."""
-        return self._runner.stream(self._entered(input, config), config, **kwargs)
+        return self._runner.stream(self._with_entry_trigger(input, config), config, **kwargs)
 
     def astream(
         self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
     ) -> AsyncIterator[Any]:
         """Async version of `stream`."""
-        return self._runner.astream(self._entered(input, config), config, **kwargs)
+        return self._runner.astream(self._with_entry_trigger(input, config), config, **kwargs)
 
-    def _entered(self, given: Any, config: RunnableConfig | None) -> Any:
+    def _with_entry_trigger(self, given: Any, config: RunnableConfig | None) -> Any:
         if not isinstance(given, Mapping):
             return given
         return {**given, f"{BRANCH_PREFIX}{self.entry(given, config or {})}": None}

@@ -23,24 +23,24 @@ from langgraph.pregel import Pregel
 
 from echelons.langgraph_internals import SyncPregelLoop
 
-LOOP = SyncPregelLoop.__name__
+LOOP_NAME = SyncPregelLoop.__name__
 """The global name under which LangGraph's `stream` looks up its loop class."""
 
 
-class InCaller(SyncPregelLoop):
+class InlineLoop(SyncPregelLoop):
     """LangGraph's loop, with the checkpointer's writes in the calling thread."""
 
     # LangGraph assigns its pool's `submit`, and reads the attribute for each piece of work.
     @property
     def submit(self) -> Callable[..., Future[Any]]:
         """Return the function that runs work inline, or submits it to the pool."""
-        return self._have_done
+        return self._run_inline
 
     @submit.setter
     def submit(self, pooled: Callable[..., Future[Any]]) -> None:
         self._pooled = pooled
 
-    def _have_done(self, work: Callable[..., Any], *args: Any, **kwargs: Any) -> Future[Any]:
+    def _run_inline(self, work: Callable[..., Any], *args: Any, **kwargs: Any) -> Future[Any]:
         stores = work in (self.checkpointer_put_writes, self._checkpointer_put_after_previous)
         if not stores or self.durability != "sync":
             return self._pooled(work, *args, **kwargs)
@@ -54,13 +54,13 @@ class InCaller(SyncPregelLoop):
         return done
 
 
-def with_loop(stream: FunctionType) -> FunctionType | None:
+def replace_loop(stream: FunctionType) -> FunctionType | None:
     """Return a copy of LangGraph's `stream` with our loop; `None` if it has no such global."""
-    if stream.__globals__.get(LOOP) is not SyncPregelLoop:
+    if stream.__globals__.get(LOOP_NAME) is not SyncPregelLoop:
         return None
     own = FunctionType(
         stream.__code__,
-        {**stream.__globals__, LOOP: InCaller},
+        {**stream.__globals__, LOOP_NAME: InlineLoop},
         stream.__name__,
         stream.__defaults__,
         stream.__closure__,
@@ -69,18 +69,18 @@ def with_loop(stream: FunctionType) -> FunctionType | None:
     return own
 
 
-_THEIRS = Pregel.stream
-_OURS = with_loop(_THEIRS) if isinstance(_THEIRS, FunctionType) else None
+_PREGEL_STREAM = Pregel.stream
+_INLINE_STREAM = replace_loop(_PREGEL_STREAM) if isinstance(_PREGEL_STREAM, FunctionType) else None
 
 
-class Inline(CompiledStateGraph[Any, Any, Any, Any]):
+class InlineGraph(CompiledStateGraph[Any, Any, Any, Any]):
     """A graph whose synchronous runs write checkpoints in the calling thread."""
 
     def stream(
         self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
     ) -> Iterator[Any]:
         """Run the graph, see `CompiledStateGraph.stream`."""
-        if _OURS is None or Pregel.stream is not _THEIRS:
+        if _INLINE_STREAM is None or Pregel.stream is not _PREGEL_STREAM:
             return super().stream(input, config, **kwargs)
-        run: Iterator[Any] = _OURS(self, input, config, **kwargs)
+        run: Iterator[Any] = _INLINE_STREAM(self, input, config, **kwargs)
         return run

@@ -15,17 +15,17 @@ from langchain_core.runnables.config import merge_configs
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.types import StateUpdate
 
-from echelons.checkpoints.delta_channels import with_messages
-from echelons.checkpoints.inherited_config import saver_of
-from echelons.checkpoints.queries import OneCheckpoint, Plan, Saver, aread, read
-from echelons.graphs.pregel.inline_writes import Inline
+from echelons.checkpoints.delta_channels import normalize_messages
+from echelons.checkpoints.inherited_config import get_saver
+from echelons.checkpoints.queries import OneCheckpoint, ReadPlan, Saver, arun_plan, run_plan
+from echelons.graphs.pregel.inline_writes import InlineGraph
 from echelons.identity.lineage import Identity
 from echelons.langgraph_internals import parent_config
 
 Supersteps = Sequence[Sequence[StateUpdate]]
 
 
-class Editable(Inline):
+class EditableGraph(InlineGraph):
     """A graph whose `update_state` keeps the agent's identity."""
 
     def bulk_update_state(self, config: RunnableConfig, supersteps: Supersteps) -> RunnableConfig:
@@ -34,31 +34,35 @@ class Editable(Inline):
         Raises:
             InvalidMessages: The `messages` of an update are not messages.
         """
-        found = self._edited(config)
-        stored = read(found[0], _identity(found[1])) if found else None
-        with _in_the_name_of(stored or self._unstored(config), config) as named:
-            return super().bulk_update_state(named, _whole(supersteps))
+        found = self._find_edited_checkpoint(config)
+        stored = run_plan(found[0], _read_stored_identity(found[1])) if found else None
+        with _with_identity_in_context(
+            stored or self._build_initial_identity(config), config
+        ) as named:
+            return super().bulk_update_state(named, _convert_messages(supersteps))
 
     async def abulk_update_state(
         self, config: RunnableConfig, supersteps: Supersteps
     ) -> RunnableConfig:
         """Async version of `bulk_update_state`."""
-        found = self._edited(config)
-        stored = await aread(found[0], _identity(found[1])) if found else None
-        with _in_the_name_of(stored or self._unstored(config), config) as named:
-            return await super().abulk_update_state(named, _whole(supersteps))
+        found = self._find_edited_checkpoint(config)
+        stored = await arun_plan(found[0], _read_stored_identity(found[1])) if found else None
+        with _with_identity_in_context(
+            stored or self._build_initial_identity(config), config
+        ) as named:
+            return await super().abulk_update_state(named, _convert_messages(supersteps))
 
-    def around(self, config: RunnableConfig | None) -> RunnableConfig:
+    def merge_call_config(self, config: RunnableConfig | None) -> RunnableConfig:
         """Return a call's config, merged with the graph's own and the one around the call."""
         return ensure_config(merge_configs(self.config, config))
 
-    def _unstored(self, config: RunnableConfig) -> Identity | None:
+    def _build_initial_identity(self, config: RunnableConfig) -> Identity | None:
         """Return the identity of the state where nothing is stored yet."""
         return None
 
-    def _edited(self, config: RunnableConfig) -> tuple[Saver, OneCheckpoint] | None:
-        given = self.around(config)["configurable"]
-        saver = saver_of(given) or self.checkpointer
+    def _find_edited_checkpoint(self, config: RunnableConfig) -> tuple[Saver, OneCheckpoint] | None:
+        given = self.merge_call_config(config)["configurable"]
+        saver = get_saver(given) or self.checkpointer
         if not isinstance(saver, BaseCheckpointSaver) or given.get("thread_id") is None:
             return None
         namespace = str(given.get("checkpoint_ns") or "")
@@ -67,29 +71,31 @@ class Editable(Inline):
         )
 
 
-def _whole(supersteps: Supersteps) -> Supersteps:
+def _convert_messages(supersteps: Supersteps) -> Supersteps:
     return [
-        [update._replace(values=with_messages(update.values)) for update in step]
+        [update._replace(values=normalize_messages(update.values)) for update in step]
         for step in supersteps
     ]
 
 
-def _identity(place: OneCheckpoint) -> Plan[Identity | None]:
+def _read_stored_identity(place: OneCheckpoint) -> ReadPlan[Identity | None]:
     saved = yield place
-    return Identity.read(saved.metadata) if saved else None
+    return Identity.from_metadata(saved.metadata) if saved else None
 
 
 @contextmanager
-def _in_the_name_of(identity: Identity | None, config: RunnableConfig) -> Iterator[RunnableConfig]:
-    own = identity.metadata() if identity else {}
+def _with_identity_in_context(
+    identity: Identity | None, config: RunnableConfig
+) -> Iterator[RunnableConfig]:
+    own = identity.to_metadata() if identity else {}
     # LangGraph drops a config's metadata after the first of several steps; the config around
     # the call reaches them all.
-    token = parent_config.set(_with(own, parent_config.get() or {}))
+    token = parent_config.set(_with_metadata(own, parent_config.get() or {}))
     try:
-        yield _with(own, config)
+        yield _with_metadata(own, config)
     finally:
         parent_config.reset(token)
 
 
-def _with(own: dict[str, str], config: RunnableConfig) -> RunnableConfig:
+def _with_metadata(own: dict[str, str], config: RunnableConfig) -> RunnableConfig:
     return {**config, "metadata": {**(config.get("metadata") or {}), **own}}

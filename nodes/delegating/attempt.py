@@ -10,118 +10,127 @@ from typing import Any, NamedTuple, cast
 from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.errors import GraphInterrupt
 
-from echelons.delegation.race import LOST, Entrant, races_of
-from echelons.guards.circuit_breaker import Admission, End, Intensity, circuits_of
-from echelons.guards.deadlines import timed
+from echelons.delegation.race import LOST_HALT, RaceEntry, get_races
+from echelons.guards.circuit_breaker import (
+    Admission,
+    AttemptOutcome,
+    FailureIntensity,
+    get_circuits,
+)
+from echelons.guards.deadlines import with_deadline
 from echelons.guards.gate import HALT_KEY
-from echelons.nodes.delegating.run_level import Failure, acall, call
+from echelons.nodes.delegating.run_level import LevelFailure, arun_level, run_level
 
 
-class Terms(NamedTuple):
+class AttemptOptions(NamedTuple):
     """The options of an attempt.
 
     Attributes:
         agent: Name of the subordinate.
-        meant: Name of the agent that answers: the subordinate, or the target of a relayed request.
+        target: Name of the agent that answers: the subordinate, or the target of a relayed request.
         superior: Path of the agent that delegates.
         timeout: Seconds for the attempt; `None` for no limit.
-        part: The attempt's race entry, if others are asked in parallel.
+        race_entry: The attempt's race entry, if others are asked in parallel.
     """
 
     agent: str
-    meant: str
+    target: str
     superior: str
     timeout: float | None
-    part: Entrant | None = None
+    race_entry: RaceEntry | None = None
 
 
-class Asked(NamedTuple):
+class AttemptResult(NamedTuple):
     """The result of an attempt.
 
     Attributes:
         outcome: The output of the subordinate's level, or the failure.
-        too_much: The reason why no other candidate may be tried; empty if one may.
+        stop_reason: The reason why no other candidate may be tried; empty if one may.
     """
 
-    outcome: Any | Failure
-    too_much: str = ""
+    outcome: Any | LevelFailure
+    stop_reason: str = ""
 
 
-def ask(level: Runnable[Any, Any], brief: Any, config: RunnableConfig, terms: Terms) -> Asked:
+def attempt(
+    level: Runnable[Any, Any], level_input: Any, config: RunnableConfig, options: AttemptOptions
+) -> AttemptResult:
     """Run a request with a subordinate, unless its circuit is open.
 
     Raises:
         GraphBubbleUp: The run was interrupted; the interrupt concerns the whole tree.
     """
-    circuits = circuits_of(config)
-    admission = circuits.admit(terms.agent)
+    circuits = get_circuits(config)
+    admission = circuits.admit(options.agent)
     if not admission.admitted:
-        return Asked(_refused(terms, admission))
+        return AttemptResult(_build_open_circuit_failure(options, admission))
     try:
-        outcome = call(level, brief, _timed(config, terms))
+        outcome = run_level(level, level_input, _with_timeout(config, options))
     except BaseException as ended:
-        circuits.note(terms.agent, terms.superior, admission, End.NOTHING)
-        if _has_to_wait(ended, config, terms):
+        circuits.note(options.agent, options.superior, admission, AttemptOutcome.NOTHING)
+        if _must_propagate(ended, config, options):
             raise
-        return Asked(Failure(LOST.reason, End.NOTHING))
-    much = circuits.note(terms.agent, terms.superior, admission, end_of(outcome))
-    return Asked(outcome, _too_much(terms, much))
+        return AttemptResult(LevelFailure(LOST_HALT.reason, AttemptOutcome.NOTHING))
+    much = circuits.note(options.agent, options.superior, admission, classify_outcome(outcome))
+    return AttemptResult(outcome, _describe_failures(options, much))
 
 
-async def aask(
-    level: Runnable[Any, Any], brief: Any, config: RunnableConfig, terms: Terms
-) -> Asked:
+async def aattempt(
+    level: Runnable[Any, Any], level_input: Any, config: RunnableConfig, options: AttemptOptions
+) -> AttemptResult:
     """Async version of `attempt`."""
-    circuits = circuits_of(config)
-    admission = await circuits.arun(lambda: circuits.admit(terms.agent))
+    circuits = get_circuits(config)
+    admission = await circuits.arun(lambda: circuits.admit(options.agent))
     if not admission.admitted:
-        return Asked(_refused(terms, admission))
-    note = partial(circuits.note, terms.agent, terms.superior, admission)
+        return AttemptResult(_build_open_circuit_failure(options, admission))
+    note = partial(circuits.note, options.agent, options.superior, admission)
     try:
-        outcome = await acall(level, brief, _timed(config, terms))
+        outcome = await arun_level(level, level_input, _with_timeout(config, options))
     except BaseException as ended:
-        await circuits.arun(partial(note, End.NOTHING))
-        if _has_to_wait(ended, config, terms):
+        await circuits.arun(partial(note, AttemptOutcome.NOTHING))
+        if _must_propagate(ended, config, options):
             raise
-        return Asked(Failure(LOST.reason, End.NOTHING))
-    much = await circuits.arun(partial(note, end_of(outcome)))
-    return Asked(outcome, _too_much(terms, much))
+        return AttemptResult(LevelFailure(LOST_HALT.reason, AttemptOutcome.NOTHING))
+    much = await circuits.arun(partial(note, classify_outcome(outcome)))
+    return AttemptResult(outcome, _describe_failures(options, much))
 
 
-def end_of(outcome: Any | Failure) -> End:
+def classify_outcome(outcome: Any | LevelFailure) -> AttemptOutcome:
     """Return how an outcome counts for the subordinate's circuit breaker."""
-    if isinstance(outcome, Failure):
+    if isinstance(outcome, LevelFailure):
         return outcome.end
     said: Mapping[str, Any] = outcome.get("response") or {}
     # A thread cannot be cancelled: in a sync run the level itself ends at its deadline.
-    return End.FAILED if said.get(HALT_KEY) == "timeout" else End.ANSWERED
+    return AttemptOutcome.FAILED if said.get(HALT_KEY) == "timeout" else AttemptOutcome.ANSWERED
 
 
-def _has_to_wait(ended: BaseException, config: RunnableConfig, terms: Terms) -> bool:
+def _must_propagate(error: BaseException, config: RunnableConfig, options: AttemptOptions) -> bool:
     """Return whether an exception of a subordinate also ends its superior's run.
 
     An interrupt does not if the race is already decided: its question needs no answer.
     """
-    part = terms.part
-    if part is None or not part.enough or not isinstance(ended, GraphInterrupt):
+    part = options.race_entry
+    if part is None or not part.enough or not isinstance(error, GraphInterrupt):
         return True
-    return races_of(config).waits(part)
+    return get_races(config).register_waiting(part)
 
 
-def _timed(config: RunnableConfig, terms: Terms) -> RunnableConfig:
-    return cast("RunnableConfig", timed(config, terms.meant, terms.timeout, monotonic))
+def _with_timeout(config: RunnableConfig, options: AttemptOptions) -> RunnableConfig:
+    return cast("RunnableConfig", with_deadline(config, options.target, options.timeout, monotonic))
 
 
-def _refused(terms: Terms, admission: Admission) -> Failure:
-    return Failure(
-        f"circuit_open: {terms.agent!r} failed {admission.failures} times in a row; "
+def _build_open_circuit_failure(options: AttemptOptions, admission: Admission) -> LevelFailure:
+    return LevelFailure(
+        f"circuit_open: {options.agent!r} failed {admission.failures} times in a row; "
         f"it is tried again in {admission.wait:.3g} s",
-        End.NOTHING,
+        AttemptOutcome.NOTHING,
     )
 
 
-def _too_much(terms: Terms, much: Intensity | None) -> str:
-    if not much:
+def _describe_failures(options: AttemptOptions, intensity: FailureIntensity | None) -> str:
+    if not intensity:
         return ""
-    failures = f"{much.failures} failures below {terms.superior!r} within {much.period:g} s"
+    failures = (
+        f"{intensity.failures} failures below {options.superior!r} within {intensity.period:g} s"
+    )
     return f"intensity: {failures}: it does not try on"

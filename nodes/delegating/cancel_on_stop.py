@@ -13,10 +13,10 @@ from typing import Self
 
 from langchain_core.runnables import RunnableConfig
 
-from echelons.guards.gate import Halt, gate_of
+from echelons.guards.gate import Halt, get_gate
 
 
-class Cutting:
+class CancelOnStop:
     """A block that is cancelled when the agent of a config is stopped.
 
     Attributes:
@@ -34,7 +34,7 @@ class Cutting:
             raise RuntimeError("a subordinate is run outside of a task")
         self._loop, self._task, self._before = task.get_loop(), task, task.cancelling()
         self._inside = True
-        self._leave = gate_of(self._config).listen(self._config, self._told)
+        self._stop_listening = get_gate(self._config).listen(self._config, self._on_halt)
         return self
 
     def __exit__(
@@ -44,18 +44,18 @@ class Cutting:
         trace: TracebackType | None,
     ) -> bool:
         self._inside = False
-        self._leave()
+        self._stop_listening()
         if not self.reason:
             return False
         # Another cancellation of the task must stay in effect.
         only_ours = self._task.uncancel() <= self._before
         return only_ours and kind is asyncio.CancelledError
 
-    def _told(self, halt: Halt) -> None:
+    def _on_halt(self, halt: Halt) -> None:
         with suppress(RuntimeError):  # the loop is closed, so nothing runs any more
-            self._loop.call_soon_threadsafe(self._cut, halt)
+            self._loop.call_soon_threadsafe(self._cancel, halt)
 
-    def _cut(self, halt: Halt) -> None:
+    def _cancel(self, halt: Halt) -> None:
         if self._inside and not self.reason:
             self.reason = halt.reason
             self._task.cancel()

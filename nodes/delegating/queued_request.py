@@ -11,18 +11,18 @@ from typing import Any
 
 from langchain_core.messages import ToolMessage
 
-from echelons.delegation.aggregation import LIMIT, settle
-from echelons.delegation.candidates import NOBODY, Ways
-from echelons.delegation.race import Entrant
+from echelons.delegation.aggregation import LIMIT_PREFIX, settle_responses
+from echelons.delegation.candidates import NO_CANDIDATES, Candidates
+from echelons.delegation.race import RaceEntry
 from echelons.delegation.request import DelegationRequest, DelegationResponse, Status
 from echelons.errors import UnreadableRecord
-from echelons.identity.lineage import message_id, subordinate_thread_id
+from echelons.identity.lineage import derive_message_id, derive_subordinate_thread_id
 from echelons.identity.thread_history import Head
 from echelons.tree.names import CALL_SUBORDINATE
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class QueuedRequest:
     """One request of a delegation's queue, as it is stored.
 
     Attributes:
@@ -31,10 +31,10 @@ class Order:
         thread_id: The subordinate's thread.
         continues: Whether the thread existed before the request.
         message_id: The superior's message, from which further attempts derive their thread ids.
-        ways: The remaining candidates.
-        tried: The responses of earlier attempts.
+        candidates: The remaining candidates.
+        earlier_responses: The responses of earlier attempts.
         reset: Whether a relayed request starts new conversations on its route.
-        part: Its race entry, if it is a part of a call; `None` if it is the whole call.
+        race_entry: Its race entry, if it is a part of a call; `None` if it is the whole call.
         routed: Whether the router has found its candidates.
     """
 
@@ -43,10 +43,10 @@ class Order:
     thread_id: str
     continues: bool
     message_id: str = ""
-    ways: Ways = NOBODY
-    tried: tuple[DelegationResponse, ...] = ()
+    candidates: Candidates = NO_CANDIDATES
+    earlier_responses: tuple[DelegationResponse, ...] = ()
     reset: bool = False
-    part: Entrant | None = None
+    race_entry: RaceEntry | None = None
     routed: bool = False
 
     def stored(self) -> dict[str, Any]:
@@ -57,21 +57,21 @@ class Order:
             "thread_id": self.thread_id,
             "continues": self.continues,
         }
-        if self.ways or self.tried or self.request.route:
+        if self.candidates or self.earlier_responses or self.request.route:
             kept |= {
                 "message_id": self.message_id,
-                "ways": self.ways.stored(),
-                "tried": [each.stored() for each in self.tried],
+                "ways": self.candidates.stored(),
+                "tried": [each.stored() for each in self.earlier_responses],
                 "reset": self.reset,
             }
-        if self.part:
-            kept["part"] = self.part.stored()
+        if self.race_entry:
+            kept["part"] = self.race_entry.stored()
         if self.routed:
             kept["routed"] = True
         return kept
 
     @classmethod
-    def load(cls, stored: Mapping[str, Any]) -> Order:
+    def load(cls, stored: Mapping[str, Any]) -> QueuedRequest:
         """Return a queued request from JSON.
 
         Raises:
@@ -88,37 +88,37 @@ class Order:
             thread,
             bool(stored.get("continues")),
             stored.get("message_id", ""),
-            Ways.load(stored["ways"]) if "ways" in stored else NOBODY,
+            Candidates.load(stored["ways"]) if "ways" in stored else NO_CANDIDATES,
             tuple(DelegationResponse.load(each) for each in stored.get("tried", ())),
             stored.get("reset", False),
-            Entrant.load(stored["part"]) if "part" in stored else None,
+            RaceEntry.load(stored["part"]) if "part" in stored else None,
             stored.get("routed", False),
         )
 
-    def waiting(self) -> Order:
+    def without_deadline(self) -> QueuedRequest:
         """Return it without a deadline, which is set when the request before it has ended."""
         return replace(self, request=self.request.model_copy(update={"deadline": None}))
 
-    def end(self, state: Mapping[str, Any]) -> Head | None:
+    def get_head(self, state: Mapping[str, Any]) -> Head | None:
         """Return the head of its thread, as far as the delegation's state knows."""
         known: Mapping[str, Head] = state.get("heads") or {}
         if self.thread_id in known:
             return known[self.thread_id]
-        return None if self.tried else state.get("head")
+        return None if self.earlier_responses else state.get("head")
 
-    def following(self, answer: DelegationResponse, superior: str) -> Order | None:
+    def build_next_attempt(self, answer: DelegationResponse, superior: str) -> QueuedRequest | None:
         """Return the next attempt, or `None` if the answer suffices or no candidate is left.
 
         Args:
             answer: The response of this attempt.
             superior: Thread of the agent that delegates.
         """
-        if not self.ways.ahead or answer.status not in (Status.UNABLE, Status.PARTIAL):
+        if not self.candidates.remaining or answer.status not in (Status.UNABLE, Status.PARTIAL):
             return None
         # The limit holds for every other candidate too.
-        if answer.reason.startswith(LIMIT):
+        if answer.reason.startswith(LIMIT_PREFIX):
             return None
-        current, *route = self.ways.ahead[0]
+        current, *route = self.candidates.remaining[0]
         attempt = self.request.attempts + 1
         request = self.request.model_copy(
             update={
@@ -128,38 +128,47 @@ class Order:
                 "attempts": attempt,
             }
         )
-        thread = subordinate_thread_id(superior, self.message_id, self.call_id, attempt)
+        thread = derive_subordinate_thread_id(superior, self.message_id, self.call_id, attempt)
         return replace(
             self,
             request=request,
             thread_id=thread,
             continues=False,
-            ways=self.ways.after(),
-            tried=(*self.tried, self._kept(answer)),
+            candidates=self.candidates.without_first(),
+            earlier_responses=(*self.earlier_responses, self._with_thread_id(answer)),
         )
 
-    def settled(self, answer: DelegationResponse) -> DelegationResponse:
+    def settle_attempts(self, answer: DelegationResponse) -> DelegationResponse:
         """Return the combined response of all attempts."""
-        if not self.tried:
+        if not self.earlier_responses:
             # The parts of a call are joined when all have ended.
-            if self.part:
-                return self._kept(answer)
+            if self.race_entry:
+                return self._with_thread_id(answer)
             if not self.routed:
                 return answer
         asked = self.request.model_copy(
             update={"current": self.request.origin, "path": self.request.path[:1]}
         )
-        return settle(asked, self.attempts(answer) or [answer], self.ways.needs, self.ways.able)
+        return settle_responses(
+            asked,
+            self.collect_responses(answer) or [answer],
+            self.candidates.required,
+            self.candidates.abilities,
+        )
 
-    def attempts(self, answer: DelegationResponse) -> tuple[DelegationResponse, ...]:
+    def collect_responses(self, answer: DelegationResponse) -> tuple[DelegationResponse, ...]:
         """Return the responses of all attempts; empty if this was the only one."""
-        return (*self.tried, self._kept(answer)) if self.tried else ()
+        return (
+            (*self.earlier_responses, self._with_thread_id(answer))
+            if self.earlier_responses
+            else ()
+        )
 
-    def _kept(self, answer: DelegationResponse) -> DelegationResponse:
+    def _with_thread_id(self, answer: DelegationResponse) -> DelegationResponse:
         return answer.model_copy(update={"thread_id": self.thread_id})
 
 
-def part_entry(
+def build_part_entry(
     response: DelegationResponse, place: int = 0, attempts: Sequence[DelegationResponse] = ()
 ) -> dict[str, Any]:
     """Return the entry of a finished part for the superior's state."""
@@ -169,8 +178,8 @@ def part_entry(
     return entry
 
 
-def tool_message(
-    order: Order, answer: DelegationResponse, tool: str = CALL_SUBORDINATE
+def build_tool_message(
+    queued: QueuedRequest, answer: DelegationResponse, tool: str = CALL_SUBORDINATE
 ) -> ToolMessage:
     """Return the tool message that answers a call, with the response as its artifact."""
     unable = answer.status is Status.UNABLE
@@ -179,8 +188,8 @@ def tool_message(
     content = answer.result if plain else "\n".join(part for part in (note, answer.result) if part)
     return ToolMessage(
         content,
-        id=message_id(order.thread_id, f"answer/{order.request.id}"),
-        tool_call_id=order.call_id,
+        id=derive_message_id(queued.thread_id, f"answer/{queued.request.id}"),
+        tool_call_id=queued.call_id,
         name=tool,
         artifact=answer.stored(),
         status="error" if unable else "success",

@@ -12,20 +12,24 @@ from typing import Any, NamedTuple
 
 from langgraph.types import Command
 
-from echelons.delegation.policy import TIMEOUT
+from echelons.delegation.policy import DEFAULT_TIMEOUT
 from echelons.delegation.request import DelegationRequest, DelegationResponse
 from echelons.errors import DelegationCycle, DelegationError, TooDeep, TooManyHops
-from echelons.guards.deadlines import due
+from echelons.guards.deadlines import compute_deadline
 from echelons.guards.limits import MAX_DEPTH
 from echelons.identity.lineage import require_identity
-from echelons.identity.thread_history import Head, History
-from echelons.nodes.delegating.queued_request import Order, part_entry, tool_message
+from echelons.identity.thread_history import Head, ThreadHistory
+from echelons.nodes.delegating.queued_request import (
+    QueuedRequest,
+    build_part_entry,
+    build_tool_message,
+)
 
 REFUSE = "refuse"
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
+class RequestQueue:
     """Assigns a superior's queued requests to nodes and advances the queue.
 
     Attributes:
@@ -35,35 +39,35 @@ class Desk:
     """
 
     nodes: Mapping[str, str]
-    history: History
-    timeout: float | None = TIMEOUT
+    history: ThreadHistory
+    timeout: float | None = DEFAULT_TIMEOUT
 
-    def refusal(self, order: Order, config: Mapping[str, Any]) -> str | None:
+    def find_refusal(self, order: QueuedRequest, config: Mapping[str, Any]) -> str | None:
         """Return why a queued request is refused, or `None` if its subordinate may take it."""
         name = order.request.current
         if name not in self.nodes:
             return f"unknown_subordinate: nobody here is called {name!r}"
-        if order.continues and not self.history.durable(config):
+        if order.continues and not self.history.is_durable(config):
             return "no_checkpointer: nothing was kept of the earlier conversation; use reset=true"
         try:
-            check(order.request, len(require_identity(config).path))
+            check_request_path(order.request, len(require_identity(config).path))
         except DelegationError as error:
             return error.reason
         return None
 
-    def node(self, stored: Mapping[str, Any], config: Mapping[str, Any]) -> str:
+    def choose_node(self, stored: Mapping[str, Any], config: Mapping[str, Any]) -> str:
         """Return the node that takes a stored queued request."""
-        order = Order.load(stored)
-        return REFUSE if self.refusal(order, config) else self.nodes[order.request.current]
+        order = QueuedRequest.load(stored)
+        return REFUSE if self.find_refusal(order, config) else self.nodes[order.request.current]
 
-    def onward(
+    def decide_next_step(
         self,
-        order: Order,
+        order: QueuedRequest,
         answer: DelegationResponse,
         config: Mapping[str, Any],
         spent: float = 0.0,
-        tries_on: bool = True,
-    ) -> Onward:
+        may_retry: bool = True,
+    ) -> NextStep:
         """Return the step after an attempt.
 
         Args:
@@ -71,18 +75,20 @@ class Desk:
             answer: Its response.
             config: The superior's config.
             spent: Seconds that it took.
-            tries_on: Whether another candidate may be tried.
+            may_retry: Whether another candidate may be tried.
         """
-        request = order.request.after(spent)
-        if tries_on and order.ways.ahead and request.seconds != 0:
-            request = self._due(request, config)
+        request = order.request.with_time_spent(spent)
+        if may_retry and order.candidates.remaining and request.seconds != 0:
+            request = self._with_deadline(request, config)
             superior = require_identity(config).thread_id
-            following = replace(order, request=request).following(answer, superior)
+            following = replace(order, request=request).build_next_attempt(answer, superior)
             if following:
-                return Onward(config, following)
-        return Onward(config, answer=order.settled(answer), attempts=order.attempts(answer))
+                return NextStep(config, following)
+        return NextStep(
+            config, answer=order.settle_attempts(answer), attempts=order.collect_responses(answer)
+        )
 
-    def advance(self, state: Mapping[str, Any], step: Onward, head: Head | None) -> Command[Any]:
+    def advance(self, state: Mapping[str, Any], step: NextStep, head: Head | None) -> Command[Any]:
         """Return the command that applies a step to a delegation.
 
         Args:
@@ -90,49 +96,51 @@ class Desk:
             step: The step.
             head: The head of the thread that has run, if one has.
         """
-        order, rest = Order.load(state["queue"][0]), list(state["queue"][1:])
+        order, rest = QueuedRequest.load(state["queue"][0]), list(state["queue"][1:])
         update: dict[str, Any] = {}
         if head:
             update["heads"] = {order.thread_id: head}
-        if step.following:
-            rest = [step.following.stored(), *rest]
-        elif step.answer and order.part:
-            entry = part_entry(step.answer, step.place, step.attempts)
+        if step.next_attempt:
+            rest = [step.next_attempt.stored(), *rest]
+        elif step.answer and order.race_entry:
+            entry = build_part_entry(step.answer, step.place, step.attempts)
             update["parts"] = {order.request.id: entry}
         elif step.answer:
-            update["messages"] = [tool_message(order, step.answer)]
-        if rest and not step.following:
-            waited = Order.load(rest[0])
-            begun = replace(waited, request=self._due(waited.request, step.config))
+            update["messages"] = [build_tool_message(order, step.answer)]
+        if rest and not step.next_attempt:
+            waited = QueuedRequest.load(rest[0])
+            begun = replace(waited, request=self._with_deadline(waited.request, step.config))
             rest[0] = begun.stored()
         update["queue"] = rest
-        return Command(update=update, goto=self.node(rest[0], step.config) if rest else ())
+        return Command(update=update, goto=self.choose_node(rest[0], step.config) if rest else ())
 
-    def _due(self, request: DelegationRequest, config: Mapping[str, Any]) -> DelegationRequest:
+    def _with_deadline(
+        self, request: DelegationRequest, config: Mapping[str, Any]
+    ) -> DelegationRequest:
         """Return a request that is sent now, with its deadline."""
-        deadline = due(config, (self.timeout, request.seconds))
+        deadline = compute_deadline(config, (self.timeout, request.seconds))
         return request.model_copy(update={"deadline": deadline})
 
 
-class Onward(NamedTuple):
+class NextStep(NamedTuple):
     """The step after an attempt: another attempt, or the answer.
 
     Attributes:
         config: The superior's config.
-        following: The next attempt, if there is one.
+        next_attempt: The next attempt, if there is one.
         answer: The combined response of all attempts, if there is no next one.
         place: The place of the answer in its race, from 1; 0 without a race.
         attempts: The responses of the attempts, if there were several.
     """
 
     config: Mapping[str, Any]
-    following: Order | None = None
+    next_attempt: QueuedRequest | None = None
     answer: DelegationResponse | None = None
     place: int = 0
     attempts: Sequence[DelegationResponse] = ()
 
 
-def check(request: DelegationRequest, level: int) -> None:
+def check_request_path(request: DelegationRequest, level: int) -> None:
     """Check the path and the route of a request.
 
     Args:

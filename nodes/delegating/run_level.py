@@ -32,15 +32,15 @@ from echelons.errors import (
     StorageError,
     UnreadableRecord,
 )
-from echelons.guards.circuit_breaker import End
-from echelons.guards.deadlines import Timed, deadline_of
-from echelons.guards.gate import gate_of
-from echelons.nodes.delegating.cancel_on_stop import Cutting
+from echelons.guards.circuit_breaker import AttemptOutcome
+from echelons.guards.deadlines import DeadlineGate, get_deadline
+from echelons.guards.gate import get_gate
+from echelons.nodes.delegating.cancel_on_stop import CancelOnStop
 from echelons.text.error_lines import describe_error
 
 LOG = logging.getLogger(__name__)
 
-OURS = (
+PROPAGATED_ERRORS = (
     StorageError,
     NotStorable,
     CheckpointTampered,
@@ -58,7 +58,7 @@ OURS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class LevelFailure:
     """The failure of a subordinate's run.
 
     Attributes:
@@ -67,10 +67,12 @@ class Failure:
     """
 
     reason: str
-    end: End = End.FAILED
+    end: AttemptOutcome = AttemptOutcome.FAILED
 
 
-def call(level: Runnable[Any, Any], brief: Any, config: RunnableConfig) -> Any | Failure:
+def run_level(
+    level: Runnable[Any, Any], level_input: Any, config: RunnableConfig
+) -> Any | LevelFailure:
     """Run a subordinate's level and return its output, or its failure.
 
     The async version also cancels the run when the subordinate is stopped, and at its deadline.
@@ -79,44 +81,50 @@ def call(level: Runnable[Any, Any], brief: Any, config: RunnableConfig) -> Any |
         GraphBubbleUp: The run was interrupted; the interrupt concerns the whole tree.
     """
     try:
-        return level.invoke(brief, config)
+        return level.invoke(level_input, config)
     except Exception as error:  # noqa: BLE001  sorted below: interrupts and our own errors go on
-        return _sorted_out(error)
+        return _convert_error(error)
 
 
-async def acall(level: Runnable[Any, Any], brief: Any, config: RunnableConfig) -> Any | Failure:
+async def arun_level(
+    level: Runnable[Any, Any], level_input: Any, config: RunnableConfig
+) -> Any | LevelFailure:
     """Async version of `run_level`."""
     # A level that relays a request shares the deadline of the agent that answers it. It gets no
     # timer, or its own circuit would open and shut out all agents below it.
-    timer = asyncio.timeout(None if "forward" in brief else _left(config))
-    with Cutting(config) as cutting:
+    timer = asyncio.timeout(None if "forward" in level_input else _compute_seconds_left(config))
+    with CancelOnStop(config) as cutting:
         try:
             async with timer:
-                return await level.ainvoke(brief, config)
+                return await level.ainvoke(level_input, config)
         except Exception as error:  # noqa: BLE001  sorted below: interrupts and our own errors go on
             if isinstance(error, TimeoutError) and timer.expired():
-                return Failure(_late(config))
-            return _sorted_out(error)
-    return Failure(cutting.reason, End.NOTHING)
+                return LevelFailure(_describe_timeout(config))
+            return _convert_error(error)
+    return LevelFailure(cutting.reason, AttemptOutcome.NOTHING)
 
 
-def _left(config: RunnableConfig) -> float | None:
-    deadline = deadline_of(config)
+def _compute_seconds_left(config: RunnableConfig) -> float | None:
+    deadline = get_deadline(config)
     return None if deadline is None else max(0.0, deadline - monotonic())
 
 
-def _late(config: RunnableConfig) -> str:
-    gate = gate_of(config)
-    return gate.late.reason if isinstance(gate, Timed) else "timeout: its superior has no time left"
+def _describe_timeout(config: RunnableConfig) -> str:
+    gate = get_gate(config)
+    return (
+        gate.timeout_halt.reason
+        if isinstance(gate, DeadlineGate)
+        else "timeout: its superior has no time left"
+    )
 
 
-def _sorted_out(error: Exception) -> Failure:
+def _convert_error(error: Exception) -> LevelFailure:
     # A Command(graph=PARENT) of a tool would steer the superior's delegation graph.
     if isinstance(error, ParentCommand):
-        return Failure("a tool tried to steer the superior with Command(graph=PARENT)")
+        return LevelFailure("a tool tried to steer the superior with Command(graph=PARENT)")
     # An invalid answer to an interrupt is asked for again: it is no failure.
-    if isinstance(error, (GraphBubbleUp, *OURS)) or is_invalid_resume(error):
+    if isinstance(error, (GraphBubbleUp, *PROPAGATED_ERRORS)) or is_invalid_resume(error):
         raise error
     # The superior gets one line; the log has the whole traceback.
     LOG.warning("a subordinate failed", exc_info=error)
-    return Failure(describe_error(error))
+    return LevelFailure(describe_error(error))

@@ -10,14 +10,16 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from echelons.delegation.calls import requests_of
-from echelons.delegation.candidates import Way
+from echelons.delegation.calls import iterate_requests
+from echelons.delegation.candidates import AgentPath
 from echelons.delegation.request import DelegationResponse, Status
-from echelons.identity.lineage import request_id
+from echelons.identity.lineage import derive_request_id
 from echelons.tree.names import DELEGATING_TOOLS
 
 
-def answered(task: str, messages: Sequence[BaseMessage], thread: str) -> dict[Way, Status]:
+def find_answered(
+    task: str, messages: Sequence[BaseMessage], thread: str
+) -> dict[AgentPath, Status]:
     """Return the paths of the agents that have answered a task in this turn, with their status.
 
     `fulfilled` is an answer, and so is an `unable` that the agent reported itself. Agents that
@@ -31,7 +33,7 @@ def answered(task: str, messages: Sequence[BaseMessage], thread: str) -> dict[Wa
     Raises:
         UnreadableRecord: A stored request or its answer is damaged.
     """
-    known: dict[Way, Status] = {}
+    known: dict[AgentPath, Status] = {}
     answers: dict[str, ToolMessage] = {}
     for message in reversed(messages):
         if isinstance(message, HumanMessage):
@@ -39,7 +41,7 @@ def answered(task: str, messages: Sequence[BaseMessage], thread: str) -> dict[Wa
         if isinstance(message, ToolMessage):
             answers[message.tool_call_id] = message
         elif isinstance(message, AIMessage):
-            for each in _came_of(task, message, answers, thread):
+            for each in _iter_responses(task, message, answers, thread):
                 if _is_answer(each):
                     # The path leads to the agent that answered, not to those that relayed the task.
                     known.setdefault(each.path[1:], each.status)
@@ -47,22 +49,26 @@ def answered(task: str, messages: Sequence[BaseMessage], thread: str) -> dict[Wa
     return known
 
 
-def _came_of(
+def _iter_responses(
     task: str, message: AIMessage, answers: Mapping[str, ToolMessage], thread: str
 ) -> Iterator[DelegationResponse]:
     """Yield the responses to a message's requests for a task, each followed by its attempts."""
     calls = [call for call in message.tool_calls if call["name"] in DELEGATING_TOOLS]
-    for asked, parted in requests_of(message, calls):
+    for asked, parted in iterate_requests(message, calls):
         answer = answers.get(parted.call_id if parted else asked.call_id)
         if asked.message == task and answer and answer.artifact is not None:
-            request = request_id(thread, message.id or "", asked.call_id)
+            request = derive_request_id(thread, message.id or "", asked.call_id)
             whole = DelegationResponse.load(answer.artifact)
-            for own in _of(request, [whole] if parted is None else whole.subordinate_responses):
+            for own in _filter_by_request(
+                request, [whole] if parted is None else whole.subordinate_responses
+            ):
                 yield own
-                yield from _of(request, own.subordinate_responses)
+                yield from _filter_by_request(request, own.subordinate_responses)
 
 
-def _of(request: str, responses: Sequence[DelegationResponse]) -> Iterator[DelegationResponse]:
+def _filter_by_request(
+    request: str, responses: Sequence[DelegationResponse]
+) -> Iterator[DelegationResponse]:
     return (each for each in responses if each.request_id == request)
 
 

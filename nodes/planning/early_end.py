@@ -12,11 +12,11 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langgraph.types import interrupt
 
 from echelons.guards.gate import HALT_KEY, Halt, Pause
-from echelons.identity.lineage import Identity, message_id
-from echelons.nodes.planning.tool_calls import unanswered
+from echelons.identity.lineage import Identity, derive_message_id
+from echelons.nodes.planning.tool_calls import find_unanswered
 
 
-def ended(
+def build_halt_update(
     verdict: Halt | Pause, messages: Sequence[BaseMessage], identity: Identity
 ) -> dict[str, Any]:
     """Return the update that ends a halted segment.
@@ -31,11 +31,13 @@ def ended(
     """
     while isinstance(verdict, Pause):
         interrupt(verdict.marker)
-    _, calls = unanswered(messages)
-    return _end(verdict, messages, [not_run(call, verdict) for call in calls], identity)
+    _, calls = find_unanswered(messages)
+    return _build_end_update(
+        verdict, messages, [build_not_run_message(call, verdict) for call in calls], identity
+    )
 
 
-def cut_short(
+def build_late_reply_update(
     halt: Halt, messages: Sequence[BaseMessage], reply: AIMessage, identity: Identity
 ) -> dict[str, Any]:
     """Return the update that stores a reply that came too late, without running its calls.
@@ -47,13 +49,15 @@ def cut_short(
         identity: The agent that replied.
     """
     calls = (*reply.tool_calls, *reply.invalid_tool_calls)
-    new = [reply, *(not_run(call, halt) for call in calls)]
-    return _end(halt, [*messages, reply], new, identity)
+    new = [reply, *(build_not_run_message(call, halt) for call in calls)]
+    return _build_end_update(halt, [*messages, reply], new, identity)
 
 
-def not_run(call: Mapping[str, Any], halt: Halt, begun: bool = False) -> ToolMessage:
+def build_not_run_message(
+    call: Mapping[str, Any], halt: Halt, was_begun: bool = False
+) -> ToolMessage:
     """Return the tool message of a call that does not run, or that was cut short."""
-    what = "cut short, and what came of it is not known" if begun else "not run"
+    what = "cut short, and what came of it is not known" if was_begun else "not run"
     return ToolMessage(
         f"{what}: {halt.reason}",
         tool_call_id=call["id"] or "",
@@ -62,7 +66,7 @@ def not_run(call: Mapping[str, Any], halt: Halt, begun: bool = False) -> ToolMes
     )
 
 
-def _end(
+def _build_end_update(
     halt: Halt,
     messages: Sequence[BaseMessage],
     new: Sequence[BaseMessage],
@@ -70,14 +74,16 @@ def _end(
 ) -> dict[str, Any]:
     last = AIMessage(
         f"Not finished ({halt.reason}).",
-        id=message_id(identity.thread_id, f"{HALT_KEY}/{identity.request_id}/{len(messages)}"),
+        id=derive_message_id(
+            identity.thread_id, f"{HALT_KEY}/{identity.request_id}/{len(messages)}"
+        ),
         name=identity.agent,
         response_metadata={HALT_KEY: {"kind": halt.kind, "reason": halt.reason}},
     )
     update: dict[str, Any] = {"messages": [*new, last]}
     # A root has no superior to report to, and a stored report would end its later turns too.
     if identity.request_id:
-        result = _so_far(messages) if halt.status == "partial" else ""
+        result = _get_last_text(messages) if halt.status == "partial" else ""
         update["response"] = {
             "status": halt.status,
             "result": result,
@@ -87,7 +93,7 @@ def _end(
     return update
 
 
-def _so_far(messages: Sequence[BaseMessage]) -> str:
+def _get_last_text(messages: Sequence[BaseMessage]) -> str:
     """Return the agent's last text that is not empty; empty if there is none."""
     said = (str(each.text) for each in reversed(messages) if isinstance(each, AIMessage))
     return next((text for text in said if text), "")

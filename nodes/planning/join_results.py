@@ -11,61 +11,61 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, ToolMessage
 
-from echelons.delegation.aggregation import settle
-from echelons.delegation.calls import Parted, parted_of
-from echelons.delegation.join_policies import joined
+from echelons.delegation.aggregation import settle_responses
+from echelons.delegation.calls import FanOutCall, load_fan_out
+from echelons.delegation.join_policies import join_call_responses
 from echelons.delegation.request import DelegationRequest, DelegationResponse
-from echelons.delegation.request_builder import ways_of
-from echelons.identity.lineage import Identity, request_id
-from echelons.nodes.delegating.queued_request import Order, tool_message
-from echelons.nodes.planning.tool_calls import unanswered
+from echelons.delegation.request_builder import load_candidates
+from echelons.identity.lineage import Identity, derive_request_id
+from echelons.nodes.delegating.queued_request import QueuedRequest, build_tool_message
+from echelons.nodes.planning.tool_calls import find_unanswered
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
+class JoinedState:
     """A level's state after the finished calls with several requests have been answered.
 
     Attributes:
         state: The state.
         answers: The new answers in it.
-        over: The ids of the requests that they are made of, to be deleted from `parts`.
+        finished_parts: The ids of the requests that they are made of, to be deleted from `parts`.
     """
 
     state: Mapping[str, Any]
     answers: Sequence[ToolMessage] = ()
-    over: Mapping[str, None] = field(default_factory=dict)
+    finished_parts: Mapping[str, None] = field(default_factory=dict)
 
-    def within(self, update: dict[str, Any]) -> dict[str, Any]:
+    def rebase_update(self, update: dict[str, Any]) -> dict[str, Any]:
         """Return an update of the joined state as an update of the original state."""
         if not self.answers:
             return update
         return {
             **update,
             "messages": [*self.answers, *update.get("messages", ())],
-            "parts": {**self.over, **update.get("parts", {})},
+            "parts": {**self.finished_parts, **update.get("parts", {})},
         }
 
 
-def join_parts(state: Mapping[str, Any], identity: Identity) -> Joined:
+def join_parts(state: Mapping[str, Any], identity: Identity) -> JoinedState:
     """Return a level's state with an answer to each call whose requests have all ended."""
     parts: Mapping[str, Any] = state.get("parts") or {}
     if not parts:
-        return Joined(state)
-    message, calls = unanswered(state["messages"])
+        return JoinedState(state)
+    message, calls = find_unanswered(state["messages"])
     if message is None:
-        return Joined(state)
+        return JoinedState(state)
     answers = [
         answer
         for call in calls
-        if (parted := parted_of(message, call["id"] or ""))
-        and (answer := answer_of(parted, message, parts, identity))
+        if (parted := load_fan_out(message, call["id"] or ""))
+        and (answer := build_joint_answer(parted, message, parts, identity))
     ]
     whole = {**state, "messages": [*state["messages"], *answers], "parts": {}}
-    return Joined(whole, answers, dict.fromkeys(parts))
+    return JoinedState(whole, answers, dict.fromkeys(parts))
 
 
-def answer_of(
-    parted: Parted, message: AIMessage, parts: Mapping[str, Any], identity: Identity
+def build_joint_answer(
+    fan_out: FanOutCall, message: AIMessage, parts: Mapping[str, Any], identity: Identity
 ) -> ToolMessage | None:
     """Return the answer to a call with several requests, `None` while one is still open.
 
@@ -73,37 +73,39 @@ def answer_of(
         UnreadableRecord: A stored response is damaged.
     """
     thread, head = identity.thread_id, message.id or ""
-    ended = [parts.get(request_id(thread, head, each.call_id)) for each in parted.parts]
+    ended = [parts.get(derive_request_id(thread, head, each.call_id)) for each in fan_out.parts]
     if not all(ended):
         return None
     responses = [DelegationResponse.load(each["response"]) for each in ended if each]
     places = [each["place"] or len(ended) + 1 for each in ended if each]
     request = DelegationRequest(
-        id=request_id(thread, head, parted.call_id),
+        id=derive_request_id(thread, head, fan_out.call_id),
         origin=identity.agent,
         current=identity.agent,
         task="",
         path=(identity.agent,),
     )
     answers: list[tuple[int, int, DelegationResponse]] = []
-    for group in parted.tasks:
-        own = [n for n, each in enumerate(parted.parts) if each.group == group]
-        ways = ways_of(message, parted.parts[own[0]].call_id)
+    for group in fan_out.tasks:
+        own = [n for n, each in enumerate(fan_out.parts) if each.group == group]
+        ways = load_candidates(message, fan_out.parts[own[0]].call_id)
         # A request that names a subordinate has one response only.
         answer = responses[own[0]]
         if ways:
             # For want of width some candidates were tried in sequence: they count like the others.
-            every = [each for n in own for each in _attempts(ended[n], responses[n])]
-            answer = settle(request, every, ways.needs, ways.able)
+            every = [each for n in own for each in _load_attempts(ended[n], responses[n])]
+            answer = settle_responses(request, every, ways.required, ways.abilities)
         answers.append((min(places[n] for n in own), group, answer))
     # The winner of a race comes first; without a race the order of the requests stays.
     in_order = [answer for *_, answer in sorted(answers, key=lambda each: each[:2])]
-    tool = next(call["name"] for call in message.tool_calls if call["id"] == parted.call_id)
-    order = Order(request, parted.call_id, thread, continues=False)
-    return tool_message(order, joined(request, parted.join, in_order, responses), tool)
+    tool = next(call["name"] for call in message.tool_calls if call["id"] == fan_out.call_id)
+    order = QueuedRequest(request, fan_out.call_id, thread, continues=False)
+    return build_tool_message(
+        order, join_call_responses(request, fan_out.join, in_order, responses), tool
+    )
 
 
-def _attempts(
+def _load_attempts(
     entry: Mapping[str, Any] | None, response: DelegationResponse
 ) -> list[DelegationResponse]:
     return [DelegationResponse.load(each) for each in (entry or {}).get("attempts", ())] or [

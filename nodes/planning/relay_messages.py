@@ -11,44 +11,48 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
-from echelons.delegation.calls import requests_of
-from echelons.delegation.relayed_request import Forward
+from echelons.delegation.calls import iterate_requests
+from echelons.delegation.relayed_request import RelayedRequest
 from echelons.delegation.request import DelegationResponse
-from echelons.delegation.request_builder import noted, plain
-from echelons.identity.lineage import FORWARDED_KEY, REQUESTS_KEY, Identity, message_id
+from echelons.delegation.request_builder import build_request, request_diff
+from echelons.identity.lineage import FORWARDED_KEY, REQUESTS_KEY, Identity, derive_message_id
 from echelons.tree.names import CALL_SUBORDINATE
 
-CALL_ID = "forward"
-PASSED_KEY = "passed"
+RELAY_CALL_ID = "forward"
+RELAYED_RESPONSE_KEY = "passed"
 """Key of a level's response under which it relays a subordinate's response."""
 
 
-def is_forwarded(message: BaseMessage) -> bool:
+def is_relay_message(message: BaseMessage) -> bool:
     """Return whether a level wrote a message to relay a request."""
     return bool(message.response_metadata and message.response_metadata.get(FORWARDED_KEY))
 
 
-def call_of(forward: Forward, identity: Identity) -> AIMessage:
+def build_relay_call(forward: RelayedRequest, identity: Identity) -> AIMessage:
     """Return the message with which a level calls the next agent on the route."""
     args = {
         "message": forward.request.task,
-        "subordinate": forward.following,
+        "subordinate": forward.next_agent,
         "reset": forward.reset,
     }
     message = AIMessage(
         "",
-        id=message_id(identity.thread_id, f"forward/{identity.request_id}"),
+        id=derive_message_id(identity.thread_id, f"forward/{identity.request_id}"),
         name=identity.agent,
-        tool_calls=[{"name": CALL_SUBORDINATE, "args": args, "id": CALL_ID, "type": "tool_call"}],
+        tool_calls=[
+            {"name": CALL_SUBORDINATE, "args": args, "id": RELAY_CALL_ID, "type": "tool_call"}
+        ],
     )
-    [(asked, _)] = requests_of(message, message.tool_calls)
-    known = plain(asked, None, message, identity.agent, identity.thread_id)
-    note = noted(forward.passed_on(known.id).stored(), known)
-    told = {FORWARDED_KEY: True, REQUESTS_KEY: {CALL_ID: note}}
+    [(asked, _)] = iterate_requests(message, message.tool_calls)
+    known = build_request(asked, None, message, identity.agent, identity.thread_id)
+    note = request_diff(forward.build_next_request(known.id).stored(), known)
+    told = {FORWARDED_KEY: True, REQUESTS_KEY: {RELAY_CALL_ID: note}}
     return message.model_copy(update={"response_metadata": told})
 
 
-def passed_up(messages: Sequence[BaseMessage], identity: Identity) -> dict[str, Any] | None:
+def build_relay_answer(
+    messages: Sequence[BaseMessage], identity: Identity
+) -> dict[str, Any] | None:
     """Return the update that ends a level which has relayed a request.
 
     Args:
@@ -58,25 +62,25 @@ def passed_up(messages: Sequence[BaseMessage], identity: Identity) -> dict[str, 
     Returns:
         The update; `None` if the call has not been made.
     """
-    if not any(is_forwarded(each) for each in messages if isinstance(each, AIMessage)):
+    if not any(is_relay_message(each) for each in messages if isinstance(each, AIMessage)):
         return None
     answer = next(each for each in reversed(messages) if isinstance(each, ToolMessage))
     response = DelegationResponse.load(answer.artifact)
     last = AIMessage(
         response.result or response.reason,
-        id=message_id(identity.thread_id, f"forwarded/{identity.request_id}"),
+        id=derive_message_id(identity.thread_id, f"forwarded/{identity.request_id}"),
         name=identity.agent,
         response_metadata={FORWARDED_KEY: True},
     )
-    said = {"status": str(response.status), PASSED_KEY: response.stored()}
+    said = {"status": str(response.status), RELAYED_RESPONSE_KEY: response.stored()}
     return {"messages": [last], "response": said}
 
 
-def passed_of(said: Mapping[str, Any]) -> DelegationResponse | None:
+def load_relayed_response(said: Mapping[str, Any]) -> DelegationResponse | None:
     """Return the response that a level relays, `None` if the response is its own.
 
     Raises:
         UnreadableRecord: It is damaged.
     """
-    passed = said.get(PASSED_KEY)
+    passed = said.get(RELAYED_RESPONSE_KEY)
     return DelegationResponse.load(passed) if passed is not None else None

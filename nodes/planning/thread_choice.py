@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 
 from langchain_core.messages import AIMessage
 
-from echelons.delegation.calls import Delegation
-from echelons.identity.lineage import Identity, subordinate_thread_id
-from echelons.identity.thread_history import Head, head_of
+from echelons.delegation.calls import SubordinateCall
+from echelons.identity.lineage import Identity, derive_subordinate_thread_id
+from echelons.identity.thread_history import Head, build_head
 
 
-def resolve(
-    delegations: Sequence[Delegation],
-    ways: Mapping[str, str],
+def choose_threads(
+    delegations: Sequence[SubordinateCall],
+    targets: Mapping[str, str],
     known: Mapping[str, Head],
     message: AIMessage,
     identity: Identity,
@@ -27,7 +27,7 @@ def resolve(
 
     Args:
         delegations: The calls.
-        ways: Relay targets below the subordinate (`way` of a `Head`), by call id.
+        targets: Relay targets below the subordinate (`way` of a `Head`), by call id.
         known: The existing threads, in the order of their start.
         message: The message that contains the calls.
         identity: The agent that calls.
@@ -39,11 +39,13 @@ def resolve(
     threads: dict[str, str] = {}
     used: dict[str, Head] = {}
     for each in delegations:
-        way = ways.get(each.call_id, "")
+        way = targets.get(each.call_id, "")
         thread = None if each.reset else latest.get((each.subordinate, way))
         if thread is None:
-            thread = subordinate_thread_id(identity.thread_id, message.id or "", each.call_id)
+            thread = derive_subordinate_thread_id(
+                identity.thread_id, message.id or "", each.call_id
+            )
             latest[each.subordinate, way] = thread
         threads[each.call_id] = thread
-        used.setdefault(thread, known.get(thread) or head_of(each.subordinate, way))
+        used.setdefault(thread, known.get(thread) or build_head(each.subordinate, way))
     return threads, used

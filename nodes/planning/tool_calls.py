@@ -14,17 +14,17 @@ from typing import Any, TypeVar
 from langchain_core.messages import AIMessage, BaseMessage, ToolCall, ToolMessage
 from pydantic import BaseModel, ValidationError
 
-from echelons.delegation.calls import Delegation, Parted, part_id
-from echelons.delegation.join_policies import join_of
+from echelons.delegation.calls import FanOutCall, SubordinateCall, build_part_id
+from echelons.delegation.join_policies import parse_join
 from echelons.errors import DelegationError, InvalidJoin, TooWide
-from echelons.nodes.planning.tool_schemas import CallSubordinate, DelegateMany, Report
+from echelons.nodes.planning.tool_schemas import CallSubordinateArgs, DelegateManyArgs, ReportArgs
 from echelons.tree.names import CALL_SUBORDINATE, DELEGATE_MANY, REPORT
 
 M = TypeVar("M", bound=BaseModel)
 
 
 @dataclass(frozen=True, slots=True)
-class Sorted:
+class ParsedReply:
     """The parsed calls of a reply.
 
     Attributes:
@@ -32,48 +32,48 @@ class Sorted:
         answers: Tool messages for calls that are answered at once: reports and errors.
         report: The report, if there is a valid one.
         refused: Delegations that are not sent, each with the reason.
-        room: How many more calls may run in parallel with these.
+        remaining_width: How many more calls may run in parallel with these.
     """
 
-    requests: tuple[Delegation | Parted, ...] = ()
+    requests: tuple[SubordinateCall | FanOutCall, ...] = ()
     answers: tuple[ToolMessage, ...] = ()
-    report: Report | None = None
-    refused: tuple[tuple[Delegation, DelegationError], ...] = ()
-    room: int = maxsize
+    report: ReportArgs | None = None
+    refused: tuple[tuple[SubordinateCall, DelegationError], ...] = ()
+    remaining_width: int = maxsize
 
 
 @dataclass(frozen=True, slots=True)
-class Abilities:
+class CallableTools:
     """The tools and subordinates that an agent may call.
 
     Attributes:
         tools: Names of its own tools.
         subordinates: Names of its direct subordinates.
-        reports: Whether it has a superior agent to report to.
+        can_report: Whether it has a superior agent to report to.
         width: Most parallel calls in one message; `None` for no limit.
-        leads_on: Whether a subordinate has subordinates of its own.
+        has_deeper_levels: Whether a subordinate has subordinates of its own.
     """
 
     tools: Collection[str] = ()
     subordinates: Sequence[str] = ()
-    reports: bool = False
+    can_report: bool = False
     width: int | None = None
-    leads_on: bool = False
+    has_deeper_levels: bool = False
 
     @property
-    def only(self) -> str:
+    def only_subordinate(self) -> str:
         """Name of the only subordinate; empty if there is none, or several."""
         return self.subordinates[0] if len(self.subordinates) == 1 else ""
 
     @property
-    def callable(self) -> tuple[str, ...]:
+    def names(self) -> tuple[str, ...]:
         """Names of all tools that are bound to the model."""
         delegating = [CALL_SUBORDINATE, DELEGATE_MANY][: min(len(self.subordinates), 2)]
-        built_in = [*delegating, *[REPORT] * self.reports]
+        built_in = [*delegating, *[REPORT] * self.can_report]
         return (*self.tools, *built_in)
 
 
-def number(message: AIMessage) -> AIMessage:
+def assign_call_ids(message: AIMessage) -> AIMessage:
     """Return the message with a unique id on every call.
 
     Some models leave ids out or repeat them; every answer needs the id of one call.
@@ -82,7 +82,7 @@ def number(message: AIMessage) -> AIMessage:
     given = {call["id"] for call in every}
     used: set[str] = set()
 
-    def unique(call: Mapping[str, Any]) -> dict[str, Any]:
+    def assign_id(call: Mapping[str, Any]) -> dict[str, Any]:
         own = call.get("id") or ""
         stem, first = (own, 2) if own else ("call", 1)
         # A generated id must not be the id of another call.
@@ -91,25 +91,29 @@ def number(message: AIMessage) -> AIMessage:
         used.add(fresh)
         return {**call, "id": fresh}
 
-    calls = [unique(call) for call in message.tool_calls]
-    broken = [unique(call) for call in message.invalid_tool_calls]
+    calls = [assign_id(call) for call in message.tool_calls]
+    broken = [assign_id(call) for call in message.invalid_tool_calls]
     if used == given:
         return message
     return message.model_copy(update={"tool_calls": calls, "invalid_tool_calls": broken})
 
 
-def sort(message: AIMessage, abilities: Abilities) -> Sorted:
+def parse_calls(message: AIMessage, callable_tools: CallableTools) -> ParsedReply:
     """Return the parsed calls of a message whose calls all have unique ids."""
-    out = _Sorting(abilities, maxsize if abilities.width is None else abilities.width)
+    out = _CallParser(
+        callable_tools, maxsize if callable_tools.width is None else callable_tools.width
+    )
     for call in message.tool_calls:
-        out.take(call)
+        out.add_call(call)
     for broken in message.invalid_tool_calls:
         why = broken.get("error") or "the arguments are no valid JSON object"
-        out.refuse(broken.get("id") or "", broken.get("name") or "unknown", why)
-    return Sorted(tuple(out.requests), tuple(out.answers), out.report, tuple(out.refused), out.room)
+        out.add_error(broken.get("id") or "", broken.get("name") or "unknown", why)
+    return ParsedReply(
+        tuple(out.requests), tuple(out.answers), out.report, tuple(out.refused), out.remaining_width
+    )
 
 
-def unanswered(messages: Sequence[BaseMessage]) -> tuple[AIMessage | None, list[ToolCall]]:
+def find_unanswered(messages: Sequence[BaseMessage]) -> tuple[AIMessage | None, list[ToolCall]]:
     """Return the last model message and its calls that have no answer yet."""
     answered: set[str] = set()
     for message in reversed(messages):
@@ -120,7 +124,7 @@ def unanswered(messages: Sequence[BaseMessage]) -> tuple[AIMessage | None, list[
     return None, []
 
 
-def close(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
+def answer_open_calls(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
     """Return a conversation in which every call has an answer.
 
     An interrupted segment may end with open calls; providers reject such a history, so each
@@ -149,97 +153,104 @@ def close(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
 
 
 @dataclass
-class _Sorting:
-    abilities: Abilities
-    room: int
-    requests: list[Delegation | Parted] = field(default_factory=list)
+class _CallParser:
+    callable_tools: CallableTools
+    remaining_width: int
+    requests: list[SubordinateCall | FanOutCall] = field(default_factory=list)
     answers: list[ToolMessage] = field(default_factory=list)
-    report: Report | None = None
-    refused: list[tuple[Delegation, DelegationError]] = field(default_factory=list)
+    report: ReportArgs | None = None
+    refused: list[tuple[SubordinateCall, DelegationError]] = field(default_factory=list)
 
-    def take(self, call: ToolCall) -> None:
+    def add_call(self, call: ToolCall) -> None:
         name, call_id = call["name"], call["id"] or ""
-        if name == CALL_SUBORDINATE and self.abilities.subordinates:
-            self._delegate(call_id, call["args"])
-        elif name == DELEGATE_MANY and len(self.abilities.subordinates) > 1:
-            self._delegate_many(call_id, call["args"])
-        elif name == REPORT and self.abilities.reports:
-            self._report(call_id, call["args"])
-        elif name in self.abilities.tools:
-            if too_wide := self._too_wide(1):
-                self.refuse(call_id, name, too_wide.reason)
+        if name == CALL_SUBORDINATE and self.callable_tools.subordinates:
+            self._add_delegation(call_id, call["args"])
+        elif name == DELEGATE_MANY and len(self.callable_tools.subordinates) > 1:
+            self._add_fan_out(call_id, call["args"])
+        elif name == REPORT and self.callable_tools.can_report:
+            self._add_report(call_id, call["args"])
+        elif name in self.callable_tools.tools:
+            if too_wide := self._reserve_width(1):
+                self.add_error(call_id, name, too_wide.reason)
         else:
-            known = ", ".join(self.abilities.callable) or "none"
-            self.refuse(call_id, name, f"there is no such tool; the tools are: {known}")
+            known = ", ".join(self.callable_tools.names) or "none"
+            self.add_error(call_id, name, f"there is no such tool; the tools are: {known}")
 
-    def refuse(self, call_id: str, name: str, why: str) -> None:
+    def add_error(self, call_id: str, name: str, why: str) -> None:
         self.answers.append(
             ToolMessage(f"Error: {why}", tool_call_id=call_id, name=name, status="error")
         )
 
-    def _too_wide(self, wanted: int) -> TooWide | None:
+    def _reserve_width(self, wanted: int) -> TooWide | None:
         """Reserve room for parallel calls; return the error if there is not enough."""
-        if wanted > self.room:
-            width = self.abilities.width or 0
-            return TooWide(wanted, width - self.room, width)
-        self.room -= wanted
+        if wanted > self.remaining_width:
+            width = self.callable_tools.width or 0
+            return TooWide(wanted, width - self.remaining_width, width)
+        self.remaining_width -= wanted
         return None
 
-    def _delegate(self, call_id: str, args: Mapping[str, Any]) -> None:
-        wanted = _validated(CallSubordinate, args)
-        if isinstance(wanted, str) or self._misnamed(wanted):
-            why = wanted if isinstance(wanted, str) else self._misnamed(wanted)
-            self.refuse(call_id, CALL_SUBORDINATE, why)
+    def _add_delegation(self, call_id: str, args: Mapping[str, Any]) -> None:
+        wanted = _validate_args(CallSubordinateArgs, args)
+        if isinstance(wanted, str) or self._check_subordinate(wanted):
+            why = wanted if isinstance(wanted, str) else self._check_subordinate(wanted)
+            self.add_error(call_id, CALL_SUBORDINATE, why)
             return
-        request = self._request(call_id, wanted)
-        if too_wide := self._too_wide(1):
+        request = self._build_subordinate_call(call_id, wanted)
+        if too_wide := self._reserve_width(1):
             self.refused.append((request, too_wide))
         else:
             self.requests.append(request)
 
-    def _delegate_many(self, call_id: str, args: Mapping[str, Any]) -> None:
-        wanted = _validated(DelegateMany, args)
+    def _add_fan_out(self, call_id: str, args: Mapping[str, Any]) -> None:
+        wanted = _validate_args(DelegateManyArgs, args)
         if isinstance(wanted, str):
-            self.refuse(call_id, DELEGATE_MANY, wanted)
+            self.add_error(call_id, DELEGATE_MANY, wanted)
             return
         try:
-            join = join_of(wanted.join, wanted.n, len(wanted.requests))
+            join = parse_join(wanted.join, wanted.n, len(wanted.requests))
         except InvalidJoin as error:
-            self.refuse(call_id, DELEGATE_MANY, str(error))
+            self.add_error(call_id, DELEGATE_MANY, str(error))
             return
-        if wrong := next(filter(None, map(self._misnamed, wanted.requests)), ""):
-            self.refuse(call_id, DELEGATE_MANY, wrong)
-        elif too_wide := self._too_wide(len(wanted.requests)):
-            self.refused.append((Delegation(call_id, "", "", reset=False), too_wide))
+        if wrong := next(filter(None, map(self._check_subordinate, wanted.requests)), ""):
+            self.add_error(call_id, DELEGATE_MANY, wrong)
+        elif too_wide := self._reserve_width(len(wanted.requests)):
+            self.refused.append((SubordinateCall(call_id, "", "", reset=False), too_wide))
         else:
             requests = enumerate(wanted.requests, start=1)
-            parts = (self._request(part_id(call_id, n), each, n) for n, each in requests)
-            self.requests.append(Parted(call_id, join, tuple(parts)))
+            parts = (
+                self._build_subordinate_call(build_part_id(call_id, n), each, n)
+                for n, each in requests
+            )
+            self.requests.append(FanOutCall(call_id, join, tuple(parts)))
 
-    def _misnamed(self, wanted: CallSubordinate) -> str:
+    def _check_subordinate(self, wanted: CallSubordinateArgs) -> str:
         """Return the error text for an unknown subordinate; empty if the name is valid."""
-        name, choices = wanted.subordinate, self.abilities.subordinates
+        name, choices = wanted.subordinate, self.callable_tools.subordinates
         if not name or name in choices:
             return ""
         return f"no subordinate is called {name!r}; name one of: {', '.join(choices)}"
 
-    def _request(self, call_id: str, wanted: CallSubordinate, group: int = 1) -> Delegation:
+    def _build_subordinate_call(
+        self, call_id: str, wanted: CallSubordinateArgs, group: int = 1
+    ) -> SubordinateCall:
         # With only one possible target, no routing is needed.
-        name = wanted.subordinate or ("" if self.abilities.leads_on else self.abilities.only)
-        return Delegation(call_id, name, wanted.message, wanted.reset, group)
+        name = wanted.subordinate or (
+            "" if self.callable_tools.has_deeper_levels else self.callable_tools.only_subordinate
+        )
+        return SubordinateCall(call_id, name, wanted.message, wanted.reset, group)
 
-    def _report(self, call_id: str, args: Mapping[str, Any]) -> None:
-        report = _validated(Report, args)
+    def _add_report(self, call_id: str, args: Mapping[str, Any]) -> None:
+        report = _validate_args(ReportArgs, args)
         if isinstance(report, str):
-            self.refuse(call_id, REPORT, report)
+            self.add_error(call_id, REPORT, report)
         elif self.report is not None:
-            self.refuse(call_id, REPORT, "reported already in this message")
+            self.add_error(call_id, REPORT, "reported already in this message")
         else:
             self.report = report
             self.answers.append(ToolMessage("reported", tool_call_id=call_id, name=REPORT))
 
 
-def _validated(model: type[M], args: Mapping[str, Any]) -> M | str:
+def _validate_args(model: type[M], args: Mapping[str, Any]) -> M | str:
     try:
         return model.model_validate(args)
     except ValidationError as error:

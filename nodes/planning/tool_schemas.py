@@ -11,18 +11,18 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from echelons.delegation.join_policies import JOINS
+from echelons.delegation.join_policies import JOIN_NAMES
 from echelons.delegation.request import Status
 from echelons.tree.members import Member
 from echelons.tree.names import CALL_SUBORDINATE, DELEGATE_MANY, REPORT
-from echelons.tree.roster import Entry, render
-from echelons.tree.walk import capabilities_below
+from echelons.tree.roster import RosterEntry, render_roster
+from echelons.tree.walk import collect_capabilities
 
-MOST_REQUESTS = 256
+MAX_REQUESTS = 256
 """Most requests of one call, so that a model's slip does not start ten thousand agents."""
 
 
-class CallSubordinate(BaseModel):
+class CallSubordinateArgs(BaseModel):
     """Arguments of `call_subordinate`."""
 
     message: str = Field(min_length=1)
@@ -30,15 +30,15 @@ class CallSubordinate(BaseModel):
     reset: bool = False
 
 
-class DelegateMany(BaseModel):
+class DelegateManyArgs(BaseModel):
     """Arguments of `delegate_many`."""
 
-    requests: list[CallSubordinate] = Field(min_length=1, max_length=MOST_REQUESTS)
+    requests: list[CallSubordinateArgs] = Field(min_length=1, max_length=MAX_REQUESTS)
     join: Any = "all"
     n: Any = None
 
 
-class Report(BaseModel):
+class ReportArgs(BaseModel):
     """Arguments of `report`."""
 
     status: Status
@@ -47,28 +47,33 @@ class Report(BaseModel):
     reason: str = ""
 
 
-def call_subordinate_schema(subordinates: Sequence[Member]) -> dict[str, Any]:
+def build_call_subordinate_schema(subordinates: Sequence[Member]) -> dict[str, Any]:
     """Return the schema of `call_subordinate` for these subordinates.
 
     Each is listed with its description and the declared capabilities of everything below it:
     a superior knows what a branch can do without knowing its members.
     """
-    roster = render(
-        Entry(each.name, each.description, capabilities_below(each)) for each in subordinates
+    roster = render_roster(
+        RosterEntry(each.name, each.description, collect_capabilities(each))
+        for each in subordinates
     )
-    return _function(
+    return _build_function_schema(
         CALL_SUBORDINATE,
         "Give a task to a subordinate and get its answer. Call it several times in one "
         f"message to have tasks done side by side.\n\nYour subordinates:\n{roster}",
-        _request(subordinates),
+        _build_request_properties(subordinates),
         ["message"],
     )
 
 
-def delegate_many_schema(subordinates: Sequence[Member]) -> dict[str, Any]:
+def build_delegate_many_schema(subordinates: Sequence[Member]) -> dict[str, Any]:
     """Return the schema of `delegate_many` for these subordinates."""
-    request = {"type": "object", "properties": _request(subordinates), "required": ["message"]}
-    return _function(
+    request = {
+        "type": "object",
+        "properties": _build_request_properties(subordinates),
+        "required": ["message"],
+    }
+    return _build_function_schema(
         DELEGATE_MANY,
         "Give several tasks to subordinates at the same time and get one answer: when you need "
         "the fastest, the best or some of several answers. Who they are says "
@@ -78,11 +83,11 @@ def delegate_many_schema(subordinates: Sequence[Member]) -> dict[str, Any]:
                 "type": "array",
                 "items": request,
                 "minItems": 1,
-                "maxItems": MOST_REQUESTS,
+                "maxItems": MAX_REQUESTS,
             },
             "join": {
                 "type": "string",
-                "enum": list(JOINS),
+                "enum": list(JOIN_NAMES),
                 "default": "all",
                 "description": "all: every answer; first: the first that is fulfilled, the others "
                 "are stopped then; quorum: the first n; best: the best of all.",
@@ -93,7 +98,7 @@ def delegate_many_schema(subordinates: Sequence[Member]) -> dict[str, Any]:
     )
 
 
-def _request(subordinates: Sequence[Member]) -> dict[str, Any]:
+def _build_request_properties(subordinates: Sequence[Member]) -> dict[str, Any]:
     return {
         "message": {"type": "string", "description": "The task, complete in itself."},
         "subordinate": {
@@ -111,9 +116,9 @@ def _request(subordinates: Sequence[Member]) -> dict[str, Any]:
     }
 
 
-def report_schema() -> dict[str, Any]:
+def build_report_schema() -> dict[str, Any]:
     """Return the schema of `report`."""
-    return _function(
+    return _build_function_schema(
         REPORT,
         "End your turn with anything else than a plain answer. A plain answer counts as fulfilled.",
         {
@@ -131,7 +136,7 @@ def report_schema() -> dict[str, Any]:
     )
 
 
-def _function(
+def _build_function_schema(
     name: str, description: str, properties: dict[str, Any], required: list[str]
 ) -> dict[str, Any]:
     return {

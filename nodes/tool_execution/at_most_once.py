@@ -16,28 +16,36 @@ from typing import Any, NamedTuple, TypeAlias
 from langchain_core.runnables import RunnableConfig
 from langgraph.errors import GraphDrained, GraphInterrupt, is_invalid_resume
 
-from echelons.effects.journal import IDEMPOTENCY_KEY, Begun, Call, Entry, Journal, Nature, State
+from echelons.effects.journal import (
+    IDEMPOTENCY_KEY,
+    CallStart,
+    CallState,
+    EffectCall,
+    EffectKind,
+    Journal,
+    JournalEntry,
+)
 from echelons.effects.unknown_outcome import (
+    CallOutcome,
     Happened,
-    Outcome,
     RunAgain,
-    outcome_of,
-    question,
-    schema,
+    build_outcome_question,
+    build_outcome_schema,
+    parse_outcome,
 )
 from echelons.guards.gate import Halt
 from echelons.nodes.tool_execution.scratchpad import MISSING, Scratchpad
 
 LOG = logging.getLogger(__name__)
 
-Late: TypeAlias = Callable[[Any], None]
+LateCallback: TypeAlias = Callable[[Any], None]
 """Called in any thread with the result of a call after its task was cancelled."""
 
 
-class Work(ABC):
+class JournaledCall(ABC):
     """A call that is recorded in the journal, with the ways to execute it."""
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: EffectCall) -> None:
         self.call = call
 
     @abstractmethod
@@ -46,41 +54,41 @@ class Work(ABC):
 
     # In an event loop the call may be cancelled and go on in a thread: `late` gets its result.
     @abstractmethod
-    async def ainvoke(self, config: RunnableConfig, late: Late) -> Any:
+    async def ainvoke(self, config: RunnableConfig, on_late_result: LateCallback) -> Any:
         """Async version of `invoke`."""
 
     @abstractmethod
-    def happened(self, result: str) -> Any:
+    def build_reported_result(self, result: str) -> Any:
         """Return the update of a call that happened, with the result that a human states."""
 
     @abstractmethod
-    def not_happened(self) -> Any:
+    def build_not_happened_result(self) -> Any:
         """Return the update of a call that a human says did not happen."""
 
 
-class Step(NamedTuple):
+class PlanStep(NamedTuple):
     """A blocking operation of a plan, in its sync and its async form."""
 
-    do: Callable[[], Any]
-    ado: Callable[[], Awaitable[Any]]
+    run: Callable[[], Any]
+    arun: Callable[[], Awaitable[Any]]
 
 
-Plan: TypeAlias = Generator[Step, Any, Any]
+ExecutionPlan: TypeAlias = Generator[PlanStep, Any, Any]
 
 
-class Bar(NamedTuple):
+class Refusal(NamedTuple):
     """The gate's refusal to start a call.
 
     Attributes:
         halt: The gate's verdict.
-        answer: Builds the update, given whether the call had begun and was cut short.
+        build_update: Builds the update, given whether the call had begun and was cut short.
     """
 
     halt: Halt
-    answer: Callable[[bool], Any]
+    build_update: Callable[[bool], Any]
 
 
-class Once:
+class AtMostOnce:
     """Executes calls at most once.
 
     Args:
@@ -90,165 +98,192 @@ class Once:
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
 
-    def carry_out(self, work: Work, config: RunnableConfig, bar: Bar | None = None) -> Any:
+    def execute(
+        self, call: JournaledCall, config: RunnableConfig, refusal: Refusal | None = None
+    ) -> Any:
         """Execute a call, or return its recorded result if it has ended before.
 
         Args:
-            work: The call.
+            call: The call.
             config: The task's config.
-            bar: The gate's refusal, if the call must not start.
+            refusal: The gate's refusal, if the call must not start.
 
         Raises:
             GraphInterrupt: The tool asks, or only a human knows whether the call happened.
             CallContested: Another run of the thread executes the same call.
             LeaseLost: Another process runs the thread now.
         """
-        carrying = _Carrying(self._journal, work, config)
-        plan = carrying.barred(bar) if bar else carrying.plan()
-        proceed: Callable[[], Step] = partial(next, plan)
+        carrying = _Execution(self._journal, call, config)
+        plan = carrying.plan_refused(refusal) if refusal else carrying.plan_allowed()
+        proceed: Callable[[], PlanStep] = partial(next, plan)
         while True:
             try:
                 step = proceed()
             except StopIteration as end:
                 return end.value
             try:
-                proceed = partial(plan.send, step.do())
+                proceed = partial(plan.send, step.run())
             except BaseException as error:  # noqa: BLE001  the plan raises it again
                 proceed = partial(plan.throw, error)
 
-    async def acarry_out(self, work: Work, config: RunnableConfig, bar: Bar | None = None) -> Any:
+    async def aexecute(
+        self, call: JournaledCall, config: RunnableConfig, refusal: Refusal | None = None
+    ) -> Any:
         """Async version of `execute`."""
-        carrying = _Carrying(self._journal, work, config)
-        plan = carrying.barred(bar) if bar else carrying.plan()
-        proceed: Callable[[], Step] = partial(next, plan)
+        carrying = _Execution(self._journal, call, config)
+        plan = carrying.plan_refused(refusal) if refusal else carrying.plan_allowed()
+        proceed: Callable[[], PlanStep] = partial(next, plan)
         while True:
             try:
                 step = proceed()
             except StopIteration as end:
                 return end.value
             try:
-                proceed = partial(plan.send, await step.ado())
+                proceed = partial(plan.send, await step.arun())
             except BaseException as error:  # noqa: BLE001  the plan raises it again
                 proceed = partial(plan.throw, error)
 
 
 @dataclass(frozen=True, slots=True)
-class _Carrying:
+class _Execution:
     """One call on its way."""
 
     journal: Journal
-    work: Work
+    journaled_call: JournaledCall
     config: RunnableConfig
 
-    def barred(self, bar: Bar) -> Plan:
+    def plan_refused(self, refusal: Refusal) -> ExecutionPlan:
         """Refuse a new call; return a finished one's result, and at a limit finish a begun one."""
-        call, journal = self.work.call, self.journal
-        if call.nature is Nature.READS_ONLY or not journal.keeps(self.config):
-            return bar.answer(False)
-        begun: Begun = yield self._step(partial(journal.begin, call, self.config))
+        call, journal = self.journaled_call.call, self.journal
+        if call.effect_kind is EffectKind.READS_ONLY or not journal.keeps(self.config):
+            return refusal.build_update(False)
+        begun: CallStart = yield self._step(partial(journal.begin, call, self.config))
         entry = begun.entry
-        done = entry.state is State.DONE
-        if not begun.fresh and (done or bar.halt.kind == "limit"):
-            return (yield from self.plan())
-        result = bar.answer(not begun.fresh)
-        yield self._end(entry, result)
+        done = entry.state is CallState.DONE
+        if not begun.fresh and (done or refusal.halt.kind == "limit"):
+            return (yield from self.plan_allowed())
+        result = refusal.build_update(not begun.fresh)
+        yield self._build_end_step(entry, result)
         return result
 
-    def plan(self) -> Plan:
-        call, journal = self.work.call, self.journal
-        if call.nature is Nature.READS_ONLY or not journal.keeps(self.config):
-            return (yield self._working(self.config, _forget))
+    def plan_allowed(self) -> ExecutionPlan:
+        call, journal = self.journaled_call.call, self.journal
+        if call.effect_kind is EffectKind.READS_ONLY or not journal.keeps(self.config):
+            return (yield self._build_run_step(self.config, _ignore_late_result))
         pad = Scratchpad(self.config)
-        begun: Begun = yield self._step(partial(journal.begin, call, self.config))
+        begun: CallStart = yield self._step(partial(journal.begin, call, self.config))
         entry = begun.entry
         if begun.fresh:
-            return (yield from self._run(entry, entry, pad))
-        pad.restore(entry.answers)
-        if entry.state is State.SUSPENDED:
-            return (yield from self._go_on(entry, pad))
-        if entry.state is State.DONE and not entry.lost:
+            return (yield from self._plan_run(entry, entry, pad))
+        pad.restore_answers(entry.answers)
+        if entry.state is CallState.SUSPENDED:
+            return (yield from self._plan_resume(entry, pad))
+        if entry.state is CallState.DONE and not entry.lost:
             return entry.result
-        if call.nature is Nature.IDEMPOTENT:
-            return (yield from self._run(entry, entry, pad))
-        return (yield from self._decide(entry, pad))
+        if call.effect_kind is EffectKind.IDEMPOTENT:
+            return (yield from self._plan_run(entry, entry, pad))
+        return (yield from self._plan_unknown_outcome(entry, pad))
 
-    def _go_on(self, entry: Entry, pad: Scratchpad) -> Plan:
+    def _plan_resume(self, entry: JournalEntry, pad: Scratchpad) -> ExecutionPlan:
         """Run a suspended call again: past its question, or only up to it."""
         now = entry
-        if pad.goes_on(entry):
-            answers = pad.answers_of(entry)
-            now = yield self._note(replace(entry, state=State.STARTED, at="", answers=answers))
-        return (yield from self._run(now, entry, pad))
+        if pad.is_answered(entry):
+            answers = pad.collect_answers(entry)
+            now = yield self._build_note_step(
+                replace(entry, state=CallState.STARTED, at="", answers=answers)
+            )
+        return (yield from self._plan_run(now, entry, pad))
 
-    def _decide(self, entry: Entry, pad: Scratchpad) -> Plan:
+    def _plan_unknown_outcome(self, entry: JournalEntry, pad: Scratchpad) -> ExecutionPlan:
         """Ask a human whether an interrupted call happened, and act on the answer."""
-        outcome = _heard(entry, pad)
+        outcome = _read_decision(entry, pad)
         if outcome is None:
             if entry.asked is None:
                 # After all earlier answers, so that none of them is taken for this one's.
-                asking = replace(entry, asked=pad.heard, answers=pad.answers)
-                entry = yield self._note(asking)
+                asking = replace(entry, asked=pad.answer_count, answers=pad.answers)
+                entry = yield self._build_note_step(asking)
             place = entry.asked or 0
-            raise pad.ask(place, question(self.work.call, entry), schema())
+            raise pad.build_interrupt(
+                place,
+                build_outcome_question(self.journaled_call.call, entry),
+                build_outcome_schema(),
+            )
         if isinstance(outcome, RunAgain):
-            entry = yield self._note(_again(entry, pad))
-            return (yield from self._run(entry, entry, pad))
+            entry = yield self._build_note_step(_build_restarted_entry(entry, pad))
+            return (yield from self._plan_run(entry, entry, pad))
         if isinstance(outcome, Happened):
-            result = self.work.happened(outcome.result)
+            result = self.journaled_call.build_reported_result(outcome.result)
         else:
-            result = self.work.not_happened()
-        yield self._end(entry, result)
+            result = self.journaled_call.build_not_happened_result()
+        yield self._build_end_step(entry, result)
         return result
 
-    def _run(self, entry: Entry, before: Entry, pad: Scratchpad) -> Plan:
-        late = partial(self._late, entry, pad)
+    def _plan_run(
+        self, entry: JournalEntry, before: JournalEntry, pad: Scratchpad
+    ) -> ExecutionPlan:
+        late = partial(self._record_late_result, entry, pad)
         try:
-            result = yield self._working(pad.passing(entry.ours), late)
+            result = yield self._build_run_step(pad.skip_places(entry.ours), late)
         except GraphInterrupt as stop:
-            waiting = _suspended(entry, stop, pad)
+            waiting = _build_suspended_entry(entry, stop, pad)
             if waiting != entry:
-                yield self._note(waiting)
+                yield self._build_note_step(waiting)
             raise
         except GraphDrained:
-            yield self._note(_stopped(entry))
+            yield self._build_note_step(_build_drained_entry(entry))
             raise
         except Exception as error:
             if is_invalid_resume(error):
                 # Back to the state before: at the question, which can be answered again.
-                asks = before if before.state is State.SUSPENDED else _stopped(entry)
-                yield self._note(replace(asks, version=entry.version))
+                asks = (
+                    before if before.state is CallState.SUSPENDED else _build_drained_entry(entry)
+                )
+                yield self._build_note_step(replace(asks, version=entry.version))
             raise
-        yield self._end(entry, result)
+        yield self._build_end_step(entry, result)
         return result
 
-    def _late(self, entry: Entry, pad: Scratchpad, came_to: Any) -> None:
+    def _record_late_result(self, entry: JournalEntry, pad: Scratchpad, result: Any) -> None:
         """Record the result of a call that ended after its task was cancelled."""
         try:
-            if isinstance(came_to, GraphInterrupt):
-                self.journal.note(self.work.call, _suspended(entry, came_to, pad), self.config)
+            if isinstance(result, GraphInterrupt):
+                self.journal.note(
+                    self.journaled_call.call,
+                    _build_suspended_entry(entry, result, pad),
+                    self.config,
+                )
             else:
-                self.journal.end(self.work.call, entry, came_to, self.config)
+                self.journal.end(self.journaled_call.call, entry, result, self.config)
         except Exception:
             # The database may be closed by now; the call stays started, and a human is asked.
             LOG.warning("what came of a cancelled call could not be written down", exc_info=True)
 
-    def _working(self, config: RunnableConfig, late: Late) -> Step:
-        own = _keyed(config, self.work.call.id)
-        return Step(partial(self.work.invoke, own), partial(self.work.ainvoke, own, late))
+    def _build_run_step(self, config: RunnableConfig, late: LateCallback) -> PlanStep:
+        own = _with_idempotency_key(config, self.journaled_call.call.id)
+        return PlanStep(
+            partial(self.journaled_call.invoke, own),
+            partial(self.journaled_call.ainvoke, own, late),
+        )
 
-    def _note(self, entry: Entry) -> Step:
-        return self._step(partial(self.journal.note, self.work.call, entry, self.config))
+    def _build_note_step(self, entry: JournalEntry) -> PlanStep:
+        return self._step(partial(self.journal.note, self.journaled_call.call, entry, self.config))
 
-    def _end(self, entry: Entry, result: Any) -> Step:
-        return self._step(partial(self.journal.end, self.work.call, entry, result, self.config))
+    def _build_end_step(self, entry: JournalEntry, result: Any) -> PlanStep:
+        return self._step(
+            partial(self.journal.end, self.journaled_call.call, entry, result, self.config)
+        )
 
-    def _step(self, record: Callable[[], Any]) -> Step:
-        return Step(record, partial(self.journal.arun, record, self.config))
+    def _step(self, record: Callable[[], Any]) -> PlanStep:
+        return PlanStep(record, partial(self.journal.arun, record, self.config))
 
 
-def call_of(
-    config: Mapping[str, Any], call_id: str, tool: str, arguments: Mapping[str, Any], nature: Nature
-) -> Call:
+def build_journal_call(
+    config: Mapping[str, Any],
+    call_id: str,
+    tool: str,
+    arguments: Mapping[str, Any],
+    nature: EffectKind,
+) -> EffectCall:
     """Return the journal's description of the call that a LangGraph task executes.
 
     Args:
@@ -264,46 +299,48 @@ def call_of(
     path = str(metadata.get("agent_path", ""))
     thread_id = str(given.get("thread_id", ""))
     request_id = str(metadata.get("request_id", ""))
-    return Call(thread_id, task_id, call_id, tool, path, arguments, nature, request_id)
+    return EffectCall(thread_id, task_id, call_id, tool, path, arguments, nature, request_id)
 
 
-def _heard(entry: Entry, pad: Scratchpad) -> Outcome | None:
+def _read_decision(entry: JournalEntry, pad: Scratchpad) -> CallOutcome | None:
     """Return the human's answer to our question; `None` if there is none yet, or it is invalid."""
     if entry.asked is None:
         return None
-    answer = pad.answer(entry.asked)
-    outcome = None if answer is MISSING else outcome_of(answer)
+    answer = pad.take_answer(entry.asked)
+    outcome = None if answer is MISSING else parse_outcome(answer)
     if outcome is None:
-        pad.forget(entry.asked)
+        pad.discard_answers(entry.asked)
     return outcome
 
 
-def _again(entry: Entry, pad: Scratchpad) -> Entry:
+def _build_restarted_entry(entry: JournalEntry, pad: Scratchpad) -> JournalEntry:
     """Return the journal entry of a call that a human wants to run again."""
     ours = (*entry.ours, *([] if entry.asked is None else [entry.asked]))
-    return Entry(State.STARTED, "", entry.version, answers=pad.answers, ours=ours)
+    return JournalEntry(CallState.STARTED, "", entry.version, answers=pad.answers, ours=ours)
 
 
-def _suspended(entry: Entry, stop: GraphInterrupt, pad: Scratchpad) -> Entry:
+def _build_suspended_entry(
+    entry: JournalEntry, stop: GraphInterrupt, pad: Scratchpad
+) -> JournalEntry:
     """Return the journal entry of a call that waits for answers."""
     asked = stop.args[0] if stop.args else ()
     return replace(
         entry,
-        state=State.SUSPENDED,
+        state=CallState.SUSPENDED,
         answers=pad.answers,
         waits_for=tuple(each.id for each in asked),
-        heard=pad.heard,
+        heard=pad.answer_count,
     )
 
 
-def _stopped(entry: Entry) -> Entry:
+def _build_drained_entry(entry: JournalEntry) -> JournalEntry:
     """Return the journal entry of a suspended call that waits for no answer."""
-    return replace(entry, state=State.SUSPENDED, waits_for=(), heard=-1)
+    return replace(entry, state=CallState.SUSPENDED, waits_for=(), heard=-1)
 
 
-def _keyed(config: RunnableConfig, key: str) -> RunnableConfig:
+def _with_idempotency_key(config: RunnableConfig, key: str) -> RunnableConfig:
     return {**config, "configurable": {**config["configurable"], IDEMPOTENCY_KEY: key}}
 
 
-def _forget(_: Any) -> None:
+def _ignore_late_result(_: Any) -> None:
     """Drop the late result of a call that is not in the journal."""

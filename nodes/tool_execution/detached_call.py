@@ -15,34 +15,34 @@ from langchain_core.runnables.config import run_in_executor
 from langchain_core.tools import BaseTool
 
 from echelons.langgraph_internals import supports_async
-from echelons.nodes.tool_execution.at_most_once import Late
+from echelons.nodes.tool_execution.at_most_once import LateCallback
 
 
-def runs_in_a_thread(tool: BaseTool) -> bool:
+def runs_in_thread(tool: BaseTool) -> bool:
     """Return whether LangChain runs a tool in a thread when it is called in an event loop."""
     return not supports_async(tool)
 
 
-class Latecomer:
+class DetachedCall:
     """A call whose thread may outlive the task that waits for it.
 
     Args:
-        late: Called with the result if the thread ends only after `detach`.
+        on_late_result: Called with the result if the thread ends only after `detach`.
     """
 
-    def __init__(self, late: Late) -> None:
-        self._late = late
+    def __init__(self, on_late_result: LateCallback) -> None:
+        self._on_late_result = on_late_result
         self._lock = Lock()
-        self._came: list[Any] = []
-        self._left = False
+        self._results: list[Any] = []
+        self._is_detached = False
 
-    def leave(self) -> None:
+    def detach(self) -> None:
         """Stop waiting; from now on the result goes to the callback."""
         with self._lock:
-            self._left = True
-            came = list(self._came)
+            self._is_detached = True
+            came = list(self._results)
         for each in came:
-            self._late(each)
+            self._on_late_result(each)
 
     async def ainvoke(self, tool: BaseTool, input: Any, config: RunnableConfig | None) -> Any:
         """Run the tool in a thread, as LangChain would."""
@@ -52,14 +52,14 @@ class Latecomer:
         try:
             result = tool.invoke(input, config)
         except Exception as error:
-            self._come(error)
+            self._deliver(error)
             raise
-        self._come(result)
+        self._deliver(result)
         return result
 
-    def _come(self, result: Any) -> None:
+    def _deliver(self, result: Any) -> None:
         with self._lock:
-            self._came.append(result)
-            left = self._left
+            self._results.append(result)
+            left = self._is_detached
         if left:
-            self._late(result)
+            self._on_late_result(result)

@@ -15,7 +15,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.errors import GraphInterrupt
 from langgraph.types import Interrupt
 
-from echelons.effects.journal import Entry
+from echelons.effects.journal import JournalEntry
 from echelons.langgraph_internals import RESUME, RESUME_MAP_KEY, SCRATCHPAD_KEY, SEND_KEY
 
 MISSING = object()
@@ -38,7 +38,7 @@ class Scratchpad:
         self._by_id = given.get(RESUME_MAP_KEY) or {}
 
     @property
-    def heard(self) -> int:
+    def answer_count(self) -> int:
         """Number of answers."""
         return len(self._pad.resume)
 
@@ -47,52 +47,57 @@ class Scratchpad:
         """The answers, in the order of their questions."""
         return tuple(self._pad.resume)
 
-    def restore(self, answers: Sequence[Any]) -> None:
+    def restore_answers(self, answers: Sequence[Any]) -> None:
         """Put back answers that an interrupted run had consumed but not stored."""
-        if len(answers) > self.heard:
+        if len(answers) > self.answer_count:
             self._pad.resume[:] = answers  # in place: LangGraph holds the list too
 
-    def goes_on(self, entry: Entry) -> bool:
+    def is_answered(self, entry: JournalEntry) -> bool:
         """Return whether a suspended call has its answer, and can go past its question.
 
         Any answer in the tree runs every other waiting call again, up to its question.
         """
         answered = any(each in self._by_id for each in entry.waits_for)
-        if answered or self.heard > entry.heard or self._loose() is not MISSING:
+        if answered or self.answer_count > entry.heard or self._peek_unaddressed() is not MISSING:
             return True
         # An answer that a crash undid may have been given again, with another value.
         return self.answers != entry.answers
 
-    def answers_of(self, entry: Entry) -> tuple[Any, ...]:
+    def collect_answers(self, entry: JournalEntry) -> tuple[Any, ...]:
         """Return the answers with which a suspended call goes on."""
-        loose = self._loose()
+        loose = self._peek_unaddressed()
         # It may be for a graph that the tool runs, which has a scratchpad of its own.
-        own = self.heard == entry.heard and self._id(entry.heard) in entry.waits_for
+        own = (
+            self.answer_count == entry.heard
+            and self._build_interrupt_id(entry.heard) in entry.waits_for
+        )
         return (*self.answers, loose) if own and loose is not MISSING else self.answers
 
-    def answer(self, place: int) -> Any:
+    def take_answer(self, place: int) -> Any:
         """Return the answer to our question at a place, or `MISSING`."""
-        if self.heard > place:
+        if self.answer_count > place:
             return self._pad.resume[place]
-        loose = self._loose()
+        loose = self._peek_unaddressed()
         if loose is not MISSING:
             # Consumed, or the tool's next question would get it too.
             self._pad.get_null_resume(True)
             self._pad.resume.append(loose)
         return loose
 
-    def forget(self, place: int) -> None:
+    def discard_answers(self, place: int) -> None:
         """Discard the answers from a place on, as they are invalid."""
         del self._pad.resume[place:]
 
-    def ask(self, place: int, value: Any, schema: dict[str, Any]) -> GraphInterrupt:
+    def build_interrupt(self, place: int, value: Any, schema: dict[str, Any]) -> GraphInterrupt:
         """Return the interrupt that asks our question at a place after all answers."""
         if place:
             # Stored with the question, as LangGraph finds its place by counting the answers.
             self._send([(RESUME, list(self._pad.resume))])
-        return GraphInterrupt((Interrupt(value, self._id(place), response_schema=schema),))
+        return GraphInterrupt(
+            (Interrupt(value, self._build_interrupt_id(place), response_schema=schema),)
+        )
 
-    def passing(self, ours: Sequence[int]) -> RunnableConfig:
+    def skip_places(self, ours: Sequence[int]) -> RunnableConfig:
         """Return a config in which the tool's own questions skip the places of ours."""
         if not ours:
             return self._config
@@ -110,12 +115,12 @@ class Scratchpad:
         configurable = {**self._config["configurable"], SCRATCHPAD_KEY: pad}
         return {**self._config, "configurable": configurable}
 
-    def _loose(self) -> Any:
+    def _peek_unaddressed(self) -> Any:
         """Return an answer without the id of its question, or `MISSING`."""
         found = self._pad.get_null_resume(False)
         return MISSING if found is None else found
 
-    def _id(self, place: int) -> str:
+    def _build_interrupt_id(self, place: int) -> str:
         # LangGraph makes a question's id of its task and the answers before it.
         return Interrupt.from_ns(
             None, f"{self._namespace}|{place}" if place else self._namespace

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from echelons.tree.walk import walk
+from echelons.tree.walk import walk_tree
 from tests.benchmarks import building, suite
 from tests.benchmarks.handwritten import handwritten
 from tests.benchmarks.measure import Cost, Scale, interleave, median, megabytes
@@ -71,7 +71,7 @@ def test_all_rivals_keep_what_was_said() -> None:
 def test_an_organisation_is_as_big_as_asked_for_on_both_sides() -> None:
     role = organisation(29, 6)
     assert len(_agents(role)) == 29
-    assert len({place.path for place in walk(ours(role))}) == 29
+    assert len({place.path for place in walk_tree(ours(role))}) == 29
     # A level for each agent below the root, and a delegation graph for each superior.
     assert building.touch(building.build(role)) == 28 + 5
     assert set(handwritten(role).nodes) == {"reason", "delegate"}

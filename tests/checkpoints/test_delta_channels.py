@@ -26,12 +26,12 @@ from echelons import Agent
 from echelons.checkpoints.delta_channels import (
     Entries,
     Messages,
-    rebuild,
+    normalize_messages,
+    rebuild_channel,
     reduce_entries,
     reduce_messages,
-    with_messages,
 )
-from echelons.checkpoints.storage.serde import Serializer
+from echelons.checkpoints.storage.serde import AllowlistSerializer
 from echelons.errors import InvalidMessages
 from echelons.testing import ScriptedModel
 
@@ -61,7 +61,7 @@ def fold(*given: Any, held: Sequence[BaseMessage] = ()) -> list[BaseMessage]:
 
 def stored(value: Any) -> Any:
     """Return a value as it comes back from the database."""
-    serde = Serializer()
+    serde = AllowlistSerializer()
     return serde.loads_typed(serde.dumps_typed(value))
 
 
@@ -234,16 +234,16 @@ def test_a_value_is_rebuilt_from_nothing_a_snapshot_or_a_plain_list() -> None:
     then = [("task", "messages", [HumanMessage("two", id="b")])]
     one = HumanMessage("one", id="a")
 
-    assert said(rebuild(Messages, None, then)) == [("human", "two")]
+    assert said(rebuild_channel(Messages, None, then)) == [("human", "two")]
     for held in (_DeltaSnapshot([one]), [one]):
-        assert said(rebuild(Messages, held, then)) == [("human", "one"), ("human", "two")]
-    assert rebuild(Messages, None, []) == []
+        assert said(rebuild_channel(Messages, held, then)) == [("human", "one"), ("human", "two")]
+    assert rebuild_channel(Messages, None, []) == []
 
 
 def test_a_value_that_was_overwritten_is_rebuilt_from_there() -> None:
     then = [("1", "messages", ["lost"]), ("2", "messages", Overwrite([HumanMessage("kept")]))]
 
-    assert said(rebuild(Messages, None, then)) == [("human", "kept")]
+    assert said(rebuild_channel(Messages, None, then)) == [("human", "kept")]
 
 
 # Entries
@@ -272,7 +272,7 @@ def test_later_fields_win_and_entries_keep_their_first_place() -> None:
 def test_entries_are_rebuilt_like_messages() -> None:
     then = [("task", "heads", {"a": {"y": 2}})]
 
-    assert rebuild(Entries, {"a": {"x": 1}}, then) == {"a": {"x": 1, "y": 2}}
+    assert rebuild_channel(Entries, {"a": {"x": 1}}, then) == {"a": {"x": 1, "y": 2}}
 
 
 # What a caller gives
@@ -282,19 +282,19 @@ def test_entries_are_rebuilt_like_messages() -> None:
     "given_", ["hi", ("user", "hi"), [("user", "hi")], {"role": "user", "content": "hi"}]
 )
 def test_what_a_caller_gives_is_whole_before_it_is_stored(given_: Any) -> None:
-    [message] = with_messages({"messages": given_, "other": 1})["messages"]
+    [message] = normalize_messages({"messages": given_, "other": 1})["messages"]
 
     assert isinstance(message, HumanMessage)
     assert message.id
 
 
 def test_an_id_that_a_caller_gives_is_kept() -> None:
-    assert with_messages({"messages": HumanMessage("hi", id="a")})["messages"][0].id == "a"
+    assert normalize_messages({"messages": HumanMessage("hi", id="a")})["messages"][0].id == "a"
 
 
 @pytest.mark.parametrize("given_", [None, {}, {"other": 1}, 5, "text", {"messages": Overwrite([])}])
 def test_what_holds_no_messages_is_left_alone(given_: Any) -> None:
-    assert with_messages(given_) is given_
+    assert normalize_messages(given_) is given_
 
 
 @pytest.mark.parametrize("given_", [5, [5], object(), [("user",)], {"content": "no role"}])

@@ -12,7 +12,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import empty_checkpoint
 
 from echelons.checkpoints.checkpointer import SqliteCheckpointer
-from echelons.checkpoints.langgraph_server import checkpointer, database
+from echelons.checkpoints.langgraph_server import checkpointer, find_served_database
 from echelons.errors import StorageError
 
 
@@ -39,9 +39,9 @@ async def test_without_a_name_it_is_in_a_folder_of_the_users_own(home: Path) -> 
     async with checkpointer():
         pass
 
-    assert database().is_file()
-    assert database().is_relative_to(home)
-    assert database().parent.stat().st_mode & 0o777 == 0o700
+    assert find_served_database().is_file()
+    assert find_served_database().is_relative_to(home)
+    assert find_served_database().parent.stat().st_mode & 0o777 == 0o700
 
 
 async def test_it_is_closed_when_the_server_ends() -> None:
@@ -63,7 +63,7 @@ async def test_a_database_that_cannot_be_made_is_refused_by_name(
 
 
 async def test_a_file_where_the_folder_should_be_is_refused_by_name() -> None:
-    folder = database().parent
+    folder = find_served_database().parent
     folder.parent.mkdir(parents=True)
     folder.write_text("")
 

@@ -11,11 +11,11 @@ from echelons import Agent, SqliteCheckpointer
 from echelons.checkpoints.queries import (
     AllCheckpoints,
     ChannelWrites,
-    LatestId,
+    LatestCheckpointId,
     OneCheckpoint,
-    Plan,
-    aread,
-    read,
+    ReadPlan,
+    arun_plan,
+    run_plan,
 )
 from echelons.testing import ScriptedModel, delegate
 
@@ -39,7 +39,7 @@ def saver(request: pytest.FixtureRequest) -> Any:
         opened.close()
 
 
-def messages_of(thread: str) -> Plan[list[str]]:
+def messages_of(thread: str) -> ReadPlan[list[str]]:
     """Read the texts of a root's thread, in two steps."""
     latest = yield OneCheckpoint(thread)
     history = yield ChannelWrites(latest.config, ("messages",))
@@ -47,18 +47,18 @@ def messages_of(thread: str) -> Plan[list[str]]:
 
 
 async def test_a_plan_comes_to_the_same_result_in_both_worlds(saver: Any) -> None:
-    here, there = read(saver, messages_of("a")), await aread(saver, messages_of("a"))
+    here, there = run_plan(saver, messages_of("a")), await arun_plan(saver, messages_of("a"))
 
     assert here == there
     assert here[-1] == "end"
 
 
 async def test_a_plan_that_asks_nothing_is_done_at_once(saver: Any) -> None:
-    def nothing() -> Plan[int]:
+    def nothing() -> ReadPlan[int]:
         return 5
         yield  # type: ignore[unreachable]
 
-    assert read(saver, nothing()) == await aread(saver, nothing()) == 5
+    assert run_plan(saver, nothing()) == await arun_plan(saver, nothing()) == 5
 
 
 async def test_one_checkpoint_is_the_latest_of_its_namespace_or_the_one_named(saver: Any) -> None:
@@ -101,21 +101,21 @@ async def test_checkpoints_are_chosen_by_their_metadata(saver: Any) -> None:
 
 
 async def test_an_error_of_a_plan_is_the_readers(saver: Any) -> None:
-    def failing() -> Plan[None]:
+    def failing() -> ReadPlan[None]:
         yield OneCheckpoint("a")
         raise LookupError("not what was wanted")
 
     with pytest.raises(LookupError):
-        read(saver, failing())
+        run_plan(saver, failing())
     with pytest.raises(LookupError):
-        await aread(saver, failing())
+        await arun_plan(saver, failing())
 
 
 async def test_the_id_of_a_latest_checkpoint_is_its_own_on_any_saver(saver: Any) -> None:
     latest = OneCheckpoint("a").get(saver)
     assert latest
     wanted = latest.config["configurable"]["checkpoint_id"]
-    assert LatestId("a").get(saver) == await LatestId("a").aget(saver) == wanted
-    for nowhere in (LatestId("c"), LatestId("a", "elsewhere")):
+    assert LatestCheckpointId("a").get(saver) == await LatestCheckpointId("a").aget(saver) == wanted
+    for nowhere in (LatestCheckpointId("c"), LatestCheckpointId("a", "elsewhere")):
         assert nowhere.get(saver) is None
         assert await nowhere.aget(saver) is None

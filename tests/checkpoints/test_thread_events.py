@@ -11,8 +11,8 @@ from langchain_core.tools import tool
 from langgraph.types import Command, interrupt
 
 from echelons import Agent, SqliteCheckpointer, ThreadStore
-from echelons.checkpoints.thread_events import EventKind, events_of, question
-from echelons.identity.lineage import THREADS_KEY, request_id
+from echelons.checkpoints.thread_events import EventKind, build_question_event, build_thread_events
+from echelons.identity.lineage import THREADS_KEY, derive_request_id
 from echelons.testing import Call, Reply, ScriptedModel, delegate
 
 WANTED = {"message": "y", "subordinate": "eat"}
@@ -72,7 +72,7 @@ def call(name: str, call_id: str, **args: Any) -> Any:
     ],
 )
 def test_a_message_is_told_by_its_role_and_content(message: Any, data: dict[str, Any]) -> None:
-    [event] = events_of([message], "head", "root")
+    [event] = build_thread_events([message], "head", "root")
 
     assert (event.kind, event.key, event.data) == (EventKind.MESSAGE, "m", data)
 
@@ -80,7 +80,7 @@ def test_a_message_is_told_by_its_role_and_content(message: Any, data: dict[str,
 def test_a_reply_tells_what_it_cost() -> None:
     usage: Any = {"input_tokens": 3, "output_tokens": 4, "total_tokens": 7}
 
-    [event] = events_of([AIMessage("done", id="m", usage_metadata=usage)], "head", "root")
+    [event] = build_thread_events([AIMessage("done", id="m", usage_metadata=usage)], "head", "root")
 
     assert event.data["usage"] == usage
 
@@ -90,7 +90,7 @@ def test_calls_follow_the_message_that_makes_them() -> None:
     metadata = {THREADS_KEY: {"2": "thread"}}
 
     message = AIMessage("", id="m", tool_calls=calls, response_metadata=metadata)
-    events = list(events_of([message], "head", "root"))
+    events = list(build_thread_events([message], "head", "root"))
 
     assert [(each.kind, each.key) for each in events] == [
         (EventKind.MESSAGE, "m"),
@@ -104,7 +104,7 @@ def test_calls_follow_the_message_that_makes_them() -> None:
         "call_id": "2",
         "sub_agent_thread_id": "thread",
         "request": {
-            "id": request_id("root", "m", "2"),
+            "id": derive_request_id("root", "m", "2"),
             "origin": "head",
             "current": "eat",
             "path": ["head", "eat"],
@@ -113,11 +113,11 @@ def test_calls_follow_the_message_that_makes_them() -> None:
 
 
 def test_what_is_no_message_is_passed_over() -> None:
-    assert list(events_of([5, None, "text", {"role": "user"}], "head", "root")) == []
+    assert list(build_thread_events([5, None, "text", {"role": "user"}], "head", "root")) == []
 
 
 def test_a_question_is_known_by_its_interrupt() -> None:
-    event = question("i", {"ask": "Sure?"})
+    event = build_question_event("i", {"ask": "Sure?"})
 
     assert (event.kind, event.key, event.data) == (
         *(EventKind.QUESTION, "i"),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from echelons import EchelonsError, Session, SqliteCheckpointer
-from echelons.checkpoints.ledger import key
+from echelons.checkpoints.ledger import build_key
 from tests.crash.drivers.trip import TURNS, Client, Place, seen, told, tree
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Trip:
     def broken(self) -> list[str]:
         """Return the links that do not hold."""
         try:
-            links = self.session.store.verify(self.session.thread_id)
+            links = self.session.thread_store.verify(self.session.thread_id)
         except EchelonsError:  # cancelled before anything was stored
             return []
         return [str(link.state) for link in links if link.state == "broken"]
@@ -85,7 +85,7 @@ async def test_a_run_that_is_cancelled_anywhere_leaves_no_orphan_and_no_lease_an
             rounds = max(rounds * 3 // 4, 1)
 
         assert trip.broken() == [], moment
-        assert saver.ledger.holder(key(trip.session.thread_id)) is None, moment
+        assert saver.ledger.get_holder(build_key(trip.session.thread_id)) is None, moment
         assert await trip.run() == [f"{task} is over" for task in TURNS.values()], moment
         assert told(trip.session) == end, moment
         assert set(seen(trip.place)["effects"]) == set(seen(undisturbed.place)["effects"])

@@ -15,7 +15,7 @@ from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.types import Send
 
 from echelons import SqliteCheckpointer
-from echelons.checkpoints.storage.serde import Serializer
+from echelons.checkpoints.storage.serde import AllowlistSerializer
 from echelons.errors import CheckpointTampered
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def held(**changes: Any) -> bytes:
         "versions_seen": {},
     }
     kept = {key: value for key, value in {**whole, **changes}.items() if value is not ...}
-    return Serializer().dumps_typed(kept)[1]
+    return AllowlistSerializer().dumps_typed(kept)[1]
 
 
 BYTES: list[Any] = [
@@ -225,7 +225,7 @@ async def test_a_poisoned_thread_does_not_run_and_the_others_do(besieged: Besieg
 def test_a_conversation_that_is_none_is_named_where_it_is_read(
     value: Any, besieged: Besieged, unharmed: list[Any]
 ) -> None:
-    tag, stored = Serializer().dumps_typed(value)
+    tag, stored = AllowlistSerializer().dumps_typed(value)
     with besieged.saver.conn as connection:
         connection.execute(
             "UPDATE writes SET type = ?, value = ? WHERE thread_id = ? AND channel = 'messages'",

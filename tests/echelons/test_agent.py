@@ -23,7 +23,7 @@ from echelons.errors import (
     UnknownTool,
 )
 from echelons.testing import ScriptedModel, delegate
-from echelons.tree.names import RESERVED
+from echelons.tree.names import RESERVED_NAMES
 
 
 @tool
@@ -138,7 +138,20 @@ def test_an_agent_with_one_field_replaced_is_checked_anew() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["", " ", "two words", "1st", "a:b", "a/b", "é", "a\n", "x" * 65, None, 5, *sorted(RESERVED)],
+    [
+        "",
+        " ",
+        "two words",
+        "1st",
+        "a:b",
+        "a/b",
+        "é",
+        "a\n",
+        "x" * 65,
+        None,
+        5,
+        *sorted(RESERVED_NAMES),
+    ],
 )
 def test_a_name_that_cannot_be_a_node_is_refused(name: Any) -> None:
     with pytest.raises(InvalidName) as refused:

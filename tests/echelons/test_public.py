@@ -15,9 +15,9 @@ import echelons
 FROZEN = [
     "Agent",
     "AsyncRun",
-    "Breaking",
+    "BreakerPolicy",
     "Capability",
-    "Delegating",
+    "DelegationPolicy",
     "DelegationRequest",
     "DelegationResponse",
     "EchelonsError",

@@ -7,7 +7,7 @@ from langchain_core.language_models.fake_chat_models import FakeListChatModel
 
 from echelons import Agent
 from echelons.errors import ModelCannotCall, UnknownModel
-from echelons.graphs.agent_models import can_call, models_of
+from echelons.graphs.agent_models import resolve_models, supports_tool_calls
 from echelons.models.planner import OfflinePlanner
 from echelons.testing import ScriptedModel
 
@@ -25,7 +25,7 @@ def test_an_agent_inherits_from_the_nearest_superior_with_a_model() -> None:
         subordinates=[Agent("left"), Agent("right", model=own, subordinates=[low])],
     )
 
-    assert models_of(tree) == {
+    assert resolve_models(tree) == {
         "head": top,
         "left": top,
         "right": own,
@@ -35,7 +35,7 @@ def test_an_agent_inherits_from_the_nearest_superior_with_a_model() -> None:
 
 
 def test_a_root_without_a_model_uses_the_planner_and_so_does_everybody_below() -> None:
-    models = models_of(Agent("head", subordinates=[Agent("eat")]))
+    models = resolve_models(Agent("head", subordinates=[Agent("eat")]))
 
     assert isinstance(models["head"], OfflinePlanner)
     assert models["eat"] is models["head"]
@@ -48,29 +48,29 @@ def test_a_model_that_several_agents_name_is_made_once() -> None:
         subordinates=[Agent("a", model="offline"), Agent("b", model="offline")],
     )
 
-    models = models_of(tree)
+    models = resolve_models(tree)
 
     assert models["a"] is models["b"]
 
 
 def test_what_is_no_agent_needs_no_model() -> None:
-    assert list(models_of(Agent("head", model=ScriptedModel(["x"]), subordinates=[answer]))) == [
-        "head"
-    ]
+    assert list(
+        resolve_models(Agent("head", model=ScriptedModel(["x"]), subordinates=[answer]))
+    ) == ["head"]
 
 
 def test_an_unknown_name_is_refused() -> None:
     with pytest.raises(UnknownModel):
-        models_of(Agent("head", subordinates=[Agent("eat", model="gpt")]))
+        resolve_models(Agent("head", subordinates=[Agent("eat", model="gpt")]))
 
 
 def test_a_model_that_cannot_call_is_named_with_the_agent_that_would_have_to() -> None:
     mute = FakeListChatModel(responses=["x"])
 
-    assert not can_call(mute)
-    assert can_call(ScriptedModel(["x"]))
-    assert models_of(Agent("head", model=mute)) == {"head": mute}
+    assert not supports_tool_calls(mute)
+    assert supports_tool_calls(ScriptedModel(["x"]))
+    assert resolve_models(Agent("head", model=mute)) == {"head": mute}
     with pytest.raises(ModelCannotCall) as refused:
-        models_of(Agent("head", model=mute, subordinates=[answer]))
+        resolve_models(Agent("head", model=mute, subordinates=[answer]))
     assert refused.value.agent == "head"
     assert "FakeListChatModel" in str(refused.value)

@@ -15,7 +15,7 @@ from langgraph.types import Send
 
 from echelons import Agent
 from echelons.checkpoints.threads.segments import SavedHistory
-from echelons.delegation.policy import Delegating
+from echelons.delegation.policy import DelegationPolicy
 from echelons.delegation.request_builder import RequestLimits
 from echelons.graphs.edges import AfterReason
 from echelons.guards.deadlines import DEADLINE_KEY
@@ -23,13 +23,13 @@ from echelons.identity.lineage import (
     REQUESTS_KEY,
     THREADS_KEY,
     Identity,
-    request_id,
-    subordinate_thread_id,
+    derive_request_id,
+    derive_subordinate_thread_id,
 )
 from echelons.identity.thread_history import Head
-from echelons.nodes.delegating.queued_request import Order
-from echelons.nodes.delegating.request_queue import Desk
-from echelons.nodes.planning.sends import dispatch
+from echelons.nodes.delegating.queued_request import QueuedRequest
+from echelons.nodes.delegating.request_queue import RequestQueue
+from echelons.nodes.planning.sends import build_sends
 from echelons.testing import ScriptedModel
 
 IDENTITY = Identity(agent="head", path=("head",), thread_id="root", tree="t")
@@ -53,18 +53,18 @@ def said(*calls: ToolCall, **threads: str) -> AIMessage:
 def sends(*messages: BaseMessage, depth: int = 2, **state: Any) -> list[Send]:
     """Return the sends that follow some messages."""
     limits = partial(RequestLimits, max(10, depth))
-    found = dispatch({"messages": list(messages), **state}, IDENTITY, limits)
+    found = build_sends({"messages": list(messages), **state}, IDENTITY, limits)
     assert isinstance(found, list)
     return found
 
 
 def follows(*messages: BaseMessage, **state: Any) -> Any:
-    return dispatch({"messages": list(messages), **state}, IDENTITY, RequestLimits)
+    return build_sends({"messages": list(messages), **state}, IDENTITY, RequestLimits)
 
 
-def orders(send: Send) -> list[Order]:
+def orders(send: Send) -> list[QueuedRequest]:
     assert send.node == "delegate"
-    return [Order.load(each) for each in send.arg["queue"]]
+    return [QueuedRequest.load(each) for each in send.arg["queue"]]
 
 
 # Without open calls
@@ -117,13 +117,13 @@ def test_a_call_that_is_answered_is_not_sent_again() -> None:
 
 
 def test_a_delegation_carries_all_that_its_subordinate_needs() -> None:
-    started = subordinate_thread_id("root", "m", "1")
+    started = derive_subordinate_thread_id("root", "m", "1")
 
     [send] = sends(said(eat("1"), _1=started))
 
     [order] = orders(send)
     assert (order.call_id, order.thread_id, order.continues) == ("1", started, False)
-    assert order.request.id == request_id("root", "m", "1")
+    assert order.request.id == derive_request_id("root", "m", "1")
     assert (order.request.origin, order.request.current) == ("head", "eat")
     assert (order.request.task, order.request.path) == ("task 1", ("head", "eat"))
     assert send.arg["head"] == {}
@@ -146,7 +146,7 @@ def test_a_thread_that_was_there_before_goes_on_from_its_end() -> None:
 
 
 def test_a_thread_that_an_earlier_call_of_the_message_starts_is_continued_by_the_next() -> None:
-    started = subordinate_thread_id("root", "m", "1")
+    started = derive_subordinate_thread_id("root", "m", "1")
 
     [send] = sends(said(eat("1"), eat("2"), _1=started, _2=started))
 
@@ -167,8 +167,8 @@ def test_a_call_that_a_person_wrote_starts_a_thread_of_its_own() -> None:
     found = sends(written)
 
     assert [order.thread_id for send in found for order in orders(send)] == [
-        subordinate_thread_id("root", "m", "1"),
-        subordinate_thread_id("root", "m", "2"),
+        derive_subordinate_thread_id("root", "m", "1"),
+        derive_subordinate_thread_id("root", "m", "2"),
     ]
 
 
@@ -177,10 +177,10 @@ def test_a_call_that_a_person_wrote_wrongly_is_refused_before_anything_runs() ->
 
     [send] = sends(AIMessage("", id="m", tool_calls=[wrong]))
     [order] = orders(send)
-    desk = Desk({"eat": "eat"}, SavedHistory())
+    desk = RequestQueue({"eat": "eat"}, SavedHistory())
 
-    assert desk.node(order.stored(), {}) == "refuse"
-    assert "nobody here is called ''" in str(desk.refusal(order, {}))
+    assert desk.choose_node(order.stored(), {}) == "refuse"
+    assert "nobody here is called ''" in str(desk.find_refusal(order, {}))
 
 
 def test_tools_come_before_delegations_and_nothing_is_left_out() -> None:
@@ -191,8 +191,8 @@ def test_tools_come_before_delegations_and_nothing_is_left_out() -> None:
 
 @pytest.mark.parametrize(("depth", "hops"), [(2, 10), (10, 10), (11, 11), (32, 32)])
 async def test_a_request_may_pass_as_many_agents_as_the_tree_is_deep(depth: int, hops: int) -> None:
-    edge = AfterReason(depth, Delegating())
-    config: Any = {"metadata": IDENTITY.metadata()}
+    edge = AfterReason(depth, DelegationPolicy())
+    config: Any = {"metadata": IDENTITY.to_metadata()}
     state = {"messages": [said(eat("1"), _1="a")]}
 
     for [send] in (edge.invoke(state, config), await edge.ainvoke(state, config)):
@@ -202,17 +202,17 @@ async def test_a_request_may_pass_as_many_agents_as_the_tree_is_deep(depth: int,
 @pytest.mark.parametrize(
     ("rules", "seconds"),
     [
-        (Delegating(timeout=None), None),
-        (Delegating(timeout=20), 20),
-        (Delegating(timeout=20, request_timeout=15), 15),
-        (Delegating(timeout=None, request_timeout=90), 90),
+        (DelegationPolicy(timeout=None), None),
+        (DelegationPolicy(timeout=20), 20),
+        (DelegationPolicy(timeout=20, request_timeout=15), 15),
+        (DelegationPolicy(timeout=None, request_timeout=90), 90),
     ],
 )
 async def test_a_request_says_by_when_it_must_be_answered(
-    rules: Delegating, seconds: float | None
+    rules: DelegationPolicy, seconds: float | None
 ) -> None:
     edge = AfterReason(2, rules)
-    config: Any = {"metadata": IDENTITY.metadata()}
+    config: Any = {"metadata": IDENTITY.to_metadata()}
     state = {"messages": [said(eat("1"), _1="a")]}
 
     before = time()
@@ -228,10 +228,10 @@ async def test_a_request_says_by_when_it_must_be_answered(
 
 def test_nobody_is_asked_for_longer_than_its_superior_has() -> None:
     config: Any = {
-        "metadata": IDENTITY.metadata(),
+        "metadata": IDENTITY.to_metadata(),
         "configurable": {DEADLINE_KEY: monotonic() + 5},
     }
-    found = AfterReason(2, Delegating(timeout=20)).invoke(
+    found = AfterReason(2, DelegationPolicy(timeout=20)).invoke(
         {"messages": [said(eat("1"), _1="a")]}, config
     )
 

@@ -6,10 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from echelons import Agent
-from echelons.graphs.lazy_level import LevelGraph, UntouchedLevel
-from echelons.graphs.level_graph import Builder, foreign_level
+from echelons.graphs.lazy_level import LazyLevel, LevelGraph
+from echelons.graphs.level_graph import LevelBuilder, build_foreign_level
 from echelons.testing import ScriptedModel, delegate
-from echelons.tree.members import adopt
+from echelons.tree.members import adopt_member
 
 TASK: Any = {"messages": [("user", "plan")]}
 
@@ -18,14 +18,14 @@ def shout(task: str) -> str:
     return task.upper()
 
 
-def level(built: list[str]) -> UntouchedLevel:
+def level(built: list[str]) -> LazyLevel:
     """Return a level that notes when it is built."""
 
-    def build() -> Builder:
+    def build() -> LevelBuilder:
         built.append("shout")
-        return foreign_level(adopt("head", shout), None)  # type: ignore[arg-type]
+        return build_foreign_level(adopt_member("head", shout), None)  # type: ignore[arg-type]
 
-    return UntouchedLevel("shout", build)
+    return LazyLevel("shout", build)
 
 
 def levels_of(graph: Any) -> dict[str, str]:
@@ -43,7 +43,7 @@ def test_a_level_is_not_built_before_it_is_touched() -> None:
     untouched = level(built)
 
     assert (untouched.name, untouched.checkpointer) == ("shout", None)
-    assert type(untouched) is UntouchedLevel
+    assert type(untouched) is LazyLevel
     assert built == []
 
 
@@ -73,8 +73,8 @@ def test_a_run_builds_the_levels_that_it_comes_to_and_no_others() -> None:
 
     graph.invoke(TASK)
 
-    assert before == {"a": "UntouchedLevel", "b": "UntouchedLevel"}
-    assert levels_of(graph) == {"a": "LevelGraph", "b": "UntouchedLevel"}
+    assert before == {"a": "LazyLevel", "b": "LazyLevel"}
+    assert levels_of(graph) == {"a": "LevelGraph", "b": "LazyLevel"}
 
 
 def test_an_inspection_finds_every_level() -> None:

@@ -10,7 +10,7 @@ from langchain_core.tools import tool
 
 from echelons import Agent
 from echelons.errors import ModelCannotCall
-from echelons.graphs.level_graph import foreign_level
+from echelons.graphs.level_graph import build_foreign_level
 from echelons.testing import Call, ScriptedModel, delegate, report
 
 
@@ -156,4 +156,4 @@ def test_a_model_that_cannot_call_is_refused_where_it_would_have_to(own: dict[st
 
 def test_a_member_of_no_known_kind_has_no_level() -> None:
     with pytest.raises(TypeError, match="no kind of subordinate"):
-        foreign_level(object(), None)  # type: ignore[arg-type]
+        build_foreign_level(object(), None)  # type: ignore[arg-type]

@@ -12,7 +12,7 @@ from langgraph.prebuilt import ToolRuntime
 from langgraph.types import Command, interrupt
 
 from echelons import Agent
-from echelons.nodes.act import explain
+from echelons.nodes.act import format_tool_error
 from echelons.testing import Call, ScriptedModel, Step
 
 
@@ -193,5 +193,5 @@ def test_what_is_no_exception_goes_through() -> None:
 
 def test_an_interrupt_is_an_exception_that_explain_never_sees() -> None:
     assert issubclass(GraphInterrupt, Exception)
-    assert explain(ValueError("x")) == "Error: ValueError: x"
-    assert explain(ToolException("x")) == "Error: x"
+    assert format_tool_error(ValueError("x")) == "Error: ValueError: x"
+    assert format_tool_error(ToolException("x")) == "Error: x"

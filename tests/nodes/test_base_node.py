@@ -9,7 +9,7 @@ from langchain_core.runnables import RunnableConfig, RunnableLambda
 from langgraph.graph import END, START, StateGraph
 from typing_extensions import TypedDict
 
-from echelons.nodes.base_node import Shell
+from echelons.nodes.base_node import Node
 
 
 class State(TypedDict, total=False):
@@ -18,7 +18,7 @@ class State(TypedDict, total=False):
     ran: str
 
 
-class Worlds(Shell):
+class Worlds(Node):
     """Tells in which world it runs."""
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
@@ -28,7 +28,7 @@ class Worlds(Shell):
         return {"ran": "in the loop"}
 
 
-def graph_of(node: Shell) -> Any:
+def graph_of(node: Node) -> Any:
     builder: StateGraph[Any, Any, Any, Any] = StateGraph(State)
     builder.add_node("node", node)
     builder.add_edge(START, "node")
@@ -45,13 +45,13 @@ async def test_each_world_has_its_own_body() -> None:
 
 def test_a_shell_without_a_body_cannot_be_made() -> None:
     with pytest.raises(TypeError, match="abstract"):
-        Shell("node")  # type: ignore[abstract]
+        Node("node")  # type: ignore[abstract]
 
 
 def test_the_graphs_that_a_shell_runs_are_found_by_inspection() -> None:
     below = graph_of(Worlds("inner"))
 
-    outer = graph_of(Worlds("outer", runs=[below]))
+    outer = graph_of(Worlds("outer", subgraphs=[below]))
 
     assert dict(outer.get_subgraphs()) == {"node": below}
     assert Worlds("outer").deps == []

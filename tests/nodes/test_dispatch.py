@@ -10,11 +10,11 @@ from langchain_core.tools import tool
 from langgraph.types import Command, interrupt
 
 from echelons import Agent, DelegationResponse, ThreadStore
-from echelons.nodes.dispatch import MOST_NODES
+from echelons.nodes.dispatch import MAX_NODES
 from echelons.testing import Call, ScriptedModel, delegate
 
 CONFIG: Any = {"configurable": {"thread_id": "t"}}
-MANY = MOST_NODES + 1
+MANY = MAX_NODES + 1
 
 
 @tool

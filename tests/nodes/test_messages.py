@@ -27,7 +27,7 @@ def spent(head: Agent) -> tuple[Usage, Usage]:
     """Return what a run has cost, and what its only delegation says of itself."""
     with Session(head, ":memory:") as session:
         whole = session.send("go").result().usage
-        messages = session.store.get(session.thread_id).messages
+        messages = session.thread_store.get(session.thread_id).messages
     answer = next(each for each in messages if isinstance(each, ToolMessage))
     return whole, DelegationResponse.load(answer.artifact).usage
 

@@ -16,15 +16,21 @@ from langchain_core.messages import (
 )
 from langchain_core.runnables import RunnableLambda
 
-from echelons.identity.lineage import OWN_KEYS, THREADS_KEY, Identity, subordinate_thread_id
+from echelons.identity.lineage import OWN_KEYS, THREADS_KEY, Identity, derive_subordinate_thread_id
 from echelons.identity.thread_history import Head, Past
-from echelons.nodes.planning.tool_calls import Abilities
-from echelons.nodes.reason import Mind, Reason, conversation, settle, thought_of
+from echelons.nodes.planning.tool_calls import CallableTools
+from echelons.nodes.reason import (
+    Reason,
+    ReasonSettings,
+    build_model_input,
+    parse_reply,
+    plan_reply_update,
+)
 from echelons.testing import Call, Reply, ScriptedModel, delegate, report
 
 IDENTITY = Identity(agent="head", path=("head",), thread_id="root", tree="t")
-CONFIG: Any = {"metadata": IDENTITY.metadata()}
-ABILITIES = Abilities(tools=("search",), subordinates=("eat", "sleep"), reports=True)
+CONFIG: Any = {"metadata": IDENTITY.to_metadata()}
+ABILITIES = CallableTools(tools=("search",), subordinates=("eat", "sleep"), can_report=True)
 NOTHING: RunnableLambda[Any, Any] = RunnableLambda(lambda _: AIMessage("done"))
 
 
@@ -35,21 +41,21 @@ class Remembered:
         self.past = past or Past()
         self.read: list[Head | None] = []
 
-    def durable(self, config: Mapping[str, Any]) -> bool:
+    def is_durable(self, config: Mapping[str, Any]) -> bool:
         return True
 
-    def head(self, config: Mapping[str, Any]) -> Head:
+    def load_head(self, config: Mapping[str, Any]) -> Head:
         return Head()
 
-    async def ahead(self, config: Mapping[str, Any]) -> Head:
+    async def aload_head(self, config: Mapping[str, Any]) -> Head:
         return Head()
 
-    def before(self, head: Head | None, config: Mapping[str, Any]) -> Past:
+    def load_past(self, head: Head | None, config: Mapping[str, Any]) -> Past:
         self.read.append(head)
         return self.past
 
-    async def abefore(self, head: Head | None, config: Mapping[str, Any]) -> Past:
-        return self.before(head, config)
+    async def aload_past(self, head: Head | None, config: Mapping[str, Any]) -> Past:
+        return self.load_past(head, config)
 
 
 def state(*messages: BaseMessage, **more: Any) -> dict[str, Any]:
@@ -63,13 +69,13 @@ def settled(reply: Any, past: Past | None = None, **more: Any) -> dict[str, Any]
 
 def settled_in(given: dict[str, Any], reply: Any, past: Past | None = None) -> dict[str, Any]:
     """Return the update that a reply makes in a state."""
-    mind = Mind(NOTHING, "", ABILITIES)
-    return settle(mind, thought_of(mind, past or Past(), given, reply, IDENTITY), {})
+    mind = ReasonSettings(NOTHING, "", ABILITIES)
+    return plan_reply_update(mind, parse_reply(mind, past or Past(), given, reply, IDENTITY), {})
 
 
 def started(call_id: str, message: str = "m") -> str:
     """Return the id of the thread that a call starts."""
-    return subordinate_thread_id("root", message, call_id)
+    return derive_subordinate_thread_id("root", message, call_id)
 
 
 # What the model is shown
@@ -78,7 +84,7 @@ def started(call_id: str, message: str = "m") -> str:
 def test_the_model_sees_its_prompt_then_earlier_segments_then_this_one() -> None:
     past = Past((HumanMessage("before"), AIMessage("answered")))
 
-    shown = conversation(Mind(NOTHING, "Be brief.", ABILITIES), past, state())
+    shown = build_model_input(ReasonSettings(NOTHING, "Be brief.", ABILITIES), past, state())
 
     assert [(each.type, each.text) for each in shown] == [
         ("system", "Be brief."),
@@ -89,7 +95,7 @@ def test_the_model_sees_its_prompt_then_earlier_segments_then_this_one() -> None
 
 
 def test_without_a_prompt_the_model_sees_no_system_message() -> None:
-    shown = conversation(Mind(NOTHING, "", ABILITIES), Past(), state())
+    shown = build_model_input(ReasonSettings(NOTHING, "", ABILITIES), Past(), state())
 
     assert [each.type for each in shown] == ["human"]
 
@@ -98,7 +104,7 @@ def test_a_segment_that_was_cut_short_is_shown_with_its_calls_closed() -> None:
     call = ToolCall(name="search", args={}, id="1", type="tool_call")
     past = Past((HumanMessage("before"), AIMessage("", tool_calls=[call])))
 
-    shown = conversation(Mind(NOTHING, "", ABILITIES), past, state())
+    shown = build_model_input(ReasonSettings(NOTHING, "", ABILITIES), past, state())
 
     assert [each.type for each in shown] == ["human", "ai", "tool", "human"]
     assert shown[2].text == "not run"
@@ -209,7 +215,7 @@ def test_the_threads_of_earlier_segments_are_known() -> None:
 
 async def test_both_worlds_call_the_model_once_and_write_the_same() -> None:
     model = ScriptedModel([[Call("search", {"q": "x"}), delegate("eat", "dinner")]])
-    node = Reason(Mind(model, "Be brief.", ABILITIES), Remembered())
+    node = Reason(ReasonSettings(model, "Be brief.", ABILITIES), Remembered())
     given = state(previous={"checkpoint_id": "c"})
 
     here, there = node.invoke(given, CONFIG), await node.ainvoke(given, CONFIG)
@@ -222,7 +228,7 @@ async def test_both_worlds_call_the_model_once_and_write_the_same() -> None:
 async def test_a_segment_that_has_reported_calls_no_model() -> None:
     model = ScriptedModel(["never"])
     history = Remembered()
-    node = Reason(Mind(model, "", ABILITIES), history)
+    node = Reason(ReasonSettings(model, "", ABILITIES), history)
     given = state(response={"status": "partial"})
 
     assert node.invoke(given, CONFIG) == await node.ainvoke(given, CONFIG) == {}
@@ -233,7 +239,7 @@ async def test_a_segment_that_has_reported_calls_no_model() -> None:
 async def test_the_past_is_read_through_the_end_of_the_previous_segment() -> None:
     history = Remembered(Past((HumanMessage("before"), AIMessage("answered"))))
     model = ScriptedModel(lambda messages: f"{len(messages)} messages")
-    node = Reason(Mind(model, "", ABILITIES), history)
+    node = Reason(ReasonSettings(model, "", ABILITIES), history)
     end = Head(agent="eat", checkpoint_ns="ns", checkpoint_id="c")
 
     update = node.invoke(state(previous=end), CONFIG)
@@ -244,14 +250,16 @@ async def test_the_past_is_read_through_the_end_of_the_previous_segment() -> Non
 
 
 def test_an_error_of_the_model_is_the_errors_own() -> None:
-    node = Reason(Mind(ScriptedModel([ConnectionError("no line")]), "", ABILITIES), Remembered())
+    node = Reason(
+        ReasonSettings(ScriptedModel([ConnectionError("no line")]), "", ABILITIES), Remembered()
+    )
 
     with pytest.raises(ConnectionError, match="no line"):
         node.invoke(state(), CONFIG)
 
 
 def test_a_level_without_an_identity_does_not_run() -> None:
-    node = Reason(Mind(ScriptedModel(["done"]), "", ABILITIES), Remembered())
+    node = Reason(ReasonSettings(ScriptedModel(["done"]), "", ABILITIES), Remembered())
 
     with pytest.raises(RuntimeError, match=r"Agent\.compile"):
         node.invoke(state(), {})
@@ -259,7 +267,7 @@ def test_a_level_without_an_identity_does_not_run() -> None:
 
 def test_usage_and_reasoning_of_a_reply_are_kept() -> None:
     model = ScriptedModel([Reply("done", reasoning="because", usage=(3, 5))])
-    node = Reason(Mind(model, "", ABILITIES), Remembered())
+    node = Reason(ReasonSettings(model, "", ABILITIES), Remembered())
 
     [message] = node.invoke(state(), CONFIG)["messages"]
 
@@ -269,7 +277,7 @@ def test_usage_and_reasoning_of_a_reply_are_kept() -> None:
 
 def test_a_report_beside_other_calls_waits_for_them() -> None:
     model = ScriptedModel([[report("partial", "half"), Call("search", {"q": "x"}, "1")]])
-    node = Reason(Mind(model, "", ABILITIES), Remembered())
+    node = Reason(ReasonSettings(model, "", ABILITIES), Remembered())
 
     update = node.invoke(state(), CONFIG)
 

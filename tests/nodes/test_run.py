@@ -12,7 +12,7 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.types import Command, interrupt
 
 from echelons import Agent, DelegationResponse, Status, ThreadStore
-from echelons.nodes.run import answered
+from echelons.nodes.run import build_answer_update
 from echelons.testing import ScriptedModel, Step, delegate
 
 CONFIG: Any = {"configurable": {"thread_id": "t"}}
@@ -205,10 +205,10 @@ def test_an_answer_of_one_request_has_one_id() -> None:
     config: Any = {"metadata": metadata}
     other: Any = {"metadata": {**metadata, "request_id": "s"}}
 
-    [message] = answered("x", config)["messages"]
+    [message] = build_answer_update("x", config)["messages"]
 
-    assert message.id == answered("y", config)["messages"][0].id
-    assert message.id != answered("x", other)["messages"][0].id
+    assert message.id == build_answer_update("y", config)["messages"][0].id
+    assert message.id != build_answer_update("x", other)["messages"][0].id
     assert message.name == "eat"
 
 

@@ -9,11 +9,16 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from langchain_core.tools import tool
 
 from echelons import Agent, DelegationRequest, DelegationResponse, Status, Usage
-from echelons.identity.lineage import Identity, request_id
+from echelons.identity.lineage import Identity, derive_request_id
 from echelons.identity.thread_history import Head
-from echelons.nodes.delegating.queued_request import Order
-from echelons.nodes.delegating.run_level import Failure
-from echelons.nodes.subordinate import EMPTY, brief, respond, with_identity
+from echelons.nodes.delegating.queued_request import QueuedRequest
+from echelons.nodes.delegating.run_level import LevelFailure
+from echelons.nodes.subordinate import (
+    EMPTY_ANSWER_REASON,
+    build_level_input,
+    build_response,
+    with_identity,
+)
 from echelons.testing import Call, Reply, ScriptedModel, delegate, report
 
 REQUEST = DelegationRequest(
@@ -21,13 +26,13 @@ REQUEST = DelegationRequest(
 )
 
 
-def order(number: int = 1) -> Order:
-    return Order(REQUEST.model_copy(update={"id": f"r{number}"}), "call", "thread", False)
+def order(number: int = 1) -> QueuedRequest:
+    return QueuedRequest(REQUEST.model_copy(update={"id": f"r{number}"}), "call", "thread", False)
 
 
 def ended(*messages: BaseMessage, **more: Any) -> DelegationResponse:
     """Return the response that a segment with such an end makes, declared with 0.8."""
-    return respond(REQUEST, {"messages": list(messages), **more}, 0.8)
+    return build_response(REQUEST, {"messages": list(messages), **more}, 0.8)
 
 
 def spent(tokens_in: int, tokens_out: int) -> AIMessage:
@@ -54,7 +59,7 @@ def delivered(*steps: Any, **own: Any) -> ToolMessage:
 
 
 def test_a_segment_starts_with_the_task_in_words() -> None:
-    start = brief(order(), None)
+    start = build_level_input(order(), None)
 
     [message] = start["messages"]
     assert isinstance(message, HumanMessage)
@@ -64,7 +69,7 @@ def test_a_segment_starts_with_the_task_in_words() -> None:
 
 
 def test_the_task_of_one_request_has_one_id_and_of_two_requests_two() -> None:
-    ids = [brief(order(n), None)["messages"][0].id for n in (1, 1, 2)]
+    ids = [build_level_input(order(n), None)["messages"][0].id for n in (1, 1, 2)]
 
     assert ids[0] == ids[1] != ids[2]
 
@@ -72,11 +77,11 @@ def test_the_task_of_one_request_has_one_id_and_of_two_requests_two() -> None:
 def test_a_thread_that_has_run_goes_on_from_its_end() -> None:
     head = Head(agent="eat", checkpoint_ns="ns", checkpoint_id="c")
 
-    assert brief(order(), head)["previous"] == head
+    assert build_level_input(order(), head)["previous"] == head
 
 
 def test_a_thread_that_has_not_run_has_no_end() -> None:
-    assert "previous" not in brief(order(), Head(agent="eat"))
+    assert "previous" not in build_level_input(order(), Head(agent="eat"))
 
 
 def test_an_identity_wins_over_a_callers_metadata() -> None:
@@ -85,7 +90,7 @@ def test_an_identity_wins_over_a_callers_metadata() -> None:
 
     own = with_identity(config, identity)
 
-    assert own["metadata"] == {"user": "ann", **identity.metadata()}
+    assert own["metadata"] == {"user": "ann", **identity.to_metadata()}
     assert own["tags"] == ["a"]
     assert config["metadata"] == {"agent": "sly", "user": "ann"}
 
@@ -124,7 +129,7 @@ def test_a_report_without_a_confidence_has_the_declared_one_unless_it_is_unable(
 
 
 def test_a_failure_is_unable_and_says_why() -> None:
-    response = respond(REQUEST, Failure("ValueError: no line"), 0.8)
+    response = build_response(REQUEST, LevelFailure("ValueError: no line"), 0.8)
 
     assert (response.status, response.reason) == (Status.UNABLE, "ValueError: no line")
     assert (response.confidence, response.result) == (0.0, "")
@@ -141,9 +146,9 @@ def test_a_segment_without_last_words_has_an_empty_result(messages: list[BaseMes
 def test_whoever_reports_that_nothing_fulfils_its_task_is_unable(result: str) -> None:
     reported = {"status": "fulfilled", "result": result, "confidence": 0.9}
 
-    response = respond(REQUEST, {"messages": [], "response": reported}, 0.5)
+    response = build_response(REQUEST, {"messages": [], "response": reported}, 0.5)
 
-    assert (response.status, response.reason) == (Status.UNABLE, EMPTY)
+    assert (response.status, response.reason) == (Status.UNABLE, EMPTY_ANSWER_REASON)
     assert (response.confidence, response.failed) == (0.0, True)
 
 
@@ -227,5 +232,7 @@ def test_a_request_is_known_by_the_call_that_made_it() -> None:
     messages = graph.invoke({"messages": [("user", "plan")]}, {"configurable": {"thread_id": "t"}})
 
     called, answer = messages["messages"][1:3]
-    assert DelegationResponse.load(answer.artifact).request_id == request_id("t", called.id, "7")
+    assert DelegationResponse.load(answer.artifact).request_id == derive_request_id(
+        "t", called.id, "7"
+    )
     assert DelegationResponse.load(answer.artifact).path == ("head", "eat")

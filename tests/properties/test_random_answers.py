@@ -81,7 +81,7 @@ def heard(session: Session) -> list[str]:
     """Return what all tools of a tree came to, and check that each answers its own call."""
     found: list[str] = []
     for thread in session.trace().walk():
-        messages = session.store.get(thread.thread_id).messages
+        messages = session.thread_store.get(thread.thread_id).messages
         calls = {
             call["id"]: call["args"]["question"]
             for each in messages

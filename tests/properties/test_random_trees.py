@@ -21,8 +21,8 @@ from langgraph.types import interrupt
 
 from echelons import Agent, Result, Session, SqliteCheckpointer
 from echelons.checkpoints.threads.thread import Thread
-from echelons.delegation.policy import Delegating
-from echelons.guards.circuit_breaker import Breaking
+from echelons.delegation.policy import DelegationPolicy
+from echelons.guards.circuit_breaker import BreakerPolicy
 from echelons.testing import Call, ScriptedModel, delegate, report
 
 DEPTH = 4
@@ -104,7 +104,7 @@ def rows(saver: SqliteCheckpointer, table: str) -> list[dict[str, Any]]:
         return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
 
-PATIENT = Delegating(timeout=None, breaking=Breaking(failures=10**6, intensity=None))
+PATIENT = DelegationPolicy(timeout=None, breaker=BreakerPolicy(failures=10**6, intensity=None))
 """However often somebody fails, it is asked again."""
 
 
@@ -125,7 +125,7 @@ def agent_of(shape: Shape, path: str = "a", scripts: dict[str, Any] | None = Non
     mine[path] = script(shape.moves, [each.name for each in below], root=scripts is None)
     model = ScriptedModel(mine) if scripts is None else None
     rules = PATIENT if scripts is None else None
-    return Agent(path, model=model, tools=[ask, note], subordinates=below, delegating=rules)
+    return Agent(path, model=model, tools=[ask, note], subordinates=below, delegation=rules)
 
 
 def script(
@@ -250,11 +250,11 @@ def check_store(session: Session, saver: SqliteCheckpointer) -> list[Thread]:
 
 def all_threads(session: Session) -> dict[str, Thread]:
     """Return all threads that calls lead to."""
-    links = session.store.verify(session.thread_id)
+    links = session.thread_store.verify(session.thread_id)
     assert {str(link.state) for link in links} <= {"ok"}
     ids = [session.thread_id, *(link.sub_agent_thread_id for link in links)]
     assert len(set(ids)) == len(ids)
-    return {each: session.store.get(each, session.thread_id) for each in ids}
+    return {each: session.thread_store.get(each, session.thread_id) for each in ids}
 
 
 def check_place(thread: Thread, threads: Mapping[str, Thread]) -> None:

@@ -18,20 +18,20 @@ import pytest
 from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
 
 from echelons import Agent, Session, SqliteCheckpointer
-from echelons.checkpoints.coordination.circuit_breakers import Breakers
-from echelons.delegation.policy import Delegating
+from echelons.checkpoints.coordination.circuit_breakers import TreeBreakers
+from echelons.delegation.policy import DelegationPolicy
 from echelons.delegation.request import DelegationResponse
-from echelons.guards.circuit_breaker import Breaking, End
-from echelons.guards.deadlines import timed
+from echelons.guards.circuit_breaker import AttemptOutcome, BreakerPolicy
+from echelons.guards.deadlines import with_deadline
 from echelons.nodes.delegating import attempt, run_level
 from echelons.routing.matcher import Match, Profile
-from echelons.runtime.run_events import Kind, RunEvent
+from echelons.runtime.run_events import RunEvent, RunEventKind
 from echelons.testing import Call, Reply, ScriptedModel, report
 from tests.scenarios.reference import Answer, Asking, Case, Deed, Post, Reference, ways
 
 PIECE = re.compile(r"<[^>]*>|timeout|not run|circuit_open|stopped|no_candidate|budget|quorum")
 """What of a text counts: the words that only one agent says, and the kinds of reasons."""
-PATIENT = Breaking(failures=10**6, seconds=3600, intensity=None)
+PATIENT = BreakerPolicy(failures=10**6, seconds=3600, intensity=None)
 """However often somebody fails, it is asked again."""
 TOPICS = ("bread", "iron", "glass")
 """What the parts of a task are about that is taken apart."""
@@ -160,11 +160,11 @@ class Stage:
         names = [each.name for each in _everybody(self.root)]
         scripts: dict[str, Any] = {name: self._script(name) for name in names}
         self._model = ScriptedModel({**scripts, self.root.name: replies})
-        rules = Delegating(
+        rules = DelegationPolicy(
             exploring="parallel" if self.cases[0].parallel else "ordered",
             splitting=self.cases[0].asking.splits,
             matcher=Table(self._by_number),
-            breaking=PATIENT,
+            breaker=PATIENT,
         )
         return self._agent(self.root, rules)
 
@@ -175,14 +175,14 @@ class Stage:
         run = graph.invoke if self.sync else lambda *args: asyncio.run(graph.ainvoke(*args))
         return list(run(given, config)["messages"])
 
-    def _agent(self, post: Post, rules: Delegating | None = None) -> Agent:
+    def _agent(self, post: Post, rules: DelegationPolicy | None = None) -> Agent:
         skills = self.skills.get(post.name, ("craft",))
         return Agent(
             post.name,
             model=self._model if rules else None,
             subordinates=[self._agent(each) for each in post.below],
             capabilities=dict.fromkeys(skills, post.sure / 100),
-            delegating=rules,
+            delegation=rules,
         )
 
     # What agents do.
@@ -232,7 +232,9 @@ class Stage:
         def own_time(config: Any, agent: str, seconds: float | None, _: Any) -> dict[str, Any]:
             thread = config["metadata"]["agent_thread_id"]
             self._above[thread] = config["metadata"]["superior_thread_id"]
-            return timed(config, agent, seconds, lambda: 31.0 if thread in self._late else 0.0)
+            return with_deadline(
+                config, agent, seconds, lambda: 31.0 if thread in self._late else 0.0
+            )
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(attempt, "timed", own_time)
@@ -248,11 +250,11 @@ class Stage:
 
     def _open(self, saver: SqliteCheckpointer) -> None:
         """Let those fail before the first case whose circuits are open."""
-        breakers = Breakers(
+        breakers = TreeBreakers(
             saver.ledger, self.root.name, PATIENT.model_copy(update={"failures": 1})
         )
         for name in self.cases[0].open:
-            breakers.note(name, self.root.name, breakers.admit(name), End.FAILED)
+            breakers.note(name, self.root.name, breakers.admit(name), AttemptOutcome.FAILED)
 
     # Races: who is asked ends when it is its turn.
 
@@ -265,13 +267,13 @@ class Stage:
         def tell(event: RunEvent) -> None:
             nonlocal now
             levels = event.path.count("/")
-            if event.kind is Kind.RESPONSE and levels == 1 and now:
+            if event.kind is RunEventKind.RESPONSE and levels == 1 and now:
                 now.ended()
-            elif event.kind is Kind.TOOL_RESULT and levels == 0:
+            elif event.kind is RunEventKind.TOOL_RESULT and levels == 0:
                 now = next(ahead, None)
 
         self._drive(session, tell)
-        return session.store.get(session.thread_id).messages
+        return session.thread_store.get(session.thread_id).messages
 
     def _drive(self, session: Session, tell: Callable[[RunEvent], None]) -> None:
         if self.sync:

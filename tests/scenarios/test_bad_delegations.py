@@ -15,10 +15,10 @@ from langchain_core.runnables import RunnableLambda
 from langgraph.types import interrupt
 
 from echelons import Agent, Session, SqliteCheckpointer
-from echelons.checkpoints.storage.serde import Serializer
+from echelons.checkpoints.storage.serde import AllowlistSerializer
 from echelons.delegation.request import DelegationResponse
 from echelons.errors import UnreadableRecord
-from echelons.nodes.planning.tool_schemas import MOST_REQUESTS
+from echelons.nodes.planning.tool_schemas import MAX_REQUESTS
 from echelons.testing import Call, ScriptedModel, delegate, per_conversation
 
 if TYPE_CHECKING:
@@ -34,9 +34,9 @@ def quiet(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
 
 def told(session: Session, agent: str) -> list[ToolMessage]:
     """Return what an agent's calls were answered; every link must hold."""
-    assert all(link.holds for link in session.store.verify(session.thread_id))
+    assert all(link.holds for link in session.thread_store.verify(session.thread_id))
     [found] = [each for each in session.trace().walk() if each.agent == agent]
-    messages = session.store.get(found.thread_id).messages
+    messages = session.thread_store.get(found.thread_id).messages
     return [each for each in messages if isinstance(each, ToolMessage)]
 
 
@@ -67,11 +67,11 @@ def forge(saver: SqliteCheckpointer, change: Callable[[Any], Any]) -> bytes:
     """Change the order for ``mid`` where it is stored, and return what was there."""
     query = "SELECT rowid, type, checkpoint FROM checkpoints WHERE checkpoint_ns LIKE 'delegate:%'"
     for rowid, tag, stored in saver.conn.execute(query).fetchall():
-        saved = Serializer().loads_typed((tag, stored))
+        saved = AllowlistSerializer().loads_typed((tag, stored))
         queue = saved["channel_values"].get("queue")
         if queue and queue[0]["request"]["origin"] == "head":
             queue[0] = change(queue[0])
-            put(saver, rowid, Serializer().dumps_typed(saved)[1])
+            put(saver, rowid, AllowlistSerializer().dumps_typed(saved)[1])
             return bytes(stored)
     raise AssertionError
 
@@ -385,7 +385,7 @@ def test_broken_requests_are_answered_with_what_is_wrong_and_nobody_is_asked(
     assert world.send(session, "go on").text == "over"
 
 
-@pytest.mark.parametrize("count", [MOST_REQUESTS + 1, 10_000])
+@pytest.mark.parametrize("count", [MAX_REQUESTS + 1, 10_000])
 def test_more_requests_than_anybody_means_are_refused(
     saver: SqliteCheckpointer, count: int
 ) -> None:
@@ -394,7 +394,7 @@ def test_more_requests_than_anybody_means_are_refused(
     assert session.send("go").result().text == "over"
 
     [message] = told(session, "mid")
-    assert f"at most {MOST_REQUESTS} items after validation, not {count}" in str(message.text)
+    assert f"at most {MAX_REQUESTS} items after validation, not {count}" in str(message.text)
     assert {call.agent for call in model.calls} == {"head", "mid"}
 
 

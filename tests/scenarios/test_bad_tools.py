@@ -48,9 +48,9 @@ def team(tool: Any, calls: Any, **scripts: Any) -> Agent:
 
 def threads(session: Session) -> dict[str, Thread]:
     """Return the threads of the tree by agent."""
-    links = session.store.verify(session.thread_id)
+    links = session.thread_store.verify(session.thread_id)
     assert {str(link.state) for link in links} == {"ok"}
-    return {link.agent: session.store.get(link.sub_agent_thread_id) for link in links}
+    return {link.agent: session.thread_store.get(link.sub_agent_thread_id) for link in links}
 
 
 def told(thread: Thread) -> list[str]:

@@ -134,7 +134,7 @@ def test_a_tree_that_still_has_the_agents_that_wait_goes_on(
 
     with Session(changed, database) as session:
         result = world.answer(session, {question: "the high one"})
-        texts = [each.text for each in session.store.get(session.thread_id).messages]
+        texts = [each.text for each in session.thread_store.get(session.thread_id).messages]
 
     assert result.finished
     assert texts == ["go", "", "the high one", "the sea", "over"]

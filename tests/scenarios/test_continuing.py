@@ -72,8 +72,8 @@ def test_a_continued_subordinate_continues_its_own_subordinates(world: World) ->
     with Session(head, ":memory:") as session:
         for task in ("one", "two", "three"):
             world.send(session, task)
-        links = session.store.verify(session.thread_id)
-        segments = [session.store.get(each.sub_agent_thread_id).segments for each in links]
+        links = session.thread_store.verify(session.thread_id)
+        segments = [session.thread_store.get(each.sub_agent_thread_id).segments for each in links]
 
     for name in ("north", "camp", "scout"):
         assert knows(head, name) == [["one"], ["one", "two"], ["one", "two", "three"]]

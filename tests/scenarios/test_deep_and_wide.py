@@ -53,7 +53,7 @@ def test_a_tree_of_any_depth_asks_from_its_bottom_and_goes_on_in_another_session
     with Session(chain(depth), database) as session:
         result = world.answer(session, {question.id: "so deep"})
         threads = list(session.trace().walk())
-        bottom = session.store.get(threads[-1].thread_id)
+        bottom = session.thread_store.get(threads[-1].thread_id)
 
     assert question.path == tuple(f"level-{place}" for place in range(1, depth + 1))
     assert result.text == ("level-1 heard" if depth > 1 else "the bottom")
@@ -107,8 +107,8 @@ def test_one_of_300_asks_under_its_path_and_all_who_were_called_are_answered(
     with Session(tree, database) as session:
         [again] = world.answer(session, {question.id: "this deep"}).questions
         result = world.answer(session, {again.id: "deeper"})
-        links = session.store.verify(session.thread_id)
-        manager, *hands = [session.store.get(each.sub_agent_thread_id) for each in links]
+        links = session.thread_store.verify(session.thread_id)
+        manager, *hands = [session.thread_store.get(each.sub_agent_thread_id) for each in links]
 
     assert result.text == "over"
     assert {str(link.state) for link in links} == {"ok"}

@@ -12,7 +12,7 @@ from langgraph.types import interrupt
 
 from echelons import Agent, Session, SqliteCheckpointer
 from echelons.checkpoints.coordination.race_ledger import TreeRaces
-from echelons.delegation.race import Entrant
+from echelons.delegation.race import RaceEntry
 from echelons.delegation.request import DelegationResponse
 from echelons.graphs import compiled_tree
 from echelons.testing import Call, ScriptedModel, delegate, delegate_many, report
@@ -36,7 +36,7 @@ def team(scripts: dict[str, Any], **more: Any) -> tuple[Agent, ScriptedModel]:
 
 
 def answer_of(session: Session) -> tuple[ToolMessage, DelegationResponse]:
-    root = session.store.get(session.thread_id)
+    root = session.thread_store.get(session.thread_id)
     [answer] = [m for m in root.messages if isinstance(m, ToolMessage)]
     return answer, DelegationResponse.load(answer.artifact)
 
@@ -81,7 +81,7 @@ def test_each_part_has_a_thread_that_can_be_traced(world: World, saver: SqliteCh
         *((name, "fulfilled") for name in NAMES),
     ]
     assert [each.requests[0].task for each in trace.subordinates] == ["Ask a", "Ask b", "Ask c"]
-    assert all(link.holds for link in session.store.verify(session.thread_id))
+    assert all(link.holds for link in session.thread_store.verify(session.thread_id))
     _, answer = answer_of(session)
     assert [each.thread_id for each in answer.subordinate_responses] == [
         each.thread_id for each in trace.subordinates
@@ -152,7 +152,7 @@ def test_in_threads_who_has_lost_begins_nothing_more(saver: SqliteCheckpointer) 
     class Telling(TreeRaces):
         """Races that say when one is decided."""
 
-        def place(self, entrant: Entrant) -> int:
+        def place(self, entrant: RaceEntry) -> int:
             placed = super().place(entrant)
             decided.set()
             return placed

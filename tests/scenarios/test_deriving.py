@@ -10,7 +10,7 @@ from langchain_core.messages import BaseMessage, ToolMessage
 
 from echelons import Agent, Session, SqliteCheckpointer
 from echelons.capabilities import Capability, ModelDeriver
-from echelons.delegation.policy import Delegating
+from echelons.delegation.policy import DelegationPolicy
 from echelons.testing import Call, Reply, ScriptedModel
 from echelons.tree.members import Member
 
@@ -34,14 +34,18 @@ def tree(deriver: Any, prompt: str = "You are a gourmet.") -> Agent:
         model=model,
         subordinates=[Agent("ann", prompt=prompt), Agent("bob", prompt="You sing.")],
         capabilities={"plans": 0.9},
-        delegating=Delegating(deriver=deriver),
+        delegation=DelegationPolicy(deriver=deriver),
     )
 
 
 def answer(world: World, root: Agent, saver: SqliteCheckpointer) -> str:
     session = Session(root, saver)
     world.send(session, "go")
-    told = [m for m in session.store.get(session.thread_id).messages if isinstance(m, ToolMessage)]
+    told = [
+        m
+        for m in session.thread_store.get(session.thread_id).messages
+        if isinstance(m, ToolMessage)
+    ]
     return told[-1].text
 
 

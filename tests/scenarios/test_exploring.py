@@ -10,7 +10,7 @@ import pytest
 from langchain_core.messages import ToolMessage
 
 from echelons import Agent, Limits, Session, SqliteCheckpointer
-from echelons.delegation.policy import Delegating
+from echelons.delegation.policy import DelegationPolicy
 from echelons.delegation.request import DelegationResponse
 from echelons.testing import Call, ScriptedModel, per_conversation, report
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tests.scenarios.conftest import World
 
 TRIP = "Plan flights to Rome, a hotel, and great food"
-PARALLEL = Delegating(exploring="parallel")
+PARALLEL = DelegationPolicy(exploring="parallel")
 
 
 def find(task: str) -> Call:
@@ -37,7 +37,7 @@ def travel(model: ScriptedModel, **more: Any) -> Agent:
 
 
 def answer_of(session: Session) -> DelegationResponse:
-    root = session.store.get(session.thread_id)
+    root = session.thread_store.get(session.thread_id)
     answers = [m for m in root.messages if isinstance(m, ToolMessage)]
     return DelegationResponse.load(answers[-1].artifact)
 
@@ -80,7 +80,7 @@ def test_a_task_for_several_agents_becomes_a_request_to_each(
         ("hotels", f"part of: {TRIP}", "a hotel"),
         ("restaurants", f"part of: {TRIP}", "and great food"),
     }
-    assert all(link.holds for link in session.store.verify(session.thread_id))
+    assert all(link.holds for link in session.thread_store.verify(session.thread_id))
     assert [each.agent for each in session.trace().walk()] == [
         *("head", "flights", "hotels", "experiences", "restaurants")
     ]
@@ -149,7 +149,7 @@ async def test_requests_for_several_below_one_subordinate_do_not_wait_for_each_o
         ["cook dinner"],
         ["cook dinner", "cook did it", "cook dinner again"],
     ]
-    assert all(link.holds for link in session.store.verify(session.thread_id))
+    assert all(link.holds for link in session.thread_store.verify(session.thread_id))
 
 
 def test_a_part_that_its_agent_cannot_do_goes_to_the_next_best(
@@ -182,7 +182,7 @@ def test_a_part_that_its_agent_cannot_do_goes_to_the_next_best(
 
 def test_who_does_not_split_asks_one_agent(world: World, saver: SqliteCheckpointer) -> None:
     model = ScriptedModel({"head": [find(TRIP), "done"], "*": ["answered"]})
-    session = Session(travel(model, delegating=Delegating(splitting=False)), saver)
+    session = Session(travel(model, delegation=DelegationPolicy(splitting=False)), saver)
 
     world.send(session, "go")
 
@@ -199,7 +199,7 @@ def bakers(model: ScriptedModel, **more: Any) -> Agent:
         Agent("workshop", subordinates=[apprentice], capabilities={"bake bread": 0.7}),
         Agent("smith", capabilities={"forge iron": 0.9}),
     ]
-    return Agent("head", model=model, subordinates=below, **{"delegating": PARALLEL, **more})
+    return Agent("head", model=model, subordinates=below, **{"delegation": PARALLEL, **more})
 
 
 def test_everybody_who_fits_is_asked_and_the_best_answer_counts(
@@ -223,7 +223,7 @@ def test_everybody_who_fits_is_asked_and_the_best_answer_counts(
     assert [each.agent for each in answer.subordinate_responses] == [
         *("baker", "workshop", "apprentice")
     ]
-    assert all(link.holds for link in session.store.verify(session.thread_id))
+    assert all(link.holds for link in session.thread_store.verify(session.thread_id))
 
 
 def test_all_who_are_unable_say_why(world: World, saver: SqliteCheckpointer) -> None:
@@ -250,8 +250,8 @@ def shop(scripts: dict[str, Any]) -> Agent:
         Agent("baker", capabilities={"bread": 0.9}),
         Agent("confectioner", capabilities={"cakes": 0.9}),
     ]
-    rules = Delegating(exploring="parallel", splitting=False)
-    return Agent("head", model=ScriptedModel(scripts), subordinates=below, delegating=rules)
+    rules = DelegationPolicy(exploring="parallel", splitting=False)
+    return Agent("head", model=ScriptedModel(scripts), subordinates=below, delegation=rules)
 
 
 def test_partial_answers_that_cover_what_a_task_needs_are_put_together(
@@ -326,8 +326,8 @@ def test_where_the_last_are_asked_one_after_the_other_all_answers_count_as_at_on
         below = [
             Agent(name, capabilities={skill: 0.9, "eat": 0.9}) for name, skill in CANDIDATES.items()
         ]
-        rules = Delegating(exploring="parallel", splitting=False)
-        more: dict[str, Any] = {"limits": Limits(width=width), "delegating": rules}
+        rules = DelegationPolicy(exploring="parallel", splitting=False)
+        more: dict[str, Any] = {"limits": Limits(width=width), "delegation": rules}
         head = Agent("head", model=ScriptedModel(scripts), subordinates=below, **more)
         messages = world.invoke(head.compile(), {"messages": [("user", "go")]})["messages"]
         [answer] = [DelegationResponse.load(m.artifact) for m in messages if m.type == "tool"]
@@ -347,7 +347,7 @@ def test_a_request_among_several_that_nobody_can_take_is_answered_with_the_other
         **{name: ["bread"] for name in ("baker", "workshop", "apprentice")},
     }
     model = ScriptedModel(scripts)
-    session = Session(bakers(model, delegating=Delegating(exploring=exploring)), saver)
+    session = Session(bakers(model, delegation=DelegationPolicy(exploring=exploring)), saver)
 
     assert world.send(session, "go").text == "done"
 

@@ -12,11 +12,11 @@ from langchain_core.messages import BaseMessage, ToolMessage
 from langgraph.types import interrupt
 
 from echelons import Agent, Session, SqliteCheckpointer
-from echelons.checkpoints.coordination.circuit_breakers import standings
-from echelons.delegation.policy import Delegating
+from echelons.checkpoints.coordination.circuit_breakers import list_circuits
+from echelons.delegation.policy import DelegationPolicy
 from echelons.delegation.request import DelegationResponse
 from echelons.errors import InvalidField
-from echelons.guards.circuit_breaker import Breaking, CircuitState
+from echelons.guards.circuit_breaker import BreakerPolicy, CircuitState
 from echelons.testing import Call, ScriptedModel, delegate
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def find(task: str) -> Call:
 
 def responses(session: Session) -> list[DelegationResponse]:
     """Return the responses to the root's calls."""
-    root = session.store.get(session.thread_id)
+    root = session.thread_store.get(session.thread_id)
     answers = [m for m in root.messages if isinstance(m, ToolMessage)]
     return [DelegationResponse.load(each.artifact) for each in answers]
 
@@ -53,7 +53,7 @@ def test_who_fails_three_times_in_a_row_is_not_asked_any_more(
     assert reasons[:3] == ["ConnectionError: down"] * 3
     assert reasons[3].startswith("circuit_open: 'eat' failed 3 times in a row")
     assert [each.agent for each in model.calls].count("eat") == 3
-    [circuit] = standings(saver.ledger)
+    [circuit] = list_circuits(saver.ledger)
     assert (circuit.tree, circuit.agent, circuit.state) == ("head", "eat", CircuitState.OPEN)
 
 
@@ -95,7 +95,7 @@ def test_an_honest_unable_and_a_question_open_no_circuit(
     assert world.answer(session, {question.id: "this"}).text == "sorry"
 
     assert [str(each.status) for each in responses(session)] == ["unable"] * 4 + ["fulfilled"]
-    assert standings(saver.ledger) == []
+    assert list_circuits(saver.ledger) == []
 
 
 def test_a_superior_whose_subordinates_fail_too_often_does_not_try_on(
@@ -104,8 +104,8 @@ def test_a_superior_whose_subordinates_fail_too_often_does_not_try_on(
     names = ("a", "b", "c", "d", "e")
     model = ScriptedModel({"head": [find("cook dinner"), "sorry"], **{n: down(1) for n in names}})
     below = [Agent(name, capabilities={"cook dinner": 0.9}) for name in names]
-    rules = Delegating(breaking=Breaking(intensity=2))
-    session = Session(Agent("head", model=model, subordinates=below, delegating=rules), saver)
+    rules = DelegationPolicy(breaker=BreakerPolicy(intensity=2))
+    session = Session(Agent("head", model=model, subordinates=below, delegation=rules), saver)
 
     world.send(session, "go")
 
@@ -133,8 +133,8 @@ async def test_who_is_late_is_cut_short_and_the_next_best_is_asked(
     )
     slow = Agent("slow", tools=[wait], capabilities={"cook dinner": 0.9})
     quick = Agent("quick", capabilities={"cook dinner": 0.8})
-    rules = Delegating(timeout=1.5)
-    head = Agent("head", model=model, subordinates=[slow, quick], delegating=rules)
+    rules = DelegationPolicy(timeout=1.5)
+    head = Agent("head", model=model, subordinates=[slow, quick], delegation=rules)
     session = Session(head, saver)
 
     result = await (await session.asend("go")).result()
@@ -143,16 +143,16 @@ async def test_who_is_late_is_cut_short_and_the_next_best_is_asked(
     assert (result.text, answer.agent, cut) == ("done", "quick", ["cut"])
     reasons = {each.agent: each.reason for each in answer.subordinate_responses}
     assert reasons["slow"] == "timeout: 'slow' has not answered within 1.5 s"
-    assert all(link.holds for link in session.store.verify(session.thread_id))
+    assert all(link.holds for link in session.thread_store.verify(session.thread_id))
 
 
 def below_another(model: ScriptedModel) -> Agent:
     """Return a tree in which who is asked first stands below somebody who only passes it on."""
     slow = Agent("slow", capabilities={"cook dinner": 0.9})
     quick = Agent("quick", capabilities={"cook dinner": 0.4})
-    rules = Delegating(timeout=0.5)
+    rules = DelegationPolicy(timeout=0.5)
     between = Agent("between", subordinates=[slow])
-    return Agent("head", model=model, subordinates=[between, quick], delegating=rules)
+    return Agent("head", model=model, subordinates=[between, quick], delegation=rules)
 
 
 async def test_who_is_late_is_not_who_has_passed_the_request_on(saver: SqliteCheckpointer) -> None:
@@ -169,8 +169,8 @@ async def test_who_is_late_is_not_who_has_passed_the_request_on(saver: SqliteChe
     late, _ = answer.subordinate_responses
     assert (late.agent, late.path) == ("slow", ("head", "between", "slow"))
     assert late.reason == "timeout: 'slow' has not answered within 0.5 s"
-    assert [(each.agent, each.failures) for each in standings(saver.ledger)] == [("slow", 1)]
-    assert all(link.holds for link in session.store.verify(session.thread_id))
+    assert [(each.agent, each.failures) for each in list_circuits(saver.ledger)] == [("slow", 1)]
+    assert all(link.holds for link in session.thread_store.verify(session.thread_id))
 
 
 async def test_all_who_are_asked_for_one_task_share_its_time(saver: SqliteCheckpointer) -> None:
@@ -183,8 +183,8 @@ async def test_all_who_are_asked_for_one_task_share_its_time(saver: SqliteCheckp
     late = {name: [Call("wait")] for name in names}
     model = ScriptedModel({"head": [find("cook dinner"), "sorry"], **late})
     below = [Agent(name, tools=[wait], capabilities={"cook dinner": 0.9}) for name in names]
-    rules = Delegating(timeout=0.8, request_timeout=1)
-    session = Session(Agent("head", model=model, subordinates=below, delegating=rules), saver)
+    rules = DelegationPolicy(timeout=0.8, request_timeout=1)
+    session = Session(Agent("head", model=model, subordinates=below, delegation=rules), saver)
 
     assert (await (await session.asend("go")).result()).text == "sorry"
 
@@ -210,8 +210,10 @@ async def test_nobody_gets_more_time_than_its_superior_has_left(
         }
     )
     scout = Agent("scout", tools=[wait])
-    north = Agent("north", subordinates=[scout], delegating=Delegating(timeout=1000))
-    head = Agent("head", model=model, subordinates=[north], delegating=Delegating(timeout=1.5))
+    north = Agent("north", subordinates=[scout], delegation=DelegationPolicy(timeout=1000))
+    head = Agent(
+        "head", model=model, subordinates=[north], delegation=DelegationPolicy(timeout=1.5)
+    )
     session = Session(head, saver)
 
     assert (await (await session.asend("go")).result()).text == "sorry"
@@ -235,7 +237,7 @@ def test_in_a_thread_nothing_begins_after_the_deadline(saver: SqliteCheckpointer
         "head",
         model=model,
         subordinates=[Agent("slow", tools=[wait])],
-        delegating=Delegating(timeout=1.5),
+        delegation=DelegationPolicy(timeout=1.5),
     )
     session = Session(head, saver)
 
@@ -244,10 +246,10 @@ def test_in_a_thread_nothing_begins_after_the_deadline(saver: SqliteCheckpointer
     [answer] = responses(session)
     assert answer.reason == "timeout: 'slow' has not answered within 1.5 s"
     assert [each.agent for each in model.calls] == ["head", "slow", "head"]
-    assert [each.failures for each in standings(saver.ledger)] == [1]
+    assert [each.failures for each in list_circuits(saver.ledger)] == [1]
 
 
 @pytest.mark.parametrize("wrong", [30, "30", {"timeout": 30}])
 def test_rules_that_are_none_are_refused(wrong: Any) -> None:
     with pytest.raises(InvalidField):
-        Agent("head", delegating=wrong)
+        Agent("head", delegation=wrong)

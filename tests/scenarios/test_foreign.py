@@ -84,9 +84,9 @@ def session(foreign: Any, name: str, saver: Any, tasks: Sequence[str] = ("one", 
 
 def threads(session: Session) -> tuple[Thread, Thread]:
     """Return the thread of the agent between and of the foreign subordinate."""
-    links = session.store.verify(session.thread_id)
+    links = session.thread_store.verify(session.thread_id)
     assert [str(link.state) for link in links] == ["ok", "ok"]
-    mid, foreign = [session.store.get(link.sub_agent_thread_id) for link in links]
+    mid, foreign = [session.thread_store.get(link.sub_agent_thread_id) for link in links]
     return mid, foreign
 
 
@@ -242,7 +242,9 @@ def test_a_whole_tree_of_ours_is_a_graph_like_any_other(
 
     world.send(team, "go")
 
-    messages = team.store.get(team.store.verify(team.thread_id)[0].sub_agent_thread_id).messages
+    messages = team.thread_store.get(
+        team.thread_store.verify(team.thread_id)[0].sub_agent_thread_id
+    ).messages
     assert told(messages) == ["dug", "dug"]
 
 

@@ -12,7 +12,7 @@ from langchain_core.messages import BaseMessage, HumanMessage
 from langgraph.types import interrupt
 
 from echelons import Agent, Limits, ThreadStore
-from echelons.checkpoints.ledger import key, ledger_of
+from echelons.checkpoints.ledger import build_key, get_ledger
 from echelons.errors import CheckpointTampered, LeaseLost, QuestionError, ThreadBusy
 from echelons.testing import Call, ScriptedModel, delegate
 from tests.scenarios.drivers.ways import THREAD, AnySaver, InSession, OnServer, OurSaver, Way
@@ -55,12 +55,12 @@ def asking(limits: Limits | None = None) -> Agent:
 
 def pending(way: Way) -> list[Any]:
     """Return what is asked, as LangGraph itself tells."""
-    from echelons.checkpoints.queries import aread, read
-    from echelons.checkpoints.threads.pending_work import questions
+    from echelons.checkpoints.queries import arun_plan, run_plan
+    from echelons.checkpoints.threads.pending_work import read_questions
 
     if isinstance(way, OnServer):
-        return list(way.run(aread(way.saver, questions(THREAD))))
-    return list(read(way.saver, questions(THREAD)))
+        return list(way.run(arun_plan(way.saver, read_questions(THREAD))))
+    return list(run_plan(way.saver, read_questions(THREAD)))
 
 
 # One function for each row: whether it is kept, with or without a move to another process.
@@ -188,7 +188,7 @@ def who_was_taken_over_writes_nothing(way: Way, move: Moving) -> bool:
     run = way.begin(asking(), "go")
     next(run)
     other = way.another()
-    lease = ledger_of(other.saver).take_over(key(THREAD))
+    lease = get_ledger(other.saver).take_over(build_key(THREAD))
     before = way.run_sql("SELECT count(*) FROM checkpoints")
     try:
         list(run)

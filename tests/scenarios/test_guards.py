@@ -8,7 +8,7 @@ import pytest
 from langchain_core.messages import ToolMessage
 
 from echelons import Agent, Limits, Session, SqliteCheckpointer
-from echelons.delegation.policy import Delegating
+from echelons.delegation.policy import DelegationPolicy
 from echelons.delegation.request import DelegationResponse
 from echelons.testing import Call, ScriptedModel, delegate, delegate_many
 
@@ -23,9 +23,9 @@ BREAD = Call("call_subordinate", {"message": "Bake bread"})
 
 def told(session: Session, agent: str = "head") -> list[ToolMessage]:
     """Return what an agent's calls were answered, refusals first; every link must hold."""
-    assert all(link.holds for link in session.store.verify(session.thread_id))
+    assert all(link.holds for link in session.thread_store.verify(session.thread_id))
     [found] = [each for each in session.trace().walk() if each.agent == agent]
-    messages = session.store.get(found.thread_id).messages
+    messages = session.thread_store.get(found.thread_id).messages
     return [each for each in messages if isinstance(each, ToolMessage)]
 
 
@@ -138,8 +138,8 @@ def test_all_who_are_asked_at_once_for_the_tasks_of_a_message_are_within_its_wid
     world: World, saver: SqliteCheckpointer
 ) -> None:
     calls = [BREAD, Call("call_subordinate", {"message": "Bake more bread"})]
-    rules = Delegating(exploring="parallel")
-    session = Session(pair(3, {"head": [calls, "done"]}, delegating=rules), saver)
+    rules = DelegationPolicy(exploring="parallel")
+    session = Session(pair(3, {"head": [calls, "done"]}, delegation=rules), saver)
 
     assert world.send(session, "go").text == "done"
 

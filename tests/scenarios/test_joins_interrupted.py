@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from echelons import Agent, Session, SqliteCheckpointer
-from echelons.checkpoints.threads.trace import CUT
+from echelons.checkpoints.threads.trace import CUT_SHORT
 from echelons.errors import QuestionClosed
 from echelons.testing import Call, ScriptedModel
 from tests.scenarios.drivers.races import ENDS, LOST, PLACES, STATUSES, Died, Race
@@ -123,9 +123,11 @@ def ended_well(race: Race, join: str) -> None:
     assert {name: status for name, (status, _) in told.items()} == {**STATUSES, "c": c}
     assert told["a"][1] == LOST
     # Its superior had lost already, or had no more time to hear of it.
-    assert told["ascout"][1] in (LOST, CUT)
+    assert told["ascout"][1] in (LOST, CUT_SHORT)
     assert race.rows() == {"a": "unable", "b": "fulfilled", "c": c}
-    assert {str(link.state) for link in race.session.store.verify(race.session.thread_id)} == {"ok"}
+    assert {
+        str(link.state) for link in race.session.thread_store.verify(race.session.thread_id)
+    } == {"ok"}
     assert race.session.inbox() == []
 
 
@@ -202,7 +204,9 @@ def stopped_well(world: World, race: Race, asked: dict[str, str]) -> None:
     assert all(status != "open" for status, _ in told.values())
     assert sorted(race.dug) == ["ascout", "bscout", "c"]
     assert race.model.repeated_calls == []
-    assert {str(link.state) for link in race.session.store.verify(race.session.thread_id)} == {"ok"}
+    assert {
+        str(link.state) for link in race.session.thread_store.verify(race.session.thread_id)
+    } == {"ok"}
     refused(world, race, asked["ascout?"])
 
 

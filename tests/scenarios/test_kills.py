@@ -147,7 +147,7 @@ def test_an_answer_survives_the_death_of_its_run_and_never_answers_the_next(
         world.answer(session, {question.id: "yes"})
     assert world.answer(session, {second.id: "no"}).text == "done"
     [scout] = [each for each in session.trace().walk() if each.agent == "scout"]
-    assert [each.text for each in session.store.get(scout.thread_id).messages][2] == "yes no"
+    assert [each.text for each in session.thread_store.get(scout.thread_id).messages][2] == "yes no"
 
 
 class DyingAtAnAnswer(SqliteCheckpointer):

@@ -181,11 +181,11 @@ def test_all_conversations_of_a_halted_tree_are_closed_and_linked(
 
     world.send(session, "go")
 
-    links = session.store.verify(session.thread_id)
+    links = session.thread_store.verify(session.thread_id)
     assert {str(each.state) for each in links} == {"ok", "refused"}
     begun = [each.sub_agent_thread_id for each in links if str(each.state) == "ok"]
     for thread in [session.thread_id, *begun]:
-        check_closed(session.store.get(thread).messages)
+        check_closed(session.thread_store.get(thread).messages)
 
 
 @pytest.mark.parametrize("way", ["sync", "async"])
@@ -262,8 +262,8 @@ def test_what_had_begun_ends_by_itself_when_its_limit_is_used_up(
     result = world.answer(session, {question.id: "yes"})
 
     assert result.text == "Not finished (limit: 4 of 4 steps)."
-    [link] = session.store.verify(session.thread_id)
-    said = [str(each.text) for each in session.store.get(link.sub_agent_thread_id).messages]
+    [link] = session.thread_store.verify(session.thread_id)
+    said = [str(each.text) for each in session.thread_store.get(link.sub_agent_thread_id).messages]
     assert said[2:] == ["yes", "Not finished (limit: 4 of 4 steps)."]
     assert len(model.calls) == 2
 

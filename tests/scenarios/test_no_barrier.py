@@ -10,7 +10,7 @@ from langchain_core.messages import ToolMessage
 
 from echelons import Agent, Session, SqliteCheckpointer
 from echelons.delegation.request import DelegationResponse
-from echelons.runtime.run_events import Kind, RunEvent
+from echelons.runtime.run_events import RunEvent, RunEventKind
 from echelons.testing import Call, ScriptedModel, delegate, delegate_many, report
 
 MEND = Call("call_subordinate", {"message": "Repair the bicycle"})
@@ -40,7 +40,7 @@ class Latch:
     def see(self, event: RunEvent) -> None:
         """Let the slow one go when the fallback of the other is done and written down."""
         # What the head is told; the levels below it have been told before.
-        if event.kind is Kind.RESPONSE and event.path in ("head/workshop", "head/shed"):
+        if event.kind is RunEventKind.RESPONSE and event.path in ("head/workshop", "head/shed"):
             self.order.append(f"{event.data['agent']} {event.data['status']}")
             if event.data["final"]:
                 self._answered.set()
@@ -69,7 +69,7 @@ def session_of(latch: Latch, calls: list[Call], saver: SqliteCheckpointer) -> Se
 def check(latch: Latch, session: Session) -> None:
     """Check that the fallback was over before the slow one was, and both are heard."""
     assert latch.order == ["mechanic unable", "tinker fulfilled", "turtle"]
-    messages = session.store.get(session.thread_id).messages
+    messages = session.thread_store.get(session.thread_id).messages
     answers = [DelegationResponse.load(m.artifact) for m in messages if isinstance(m, ToolMessage)]
     assert all(each.status == "fulfilled" for each in answers)
     said = "\n".join(str(each.result) for each in answers)

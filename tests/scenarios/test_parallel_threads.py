@@ -31,7 +31,7 @@ def tool_answers(messages: Sequence[BaseMessage]) -> list[str]:
 
 def answers(session: Session) -> list[str]:
     """Return what the root's calls were answered."""
-    return tool_answers(session.store.get(session.thread_id).messages)
+    return tool_answers(session.thread_store.get(session.thread_id).messages)
 
 
 def twenty(guide: Script) -> Agent:
@@ -47,8 +47,8 @@ def test_twenty_calls_with_reset_have_twenty_threads_of_their_own(world: World) 
     with Session(head, ":memory:") as session:
         result = world.send(session, "go")
 
-        links = session.store.verify(session.thread_id)
-        threads = [session.store.get(link.sub_agent_thread_id) for link in links]
+        links = session.thread_store.verify(session.thread_id)
+        threads = [session.thread_store.get(link.sub_agent_thread_id) for link in links]
 
     assert result.text == "done"
     assert len({thread.id for thread in threads}) == MANY
@@ -109,8 +109,8 @@ def test_continuations_of_one_thread_in_one_turn_run_in_order_and_none_is_lost(
     with Session(head, ":memory:") as session:
         world.send(session, "go")
         found = answers(session)
-        links = session.store.verify(session.thread_id)
-        segments = [session.store.get(link.sub_agent_thread_id).segments for link in links]
+        links = session.thread_store.verify(session.thread_id)
+        segments = [session.thread_store.get(link.sub_agent_thread_id).segments for link in links]
 
     assert found == [
         "one",

@@ -15,7 +15,7 @@ from langchain_core.messages import BaseMessage
 
 from echelons import Agent, Session, SqliteCheckpointer
 from echelons.errors import NotPaused, UnfinishedTurn
-from echelons.runtime.run_events import Kind
+from echelons.runtime.run_events import RunEventKind
 from echelons.testing import ScriptedModel, delegate
 from tests.scenarios.drivers.camp import asked, first, team, told, waiting
 
@@ -105,7 +105,7 @@ def test_a_pause_shows_no_question_anywhere(saver: SqliteCheckpointer) -> None:
 
     kinds = {event.kind for event in session.send("go")}
 
-    assert Kind.QUESTION not in kinds
+    assert RunEventKind.QUESTION not in kinds
     rows = saver.conn.execute("SELECT count(*) FROM events WHERE kind = 'question'").fetchone()
     assert rows == (0,)
 

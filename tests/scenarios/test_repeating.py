@@ -8,7 +8,7 @@ import pytest
 from langchain_core.messages import ToolMessage
 
 from echelons import Agent, Session, SqliteCheckpointer
-from echelons.delegation.policy import Delegating
+from echelons.delegation.policy import DelegationPolicy
 from echelons.delegation.request import DelegationResponse
 from echelons.testing import Call, ScriptedModel, delegate, delegate_many, per_conversation, report
 
@@ -19,7 +19,7 @@ FIND = Call("call_subordinate", {"message": "cook dinner"})
 
 
 def told(session: Session) -> list[DelegationResponse]:
-    messages = session.store.get(session.thread_id).messages
+    messages = session.thread_store.get(session.thread_id).messages
     return [DelegationResponse.load(m.artifact) for m in messages if isinstance(m, ToolMessage)]
 
 
@@ -53,7 +53,7 @@ def test_what_is_answered_is_refused_with_the_reason(
         "repeated: 'eat' has answered 'cook dinner' in this turn already; use that answer, "
         "ask for something else, or begin anew with reset=true"
     )
-    assert len(session.store.verify(session.thread_id)) == 1
+    assert len(session.thread_store.verify(session.thread_id)) == 1
 
 
 @pytest.mark.parametrize("again", [delegate("eat", "cook dinner"), FIND], ids=["named", "not"])
@@ -98,7 +98,10 @@ def test_a_reset_asks_anew(world: World, saver: SqliteCheckpointer) -> None:
     session = team(world, saver, calls, ["pizza"])
 
     assert [each.result for each in told(session)] == ["pizza", "pizza"]
-    assert len({each.sub_agent_thread_id for each in session.store.verify(session.thread_id)}) == 2
+    assert (
+        len({each.sub_agent_thread_id for each in session.thread_store.verify(session.thread_id)})
+        == 2
+    )
 
 
 def test_another_turn_may_ask_the_same(world: World, saver: SqliteCheckpointer) -> None:
@@ -134,8 +137,8 @@ def test_of_several_requests_only_those_are_refused_that_are_answered(
 def test_what_everybody_was_asked_at_once_is_not_asked_again(
     world: World, saver: SqliteCheckpointer
 ) -> None:
-    rules = Delegating(exploring="parallel")
-    session = team(world, saver, [FIND, FIND], ["pizza"], delegating=rules)
+    rules = DelegationPolicy(exploring="parallel")
+    session = team(world, saver, [FIND, FIND], ["pizza"], delegation=rules)
 
     one, two = told(session)
     assert [each.status for each in one.subordinate_responses] == ["fulfilled"] * 2
@@ -171,7 +174,7 @@ def bakers(
     ]
     session = Session(Agent("head", model=model, subordinates=below, **more), saver)
     assert world.send(session, "go").text == "done"
-    assert all(link.holds for link in session.store.verify(session.thread_id))
+    assert all(link.holds for link in session.thread_store.verify(session.thread_id))
     return told(session), [str(each.agent) for each in model.calls if each.agent in ("x", "y")]
 
 
@@ -224,12 +227,12 @@ def test_parts_of_an_answer_that_make_it_whole_are_not_asked_for_again(
     task = Call("call_subordinate", {"message": "I need bread and cakes"})
     part: list[Any] = [report("partial", "half"), "again"]
     model = ScriptedModel({"head": [task, task, "done"], "x": part, "y": part})
-    rules = Delegating(splitting=False)
+    rules = DelegationPolicy(splitting=False)
     below = [
         Agent("x", capabilities={"bread": 0.9}),
         Agent("y", capabilities={"cakes": 0.9}),
     ]
-    session = Session(Agent("head", model=model, subordinates=below, delegating=rules), saver)
+    session = Session(Agent("head", model=model, subordinates=below, delegation=rules), saver)
 
     world.send(session, "go")
 

@@ -12,7 +12,7 @@ import pytest
 from echelons import Agent, Session
 from echelons.checkpoints.checkpointer import SqliteCheckpointer
 from echelons.checkpoints.threads.trace import Trace
-from echelons.delegation.policy import Delegating
+from echelons.delegation.policy import DelegationPolicy
 from echelons.delegation.request import DelegationRequest
 from echelons.runtime.run_events import RunEvent
 from echelons.testing import ScriptedModel, delegate, report
@@ -35,7 +35,7 @@ def tree() -> Agent:
     return Agent(
         "head",
         model=model,
-        delegating=Delegating(timeout=60, request_timeout=90),
+        delegation=DelegationPolicy(timeout=60, request_timeout=90),
         subordinates=[
             Agent("experiences", "Museums", subordinates=[restaurants]),
             Agent("walks", "Plans walks", capabilities={"walk": 1.0}),
@@ -139,8 +139,8 @@ def test_a_request_that_waits_for_another_is_given_its_time_when_it_begins(
 ) -> None:
     both = [delegate("walks", "a walk"), delegate("walks", "another")]
     model = ScriptedModel({"head": [both, "done"], "walks": ["by the river", "uphill"]})
-    rules = Delegating(timeout=60)
-    head = Agent("head", model=model, delegating=rules, subordinates=[Agent("walks")])
+    rules = DelegationPolicy(timeout=60)
+    head = Agent("head", model=model, delegation=rules, subordinates=[Agent("walks")])
     with SqliteCheckpointer(tmp_path / "trip.sqlite") as saver:
         events = list(Session(head, saver, thread="trip").send("Two walks."))
 

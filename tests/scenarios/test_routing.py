@@ -32,7 +32,7 @@ def chain(model: ScriptedModel, *last: Agent) -> Agent:
 
 def answer_of(session: Session) -> DelegationResponse:
     """Return the response to the root's last call."""
-    root = session.store.get(session.thread_id)
+    root = session.thread_store.get(session.thread_id)
     answers = [m for m in root.messages if isinstance(m, ToolMessage)]
     return DelegationResponse.load(answers[-1].artifact)
 
@@ -78,7 +78,7 @@ def test_a_task_goes_down_a_chain_that_has_no_other_branch(
 
     assert (answer_of(session).agent, answer_of(session).path) == (who, path)
     assert callers(model) == ["head", who, "head"], "no model call in between"
-    assert all(link.holds for link in session.store.verify(session.thread_id))
+    assert all(link.holds for link in session.thread_store.verify(session.thread_id))
 
 
 def test_the_levels_between_keep_threads_that_can_be_read_and_traced(
@@ -90,9 +90,9 @@ def test_the_levels_between_keep_threads_that_can_be_read_and_traced(
 
     trace = session.trace()
     assert [each.agent for each in trace.walk()] == ["head", "a", "b", "c", "d"]
-    assert all(link.holds for link in session.store.verify(session.thread_id))
+    assert all(link.holds for link in session.thread_store.verify(session.thread_id))
     middle = next(each for each in trace.walk() if each.agent == "b")
-    said = [(m.type, m.text) for m in session.store.get(middle.thread_id).messages]
+    said = [(m.type, m.text) for m in session.thread_store.get(middle.thread_id).messages]
     assert said == [
         ("human", "Repair the bicycle"),
         ("ai", ""),
@@ -125,7 +125,7 @@ def test_when_the_best_cannot_the_next_best_in_another_branch_is_asked(
         ("d", "unable"),
         ("d2", "fulfilled"),
     ]
-    assert all(link.holds for link in session.store.verify(session.thread_id))
+    assert all(link.holds for link in session.thread_store.verify(session.thread_id))
     assert [each.agent for each in session.trace().walk()] == ["head", "a", "d", "b", "d2"]
 
 
@@ -150,7 +150,7 @@ def test_when_nobody_can_one_answer_says_why_for_every_branch(
     assert "a/d: no tools" in answer.reason
     assert "e: ConnectionError: line is dead" in answer.reason
     assert [each.agent for each in answer.subordinate_responses] == ["d", "e"]
-    assert all(link.holds for link in session.store.verify(session.thread_id))
+    assert all(link.holds for link in session.thread_store.verify(session.thread_id))
 
 
 @pytest.mark.parametrize("task", ["Sing", "What is the weather like on the moon?"])
@@ -195,5 +195,5 @@ def test_two_tasks_go_their_ways_side_by_side(world: World, saver: SqliteCheckpo
 
     assert world.send(session, "go").text == "done"
 
-    root: Any = session.store.get(session.thread_id).messages
+    root: Any = session.thread_store.get(session.thread_id).messages
     assert sorted(m.text for m in root if m.type == "tool") == ["as new", "la la"]

@@ -318,7 +318,7 @@ async def test_who_worked_for_one_that_was_cut_short_remembers_it_when_both_go_o
 
     assert seen == [["look", "", "noted", "again"]]
     [thread] = [each for each in session.trace().walk() if each.agent == "leaf"]
-    assert session.store.get(thread.thread_id).segments == 2
+    assert session.thread_store.get(thread.thread_id).segments == 2
 
 
 def test_an_agent_that_has_not_begun_may_be_stopped(

@@ -33,7 +33,7 @@ def test_flights_hotels_and_the_grandchild_contribute_to_a_trip_to_italy() -> No
     with Session(team(), ":memory:", thread="trip") as session:
         answer = session.send("Plan a trip to Italy with great food").result().text
         trace = session.trace()
-        links = session.store.verify(session.thread_id)
+        links = session.thread_store.verify(session.thread_id)
 
     flights, hotels, experiences = trace.subordinates
     (restaurants,) = experiences.subordinates

@@ -8,9 +8,9 @@ import typer
 
 from echelons.cli import database, output
 from echelons.cli.command import command
-from echelons.cli.display.text_format import duration, encoded
+from echelons.cli.display.text_format import check_text_argument, format_duration
 from echelons.cli.exit_codes import ExitCode
-from echelons.cli.options import Database, Output
+from echelons.cli.options import DatabaseOptions, OutputOptions
 
 CloseOption = Annotated[
     str | None,
@@ -18,27 +18,27 @@ CloseOption = Annotated[
         "--close",
         metavar="AGENT",
         help="Close the circuit of this agent, so that it is asked again at once.",
-        callback=encoded,
+        callback=check_text_argument,
     ),
 ]
 
 
 @command
-def breakers(close: CloseOption = None, *, place: Database, how: Output) -> ExitCode:
+def breakers(close: CloseOption = None, *, place: DatabaseOptions, how: OutputOptions) -> ExitCode:
     """List the circuits of agents that have failed, and whether they are asked."""
-    from echelons.checkpoints.coordination.circuit_breakers import close_circuits, standings
+    from echelons.checkpoints.coordination.circuit_breakers import close_circuits, list_circuits
 
-    with database.reading(place.db) as saver:
+    with database.open_database(place.db) as saver:
         if close is not None:
             close_circuits(saver.ledger, close)
-        found = standings(saver.ledger)
+        found = list_circuits(saver.ledger)
     for each in found:
         if how.json:
-            output.tell_json({**each._asdict(), "state": str(each.state)})
+            output.print_json({**each._asdict(), "state": str(each.state)})
         else:
-            wait = f", tried again in {duration(each.wait)}" if each.wait else ""
+            wait = f", tried again in {format_duration(each.wait)}" if each.wait else ""
             times = f"{each.failures} failure{'' if each.failures == 1 else 's'}"
-            output.tell(f"{each.tree}/{each.agent}: {each.state}, {times} in a row{wait}")
+            output.print_result(f"{each.tree}/{each.agent}: {each.state}, {times} in a row{wait}")
     if not found and not how.json:
-        output.remark("every circuit is closed")
+        output.print_remark("every circuit is closed")
     return ExitCode.FINISHED

@@ -8,11 +8,11 @@ import typer
 
 from echelons.cli import database, output, unfinished_threads
 from echelons.cli.command import command
-from echelons.cli.display.text_format import command_line, named
+from echelons.cli.display.text_format import build_command_line, check_name_argument
 from echelons.cli.exit_codes import ExitCode
-from echelons.cli.options import Output, Place, Remaking, TeamOption
-from echelons.cli.stored_team import remade
-from echelons.cli.team_loader import load
+from echelons.cli.options import OutputOptions, StoredTeamOptions, TeamOption, ThreadOptions
+from echelons.cli.stored_team import resolve_stored_team
+from echelons.cli.team_loader import load_team
 from echelons.errors import EchelonsError, UnknownPath
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ PathArgument = Annotated[
     typer.Argument(
         metavar="PATH",
         help="The agent, such as [b]head/north[/b], with all below it; the whole turn if left out.",
-        callback=named,
+        callback=check_name_argument,
         show_default=False,
     ),
 ]
@@ -33,7 +33,7 @@ PathArgument = Annotated[
 
 @command
 def stop(
-    path: PathArgument = None, team: TeamOption = None, *, place: Place, how: Output
+    path: PathArgument = None, team: TeamOption = None, *, place: ThreadOptions, how: OutputOptions
 ) -> ExitCode:
     """End an agent and all below it, or the whole turn, in whichever process it runs."""
     return _give_order("stopped", path, team, place, how)
@@ -41,53 +41,65 @@ def stop(
 
 @command
 def pause(
-    path: PathArgument = None, team: TeamOption = None, *, place: Place, how: Output
+    path: PathArgument = None, team: TeamOption = None, *, place: ThreadOptions, how: OutputOptions
 ) -> ExitCode:
     """Hold an agent and all below it, or the whole tree, before their next model call."""
     return _give_order("paused", path, team, place, how)
 
 
 def _give_order(
-    order: ControlOrder, path: str | None, team: str | None, place: Place, how: Output
+    order: ControlOrder,
+    path: str | None,
+    team: str | None,
+    place: ThreadOptions,
+    how: OutputOptions,
 ) -> ExitCode:
     """Give an order to an agent that has begun, or else to one that the team declares."""
-    from echelons.checkpoints.queries import read
+    from echelons.checkpoints.queries import run_plan
     from echelons.checkpoints.threads.stop_and_pause import give_order
 
-    with database.reading(place.db) as saver:
-        root = unfinished_threads.root_with_work(saver, place.thread, unfinished_threads.AT_WORK)
+    with database.open_database(place.db) as saver:
+        root = unfinished_threads.find_unfinished_root(
+            saver, place.thread, unfinished_threads.OPEN_STATES
+        )
         try:
-            ordered = read(saver, give_order(order, root.id, path))
+            ordered = run_plan(saver, give_order(order, root.id, path))
         except UnknownPath:
-            ordered = read(saver, give_order(order, root.id, path, _paths(root, team)))
-        return _told(saver, root, {order: ordered}, place, how)
+            ordered = run_plan(
+                saver, give_order(order, root.id, path, _list_agent_paths(root, team))
+            )
+        return _print_order(saver, root, {order: ordered}, place, how)
 
 
-def _paths(root: RootThread, team: str | None) -> frozenset[str]:
-    from echelons.tree.walk import walk
+def _list_agent_paths(root: RootThread, team: str | None) -> frozenset[str]:
+    from echelons.tree.walk import walk_tree
 
     try:
-        agent = load(remade(root, Remaking(team=team)))
+        agent = load_team(resolve_stored_team(root, StoredTeamOptions(team=team)))
     except EchelonsError:
         if team is not None:
             raise
         return frozenset()  # without --team, agents that have begun can still be named
-    return frozenset(place.text for place in walk(agent))
+    return frozenset(place.path_text for place in walk_tree(agent))
 
 
-def _told(
-    saver: SqliteCheckpointer, root: RootThread, done: dict[str, str], place: Place, how: Output
+def _print_order(
+    saver: SqliteCheckpointer,
+    root: RootThread,
+    done: dict[str, str],
+    place: ThreadOptions,
+    how: OutputOptions,
 ) -> ExitCode:
-    from echelons.checkpoints.ledger import key
+    from echelons.checkpoints.ledger import build_key
 
-    running = saver.ledger.holder(key(root.id)) is not None
-    thread = database.label(root)
+    running = saver.ledger.get_holder(build_key(root.id)) is not None
+    thread = database.root_label(root)
     if how.json:
-        output.tell_json({**done, "thread": thread, "running": running})
+        output.print_json({**done, "thread": thread, "running": running})
         return ExitCode.FINISHED
     for what, path in done.items():
-        output.tell(f"{what} {path} in thread {thread}")
+        output.print_result(f"{what} {path} in thread {thread}")
     if not running:
-        again = command_line("resume", "--thread", thread, db=place.db)
-        output.remark(f"nobody is at work on it now; go on with: {again}")
+        again = build_command_line("resume", "--thread", thread, db=place.db)
+        output.print_remark(f"nobody is at work on it now; go on with: {again}")
     return ExitCode.FINISHED

@@ -9,11 +9,11 @@ import typer
 from echelons.cli import database, output
 from echelons.cli.command import command
 from echelons.cli.completion import complete_team
-from echelons.cli.display.text_format import named
+from echelons.cli.display.text_format import check_name_argument
 from echelons.cli.exit_codes import ExitCode
-from echelons.cli.options import Making, Output, Place, Remaking
-from echelons.cli.stored_team import remade
-from echelons.cli.team_loader import TeamName, load
+from echelons.cli.options import OutputOptions, StoredTeamOptions, TeamOptions, ThreadOptions
+from echelons.cli.stored_team import resolve_stored_team
+from echelons.cli.team_loader import TeamSpec, load_team
 
 if TYPE_CHECKING:
     from echelons.tree.members import Member
@@ -24,7 +24,7 @@ DrawnArgument = Annotated[
         metavar="TEAM",
         help="A shipped team or [b]module:agent[/b]; left out, the team of a thread.",
         autocompletion=complete_team,
-        callback=named,
+        callback=check_name_argument,
         show_default=False,
     ),
 ]
@@ -38,34 +38,36 @@ def draw(
     team: DrawnArgument = None,
     mermaid: MermaidOption = False,
     *,
-    place: Place,
-    making: Making,
-    how: Output,
+    place: ThreadOptions,
+    making: TeamOptions,
+    how: OutputOptions,
 ) -> ExitCode:
     """Print a team as a tree."""
-    drawing = load(_named(team, place, making, quietly=how.json)).draw()
+    drawing = load_team(_resolve_team(team, place, making, quietly=how.json)).draw()
     if how.json:
-        output.tell_json(member_json(drawing.root))
+        output.print_json(member_to_json(drawing.root))
     else:
-        output.tell(drawing.mermaid if mermaid else drawing.text)
+        output.print_result(drawing.mermaid if mermaid else drawing.text)
     return ExitCode.FINISHED
 
 
-def member_json(member: Member) -> dict[str, Any]:
+def member_to_json(member: Member) -> dict[str, Any]:
     """Return a member of a tree as a JSON object, with its subordinates."""
     return {
         "name": member.name,
         "description": member.description,
         "capabilities": dict(member.capabilities),
-        "subordinates": [member_json(each) for each in member.subordinates],
+        "subordinates": [member_to_json(each) for each in member.subordinates],
     }
 
 
-def _named(team: str | None, place: Place, making: Making, *, quietly: bool) -> TeamName:
+def _resolve_team(
+    team: str | None, place: ThreadOptions, making: TeamOptions, *, quietly: bool
+) -> TeamSpec:
     if team is None:
-        with database.reading(place.db) as saver:
-            root = database.root_shown(saver, place.thread, quietly=quietly)
-        return remade(root, Remaking(making.model, making.docs))
+        with database.open_database(place.db) as saver:
+            root = database.choose_shown_root(saver, place.thread, quietly=quietly)
+        return resolve_stored_team(root, StoredTeamOptions(making.model, making.docs))
     if place.thread is not None:
         raise typer.BadParameter("give TEAM or --thread, not both")
-    return TeamName(team, making.docs, making.model)
+    return TeamSpec(team, making.docs, making.model)

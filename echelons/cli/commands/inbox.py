@@ -9,12 +9,12 @@ import typer
 
 from echelons.cli import database, output, unfinished_threads
 from echelons.cli.command import command
-from echelons.cli.display.question_text import meant, question_json, questions_text
-from echelons.cli.display.text_format import encoded, text_or_stdin
+from echelons.cli.display.question_text import format_questions, match_answer, question_to_json
+from echelons.cli.display.text_format import check_text_argument, read_text_argument
 from echelons.cli.exit_codes import ExitCode
-from echelons.cli.options import Output, Place, Remaking, RunOutput
-from echelons.cli.stored_team import remade
-from echelons.cli.team_loader import load
+from echelons.cli.options import OutputOptions, RunOutputOptions, StoredTeamOptions, ThreadOptions
+from echelons.cli.stored_team import resolve_stored_team
+from echelons.cli.team_loader import load_team
 from echelons.errors import WrongAnswer
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ QuestionArgument = Annotated[
     typer.Argument(
         metavar="QUESTION_ID",
         help="The question, by its id or the beginning of it; left out if only one is pending.",
-        callback=encoded,
+        callback=check_text_argument,
         show_default=False,
     ),
 ]
@@ -36,7 +36,7 @@ ValueArgument = Annotated[
     typer.Argument(
         metavar="VALUE",
         help="The answer; [b]-[/b] reads it from the standard input.",
-        callback=encoded,
+        callback=check_text_argument,
         show_default=False,
     ),
 ]
@@ -49,28 +49,30 @@ ResultOption = Annotated[
         "--result",
         metavar="TEXT",
         help="What a call came to that [b]happened[/b] though it was cut short.",
-        callback=encoded,
+        callback=check_text_argument,
         show_default=False,
     ),
 ]
 
 
 @command
-def inbox(place: Place, how: Output) -> ExitCode:
+def inbox(place: ThreadOptions, how: OutputOptions) -> ExitCode:
     """List the questions that wait for an answer, of all threads or of one."""
-    with database.reading(place.db) as saver:
+    with database.open_database(place.db) as saver:
         found = [
-            each for each in unfinished_threads.standings(saver, place.thread) if each.questions
+            each
+            for each in unfinished_threads.list_root_statuses(saver, place.thread)
+            if each.questions
         ]
     for each in found:
-        thread = database.label(each.root)
+        thread = database.root_label(each.root)
         if how.json:
             for question in each.questions:
-                output.tell_json(question_json(question, thread))
+                output.print_json(question_to_json(question, thread))
         else:
-            output.tell(f"thread {thread}\n{questions_text(each.questions, place.db)}\n")
+            output.print_result(f"thread {thread}\n{format_questions(each.questions, place.db)}\n")
     if not found and not how.json:
-        output.remark("nothing waits for an answer")
+        output.print_remark("nothing waits for an answer")
     return ExitCode.FINISHED
 
 
@@ -81,39 +83,39 @@ def answer(  # noqa: PLR0913  each option stands for itself
     json_value: JsonValueOption = False,
     *,
     result: ResultOption = None,
-    place: Place,
-    remaking: Remaking,
-    how: RunOutput,
+    place: ThreadOptions,
+    remaking: StoredTeamOptions,
+    how: RunOutputOptions,
 ) -> ExitCode:
     """Answer a question, and go on with the turn that asked it."""
-    where = str(database.path(place.db))
-    with database.reading(place.db) as saver:
-        found = unfinished_threads.standings(saver, place.thread)
+    where = str(database.resolve_path(place.db))
+    with database.open_database(place.db) as saver:
+        found = unfinished_threads.list_root_statuses(saver, place.thread)
     asked = [question for each in found for question in each.questions]
-    question, words = meant(asked, first, second, where)
-    value = _value(text_or_stdin(words), json_value)
+    question, words = match_answer(asked, first, second, where)
+    value = _parse_value(read_text_argument(words), json_value)
     if result is not None:
-        value = _outcome(next(each for each in asked if each.id == question), value, result)
+        value = _build_outcome(next(each for each in asked if each.id == question), value, result)
     root = next(
         each.root for each in found if question in [pending.id for pending in each.questions]
     )
-    name = remade(root, remaking)
-    agent = load(name)
+    name = resolve_stored_team(root, remaking)
+    agent = load_team(name)
 
-    from echelons.cli.turn_runner import Turn, carry_out
+    from echelons.cli.turn_runner import PlannedTurn, run_planned_turn
 
-    turn = Turn(
+    turn = PlannedTurn(
         agent=agent,
         team=name,
-        thread=database.label(root),
-        database=database.path(place.db),
-        given=place.db,
-        begin=lambda session: _answered(session, question, value, json_value),
+        thread=database.root_label(root),
+        database=database.resolve_path(place.db),
+        db_option=place.db,
+        start=lambda session: _send_answer(session, question, value, json_value),
     )
-    return carry_out(turn, how)
+    return run_planned_turn(turn, how)
 
 
-async def _answered(session: Session, question: str, value: Any, as_json: bool) -> AsyncRun:
+async def _send_answer(session: Session, question: str, value: Any, as_json: bool) -> AsyncRun:
     try:
         return await session.aanswer(question, value)
     except WrongAnswer as error:
@@ -123,15 +125,15 @@ async def _answered(session: Session, question: str, value: Any, as_json: bool) 
         raise WrongAnswer(error.id, error.value, f"{error.why} ({hint})") from error
 
 
-def _outcome(question: Question, outcome: Any, result: str) -> Any:
-    from echelons.effects.unknown_outcome import is_unknown
+def _build_outcome(question: Question, outcome: Any, result: str) -> Any:
+    from echelons.effects.unknown_outcome import is_outcome_question
 
-    if not is_unknown(question.value):
+    if not is_outcome_question(question.value):
         raise typer.BadParameter("--result is for a call that was cut short; this asks something")
     return {"outcome": outcome, "result": result}
 
 
-def _value(words: str, as_json: bool) -> Any:
+def _parse_value(words: str, as_json: bool) -> Any:
     if not as_json:
         return words
     try:

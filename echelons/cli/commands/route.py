@@ -11,10 +11,14 @@ import typer
 
 from echelons.cli import output
 from echelons.cli.command import command
-from echelons.cli.display.text_format import encoded, named, text_or_stdin
+from echelons.cli.display.text_format import (
+    check_name_argument,
+    check_text_argument,
+    read_text_argument,
+)
 from echelons.cli.exit_codes import ExitCode
-from echelons.cli.options import Knowing, Output, TeamArgument
-from echelons.cli.team_loader import TeamName, load
+from echelons.cli.options import CapabilityOptions, OutputOptions, TeamArgument
+from echelons.cli.team_loader import TeamSpec, load_team
 
 if TYPE_CHECKING:
     from echelons.capabilities import CapabilityMap
@@ -24,7 +28,7 @@ TaskArgument = Annotated[
     typer.Argument(
         metavar="TASK",
         help='What is asked for; "-" reads it from the standard input.',
-        callback=encoded,
+        callback=check_text_argument,
         show_default=False,
     ),
 ]
@@ -34,7 +38,7 @@ ReceiverOption = Annotated[
         "--at",
         metavar="AGENT",
         help="The agent that has the request, by name or path; the team's head if left out.",
-        callback=named,
+        callback=check_name_argument,
         show_default=False,
     ),
 ]
@@ -50,13 +54,13 @@ ThresholdOption = Annotated[
 
 
 @command
-def capabilities(team: TeamArgument, *, making: Knowing, how: Output) -> ExitCode:
+def capabilities(team: TeamArgument, *, making: CapabilityOptions, how: OutputOptions) -> ExitCode:
     """Print what every agent of a team can do."""
-    known = _known(team, making)
+    known = _discover_capabilities(team, making)
     if how.json:
-        output.tell_json(known.json())
+        output.print_json(known.to_json())
     else:
-        output.tell(str(known))
+        output.print_result(str(known))
     return ExitCode.FINISHED
 
 
@@ -67,8 +71,8 @@ def route(
     at: ReceiverOption = None,
     threshold: ThresholdOption = None,
     *,
-    making: Knowing,
-    how: Output,
+    making: CapabilityOptions,
+    how: OutputOptions,
 ) -> ExitCode:
     """Print who of a team fits a task, and why.
 
@@ -76,27 +80,27 @@ def route(
     """
     from echelons.routing import Router
 
-    router = Router(_known(team, making), threshold=threshold)
-    found = router.route(text_or_stdin(task), at or ())
+    router = Router(_discover_capabilities(team, making), threshold=threshold)
+    found = router.route(read_text_argument(task), at or ())
     parts = router.split(found.task, found.receiver)
     # An agent may fit a part of a task that none fits as a whole.
     code = ExitCode.FINISHED if found.candidates or parts else ExitCode.NOBODY
     if how.json:
         split = [{"task": part.task, "agent": part.candidate.agent} for part in parts]
-        output.tell_json({**found.json(), "parts": split})
+        output.print_json({**found.json(), "parts": split})
         return code
-    output.tell(found.explain())
+    output.print_result(found.explain())
     if len(parts) > 1:
         meant = ", ".join(f"{part.candidate.agent} ({part.task})" for part in parts)
-        output.tell(f"split into {len(parts)} requests: {meant}")
+        output.print_result(f"split into {len(parts)} requests: {meant}")
     return code
 
 
-def _known(team: str, making: Knowing) -> CapabilityMap:
-    from echelons.capabilities import CapabilityMap, ModelDeriver, derive
+def _discover_capabilities(team: str, making: CapabilityOptions) -> CapabilityMap:
+    from echelons.capabilities import CapabilityMap, ModelDeriver, derive_from_names
     from echelons.models.resolution import OFFLINE_NAMES
 
-    root = load(TeamName(team, making.docs, making.model))
+    root = load_team(TeamSpec(team, making.docs, making.model))
     # No agent runs here, so a model can only be for deriving capabilities; the planner cannot.
     asked = making.model if making.model not in OFFLINE_NAMES else None
-    return CapabilityMap.discover(root, ModelDeriver(asked) if asked else derive)
+    return CapabilityMap.discover(root, ModelDeriver(asked) if asked else derive_from_names)

@@ -11,12 +11,12 @@ import typer
 from echelons.cli import database, output, unfinished_threads
 from echelons.cli.command import command
 from echelons.cli.completion import complete_thread
-from echelons.cli.display.conversation import conversation
-from echelons.cli.display.text_format import clean, named
+from echelons.cli.display.conversation import format_conversation
+from echelons.cli.display.text_format import check_name_argument, escape_controls
 from echelons.cli.exit_codes import ExitCode
-from echelons.cli.options import Output, Place
+from echelons.cli.options import OutputOptions, ThreadOptions
 from echelons.errors import ThreadNotFound
-from echelons.identity.lineage import root_thread_id
+from echelons.identity.lineage import derive_root_thread_id
 from echelons.tree.names import PATH_SEPARATOR
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ ShownArgument = Annotated[
         metavar="THREAD",
         help="A thread by name or id, the id of any agent's thread too.",
         autocompletion=complete_thread,
-        callback=named,
+        callback=check_name_argument,
         show_default=False,
     ),
 ]
@@ -39,30 +39,30 @@ AllOption = Annotated[bool, typer.Option("--all", "-a", help="Every agent's thre
 
 
 @command
-def threads(every: AllOption = False, *, place: Place, how: Output) -> ExitCode:
+def threads(every: AllOption = False, *, place: ThreadOptions, how: OutputOptions) -> ExitCode:
     """List the threads of the database, latest first."""
     from echelons.checkpoints.threads.store import ThreadStore
 
-    with database.reading(place.db) as saver:
-        found = unfinished_threads.standings(saver, place.thread)
-        rows = list(_rows(ThreadStore(saver), found, every))
+    with database.open_database(place.db) as saver:
+        found = unfinished_threads.list_root_statuses(saver, place.thread)
+        rows = list(_list_rows(ThreadStore(saver), found, every))
     if how.json:
         for row in rows:
-            output.tell_json(row)
+            output.print_json(row)
     elif rows:
-        output.tell_drawn(_table(rows))
+        output.print_drawing(_build_table(rows))
     else:
-        output.remark("no thread yet; `echelons run` begins one")
+        output.print_remark("no thread yet; `echelons run` begins one")
     return ExitCode.FINISHED
 
 
-def _rows(
-    store: ThreadStore, found: Sequence[unfinished_threads.Standing], every: bool
+def _list_rows(
+    store: ThreadStore, found: Sequence[unfinished_threads.RootStatus], every: bool
 ) -> Iterator[dict[str, Any]]:
     for each in found:
         root = each.root
         yield {
-            "thread": database.label(root),
+            "thread": database.root_label(root),
             "agent": root.agent,
             "state": str(each.state),
             "turns": root.turns,
@@ -70,10 +70,10 @@ def _rows(
             "thread_id": root.id,
         }
         if every:
-            yield from _below(store.trace(root.id), root.agent)
+            yield from _list_subordinate_rows(store.trace(root.id), root.agent)
 
 
-def _below(trace: Trace, path: str) -> Iterator[dict[str, Any]]:
+def _list_subordinate_rows(trace: Trace, path: str) -> Iterator[dict[str, Any]]:
     for each in trace.subordinates:
         place = f"{path}{PATH_SEPARATOR}{each.agent}"
         yield {
@@ -84,10 +84,10 @@ def _below(trace: Trace, path: str) -> Iterator[dict[str, Any]]:
             "updated_at": "",
             "thread_id": each.thread_id,
         }
-        yield from _below(each, place)
+        yield from _list_subordinate_rows(each, place)
 
 
-def _table(rows: Sequence[dict[str, Any]]) -> Table:
+def _build_table(rows: Sequence[dict[str, Any]]) -> Table:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -95,22 +95,22 @@ def _table(rows: Sequence[dict[str, Any]]) -> Table:
         table.add_column(column, justify="right" if column == "TURNS" else "left")
     for row in rows:
         table.add_row(
-            clean(row["thread"]),
-            clean(row["agent"]),
+            escape_controls(row["thread"]),
+            escape_controls(row["agent"]),
             row["state"],
             str(row["turns"]),
-            _local(row["updated_at"]),
+            _format_local_time(row["updated_at"]),
             row["thread_id"],
         )
     return table
 
 
-def _local(moment: str) -> str:
+def _format_local_time(moment: str) -> str:
     return f"{datetime.fromisoformat(moment).astimezone():%Y-%m-%d %H:%M}" if moment else ""
 
 
 @command
-def show(shown: ShownArgument = None, *, place: Place, how: Output) -> ExitCode:
+def show(shown: ShownArgument = None, *, place: ThreadOptions, how: OutputOptions) -> ExitCode:
     """Print the conversation of a thread: who said what, and which thread each call began.
 
     Without [b]THREAD[/b] it is the latest.
@@ -119,21 +119,21 @@ def show(shown: ShownArgument = None, *, place: Place, how: Output) -> ExitCode:
 
     if shown is not None and place.thread is not None:
         raise typer.BadParameter("give THREAD or --thread, not both")
-    with database.reading(place.db) as saver:
-        wanted = shown or database.root_shown(saver, place.thread, quietly=how.json).id
+    with database.open_database(place.db) as saver:
+        wanted = shown or database.choose_shown_root(saver, place.thread, quietly=how.json).id
         store = ThreadStore(saver)
         try:
             found = store.get(wanted)
         except ThreadNotFound:
             try:
-                found = store.get(root_thread_id(wanted))
+                found = store.get(derive_root_thread_id(wanted))
             except ThreadNotFound:
                 raise ThreadNotFound(wanted) from None
     if how.json:
         for event in found.events:
-            output.tell_json({"kind": str(event.kind), "key": event.key, "data": event.data})
+            output.print_json({"kind": str(event.kind), "key": event.key, "data": event.data})
     else:
         path = PATH_SEPARATOR.join(found.path)
-        output.tell(f"{path}  thread {found.id}\n")
-        output.tell(conversation(found.agent, found.events))
+        output.print_result(f"{path}  thread {found.id}\n")
+        output.print_result(format_conversation(found.agent, found.events))
     return ExitCode.FINISHED

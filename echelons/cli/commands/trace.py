@@ -9,10 +9,10 @@ import typer
 from echelons.cli import database, output
 from echelons.cli.command import command
 from echelons.cli.exit_codes import ExitCode
-from echelons.cli.options import Output, Place
+from echelons.cli.options import OutputOptions, ThreadOptions
 
 if TYPE_CHECKING:
-    from echelons.checkpoints.threads.trace import Link, Trace
+    from echelons.checkpoints.threads.trace import Trace, TraceLink
 
 VerifyOption = Annotated[
     bool,
@@ -21,29 +21,29 @@ VerifyOption = Annotated[
 
 
 @command
-def trace(verify: VerifyOption = False, *, place: Place, how: Output) -> ExitCode:
+def trace(verify: VerifyOption = False, *, place: ThreadOptions, how: OutputOptions) -> ExitCode:
     """Print who called whom: every agent's thread, how it ended, and its tools.
 
     Without [b]--thread[/b] it is the latest thread.
     """
     from echelons.checkpoints.threads.store import ThreadStore
-    from echelons.checkpoints.threads.trace import links_of
+    from echelons.checkpoints.threads.trace import list_links
 
-    with database.reading(place.db) as saver:
-        root = database.root_shown(saver, place.thread, quietly=how.json)
+    with database.open_database(place.db) as saver:
+        root = database.choose_shown_root(saver, place.thread, quietly=how.json)
         found = ThreadStore(saver).trace(root.id)
-    links = links_of(found) if verify else []
+    links = list_links(found) if verify else []
     if how.json:
-        checked = {"links": [_link_json(link) for link in links]} if verify else {}
-        output.tell_json({**trace_json(found), **checked})
+        checked = {"links": [_link_to_json(link) for link in links]} if verify else {}
+        output.print_json({**trace_to_json(found), **checked})
     else:
-        output.tell(found.text)
+        output.print_result(found.text)
         if verify:
-            output.tell(f"\n{links_text(links)}")
+            output.print_result(f"\n{format_links(links)}")
     return ExitCode.FINISHED if all(link.holds for link in links) else ExitCode.BROKEN
 
 
-def trace_json(trace: Trace) -> dict[str, Any]:
+def trace_to_json(trace: Trace) -> dict[str, Any]:
     """Return a trace as a JSON object, with its subordinates."""
     return {
         "thread_id": trace.thread_id,
@@ -62,11 +62,11 @@ def trace_json(trace: Trace) -> dict[str, Any]:
             for request in trace.requests
         ],
         "tools": list(trace.tools),
-        "subordinates": [trace_json(each) for each in trace.subordinates],
+        "subordinates": [trace_to_json(each) for each in trace.subordinates],
     }
 
 
-def links_text(links: list[Link]) -> str:
+def format_links(links: list[TraceLink]) -> str:
     """Return the links as text, a line for each, then a summary."""
     lines = [
         f"{link.state:<11}  {link.superior_thread_id} -> {link.sub_agent_thread_id}  {link.agent}"
@@ -77,7 +77,7 @@ def links_text(links: list[Link]) -> str:
     return "\n".join([*lines, f"{total}, {broken} broken" if broken else f"{total}, all hold"])
 
 
-def _link_json(link: Link) -> dict[str, Any]:
+def _link_to_json(link: TraceLink) -> dict[str, Any]:
     return {
         "superior_thread_id": link.superior_thread_id,
         "sub_agent_thread_id": link.sub_agent_thread_id,

@@ -12,26 +12,26 @@ import typer
 from echelons.cli import database, output
 from echelons.cli.command import command
 from echelons.cli.exit_codes import ExitCode
-from echelons.cli.options import Database, Output, Place
+from echelons.cli.options import DatabaseOptions, OutputOptions, ThreadOptions
 
 if TYPE_CHECKING:
     from echelons.checkpoints.maintenance.retention_policies import Strategy
-    from echelons.checkpoints.maintenance.thread_admin import Removed
+    from echelons.checkpoints.maintenance.thread_admin import RemovedRows
     from echelons.checkpoints.threads.store import RootThread
 
-UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+AGE_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
-def age(text: str) -> timedelta:
+def parse_age(text: str) -> timedelta:
     """Return the duration that a number with a unit denotes.
 
-    >>> age("36h"), age("2w")
+    >>> parse_age("36h"), parse_age("2w")
     (datetime.timedelta(days=1, seconds=43200), datetime.timedelta(days=14))
     """
     found = re.fullmatch(r"(\d{1,6})([smhdw])", text)
     if found is None:
         raise typer.BadParameter(f"{text!r} is no age; give one such as 90m, 36h, 30d or 2w")
-    return timedelta(**{UNITS[found[2]]: int(found[1])})
+    return timedelta(**{AGE_UNITS[found[2]]: int(found[1])})
 
 
 LatestOption = Annotated[
@@ -49,7 +49,7 @@ YoungerOption = Annotated[
     typer.Option(
         "--younger",
         metavar="AGE",
-        parser=age,
+        parser=parse_age,
         help="Keep what is younger, such as [b]36h[/b], [b]30d[/b] or [b]2w[/b].",
     ),
 ]
@@ -68,26 +68,26 @@ def prune(  # noqa: PLR0913  each is an option of its own
     events: EventsOption = False,
     dry: DryOption = False,
     *,
-    place: Place,
-    how: Output,
+    place: ThreadOptions,
+    how: OutputOptions,
 ) -> ExitCode:
     """Take the past out of a thread: its conversation stays whole, and it can be gone on with.
 
     Only going back to what was taken out is no longer possible. Without --latest, --turns or
     --younger, the latest checkpoint of every agent is kept.
     """
-    keep = _strategy(latest, turns, younger)
+    keep = _choose_strategy(latest, turns, younger)
     if every and place.thread is not None:
         raise typer.BadParameter("give --thread or --all, not both")
-    with database.reading(place.db) as saver:
-        meant = database.roots(saver) if every else [database.root_meant(saver, place.thread)]
+    with database.open_database(place.db) as saver:
+        meant = database.list_roots(saver) if every else [database.choose_root(saver, place.thread)]
         for root in meant:
             removed = saver.retain([root.id], keep, events=not events, dry_run=dry)
-            _tell(root, removed, dry, how)
+            _print_removed(root, removed, dry, how)
     return ExitCode.FINISHED
 
 
-def _strategy(latest: int | None, turns: int | None, younger: timedelta | None) -> Strategy:
+def _choose_strategy(latest: int | None, turns: int | None, younger: timedelta | None) -> Strategy:
     from echelons.checkpoints.maintenance.retention_policies import (
         KeepLatest,
         KeepTurns,
@@ -102,24 +102,24 @@ def _strategy(latest: int | None, turns: int | None, younger: timedelta | None) 
     return KeepYounger(younger) if younger is not None else KeepLatest(latest or 1)
 
 
-def _tell(root: RootThread, removed: Removed, dry: bool, how: Output) -> None:
-    name = database.label(root)
+def _print_removed(root: RootThread, removed: RemovedRows, dry: bool, how: OutputOptions) -> None:
+    name = database.root_label(root)
     if how.json:
-        output.tell_json(
+        output.print_json(
             {"thread": name, "thread_id": root.id, **removed._asdict(), "dry_run": dry}
         )
         return
     what = ", ".join(f"{count} {table}" for table, count in removed._asdict().items())
-    output.tell(f"{name}: {what} {'would be taken out' if dry else 'taken out'}")
+    output.print_result(f"{name}: {what} {'would be taken out' if dry else 'taken out'}")
 
 
 @command
-def doctor(*, place: Database, how: Output) -> ExitCode:
+def doctor(*, place: DatabaseOptions, how: OutputOptions) -> ExitCode:
     """Check the database: the file, every row, and every link between threads."""
-    with database.reading(place.db) as saver:
+    with database.open_database(place.db) as saver:
         report = saver.check()
     if how.json:
-        output.tell_json(
+        output.print_json(
             {
                 "sound": report.is_sound,
                 "rows": report.rows,
@@ -129,22 +129,22 @@ def doctor(*, place: Database, how: Output) -> ExitCode:
         )
     else:
         for fault in report.faults:
-            output.tell(str(fault))
+            output.print_result(str(fault))
         found = "sound" if report.is_sound else f"{len(report.faults)} faults"
-        output.tell(f"{found}: {report.rows} rows of {report.threads} threads")
+        output.print_result(f"{found}: {report.rows} rows of {report.threads} threads")
     return ExitCode.FINISHED if report.is_sound else ExitCode.BROKEN
 
 
 @command
-def backup(file: FileArgument, *, place: Database, how: Output) -> ExitCode:
+def backup(file: FileArgument, *, place: DatabaseOptions, how: OutputOptions) -> ExitCode:
     """Copy the database, as it is at this moment, into a new file that only you can read."""
     target = file.expanduser()
-    with database.reading(place.db) as saver:
+    with database.open_database(place.db) as saver:
         saver.backup(target)
         source = saver.path
     size = target.stat().st_size
     if how.json:
-        output.tell_json({"database": source, "backup": str(target), "bytes": size})
+        output.print_json({"database": source, "backup": str(target), "bytes": size})
     else:
-        output.tell(f"{source} is backed up in {target}, {size / 1e6:.1f} MB")
+        output.print_result(f"{source} is backed up in {target}, {size / 1e6:.1f} MB")
     return ExitCode.FINISHED

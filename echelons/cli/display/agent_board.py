@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from echelons.cli.display.text_format import asked, brief, call
-from echelons.tree.names import PATH_SEPARATOR, PATTERN
+from echelons.cli.display.text_format import format_question_value, format_tool_call, shorten_line
+from echelons.tree.names import NAME_PATTERN, PATH_SEPARATOR
 
 if TYPE_CHECKING:
     from echelons.runtime.run_events import RunEvent
     from echelons.runtime.session_run import Result
 
 
-class Doing(StrEnum):
+class AgentState(StrEnum):
     """What an agent is doing."""
 
     WAITING = "waiting"
@@ -33,54 +33,59 @@ class Doing(StrEnum):
     STOPPED = "stopped"
 
     @property
-    def is_over(self) -> bool:
+    def is_final(self) -> bool:
         """Whether the agent has ended by itself."""
-        return self not in (Doing.WAITING, Doing.RUNNING, Doing.ASKING, Doing.STOPPED)
+        return self not in (
+            AgentState.WAITING,
+            AgentState.RUNNING,
+            AgentState.ASKING,
+            AgentState.STOPPED,
+        )
 
 
-_ENDS = {
-    "fulfilled": Doing.DONE,
-    "partial": Doing.PARTIAL,
-    "unable": Doing.UNABLE,
-    "needs_input": Doing.NEEDS_INPUT,
+_FINAL_STATES = {
+    "fulfilled": AgentState.DONE,
+    "partial": AgentState.PARTIAL,
+    "unable": AgentState.UNABLE,
+    "needs_input": AgentState.NEEDS_INPUT,
 }
 
 
 @dataclass(slots=True)
-class Row:
+class AgentRow:
     """One agent of the run.
 
     Attributes:
         path: Its path in the tree.
-        doing: Its state.
+        state: Its state.
         detail: Its tool call, its question, or the reason why it is unable.
         tokens: Input and output tokens of its own model calls.
-        asked: Number of subordinates that it waits for.
-        began: When it was first seen running, in seconds of the board's clock.
-        ended: When it stopped, in seconds of the board's clock.
+        pending: Number of subordinates that it waits for.
+        started_at: When it was first seen running, in seconds of the board's clock.
+        ended_at: When it stopped, in seconds of the board's clock.
     """
 
     path: str
-    doing: Doing = Doing.WAITING
+    state: AgentState = AgentState.WAITING
     detail: str = ""
     tokens: int = 0
-    asked: int = 0
-    began: float | None = None
-    ended: float | None = None
+    pending: int = 0
+    started_at: float | None = None
+    ended_at: float | None = None
 
     @property
     def name(self) -> str:
         """The agent's name."""
         return self.path.rpartition(PATH_SEPARATOR)[2]
 
-    def seconds(self, now: float) -> float | None:
+    def elapsed_seconds(self, now: float) -> float | None:
         """Return the seconds since it began, up to its end; `None` if it has not begun."""
-        if self.began is None:
+        if self.started_at is None:
             return None
-        return (now if self.ended is None else self.ended) - self.began
+        return (now if self.ended_at is None else self.ended_at) - self.started_at
 
 
-class Board:
+class AgentBoard:
     """The agents of a run.
 
     Args:
@@ -89,11 +94,11 @@ class Board:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._rows: dict[str, Row] = {}
-        self._called: dict[tuple[str, str], str] = {}
-        self.began = clock()
+        self._rows: dict[str, AgentRow] = {}
+        self._called_paths: dict[tuple[str, str], str] = {}
+        self.started_at = clock()
         self.models: set[str] = set()
-        self.speech = ""
+        self.root_text = ""
         self.stopping = False
 
     @property
@@ -104,110 +109,118 @@ class Board:
     @property
     def seconds(self) -> float:
         """Seconds since the run began."""
-        return self.now - self.began
+        return self.now - self.started_at
 
-    def rows(self) -> list[Row]:
+    def list_rows(self) -> list[AgentRow]:
         """Return the agents, superiors first, subordinates in the order of their calls."""
         # A copy: the screen is drawn by another thread.
-        below: dict[str, list[Row]] = {}
+        below: dict[str, list[AgentRow]] = {}
         for row in list(self._rows.values()):
             below.setdefault(row.path.rpartition(PATH_SEPARATOR)[0], []).append(row)
-        return list(_walk("", below))
+        return list(_walk_rows("", below))
 
-    def show(self, event: RunEvent) -> None:
+    def apply_event(self, event: RunEvent) -> None:
         """Update the rows with an event."""
-        handle: Callable[[Row, RunEvent], None] | None = getattr(self, f"_on_{event.kind}", None)
+        handle: Callable[[AgentRow, RunEvent], None] | None = getattr(
+            self, f"_on_{event.kind}", None
+        )
         if handle is not None:
-            handle(self._row(event.path), event)
+            handle(self._ensure_row(event.path), event)
 
-    def end(self, result: Result) -> None:
+    def apply_result(self, result: Result) -> None:
         """Update the rows with the end of the run."""
         for row in self._rows.values():
-            if row.doing in (Doing.WAITING, Doing.RUNNING) and row.began is not None:
+            if row.state in (AgentState.WAITING, AgentState.RUNNING) and row.started_at is not None:
                 if result.finished:
                     # The root gets no response event; any other agent without one was cut short.
                     cut = PATH_SEPARATOR in row.path
-                    self._over(row, Doing.STOPPED if cut else Doing.DONE)
+                    self._end_row(row, AgentState.STOPPED if cut else AgentState.DONE)
                 elif not result.questions:
-                    self._over(row, Doing.STOPPED)
+                    self._end_row(row, AgentState.STOPPED)
 
-    def _row(self, path: str) -> Row:
+    def _ensure_row(self, path: str) -> AgentRow:
         if path not in self._rows:
             superior = path.rpartition(PATH_SEPARATOR)[0]
             if superior:
-                self._row(superior)
-            self._rows[path] = Row(path)
+                self._ensure_row(superior)
+            self._rows[path] = AgentRow(path)
         return self._rows[path]
 
-    def _over(self, row: Row, doing: Doing, detail: str = "") -> None:
-        row.doing, row.detail = doing, detail
-        row.ended = self.now
+    def _end_row(self, row: AgentRow, state: AgentState, detail: str = "") -> None:
+        row.state, row.detail = state, detail
+        row.ended_at = self.now
 
-    def _work(self, row: Row, detail: str = "") -> None:
-        row.doing, row.detail, row.ended = Doing.RUNNING, detail, None
-        if row.began is None:
-            row.began = self.now
+    def _mark_running(self, row: AgentRow, detail: str = "") -> None:
+        row.state, row.detail, row.ended_at = AgentState.RUNNING, detail, None
+        if row.started_at is None:
+            row.started_at = self.now
 
-    def _on_task(self, row: Row, event: RunEvent) -> None:
-        self._work(row)
+    def _on_task(self, row: AgentRow, event: RunEvent) -> None:
+        self._mark_running(row)
 
-    def _on_token(self, row: Row, event: RunEvent) -> None:
-        self._work(row)
+    def _on_token(self, row: AgentRow, event: RunEvent) -> None:
+        self._mark_running(row)
         if PATH_SEPARATOR not in row.path:
-            self.speech += event.content
+            self.root_text += event.content
 
-    def _on_message(self, row: Row, event: RunEvent) -> None:
-        self._work(row)
+    def _on_message(self, row: AgentRow, event: RunEvent) -> None:
+        self._mark_running(row)
         row.tokens += event.usage.input_tokens + event.usage.output_tokens
         self.models.add(str(event.data.get("model", "")))
         if PATH_SEPARATOR not in row.path:
-            self.speech = ""
+            self.root_text = ""
 
-    def _on_tool_call(self, row: Row, event: RunEvent) -> None:
-        self._work(row, brief(call(event.content, event.data["arguments"])))
+    def _on_tool_call(self, row: AgentRow, event: RunEvent) -> None:
+        self._mark_running(
+            row, shorten_line(format_tool_call(event.content, event.data["arguments"]))
+        )
 
-    def _on_tool_result(self, row: Row, event: RunEvent) -> None:
-        called = self._called.pop((row.path, str(event.data.get("id"))), None)
+    def _on_tool_result(self, row: AgentRow, event: RunEvent) -> None:
+        called = self._called_paths.pop((row.path, str(event.data.get("id"))), None)
         if called is None:
-            self._work(row)
+            self._mark_running(row)
             return
         # The call named an unknown subordinate, whose row never began: drop the row.
-        if called in self._rows and self._rows[called].began is None:
+        if called in self._rows and self._rows[called].started_at is None:
             del self._rows[called]
-        self._answered(row)
+        self._count_response(row)
 
-    def _on_delegation(self, row: Row, event: RunEvent) -> None:
-        row.asked += 1
-        row.doing, row.detail = Doing.WAITING, ""
+    def _on_delegation(self, row: AgentRow, event: RunEvent) -> None:
+        row.pending += 1
+        row.state, row.detail = AgentState.WAITING, ""
         # The name is the model's text and may be anything.
         arguments, name = event.data["arguments"], event.data["arguments"].get("subordinate")
-        if not isinstance(name, str) or not PATTERN.fullmatch(name):
+        if not isinstance(name, str) or not NAME_PATTERN.fullmatch(name):
             name = ""
         path = f"{row.path}{PATH_SEPARATOR}{name}"
-        self._called[row.path, str(event.data.get("id"))] = path
-        if name and self._row(path).doing is not Doing.RUNNING:
-            subordinate = self._row(path)
-            subordinate.doing = Doing.WAITING
-            subordinate.detail = brief(str(arguments.get("message", "")))
+        self._called_paths[row.path, str(event.data.get("id"))] = path
+        if name and self._ensure_row(path).state is not AgentState.RUNNING:
+            subordinate = self._ensure_row(path)
+            subordinate.state = AgentState.WAITING
+            subordinate.detail = shorten_line(str(arguments.get("message", "")))
 
-    def _on_response(self, row: Row, event: RunEvent) -> None:
-        self._over(row, _ENDS[event.data["status"]], brief(str(event.data["reason"])))
+    def _on_response(self, row: AgentRow, event: RunEvent) -> None:
+        self._end_row(
+            row, _FINAL_STATES[event.data["status"]], shorten_line(str(event.data["reason"]))
+        )
         if event.data["final"]:
-            self._answered(self._row(row.path.rpartition(PATH_SEPARATOR)[0]))
+            self._count_response(self._ensure_row(row.path.rpartition(PATH_SEPARATOR)[0]))
 
-    def _answered(self, superior: Row) -> None:
-        superior.asked = max(superior.asked - 1, 0)
-        if not superior.asked:
-            self._work(superior)
+    def _count_response(self, superior: AgentRow) -> None:
+        superior.pending = max(superior.pending - 1, 0)
+        if not superior.pending:
+            self._mark_running(superior)
 
-    def _on_question(self, row: Row, event: RunEvent) -> None:
-        self._over(row, Doing.ASKING, brief(asked(event.data["value"])))
+    def _on_question(self, row: AgentRow, event: RunEvent) -> None:
+        self._end_row(
+            row, AgentState.ASKING, shorten_line(format_question_value(event.data["value"]))
+        )
 
-    def _on_error(self, row: Row, event: RunEvent) -> None:
-        self._over(row, Doing.FAILED, brief(event.content))
+    def _on_error(self, row: AgentRow, event: RunEvent) -> None:
+        self._end_row(row, AgentState.FAILED, shorten_line(event.content))
 
 
-def _walk(path: str, below: dict[str, list[Row]]) -> Iterator[Row]:
+def _walk_rows(path: str, below: dict[str, list[AgentRow]]) -> Iterator[AgentRow]:
     for row in below.get(path, ()):
         yield row
-        yield from _walk(row.path, below)
+        yield from _walk_rows(row.path, below)

@@ -14,27 +14,27 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from echelons.cli.display.agent_board import Board, Doing, Row
-from echelons.cli.display.text_format import clean, count, duration
+from echelons.cli.display.agent_board import AgentBoard, AgentRow, AgentState
+from echelons.cli.display.text_format import escape_controls, format_count, format_duration
 from echelons.runtime.run_events import RunEvent
 from echelons.tree.names import PATH_SEPARATOR
 
-STYLES = {
-    Doing.WAITING: "dim",
-    Doing.RUNNING: "cyan",
-    Doing.ASKING: "bold yellow",
-    Doing.DONE: "green",
-    Doing.PARTIAL: "yellow",
-    Doing.UNABLE: "red",
-    Doing.NEEDS_INPUT: "yellow",
-    Doing.FAILED: "bold red",
-    Doing.STOPPED: "yellow",
+STATE_STYLES = {
+    AgentState.WAITING: "dim",
+    AgentState.RUNNING: "cyan",
+    AgentState.ASKING: "bold yellow",
+    AgentState.DONE: "green",
+    AgentState.PARTIAL: "yellow",
+    AgentState.UNABLE: "red",
+    AgentState.NEEDS_INPUT: "yellow",
+    AgentState.FAILED: "bold red",
+    AgentState.STOPPED: "yellow",
 }
-STOPPING = "Stopping at the end of the current step. Ctrl-C again stops at once."
+STOPPING_TEXT = "Stopping at the end of the current step. Ctrl-C again stops at once."
 SHOW_CURSOR = b"\x1b[?25h\n"
-FRAMES = 8
+FRAMES_PER_SECOND = 8
 """Drawings a second."""
-MARGIN = 4
+MARGIN_LINES = 4
 """Lines of the terminal that the tree leaves free."""
 
 
@@ -46,11 +46,13 @@ class LiveView:
         console: The terminal.
     """
 
-    def __init__(self, board: Board, console: Console) -> None:
+    def __init__(self, board: AgentBoard, console: Console) -> None:
         self._board = board
         self._console = console
         self._ended = False
-        self._live = Live(get_renderable=self._frame, console=console, refresh_per_second=FRAMES)
+        self._live = Live(
+            get_renderable=self._draw, console=console, refresh_per_second=FRAMES_PER_SECOND
+        )
 
     def __enter__(self) -> None:
         self._live.start()
@@ -64,49 +66,49 @@ class LiveView:
         self._ended = True
         self._live.stop()
 
-    def show(self, event: RunEvent) -> None:
+    def show_event(self, event: RunEvent) -> None:
         """Do nothing: the board has the event, and the next drawing shows it."""
 
-    def stopping(self) -> None:
+    def show_stopping(self) -> None:
         """Do nothing: the next drawing says it."""
 
-    def abandon(self) -> None:
+    def restore_terminal(self) -> None:
         """Show the terminal's cursor again, because the process is about to end."""
         # Not through Rich, whose locks the interrupted code may hold.
         os.write(self._console.file.fileno(), SHOW_CURSOR)
 
-    def _frame(self) -> RenderableType:
-        rows = self._board.rows()
+    def _draw(self) -> RenderableType:
+        rows = self._board.list_rows()
         if self._ended:
-            return Group(*lines_of(rows, self._board.now, self._console.width))
-        return frame(self._board, rows, self._console)
+            return Group(*format_rows(rows, self._board.now, self._console.width))
+        return draw_frame(self._board, rows, self._console)
 
 
-def frame(board: Board, rows: Sequence[Row], console: Console) -> RenderableType:
+def draw_frame(board: AgentBoard, rows: Sequence[AgentRow], console: Console) -> RenderableType:
     """Return a drawing of a run that fits the terminal: the tree, then the root's text."""
-    room = max(console.height - MARGIN, 1)
-    shown = fitting(rows, room)
-    parts: list[RenderableType] = [*lines_of(shown, board.now, console.width)]
+    room = max(console.height - MARGIN_LINES, 1)
+    shown = select_rows(rows, room)
+    parts: list[RenderableType] = [*format_rows(shown, board.now, console.width)]
     if len(shown) < len(rows):
         parts.append(Text(f"and {len(rows) - len(shown)} more", style="dim"))
     room -= len(shown)
-    if board.speech and room > 0:
-        lines = Text(clean(board.speech).rstrip()).wrap(console, console.width)
+    if board.root_text and room > 0:
+        lines = Text(escape_controls(board.root_text).rstrip()).wrap(console, console.width)
         parts += [Text(), *lines[-room:]]
     if board.stopping:
-        parts.append(Text(STOPPING, style="yellow"))
+        parts.append(Text(STOPPING_TEXT, style="yellow"))
     return Group(*parts)
 
 
-def fitting(rows: Sequence[Row], room: int) -> list[Row]:
+def select_rows(rows: Sequence[AgentRow], room: int) -> list[AgentRow]:
     """Return the rows that fit, in their order: first those at work, with their superiors.
 
     Args:
         rows: All rows.
         room: Number of lines for them.
     """
-    busy = [row for row in rows if not row.doing.is_over]
-    rest = [row for row in rows if row.doing.is_over]
+    busy = [row for row in rows if not row.state.is_final]
+    rest = [row for row in rows if row.state.is_final]
     chosen: dict[str, None] = {}
     for row in (*busy, *reversed(rest)):
         names = row.path.split(PATH_SEPARATOR)
@@ -117,7 +119,7 @@ def fitting(rows: Sequence[Row], room: int) -> list[Row]:
     return [row for row in rows if row.path in chosen]
 
 
-def lines_of(rows: Sequence[Row], now: float, width: int) -> list[Text]:
+def format_rows(rows: Sequence[AgentRow], now: float, width: int) -> list[Text]:
     """Return rows as lines of aligned columns: agent, state, time, tokens, detail.
 
     Args:
@@ -126,8 +128,8 @@ def lines_of(rows: Sequence[Row], now: float, width: int) -> list[Text]:
         width: Columns of the terminal; longer lines are truncated.
     """
     cells = [
-        (f"{guide}{row.name}", row.doing.value, _time(row, now), _tokens(row))
-        for guide, row in zip(guides([row.path for row in rows]), rows, strict=True)
+        (f"{guide}{row.name}", row.state.value, _format_time(row, now), _format_tokens(row))
+        for guide, row in zip(draw_guides([row.path for row in rows]), rows, strict=True)
     ]
     name, doing, time, tokens = (
         max((len(cell[place]) for cell in cells), default=0) for place in range(4)
@@ -138,7 +140,7 @@ def lines_of(rows: Sequence[Row], now: float, width: int) -> list[Text]:
         line = Text.assemble(
             (who[:guide], "dim"),
             (f"{who[guide:]:<{name - guide}}  ", "bold"),
-            (f"{what:<{doing}}  ", STYLES[row.doing]),
+            (f"{what:<{doing}}  ", STATE_STYLES[row.state]),
             f"{spent:>{time}}  {cost:>{tokens}}  ",
             (row.detail, "dim"),
         )
@@ -148,31 +150,31 @@ def lines_of(rows: Sequence[Row], now: float, width: int) -> list[Text]:
     return lines
 
 
-def _time(row: Row, now: float) -> str:
-    seconds = row.seconds(now)
-    return "" if seconds is None else duration(seconds)
+def _format_time(row: AgentRow, now: float) -> str:
+    seconds = row.elapsed_seconds(now)
+    return "" if seconds is None else format_duration(seconds)
 
 
-def _tokens(row: Row) -> str:
-    return f"{count(row.tokens)} tok" if row.tokens else ""
+def _format_tokens(row: AgentRow) -> str:
+    return f"{format_count(row.tokens)} tok" if row.tokens else ""
 
 
-def guides(paths: Sequence[str]) -> list[str]:
+def draw_guides(paths: Sequence[str]) -> list[str]:
     """Return the guides before each name that draw paths as a tree.
 
-    >>> guides(["head", "head/a", "head/a/x", "head/b"])
+    >>> draw_guides(["head", "head/a", "head/a/x", "head/b"])
     ['', '├── ', '│   └── ', '└── ']
     """
     drawn: list[str] = []
     for place, path in enumerate(paths):
         depth = path.count(PATH_SEPARATOR)
-        parts = [_open(paths[place + 1 :], level) for level in range(1, depth + 1)]
+        parts = [_has_later_sibling(paths[place + 1 :], level) for level in range(1, depth + 1)]
         above = "".join("│   " if goes_on else "    " for goes_on in parts[:-1])
         drawn.append(above + ("├── " if parts[-1] else "└── ") if parts else "")
     return drawn
 
 
-def _open(after: Sequence[str], level: int) -> bool:
+def _has_later_sibling(after: Sequence[str], level: int) -> bool:
     """Whether a guide at a level continues below, given the paths that follow."""
     for path in after:
         depth = path.count(PATH_SEPARATOR)

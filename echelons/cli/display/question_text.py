@@ -8,41 +8,46 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from echelons.cli.display.text_format import asked, call, clean, command_line
+from echelons.cli.display.text_format import (
+    build_command_line,
+    escape_controls,
+    format_question_value,
+    format_tool_call,
+)
 from echelons.errors import NothingAsked, QuestionNotNamed, UnknownQuestion
 from echelons.tree.names import PATH_SEPARATOR
 
 if TYPE_CHECKING:
     from echelons.checkpoints.threads.pending_work import Question
 
-SHORTEST = 4
+SHORTEST_PREFIX = 4
 """Fewest characters of an id's beginning that may stand for it."""
 
 
-def questions_text(questions: Sequence[Question], given: Path | None) -> str:
+def format_questions(questions: Sequence[Question], given: Path | None) -> str:
     """Return questions as text, each with the command that answers it.
 
     Args:
         questions: The questions.
         given: The database as given on the command line.
     """
-    return "\n\n".join(_question_text(each, given) for each in questions)
+    return "\n\n".join(_format_question(each, given) for each in questions)
 
 
-def _question_text(question: Question, given: Path | None) -> str:
-    from echelons.effects.unknown_outcome import is_unknown
+def _format_question(question: Question, given: Path | None) -> str:
+    from echelons.effects.unknown_outcome import is_outcome_question
 
-    words = asked(question.value).replace("\n", "\n  ")
+    words = format_question_value(question.value).replace("\n", "\n  ")
     text = f"{PATH_SEPARATOR.join(question.path)} asks:\n  {words}\n"
-    if is_unknown(question.value):
-        made = call(str(question.value["tool"]), question.value["arguments"])
+    if is_outcome_question(question.value):
+        made = format_tool_call(str(question.value["tool"]), question.value["arguments"])
         ways = (("happened", "--result", "TEXT"), ("not_happened",), ("run_again",))
-        answers = [command_line("answer", question.id, *way, db=given) for way in ways]
-        return f"{text}  {clean(made)}\nAnswer it with one of:\n  " + "\n  ".join(answers)
-    return f"{text}Answer it with: {command_line('answer', question.id, 'VALUE', db=given)}"
+        answers = [build_command_line("answer", question.id, *way, db=given) for way in ways]
+        return f"{text}  {escape_controls(made)}\nAnswer it with one of:\n  " + "\n  ".join(answers)
+    return f"{text}Answer it with: {build_command_line('answer', question.id, 'VALUE', db=given)}"
 
 
-def question_json(question: Question, thread: str) -> dict[str, Any]:
+def question_to_json(question: Question, thread: str) -> dict[str, Any]:
     """Return a question as a JSON object."""
     return {
         "id": question.id,
@@ -55,7 +60,7 @@ def question_json(question: Question, thread: str) -> dict[str, Any]:
     }
 
 
-def meant(
+def match_answer(
     questions: Sequence[Question], first: str | None, second: str | None, database: str
 ) -> tuple[str, str]:
     """Return the id of the question that is answered, and the answer.
@@ -76,7 +81,7 @@ def meant(
     if first is None or (second is None and first in pending):
         raise typer.BadParameter("give the answer: echelons answer QUESTION_ID VALUE")
     if second is not None:
-        return _identified(pending, first), second
+        return _find_question_id(pending, first), second
     if not pending:
         raise NothingAsked(database)
     if len(pending) > 1:
@@ -84,10 +89,10 @@ def meant(
     return pending[0], first
 
 
-def _identified(pending: Sequence[str], named: str) -> str:
-    if named in pending:
-        return named
-    begun = [each for each in pending if len(named) >= SHORTEST and each.startswith(named)]
+def _find_question_id(pending: Sequence[str], prefix: str) -> str:
+    if prefix in pending:
+        return prefix
+    begun = [each for each in pending if len(prefix) >= SHORTEST_PREFIX and each.startswith(prefix)]
     if len(begun) != 1:
-        raise UnknownQuestion(named, pending)
+        raise UnknownQuestion(prefix, pending)
     return begun[0]

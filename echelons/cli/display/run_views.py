@@ -12,15 +12,15 @@ from types import TracebackType
 from typing import Any, Protocol
 
 from echelons.cli import output
-from echelons.cli.display.agent_board import Board
-from echelons.cli.display.text_format import asked, brief, call
-from echelons.cli.options import RunOutput
-from echelons.runtime.run_events import Kind, RunEvent
+from echelons.cli.display.agent_board import AgentBoard
+from echelons.cli.display.text_format import format_question_value, format_tool_call, shorten_line
+from echelons.cli.options import RunOutputOptions
+from echelons.runtime.run_events import RunEvent, RunEventKind
 
-STOPPING = "stopping at the end of the current step; Ctrl-C again stops at once"
+STOPPING_LINE = "stopping at the end of the current step; Ctrl-C again stops at once"
 
 
-class View(Protocol):
+class RunView(Protocol):
     """Shows a run in progress; entered before its first event, left after its last."""
 
     def __enter__(self) -> None: ...
@@ -32,20 +32,20 @@ class View(Protocol):
         trace: TracebackType | None,
     ) -> None: ...
 
-    def show(self, event: RunEvent) -> None:
+    def show_event(self, event: RunEvent) -> None:
         """Show an event."""
         ...
 
-    def stopping(self) -> None:
+    def show_stopping(self) -> None:
         """Show that the run has been asked to stop; called in a signal handler."""
         ...
 
-    def abandon(self) -> None:
+    def restore_terminal(self) -> None:
         """Restore the terminal; called in a signal handler, right before the process ends."""
         ...
 
 
-def view_of(board: Board, how: RunOutput) -> View:
+def choose_view(board: AgentBoard, how: RunOutputOptions) -> RunView:
     """Return the view that fits the options and the terminal."""
     if how.json:
         return JsonView()
@@ -54,7 +54,7 @@ def view_of(board: Board, how: RunOutput) -> View:
     if sys.stderr.isatty():
         from echelons.cli.display.live_view import LiveView
 
-        return LiveView(board, output.console(sys.stderr))
+        return LiveView(board, output.make_console(sys.stderr))
     return LineView(board)
 
 
@@ -70,70 +70,74 @@ class SilentView:
         trace: TracebackType | None,
     ) -> None: ...
 
-    def show(self, event: RunEvent) -> None:
+    def show_event(self, event: RunEvent) -> None:
         """Do nothing."""
 
-    def stopping(self) -> None:
+    def show_stopping(self) -> None:
         """Do nothing; the summary says it."""
 
-    def abandon(self) -> None:
+    def restore_terminal(self) -> None:
         """Do nothing; the terminal was not changed."""
 
 
 class JsonView(SilentView):
     """Prints each event as a line of JSON on the standard output."""
 
-    def show(self, event: RunEvent) -> None:
+    def show_event(self, event: RunEvent) -> None:
         """Print it."""
-        output.tell_json(event.as_json())
+        output.print_json(event.as_json())
 
 
 class LineView(SilentView):
     """Prints each event as a line on the standard error, for logs."""
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: AgentBoard) -> None:
         self._board = board
 
-    def show(self, event: RunEvent) -> None:
+    def show_event(self, event: RunEvent) -> None:
         """Print it, unless it needs no line, such as a token of a message."""
-        text = line(event)
+        text = format_event(event)
         if text:
-            output.remark(f"{self._board.seconds:7.2f}s  {event.path}  {text}")
+            output.print_remark(f"{self._board.seconds:7.2f}s  {event.path}  {text}")
 
-    def stopping(self) -> None:
+    def show_stopping(self) -> None:
         """Write past Python's buffers: the signal may have come in the middle of a write."""
-        os.write(sys.stderr.fileno(), f"{STOPPING}\n".encode())
+        os.write(sys.stderr.fileno(), f"{STOPPING_LINE}\n".encode())
 
 
-def line(event: RunEvent) -> str:
+def format_event(event: RunEvent) -> str:
     """Return an event as a line about its agent; empty if it needs no line."""
-    formatter = _LINES.get(event.kind)
+    formatter = _FORMATTERS.get(event.kind)
     return formatter(event) if formatter else ""
 
 
-def _message(event: RunEvent) -> str:
-    return f"says: {brief(event.content)}" if event.content.strip() else ""
+def _format_message(event: RunEvent) -> str:
+    return f"says: {shorten_line(event.content)}" if event.content.strip() else ""
 
 
-def _delegation(event: RunEvent) -> str:
+def _format_delegation(event: RunEvent) -> str:
     arguments: dict[str, Any] = event.data["arguments"]
     # Without a named subordinate, the request holds the one that routing found.
     sent: dict[str, Any] = event.data.get("request", {})
     whom = sent.get("current") or arguments.get("subordinate") or "whoever can"
-    return f"asks {brief(str(whom))}: {brief(str(arguments.get('message', '')))}"
+    return f"asks {shorten_line(str(whom))}: {shorten_line(str(arguments.get('message', '')))}"
 
 
-def _response(event: RunEvent) -> str:
-    return f"is {event.data['status']}: {brief(event.data['reason'] or event.content)}"
+def _format_response(event: RunEvent) -> str:
+    return f"is {event.data['status']}: {shorten_line(event.data['reason'] or event.content)}"
 
 
-_LINES: dict[Kind, Callable[[RunEvent], str]] = {
-    Kind.TASK: lambda event: f"begins: {brief(event.content)}",
-    Kind.MESSAGE: _message,
-    Kind.TOOL_CALL: lambda event: f"calls {brief(call(event.content, event.data['arguments']))}",
-    Kind.TOOL_RESULT: lambda event: f"got: {brief(event.content)}",
-    Kind.DELEGATION: _delegation,
-    Kind.RESPONSE: _response,
-    Kind.QUESTION: lambda event: f"asks you: {brief(asked(event.data['value']))}",
-    Kind.ERROR: lambda event: f"fails: {brief(event.content)}",
+_FORMATTERS: dict[RunEventKind, Callable[[RunEvent], str]] = {
+    RunEventKind.TASK: lambda event: f"begins: {shorten_line(event.content)}",
+    RunEventKind.MESSAGE: _format_message,
+    RunEventKind.TOOL_CALL: lambda event: (
+        f"calls {shorten_line(format_tool_call(event.content, event.data['arguments']))}"
+    ),
+    RunEventKind.TOOL_RESULT: lambda event: f"got: {shorten_line(event.content)}",
+    RunEventKind.DELEGATION: _format_delegation,
+    RunEventKind.RESPONSE: _format_response,
+    RunEventKind.QUESTION: lambda event: (
+        f"asks you: {shorten_line(format_question_value(event.data['value']))}"
+    ),
+    RunEventKind.ERROR: lambda event: f"fails: {shorten_line(event.content)}",
 }

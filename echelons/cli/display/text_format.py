@@ -16,36 +16,36 @@ from typing import Any
 
 import typer
 
-LONGEST = 100
+LONGEST_LINE = 100
 """Most characters of a text that is shown as one line."""
 
 # Control characters but tab and newline, and the ones that reorder a line on the screen.
 _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
-def clean(text: str) -> str:
+def escape_controls(text: str) -> str:
     r"""Return a text with the characters escaped that could control a terminal.
 
-    >>> clean("red \x1b[31malert\r\n")
+    >>> escape_controls("red \x1b[31malert\r\n")
     'red \\x1b[31malert\n'
     """
     return _UNSAFE.sub(lambda found: ascii(found[0])[1:-1], text.replace("\r\n", "\n"))
 
 
-def brief(text: str, longest: int = LONGEST) -> str:
+def shorten_line(text: str, longest: int = LONGEST_LINE) -> str:
     r"""Return a text as one line, truncated where it is too long.
 
-    >>> brief("one\n  two three", longest=9)
+    >>> shorten_line("one\n  two three", longest=9)
     'one two …'
     """
-    line = " ".join(clean(text).split())
+    line = " ".join(escape_controls(text).split())
     return line if len(line) <= longest else f"{line[: longest - 1]}…"
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Return a duration as text.
 
-    >>> duration(0.42), duration(12.3), duration(185)
+    >>> format_duration(0.42), format_duration(12.3), format_duration(185)
     ('0.4 s', '12 s', '3 min 05 s')
     """
     if seconds < 10:
@@ -54,10 +54,10 @@ def duration(seconds: float) -> str:
     return f"{whole} s" if whole < 120 else f"{whole // 60} min {whole % 60:02d} s"
 
 
-def count(number: int) -> str:
+def format_count(number: int) -> str:
     """Return a number as short text.
 
-    >>> count(954), count(1321), count(2_100_000)
+    >>> format_count(954), format_count(1321), format_count(2_100_000)
     ('954', '1.3k', '2.1M')
     """
     if number < 1000:
@@ -65,39 +65,39 @@ def count(number: int) -> str:
     return f"{number / 1000:.1f}k" if number < 999_950 else f"{number / 1_000_000:.1f}M"
 
 
-def call(name: str, arguments: Mapping[str, Any]) -> str:
+def format_tool_call(name: str, arguments: Mapping[str, Any]) -> str:
     """Return a tool call as Python would write it.
 
-    >>> call("find_food", {"place": "Rome"})
+    >>> format_tool_call("find_food", {"place": "Rome"})
     "find_food(place='Rome')"
     """
     return f"{name}({', '.join(f'{key}={value!r}' for key, value in arguments.items())})"
 
 
-def asked(value: Any) -> str:
+def format_question_value(value: Any) -> str:
     """Return the text of a question, whose value may be any data.
 
-    >>> asked({"question": "Book it?", "people": 2})
+    >>> format_question_value({"question": "Book it?", "people": 2})
     'Book it?'
-    >>> asked({"people": 2})
+    >>> format_question_value({"people": 2})
     '{"people": 2}'
     """
     if isinstance(value, Mapping) and isinstance(value.get("question"), str):
         value = value["question"]
-    return clean(value if isinstance(value, str) else json.dumps(value, default=str))
+    return escape_controls(value if isinstance(value, str) else json.dumps(value, default=str))
 
 
-def command_line(*words: str, db: Path | None = None) -> str:
+def build_command_line(*words: str, db: Path | None = None) -> str:
     """Return an `echelons` command, quoted for a shell.
 
-    >>> command_line("run", "travel", "to Rome", db=Path("my trips.sqlite"))
+    >>> build_command_line("run", "travel", "to Rome", db=Path("my trips.sqlite"))
     "echelons run travel 'to Rome' --db 'my trips.sqlite'"
     """
     where = ["--db", str(db)] if db else []
     return shlex.join(["echelons", *words, *where])
 
 
-def encoded(given: str | None) -> str | None:
+def check_text_argument(given: str | None) -> str | None:
     """Return an argument of the command line if it is valid Unicode.
 
     Raises:
@@ -108,7 +108,7 @@ def encoded(given: str | None) -> str | None:
     return given
 
 
-def named(given: str | None) -> str | None:
+def check_name_argument(given: str | None) -> str | None:
     """Return a name from the command line if it is valid.
 
     Raises:
@@ -116,10 +116,10 @@ def named(given: str | None) -> str | None:
     """
     if given is not None and not given.strip():
         raise typer.BadParameter("it is empty")
-    return encoded(given)
+    return check_text_argument(given)
 
 
-def text_or_stdin(given: str) -> str:
+def read_text_argument(given: str) -> str:
     """Return a text, or the whole standard input if the text is `-`.
 
     Raises:
@@ -128,6 +128,6 @@ def text_or_stdin(given: str) -> str:
     if given != "-":
         return given
     try:
-        return encoded(sys.stdin.read().rstrip("\n")) or ""
+        return check_text_argument(sys.stdin.read().rstrip("\n")) or ""
     except UnicodeDecodeError as error:
         raise typer.BadParameter(f"the standard input is no text: {error}") from error

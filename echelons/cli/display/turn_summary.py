@@ -6,20 +6,20 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from echelons.cli.display.agent_board import Board
-from echelons.cli.display.question_text import question_json
-from echelons.cli.display.text_format import command_line, count, duration
+from echelons.cli.display.agent_board import AgentBoard
+from echelons.cli.display.question_text import question_to_json
+from echelons.cli.display.text_format import build_command_line, format_count, format_duration
 from echelons.cli.exit_codes import ExitCode
 
 if TYPE_CHECKING:
-    from echelons.runtime.session_requests import Thread
+    from echelons.runtime.session_requests import SessionThread
     from echelons.runtime.session_run import Result
 
-OFFLINE = "offline planner"
+OFFLINE_MODEL = "offline planner"
 """Model name in replies of the offline planner."""
 
 
-def code_of(result: Result, board: Board) -> ExitCode:
+def choose_exit_code(result: Result, board: AgentBoard) -> ExitCode:
     """Return the exit code for the result of a turn."""
     # Answers that another run takes are delivered, however that run ends.
     if result.finished or result.queued:
@@ -29,7 +29,9 @@ def code_of(result: Result, board: Board) -> ExitCode:
     return ExitCode.ASKING if result.questions else ExitCode.FAILED
 
 
-def closing(board: Board, thread: str, code: ExitCode, given: Path | None) -> Iterator[str]:
+def format_closing(
+    board: AgentBoard, thread: str, code: ExitCode, given: Path | None
+) -> Iterator[str]:
     """Yield the remarks at the end of a turn, beside the answer.
 
     Args:
@@ -38,28 +40,30 @@ def closing(board: Board, thread: str, code: ExitCode, given: Path | None) -> It
         code: The exit code of the turn.
         given: The database as given on the command line.
     """
-    rows = board.rows()
+    rows = board.list_rows()
     tokens = sum(row.tokens for row in rows)
-    spent = f", {count(tokens)} tokens" if tokens else ""
+    spent = f", {format_count(tokens)} tokens" if tokens else ""
     agents = f"{len(rows)} agent{'' if len(rows) == 1 else 's'}"
-    yield f"{duration(board.seconds)}, {agents}{spent}, thread {thread}"
-    if OFFLINE in board.models:
+    yield f"{format_duration(board.seconds)}, {agents}{spent}, thread {thread}"
+    if OFFLINE_MODEL in board.models:
         yield "by the offline planner: rules, no language model"
     # A failure raises an error, so a run that returned without finishing was paused.
     why = {ExitCode.INTERRUPTED: "stopped", ExitCode.FAILED: "paused"}.get(code)
     if why:
-        resume = command_line("resume", "--thread", thread, db=given)
+        resume = build_command_line("resume", "--thread", thread, db=given)
         yield f"{why}; all that was done is stored. Go on with: {resume}"
 
 
-def unrun(result: Result) -> str:
+def explain_no_run(result: Result) -> str:
     """Return why nothing was run; empty if something was."""
     if result.queued:
         return "answered; a run is under way on the thread, and takes the answer"
     return "the turn was submitted before, so nothing was run again" if result.replayed else ""
 
 
-def result_json(result: Result, board: Board, thread: Thread, code: ExitCode) -> dict[str, Any]:
+def turn_result_to_json(
+    result: Result, board: AgentBoard, thread: SessionThread, code: ExitCode
+) -> dict[str, Any]:
     """Return the result of a turn as a JSON object."""
     return {
         "kind": "result",
@@ -69,7 +73,7 @@ def result_json(result: Result, board: Board, thread: Thread, code: ExitCode) ->
         "interrupted": code is ExitCode.INTERRUPTED,
         "paused": code is ExitCode.FAILED,
         "text": result.text,
-        "questions": [question_json(each, thread.name) for each in result.questions],
+        "questions": [question_to_json(each, thread.name) for each in result.questions],
         "replayed": result.replayed,
         "queued": result.queued,
         "usage": result.usage.model_dump(),

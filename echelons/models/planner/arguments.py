@@ -9,41 +9,46 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from echelons.language.lexicon import listed
-from echelons.language.requested_words import Mark, marks
-from echelons.language.tokens import Reading
+from echelons.language.lexicon import to_word_set
+from echelons.language.requested_words import WordMark, mark_words
+from echelons.language.tokens import TokenizedText
 from echelons.models.planner import dates
-from echelons.models.planner.choice_values import choice, mentioned
-from echelons.models.planner.conversation_context import Said
-from echelons.models.planner.numbers import number
-from echelons.models.planner.parameter_kinds import Kind, is_later, kind
-from echelons.models.planner.place_names import Place, Role, enumerated, places
-from echelons.models.planner.quoted_names import addressee, named
-from echelons.models.planner.search_terms import wish
-from echelons.models.planner.tool_parameters import Parameter
-from echelons.models.planner.toolbox import Tool
-from echelons.text.stemming import stem, words
+from echelons.models.planner.choice_values import find_choices, select_choice
+from echelons.models.planner.conversation_context import TaskContext
+from echelons.models.planner.numbers import find_number
+from echelons.models.planner.parameter_kinds import ParameterKind, classify_parameter, is_range_end
+from echelons.models.planner.place_names import (
+    PlaceName,
+    PlaceRole,
+    find_listed_places,
+    find_place_names,
+)
+from echelons.models.planner.quoted_names import find_email_address, find_name
+from echelons.models.planner.search_terms import find_search_terms
+from echelons.models.planner.tool_parameters import ToolParameter
+from echelons.models.planner.toolbox import ToolSpec
+from echelons.text.stemming import extract_words, stem
 
-MOST_CALLS: Final = 5
+MAX_CALLS: Final = 5
 """Calls of one tool at most, for places listed together."""
 
-_SWITCHES: Final = frozenset(
-    map(stem, listed("is has have with include includes only want wants need needs allow use"))
+_SWITCH_STEMS: Final = frozenset(
+    map(stem, to_word_set("is has have with include includes only want wants need needs allow use"))
 )
-_PREFERRED: Final[dict[Kind, tuple[Role, ...]]] = {
-    Kind.ORIGIN: (Role.ORIGIN,),
-    Kind.DESTINATION: (Role.DESTINATION, Role.PLACE, Role.NEAR),
-    Kind.PLACE: (Role.PLACE, Role.NEAR, Role.DESTINATION),
-    Kind.NEAR: (Role.NEAR,),
+_PREFERRED_ROLES: Final[dict[ParameterKind, tuple[PlaceRole, ...]]] = {
+    ParameterKind.ORIGIN: (PlaceRole.ORIGIN,),
+    ParameterKind.DESTINATION: (PlaceRole.DESTINATION, PlaceRole.PLACE, PlaceRole.NEAR),
+    ParameterKind.PLACE: (PlaceRole.PLACE, PlaceRole.NEAR, PlaceRole.DESTINATION),
+    ParameterKind.NEAR: (PlaceRole.NEAR,),
 }
 """Roles that fit each kind of place parameter, the best first."""
 
-_ANYWHERE: Final = (Kind.DESTINATION, Kind.PLACE)
+_MENTIONED_KINDS: Final = (ParameterKind.DESTINATION, ParameterKind.PLACE)
 """Kinds for which a place that is only mentioned may be meant."""
 
 
 @dataclass(frozen=True)
-class Filled:
+class FilledArguments:
     """The arguments that a task gives for a tool.
 
     Attributes:
@@ -58,7 +63,9 @@ class Filled:
     given: tuple[str, ...]
 
 
-def fill(tool: Tool, said: Said, trade: frozenset[str] = frozenset()) -> Filled:
+def fill_arguments(
+    tool: ToolSpec, said: TaskContext, trade: frozenset[str] = frozenset()
+) -> FilledArguments:
     """Return the arguments of `tool` found in the task and its conversation.
 
     Optional parameters without a value are left out.
@@ -69,175 +76,191 @@ def fill(tool: Tool, said: Said, trade: frozenset[str] = frozenset()) -> Filled:
         trade: Stems of the names of all the agent's tools; as search terms these and the tool's
             own words say nothing.
     """
-    own = frozenset(map(stem, words(f"{tool.name} {tool.summary}")))
-    source = _Source(said, own | trade)
-    values = {p.name: source.value(p) for p in tool.parameters}
+    own = frozenset(map(stem, extract_words(f"{tool.name} {tool.summary}")))
+    source = _ArgumentSource(said, own | trade)
+    values = {p.name: source.find_value(p) for p in tool.parameters}
     given = {name: value for name, value in values.items() if value is not None}
     missing = tuple(p.name for p in tool.parameters if p.required and p.name not in given)
-    calls = () if missing else source.spread(tool.parameters, given)
-    return Filled(calls, missing, tuple(given))
+    calls = () if missing else source.build_calls(tool.parameters, given)
+    return FilledArguments(calls, missing, tuple(given))
 
 
-class _Source:
+class _ArgumentSource:
     """The task and its conversation as a source of values for one tool."""
 
-    def __init__(self, said: Said, trade: frozenset[str]) -> None:
+    def __init__(self, said: TaskContext, trade: frozenset[str]) -> None:
         self._said = said
-        self._trade = trade
+        self._trade_stems = trade
         # A requested word is no place: "Flights" in "Flights to Rome" is not where they start.
-        self._asked = trade.union(stem(word) for part in said.part for word in words(part))
+        self._requested_stems = trade.union(
+            stem(word) for part in said.part for word in extract_words(part)
+        )
 
-    def value(self, parameter: Parameter) -> Any:
+    def find_value(self, parameter: ToolParameter) -> Any:
         """Return the value of `parameter`, or None if there is none."""
         if parameter.choices:
-            return choice(parameter, self._said.task)
-        readers: dict[str, Callable[[Parameter], Any]] = {
-            "boolean": self._switch,
-            "integer": self._number,
-            "number": self._number,
-            "array": self._list,
-            "object": self._object,
-            "string": self._text,
+            return select_choice(parameter, self._said.task)
+        readers: dict[str, Callable[[ToolParameter], Any]] = {
+            "boolean": self._find_switch,
+            "integer": self._find_number,
+            "number": self._find_number,
+            "array": self._find_list,
+            "object": self._find_object,
+            "string": self._find_text,
         }
         reader = readers.get(parameter.type)
         return reader(parameter) if reader else None
 
-    def spread(
-        self, parameters: Sequence[Parameter], given: dict[str, Any]
+    def build_calls(
+        self, parameters: Sequence[ToolParameter], given: dict[str, Any]
     ) -> tuple[dict[str, Any], ...]:
         """Return the arguments of one call, or of one for each place that is listed together."""
         for parameter in parameters:
             if parameter.type == "string" and parameter.name in given and not parameter.choices:
-                together = self._together(kind(parameter))
+                together = self._find_listed_places(classify_parameter(parameter))
                 if len(together) > 1:
                     return tuple({**given, parameter.name: name} for name in together)
         return (given,)
 
-    def _switch(self, parameter: Parameter) -> bool | None:
+    def _find_switch(self, parameter: ToolParameter) -> bool | None:
         task = self._said.task
-        meant = parameter.stems - _SWITCHES
-        for token, mark in zip(task.tokens, marks(task), strict=True):
+        meant = parameter.stems - _SWITCH_STEMS
+        for token, mark in zip(task.tokens, mark_words(task), strict=True):
             if token.stem in meant:
-                return mark is not Mark.REFUSED
+                return mark is not WordMark.REFUSED
         return False if parameter.required else None
 
-    def _number(self, parameter: Parameter) -> int | float | None:
-        for reading in self._sources(parameter):
-            found = number(parameter, reading.excerpt)
+    def _find_number(self, parameter: ToolParameter) -> int | float | None:
+        for reading in self._select_readings(parameter):
+            found = find_number(parameter, reading.excerpt)
             if found is not None:
                 return int(found) if found == int(found) else found
         return None
 
-    def _list(self, parameter: Parameter) -> list[Any] | None:
+    def _find_list(self, parameter: ToolParameter) -> list[Any] | None:
         item = replace(parameter.inner[0], name=parameter.name)
         if item.choices:
-            return mentioned(item, self._said.task) or None
-        together = self._together(kind(item)) if item.type == "string" else []
+            return find_choices(item, self._said.task) or None
+        together = (
+            self._find_listed_places(classify_parameter(item)) if item.type == "string" else []
+        )
         if together:
             return list(together)
-        value = self.value(replace(item, required=parameter.required))
+        value = self.find_value(replace(item, required=parameter.required))
         return None if value is None else [value]
 
-    def _object(self, parameter: Parameter) -> dict[str, Any] | None:
-        values = {inner.name: self.value(inner) for inner in parameter.inner}
+    def _find_object(self, parameter: ToolParameter) -> dict[str, Any] | None:
+        values = {inner.name: self.find_value(inner) for inner in parameter.inner}
         given = {name: value for name, value in values.items() if value is not None}
         lacks = any(inner.required and inner.name not in given for inner in parameter.inner)
         return None if lacks or not given else given
 
-    def _text(self, parameter: Parameter) -> str | None:
-        meant = kind(parameter)
-        if meant is Kind.FREE:
-            return self._whole()
-        if parameter.name_words == ("to",) and (mail := addressee(self._said.task.excerpt)):
+    def _find_text(self, parameter: ToolParameter) -> str | None:
+        meant = classify_parameter(parameter)
+        if meant is ParameterKind.FREE:
+            return self._build_whole_task()
+        if parameter.name_words == ("to",) and (
+            mail := find_email_address(self._said.task.excerpt)
+        ):
             return mail
-        if meant in _PREFERRED:
-            place = self._place(meant, parameter.required)
+        if meant in _PREFERRED_ROLES:
+            place = self._find_place(meant, parameter.required)
             return place[1].name if place else None
-        sources = self._sources(parameter)
-        if meant in (Kind.DATE, Kind.TIME, Kind.WHEN):
-            return next((said for r in sources if (said := _moment(parameter, meant, r))), None)
-        if meant is Kind.WISH:
-            return wish(parameter, self._said, self._trade) or (
-                self._whole() if parameter.required else None
+        sources = self._select_readings(parameter)
+        if meant in (ParameterKind.DATE, ParameterKind.TIME, ParameterKind.WHEN):
+            return next(
+                (said for r in sources if (said := _find_moment(parameter, meant, r))), None
             )
-        return self._name(parameter, meant, sources)
+        if meant is ParameterKind.SEARCH_TERM:
+            return find_search_terms(parameter, self._said, self._trade_stems) or (
+                self._build_whole_task() if parameter.required else None
+            )
+        return self._find_name(parameter, meant, sources)
 
-    def _name(self, parameter: Parameter, meant: Kind, sources: Sequence[Reading]) -> str | None:
+    def _find_name(
+        self, parameter: ToolParameter, meant: ParameterKind, sources: Sequence[TokenizedText]
+    ) -> str | None:
         for reading in sources:
-            known = [place for place in places(reading) if self._fits(reading, place)]
-            if found := named(parameter, meant, reading, known):
+            known = [
+                place for place in find_place_names(reading) if self._is_place_name(reading, place)
+            ]
+            if found := find_name(parameter, meant, reading, known):
                 return found
-            if len(sources) > 1 and len(known) == 1 and _is_all(known[0], reading):
+            if len(sources) > 1 and len(known) == 1 and _is_whole_text(known[0], reading):
                 return known[0].name  # the answer to our own question: "Roscioli"
         return None
 
-    def _whole(self) -> str | None:
+    def _build_whole_task(self) -> str | None:
         """Return the task, with the earlier statement if it depends on one."""
-        task, ground = self._said.brief.task, self._said.ground
-        whole = f"{task}\n{ground}" if self._said.leans else task
+        task, ground = self._said.brief.task, self._said.background
+        whole = f"{task}\n{ground}" if self._said.depends_on_earlier else task
         return whole.strip() or None
 
-    def _sources(self, parameter: Parameter) -> tuple[Reading, ...]:
+    def _select_readings(self, parameter: ToolParameter) -> tuple[TokenizedText, ...]:
         """Return the texts to search; earlier ones only for a required or referenced value."""
-        back = parameter.required or self._said.leans
-        return tuple(self._said.back()) if back else (self._said.task,)
+        back = parameter.required or self._said.depends_on_earlier
+        return tuple(self._said.iterate_readings()) if back else (self._said.task,)
 
-    def _together(self, meant: Kind) -> tuple[str, ...]:
-        if meant not in (Kind.PLACE, Kind.DESTINATION):
+    def _find_listed_places(self, meant: ParameterKind) -> tuple[str, ...]:
+        if meant not in (ParameterKind.PLACE, ParameterKind.DESTINATION):
             return ()
-        found = self._place(meant, needed=False)
+        found = self._find_place(meant, needed=False)
         if found is None:
             return ()
         reading, first = found
-        chain = enumerated(reading.tokens, places(reading), first)
-        return tuple(dict.fromkeys(place.name for place in chain))[:MOST_CALLS]
+        chain = find_listed_places(reading.tokens, find_place_names(reading), first)
+        return tuple(dict.fromkeys(place.name for place in chain))[:MAX_CALLS]
 
-    def _place(self, meant: Kind, needed: bool) -> tuple[Reading, Place] | None:
+    def _find_place(
+        self, meant: ParameterKind, needed: bool
+    ) -> tuple[TokenizedText, PlaceName] | None:
         """Return the place that fits best, with its text; the latest text comes first.
 
         Within one text a place after the right preposition is preferred to one only mentioned,
         and a capitalised name to any other. A venue counts only if a place is needed.
         """
-        for reading in self._said.back():
-            known = [place for place in places(reading) if self._fits(reading, place)]
-            for role, certain in _order(meant, needed):
+        for reading in self._said.iterate_readings():
+            known = [
+                place for place in find_place_names(reading) if self._is_place_name(reading, place)
+            ]
+            for role, certain in _rank_roles(meant, needed):
                 for place in known:
                     if place.role is role and place.certain is certain:
                         return reading, place
         return None
 
-    def _fits(self, reading: Reading, place: Place) -> bool:
+    def _is_place_name(self, reading: TokenizedText, place: PlaceName) -> bool:
         return place.certain or not any(
-            token.stem in self._asked for token in reading.tokens[place.start : place.end]
+            token.stem in self._requested_stems for token in reading.tokens[place.start : place.end]
         )
 
 
-def _is_all(place: Place, reading: Reading) -> bool:
+def _is_whole_text(place: PlaceName, reading: TokenizedText) -> bool:
     return place.start == 0 and place.end == len(reading.tokens)
 
 
-def _order(meant: Kind, needed: bool) -> Iterator[tuple[Role, bool]]:
+def _rank_roles(meant: ParameterKind, needed: bool) -> Iterator[tuple[PlaceRole, bool]]:
     for certain in (True, False):
-        for role in _PREFERRED[meant]:
+        for role in _PREFERRED_ROLES[meant]:
             yield role, certain
-    if meant in _ANYWHERE:
-        yield Role.MENTION, True
+    if meant in _MENTIONED_KINDS:
+        yield PlaceRole.MENTION, True
         if needed:
-            yield Role.VENUE, True
-        yield Role.MENTION, False
+            yield PlaceRole.VENUE, True
+        yield PlaceRole.MENTION, False
 
 
-def _moment(parameter: Parameter, meant: Kind, reading: Reading) -> str:
+def _find_moment(parameter: ToolParameter, meant: ParameterKind, reading: TokenizedText) -> str:
     text = reading.excerpt
-    if meant is Kind.DATE or (meant is Kind.WHEN and parameter.format):
-        first, last = dates.edges(text)
-        day = last if is_later(parameter) else first
+    if meant is ParameterKind.DATE or (meant is ParameterKind.WHEN and parameter.format):
+        first, last = dates.find_date_range(text)
+        day = last if is_range_end(parameter) else first
         if not parameter.format:
             return day
-        hour = dates.iso_time(dates.spoken(text, "time"))
-        iso = dates.iso_date(day)
-        return f"{iso}T{hour or '00:00:00'}" if iso and meant is Kind.WHEN else iso
-    hour = dates.spoken(text, "time")
-    if meant is Kind.TIME:
-        return dates.iso_time(hour) if parameter.format else hour
-    return dates.spoken(text)
+        hour = dates.to_iso_time(dates.find_when(text, "time"))
+        iso = dates.to_iso_date(day)
+        return f"{iso}T{hour or '00:00:00'}" if iso and meant is ParameterKind.WHEN else iso
+    hour = dates.find_when(text, "time")
+    if meant is ParameterKind.TIME:
+        return dates.to_iso_time(hour) if parameter.format else hour
+    return dates.find_when(text)

@@ -9,41 +9,41 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from echelons.language.requested_words import Mark, marks
-from echelons.language.tokens import Reading
-from echelons.models.planner.numbers import number
-from echelons.models.planner.tool_parameters import Parameter
-from echelons.text.stemming import stem, words
+from echelons.language.requested_words import WordMark, mark_words
+from echelons.language.tokens import TokenizedText
+from echelons.models.planner.numbers import find_number
+from echelons.models.planner.tool_parameters import ToolParameter
+from echelons.text.stemming import extract_words, stem
 
 
-def choice(parameter: Parameter, reading: Reading) -> Any:
+def select_choice(parameter: ToolParameter, reading: TokenizedText) -> Any:
     """Return the choice that `reading` mentions, or the only one of a required parameter."""
-    found = mentioned(parameter, reading)
+    found = find_choices(parameter, reading)
     if found:
         return found[0]
     return parameter.choices[0] if parameter.required and len(parameter.choices) == 1 else None
 
 
-def mentioned(parameter: Parameter, reading: Reading) -> list[Any]:
+def find_choices(parameter: ToolParameter, reading: TokenizedText) -> list[Any]:
     """Return the choices that a text mentions and does not refuse, longer ones first."""
-    marked = zip(reading.tokens, marks(reading), strict=True)
-    wished = [token.stem for token, mark in marked if mark > Mark.REFUSED]
+    marked = zip(reading.tokens, mark_words(reading), strict=True)
+    wished = [token.stem for token, mark in marked if mark > WordMark.REFUSED]
     found: list[tuple[int, int, Any]] = []
     for one in parameter.choices:
         if isinstance(one, bool) or one is None:
             continue
         if isinstance(one, int | float):
-            same = number(replace(parameter, choices=()), reading.excerpt) == one
+            same = find_number(replace(parameter, choices=()), reading.excerpt) == one
             at, length = (0 if same else -1), 1
         else:
-            sought = [stem(word) for word in words(str(one))]
-            at, length = _position(sought, wished), len(sought)
+            sought = [stem(word) for word in extract_words(str(one))]
+            at, length = _find_sequence(sought, wished), len(sought)
         if at >= 0:
             found.append((-length, at, one))
     return [one for _, _, one in sorted(found, key=lambda each: each[:2])]
 
 
-def _position(sought: Sequence[str], said: Sequence[str]) -> int:
+def _find_sequence(sought: Sequence[str], said: Sequence[str]) -> int:
     size = len(sought)
     if not size:
         return -1

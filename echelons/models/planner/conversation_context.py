@@ -11,22 +11,22 @@ from functools import cached_property
 from typing import Final
 
 from echelons.language import lexicon as lex
-from echelons.language.tokens import Reading
-from echelons.models.planner.place_names import Place, Role, places
-from echelons.models.planner.task_brief import Brief
+from echelons.language.tokens import TokenizedText
+from echelons.models.planner.place_names import PlaceName, PlaceRole, find_place_names
+from echelons.models.planner.task_brief import TaskBrief
 
-MOST_STATEMENTS: Final = 3
+MAX_STATEMENTS: Final = 3
 """Earlier messages of the human that a task can depend on."""
 
-MOST_WORDS: Final = 200
+MAX_REFERENCE_WORDS: Final = 200
 """Words of a task searched for references; a longer task is taken to be complete."""
 
-SHORT: Final = 12
+MAX_SHORT_WORDS: Final = 12
 """Length in words up to which "it" may refer to an earlier message."""
 
 
 @dataclass(frozen=True)
-class Said:
+class TaskContext:
     """A task in its conversation.
 
     Attributes:
@@ -34,19 +34,19 @@ class Said:
         thread: Earlier messages of the same thread, the latest first.
     """
 
-    brief: Brief
-    thread: tuple[Reading, ...] = ()
+    brief: TaskBrief
+    thread: tuple[TokenizedText, ...] = ()
 
     @cached_property
-    def earlier(self) -> tuple[Reading, ...]:
+    def earlier(self) -> tuple[TokenizedText, ...]:
         """The earlier statements, the latest first; that passed on by the superior comes first."""
-        told = (Reading(self.brief.earlier),) if self.brief.earlier else ()
+        told = (TokenizedText(self.brief.earlier),) if self.brief.earlier else ()
         return (*told, *self.thread)
 
     @cached_property
-    def task(self) -> Reading:
+    def task(self) -> TokenizedText:
         """The tokenised task."""
-        return Reading(self.brief.task)
+        return TokenizedText(self.brief.task)
 
     @property
     def part(self) -> tuple[str, ...]:
@@ -54,59 +54,59 @@ class Said:
         return self.brief.part
 
     @cached_property
-    def places(self) -> tuple[Place, ...]:
+    def places(self) -> tuple[PlaceName, ...]:
         """The places that the task names."""
-        return places(self.task)
+        return find_place_names(self.task)
 
     @cached_property
-    def leans(self) -> bool:
+    def depends_on_earlier(self) -> bool:
         """Whether the task cannot be understood without the earlier statements."""
-        return bool(self.earlier) and _leans(self.task)
+        return bool(self.earlier) and _is_dependent(self.task)
 
     @cached_property
-    def ground(self) -> str:
+    def background(self) -> str:
         """The text of the earlier statements that the task depends on; empty if none."""
         if self.brief.earlier:
             return self.brief.earlier
-        if self.leans:
-            return " ".join(reading.text for reading in _down_to_firm(self.earlier))
-        if any(place.certain or place.role is not Role.MENTION for place in self.places):
+        if self.depends_on_earlier:
+            return " ".join(reading.text for reading in _select_background(self.earlier))
+        if any(place.certain or place.role is not PlaceRole.MENTION for place in self.places):
             return ""
-        return next((one.text for one in self.earlier if _names_a_place(one)), "")
+        return next((one.text for one in self.earlier if _has_certain_place(one)), "")
 
-    def back(self) -> Iterator[Reading]:
+    def iterate_readings(self) -> Iterator[TokenizedText]:
         """Yield the task, then the earlier statements, the latest first."""
         yield self.task
         yield from self.earlier
 
 
-def _down_to_firm(earlier: Sequence[Reading]) -> Iterator[Reading]:
+def _select_background(earlier: Sequence[TokenizedText]) -> Iterator[TokenizedText]:
     """Yield the last few statements, up to the first that is complete in itself."""
-    for reading in earlier[:MOST_STATEMENTS]:
+    for reading in earlier[:MAX_STATEMENTS]:
         yield reading
-        if not _leans(reading):
+        if not _is_dependent(reading):
             return
 
 
-def _leans(reading: Reading) -> bool:
-    said = [token.word for token in reading.tokens[:MOST_WORDS]]
+def _is_dependent(reading: TokenizedText) -> bool:
+    said = [token.word for token in reading.tokens[:MAX_REFERENCE_WORDS]]
     if said[:1] in (["and"], ["also"], ["or"]) or said[:2] in (["what", "about"], ["how", "about"]):
         return True
-    if lex.POINTERS.intersection(said) or _points_there(said):
+    if lex.BACK_REFERENCES.intersection(said) or _has_place_reference(said):
         return True
-    short = len(reading.tokens) <= SHORT and not _names_a_place(reading)
+    short = len(reading.tokens) <= MAX_SHORT_WORDS and not _has_certain_place(reading)
     return short and bool(lex.PRONOUNS_FOR_THINGS.intersection(said))
 
 
-def _points_there(said: Sequence[str]) -> bool:
+def _has_place_reference(said: Sequence[str]) -> bool:
     """Return whether a "there" refers to a place: in "is there a museum" it does not."""
     return any(
         word == "there"
-        and not lex.EXISTENCE.intersection(said[max(0, i - 1) : i])
-        and not lex.EXISTENCE.intersection(said[i + 1 : i + 2])
+        and not lex.EXISTENTIAL_WORDS.intersection(said[max(0, i - 1) : i])
+        and not lex.EXISTENTIAL_WORDS.intersection(said[i + 1 : i + 2])
         for i, word in enumerate(said)
     )
 
 
-def _names_a_place(reading: Reading) -> bool:
-    return any(place.certain for place in places(reading))
+def _has_certain_place(reading: TokenizedText) -> bool:
+    return any(place.certain for place in find_place_names(reading))

@@ -12,7 +12,7 @@ from datetime import date, time
 from functools import lru_cache
 from typing import Final, Literal
 
-Kind = Literal["date", "time"]
+MomentKind = Literal["date", "time"]
 
 _MONTHS: Final = (
     *("jan", "feb", "mar", "apr", "may", "jun"),
@@ -28,7 +28,7 @@ _SEASON: Final = r"(?:spring|summer|autumn|fall|winter)"
 _YEAR: Final = r"(?:,?\s(?:19|20)\d\d)?"
 _TO: Final = r"\s?(?:-|\N{EN DASH}|to|until|till|and)\s?"
 
-_PATTERNS: Final[tuple[tuple[Kind, str], ...]] = (
+_PATTERNS: Final[tuple[tuple[MomentKind, str], ...]] = (
     ("date", r"\d{4}-\d\d-\d\d"),
     ("date", r"\d{1,2}[./]\d{1,2}[./](?:\d{4}|\d\d)"),
     ("date", rf"{_DAY}{_TO}{_DAY}\s(?:of\s)?{_MONTH}{_YEAR}"),
@@ -75,16 +75,16 @@ class Moment:
     """
 
     text: str
-    kind: Kind
+    kind: MomentKind
     start: int
     end: int
 
 
 @lru_cache(maxsize=32)
-def moments(text: str) -> tuple[Moment, ...]:
+def find_moments(text: str) -> tuple[Moment, ...]:
     """Return all dates and times in `text`, in order; cached within a turn.
 
-    >>> [moment.text for moment in moments("On Friday 5 May at 8pm, or tomorrow")]
+    >>> [moment.text for moment in find_moments("On Friday 5 May at 8pm, or tomorrow")]
     ['Friday 5 May', '8pm', 'tomorrow']
     """
     return tuple(
@@ -94,13 +94,13 @@ def moments(text: str) -> tuple[Moment, ...]:
     )
 
 
-def spoken(text: str, kind: Kind | None = None) -> str:
+def find_when(text: str, kind: MomentKind | None = None) -> str:
     """Return the first date and the first time in `text`, or only that of one kind.
 
-    >>> spoken("a table tomorrow for two at 8pm"), spoken("tomorrow at 8pm", "time")
+    >>> find_when("a table tomorrow for two at 8pm"), find_when("tomorrow at 8pm", "time")
     ('tomorrow at 8pm', '8pm')
     """
-    found = moments(text)
+    found = find_moments(text)
     day = next((moment for moment in found if moment.kind == "date"), None)
     hour = next((moment for moment in found if moment.kind == "time"), None)
     if kind or not day or not hour:
@@ -113,13 +113,15 @@ def spoken(text: str, kind: Kind | None = None) -> str:
     return f"{day.text} at {hour.text}"
 
 
-def edges(text: str) -> tuple[str, str]:
+def find_date_range(text: str) -> tuple[str, str]:
     """Return the first and the last day that `text` names; empty strings for none.
 
-    >>> edges("from 3 to 7 May 2026"), edges("2026-05-03 until 2026-05-07"), edges("on Friday")
-    (('3 May 2026', '7 May 2026'), ('2026-05-03', '2026-05-07'), ('Friday', ''))
+    >>> find_date_range("from 3 to 7 May 2026"), find_date_range("on Friday")
+    (('3 May 2026', '7 May 2026'), ('Friday', ''))
+    >>> find_date_range("2026-05-03 until 2026-05-07")
+    ('2026-05-03', '2026-05-07')
     """
-    days = [moment.text for moment in moments(text) if moment.kind == "date"]
+    days = [moment.text for moment in find_moments(text) if moment.kind == "date"]
     if not days:
         return "", ""
     if within := _RANGE.fullmatch(days[0]):
@@ -129,14 +131,14 @@ def edges(text: str) -> tuple[str, str]:
     return days[0], days[1] if len(days) > 1 else ""
 
 
-def iso_date(said: str) -> str:
+def to_iso_date(said: str) -> str:
     """Return `said` as an ISO 8601 date; empty if it is not a full date.
 
-    >>> iso_date("5 May 2026"), iso_date("May 5th, 2026"), iso_date("tomorrow")
+    >>> to_iso_date("5 May 2026"), to_iso_date("May 5th, 2026"), to_iso_date("tomorrow")
     ('2026-05-05', '2026-05-05', '')
     """
     numbers = [int(number) for number in re.findall(r"\d+", said)]
-    named = [m for word in re.findall(r"[a-z]{3,}", said.lower()) if (m := _month(word))]
+    named = [m for word in re.findall(r"[a-z]{3,}", said.lower()) if (m := _parse_month(word))]
     if len(numbers) == 2 and named:
         day, year, month = numbers[0], numbers[1], named[0]
     elif len(numbers) == 3 and re.match(r"\d{4}-", said):
@@ -151,10 +153,10 @@ def iso_date(said: str) -> str:
         return ""
 
 
-def iso_time(said: str) -> str:
+def to_iso_time(said: str) -> str:
     """Return `said` as an ISO 8601 time; empty if it names no hour.
 
-    >>> iso_time("8pm"), iso_time("20:30"), iso_time("noon"), iso_time("later")
+    >>> to_iso_time("8pm"), to_iso_time("20:30"), to_iso_time("noon"), to_iso_time("later")
     ('20:00:00', '20:30:00', '12:00:00', '')
     """
     named = {"noon": 12, "midnight": 0}
@@ -170,5 +172,5 @@ def iso_time(said: str) -> str:
         return ""
 
 
-def _month(word: str) -> int:
+def _parse_month(word: str) -> int:
     return next((i for i, name in enumerate(_MONTHS, 1) if name == word[:3]), 0)

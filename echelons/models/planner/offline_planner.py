@@ -17,9 +17,9 @@ from langchain_core.runnables import Runnable
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import Field
 
-from echelons.language.task_split import split
-from echelons.models.planner.reply_message import PROVIDER, answer, pieces
-from echelons.models.planner.reply_plan import NAME, Sharing
+from echelons.language.task_split import split_task
+from echelons.models.planner.reply_message import PROVIDER, build_message, split_message
+from echelons.models.planner.reply_plan import PLANNER_NAME, TaskSharing
 
 
 class OfflinePlanner(BaseChatModel):
@@ -41,7 +41,7 @@ class OfflinePlanner(BaseChatModel):
         {'place': 'Rome'}
     """
 
-    sharing: Sharing = Field(default=split, exclude=True, repr=False)
+    sharing: TaskSharing = Field(default=split_task, exclude=True, repr=False)
     """Selects the subordinates to ask; by their declared capabilities, if left out."""
 
     def bind_tools(
@@ -63,7 +63,9 @@ class OfflinePlanner(BaseChatModel):
         return "echelons-offline-planner"
 
     def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
-        return LangSmithParams(ls_provider=PROVIDER, ls_model_name=NAME, ls_model_type="chat")
+        return LangSmithParams(
+            ls_provider=PROVIDER, ls_model_name=PLANNER_NAME, ls_model_type="chat"
+        )
 
     def _generate(
         self,
@@ -90,7 +92,7 @@ class OfflinePlanner(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
-        for piece in pieces(self._answer(messages, kwargs)):
+        for piece in split_message(self._answer(messages, kwargs)):
             yield ChatGenerationChunk(message=piece)
 
     async def _astream(
@@ -100,8 +102,8 @@ class OfflinePlanner(BaseChatModel):
         run_manager: AsyncCallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
-        for piece in pieces(self._answer(messages, kwargs)):
+        for piece in split_message(self._answer(messages, kwargs)):
             yield ChatGenerationChunk(message=piece)
 
     def _answer(self, messages: Sequence[BaseMessage], options: Mapping[str, Any]) -> AIMessage:
-        return answer(messages, options.get("tools") or (), self.sharing)
+        return build_message(messages, options.get("tools") or (), self.sharing)

@@ -13,13 +13,13 @@ from functools import lru_cache
 from typing import Final
 
 from echelons.language import lexicon as lex
-from echelons.language.clauses import ends_before
-from echelons.language.tokens import Reading, Token
-from echelons.models.planner.dates import moments
+from echelons.language.clauses import has_stop_before
+from echelons.language.tokens import Token, TokenizedText
+from echelons.models.planner.dates import find_moments
 from echelons.text.stemming import STOPWORDS
 
 
-class Role(StrEnum):
+class PlaceRole(StrEnum):
     """The role of a place in its sentence."""
 
     ORIGIN = "origin"
@@ -30,30 +30,30 @@ class Role(StrEnum):
     MENTION = "mention"
 
 
-LONGEST: Final = 5
+MAX_NAME_WORDS: Final = 5
 """Words of a name at most."""
 
-_ROLES: Final = {
-    "from": Role.ORIGIN,
-    "leaving": Role.ORIGIN,
-    "departing": Role.ORIGIN,
-    "to": Role.DESTINATION,
-    "into": Role.DESTINATION,
-    "towards": Role.DESTINATION,
-    "visit": Role.DESTINATION,
-    "visiting": Role.DESTINATION,
-    "in": Role.PLACE,
-    "near": Role.NEAR,
-    "around": Role.NEAR,
-    "about": Role.NEAR,
-    "of": Role.NEAR,
-    "across": Role.PLACE,
-    "throughout": Role.PLACE,
-    "within": Role.NEAR,
-    "for": Role.MENTION,
-    "at": Role.VENUE,
-    "called": Role.VENUE,
-    "named": Role.VENUE,
+_PREPOSITION_ROLES: Final = {
+    "from": PlaceRole.ORIGIN,
+    "leaving": PlaceRole.ORIGIN,
+    "departing": PlaceRole.ORIGIN,
+    "to": PlaceRole.DESTINATION,
+    "into": PlaceRole.DESTINATION,
+    "towards": PlaceRole.DESTINATION,
+    "visit": PlaceRole.DESTINATION,
+    "visiting": PlaceRole.DESTINATION,
+    "in": PlaceRole.PLACE,
+    "near": PlaceRole.NEAR,
+    "around": PlaceRole.NEAR,
+    "about": PlaceRole.NEAR,
+    "of": PlaceRole.NEAR,
+    "across": PlaceRole.PLACE,
+    "throughout": PlaceRole.PLACE,
+    "within": PlaceRole.NEAR,
+    "for": PlaceRole.MENTION,
+    "at": PlaceRole.VENUE,
+    "called": PlaceRole.VENUE,
+    "named": PlaceRole.VENUE,
 }
 
 
@@ -61,7 +61,7 @@ _JOINTS: Final = (["and"], ["or"], ["then"], ["and", "then"])
 
 
 @dataclass(frozen=True)
-class Place:
+class PlaceName:
     """A span of a text that names something.
 
     Attributes:
@@ -73,32 +73,35 @@ class Place:
     """
 
     name: str
-    role: Role
+    role: PlaceRole
     certain: bool
     start: int
     end: int
 
 
 @lru_cache(maxsize=32)
-def places(reading: Reading) -> tuple[Place, ...]:
+def find_place_names(reading: TokenizedText) -> tuple[PlaceName, ...]:
     """Return all places that `reading` may name, in order; cached within a turn.
 
-    >>> [(p.name, p.role.value) for p in places(Reading("Fly to New York from London in May"))]
+    >>> found = find_place_names(TokenizedText("Fly to New York from London in May"))
+    >>> [(place.name, place.role.value) for place in found]
     [('New York', 'destination'), ('London', 'origin')]
     """
     tokens = reading.tokens
-    taken = _dated(reading)
-    found: list[Place] = []
+    taken = _find_dated_tokens(reading)
+    found: list[PlaceName] = []
     i = 0
     while i < len(tokens):
-        place = _capitalised(tokens, i, taken) or _after_preposition(tokens, i, taken)
+        place = _match_capitalised(tokens, i, taken) or _match_after_preposition(tokens, i, taken)
         if place:
             found.append(place)
         i = place.end if place else i + 1
-    return tuple(_between(tokens, found))
+    return tuple(_assign_journey_roles(tokens, found))
 
 
-def enumerated(tokens: Sequence[Token], found: Sequence[Place], first: Place) -> list[Place]:
+def find_listed_places(
+    tokens: Sequence[Token], found: Sequence[PlaceName], first: PlaceName
+) -> list[PlaceName]:
     """Return the places listed together with `first`, itself included.
 
     "Rome, Florence and Venice" are three; "Rome, Italy" is one, for nothing joins the two.
@@ -117,9 +120,9 @@ def enumerated(tokens: Sequence[Token], found: Sequence[Place], first: Place) ->
     return chain if joined else [first]
 
 
-def _dated(reading: Reading) -> set[int]:
+def _find_dated_tokens(reading: TokenizedText) -> set[int]:
     """Return the indices of the tokens that belong to a date or a time."""
-    spans = [(moment.start, moment.end) for moment in moments(reading.excerpt)]
+    spans = [(moment.start, moment.end) for moment in find_moments(reading.excerpt)]
     taken: set[int] = set()
     at = 0
     for i, token in enumerate(reading.tokens):
@@ -130,42 +133,52 @@ def _dated(reading: Reading) -> set[int]:
     return taken
 
 
-def _capitalised(tokens: Sequence[Token], i: int, taken: set[int]) -> Place | None:
+def _match_capitalised(tokens: Sequence[Token], i: int, taken: set[int]) -> PlaceName | None:
     if not _is_name(tokens, i, taken):
         return None
     end = i + 1
-    while end < min(len(tokens), i + LONGEST):
-        if ends_before(tokens[end]) and tokens[end - 1].word not in ("st", "mt"):
+    while end < min(len(tokens), i + MAX_NAME_WORDS):
+        if has_stop_before(tokens[end]) and tokens[end - 1].word not in ("st", "mt"):
             break
         if _is_name(tokens, end, taken):
             end += 1
-        elif tokens[end].word in lex.PARTICLES and _is_name(tokens, end + 1, taken):
+        elif tokens[end].word in lex.NAME_PARTICLES and _is_name(tokens, end + 1, taken):
             end += 2
         else:
             break
-    role = _role(tokens, i)
-    if role is None and _begins_sentence(tokens, i):
-        if end == i + 1 and _opens(tokens[i].word):
+    role = _find_role(tokens, i)
+    if role is None and _is_sentence_start(tokens, i):
+        if end == i + 1 and _is_sentence_opener(tokens[i].word):
             return None
-        return Place(_written(tokens[i:end]), Role.MENTION, certain=False, start=i, end=end)
-    return Place(_written(tokens[i:end]), role or Role.MENTION, certain=True, start=i, end=end)
+        return PlaceName(
+            _join_name(tokens[i:end]), PlaceRole.MENTION, certain=False, start=i, end=end
+        )
+    return PlaceName(
+        _join_name(tokens[i:end]), role or PlaceRole.MENTION, certain=True, start=i, end=end
+    )
 
 
-def _after_preposition(tokens: Sequence[Token], i: int, taken: set[int]) -> Place | None:
-    role = _ROLES.get(tokens[i - 1].word) if i else None
-    if role is None or role in (Role.MENTION, Role.VENUE) or tokens[i - 1].word in ("of", "about"):
+def _match_after_preposition(tokens: Sequence[Token], i: int, taken: set[int]) -> PlaceName | None:
+    role = _PREPOSITION_ROLES.get(tokens[i - 1].word) if i else None
+    if (
+        role is None
+        or role in (PlaceRole.MENTION, PlaceRole.VENUE)
+        or tokens[i - 1].word in ("of", "about")
+    ):
         return None
     end = i
-    while end < min(len(tokens), i + 3) and _may_name(tokens[end], end, taken):
-        if ends_before(tokens[end]):
+    while end < min(len(tokens), i + 3) and _is_possible_name(tokens[end], end, taken):
+        if has_stop_before(tokens[end]):
             break
         end += 1
     if end == i:
         return None
-    return Place(_titled(tokens[i:end]), role, certain=False, start=i, end=end)
+    return PlaceName(_capitalise_name(tokens[i:end]), role, certain=False, start=i, end=end)
 
 
-def _between(tokens: Sequence[Token], found: Sequence[Place]) -> Iterator[Place]:
+def _assign_journey_roles(
+    tokens: Sequence[Token], found: Sequence[PlaceName]
+) -> Iterator[PlaceName]:
     """Yield the places, with the roles of journeys: "London to Rome", "between A and B"."""
     for number, place in enumerate(found):
         role = place.role
@@ -174,41 +187,41 @@ def _between(tokens: Sequence[Token], found: Sequence[Place]) -> Iterator[Place]
         link = [t.word for t in tokens[place.end : following.start]] if following else []
         previous = found[number - 1] if number else None
         if (before == "between" and link == ["and"]) or (
-            role is Role.MENTION and link == ["to"] and before != "for"
+            role is PlaceRole.MENTION and link == ["to"] and before != "for"
         ):
-            role = Role.ORIGIN
+            role = PlaceRole.ORIGIN
         elif before == "and" and previous and previous.start:
             inherits = tokens[previous.start - 1].word != "between"
-            role = previous.role if inherits else Role.DESTINATION
-        elif not before or role is not Role.MENTION:
+            role = previous.role if inherits else PlaceRole.DESTINATION
+        elif not before or role is not PlaceRole.MENTION:
             role = place.role
-        certain = place.certain or (bool(following) and _opens_list(tokens, place, link))
-        yield Place(place.name, role, certain, place.start, place.end)
+        certain = place.certain or (bool(following) and _is_list_start(tokens, place, link))
+        yield PlaceName(place.name, role, certain, place.start, place.end)
 
 
-def _opens_list(tokens: Sequence[Token], place: Place, link: Sequence[str]) -> bool:
+def _is_list_start(tokens: Sequence[Token], place: PlaceName, link: Sequence[str]) -> bool:
     """Return whether a list of names goes on, as in "London, then Paris": so London is a name."""
-    begins = place.role is Role.MENTION and tokens[place.start].capital
+    begins = place.role is PlaceRole.MENTION and tokens[place.start].is_capitalized
     return begins and (link in _JOINTS or (not link and tokens[place.end].gap.strip() == ","))
 
 
-def _role(tokens: Sequence[Token], i: int) -> Role | None:
+def _find_role(tokens: Sequence[Token], i: int) -> PlaceRole | None:
     """Return the role given by the words before the name at `i`, articles skipped."""
     before = i - 1
     if before >= 0 and tokens[before].word in ("the", "central", "downtown"):
         before -= 1
-    if before < 0 or ends_before(tokens[i]):
+    if before < 0 or has_stop_before(tokens[i]):
         return None
     word = tokens[before].word
     if word == "of" and before and tokens[before - 1].word == "out":
-        return Role.ORIGIN
+        return PlaceRole.ORIGIN
     if (
         word == "for"
         and before
         and tokens[before - 1].word in ("leaving", "departing", "heading", "bound")
     ):
-        return Role.DESTINATION
-    return _ROLES.get(word)
+        return PlaceRole.DESTINATION
+    return _PREPOSITION_ROLES.get(word)
 
 
 def _is_name(tokens: Sequence[Token], i: int, taken: set[int]) -> bool:
@@ -216,47 +229,47 @@ def _is_name(tokens: Sequence[Token], i: int, taken: set[int]) -> bool:
         return False
     token = tokens[i]
     return (
-        token.capital
+        token.is_capitalized
         and token.word not in STOPWORDS
-        and token.word not in lex.NO_PLACES
-        and token.word not in _ROLES
+        and token.word not in lex.NON_PLACE_WORDS
+        and token.word not in _PREPOSITION_ROLES
     )
 
 
-def _may_name(token: Token, i: int, taken: set[int]) -> bool:
+def _is_possible_name(token: Token, i: int, taken: set[int]) -> bool:
     return (
         i not in taken
         and token.raw.isalpha()
-        and not token.capital
+        and not token.is_capitalized
         and token.word not in STOPWORDS
-        and token.word not in _ROLES
-        and token.word not in lex.NO_PLACES
-        and token.word not in lex.REQUESTS
+        and token.word not in _PREPOSITION_ROLES
+        and token.word not in lex.NON_PLACE_WORDS
+        and token.word not in lex.REQUEST_VERBS
         and token.word not in lex.MORE_VERBS
     )
 
 
-def _opens(word: str) -> bool:
+def _is_sentence_opener(word: str) -> bool:
     """Return whether `word` is capitalised only because it begins a sentence."""
-    known = word in lex.REQUESTS or word in lex.OPENERS or word in lex.MORE_VERBS
-    return known or word.endswith(lex.NO_NAME_ENDINGS)
+    known = word in lex.REQUEST_VERBS or word in lex.SENTENCE_OPENERS or word in lex.MORE_VERBS
+    return known or word.endswith(lex.NON_NAME_ENDINGS)
 
 
-def _begins_sentence(tokens: Sequence[Token], i: int) -> bool:
+def _is_sentence_start(tokens: Sequence[Token], i: int) -> bool:
     return i == 0 or any(stop in tokens[i].gap for stop in ".!?\n:")
 
 
-def _written(tokens: Sequence[Token]) -> str:
+def _join_name(tokens: Sequence[Token]) -> str:
     """Return the words joined with their hyphens and full stops: "Baden-Baden"."""
-    name = _bare(tokens[0])
+    name = _strip_possessive(tokens[0])
     for token in tokens[1:]:
-        name += (token.gap if token.gap.strip() in ("-", ".") else " ") + _bare(token)
+        name += (token.gap if token.gap.strip() in ("-", ".") else " ") + _strip_possessive(token)
     return name
 
 
-def _titled(tokens: Sequence[Token]) -> str:
-    return " ".join(_bare(token).capitalize() for token in tokens)
+def _capitalise_name(tokens: Sequence[Token]) -> str:
+    return " ".join(_strip_possessive(token).capitalize() for token in tokens)
 
 
-def _bare(token: Token) -> str:
+def _strip_possessive(token: Token) -> str:
     return token.raw.removesuffix("'s")

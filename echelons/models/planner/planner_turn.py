@@ -13,16 +13,16 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from pydantic import BaseModel
 
-from echelons.language.tokens import Reading
-from echelons.models.planner.conversation_context import Said
-from echelons.models.planner.task_brief import Brief
-from echelons.models.planner.toolbox import DELEGATE
+from echelons.language.tokens import TokenizedText
+from echelons.models.planner.conversation_context import TaskContext
+from echelons.models.planner.task_brief import TaskBrief
+from echelons.models.planner.toolbox import DELEGATE_TOOL
 
 NO_ANSWER = "no answer"
 
 
 @dataclass(frozen=True)
-class Answer:
+class CallAnswer:
     """The answer to one call.
 
     Attributes:
@@ -45,44 +45,44 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Turn:
+class PlannerTurn:
     """One turn of a conversation.
 
     Attributes:
-        said: The task, in its conversation.
-        called: Names of the tools called in this turn.
+        context: The task, in its conversation.
+        called_tools: Names of the tools called in this turn.
         answers: The answers to the calls, in the order of the calls.
     """
 
-    said: Said
-    called: tuple[str, ...] = ()
-    answers: tuple[Answer, ...] = ()
+    context: TaskContext
+    called_tools: tuple[str, ...] = ()
+    answers: tuple[CallAnswer, ...] = ()
 
     @classmethod
-    def read(cls, messages: Sequence[BaseMessage]) -> Turn:
+    def from_messages(cls, messages: Sequence[BaseMessage]) -> PlannerTurn:
         """Return the last turn of `messages`; without a human message its task is empty."""
         humans = [i for i, message in enumerate(messages) if isinstance(message, HumanMessage)]
         if not humans:
-            return cls(Said(Brief("")))
-        brief, *before = (Brief.read(str(messages[i].text)) for i in reversed(humans))
+            return cls(TaskContext(TaskBrief("")))
+        brief, *before = (TaskBrief.from_text(str(messages[i].text)) for i in reversed(humans))
         thread = [text for one in before for text in (one.task, one.earlier)]
-        said = Said(brief, tuple(Reading(text) for text in thread if text.strip()))
+        said = TaskContext(brief, tuple(TokenizedText(text) for text in thread if text.strip()))
         since = messages[humans[-1] + 1 :]
         calls = [call for m in since if isinstance(m, AIMessage) for call in m.tool_calls]
         given = {m.tool_call_id: m for m in since if isinstance(m, ToolMessage)}
-        answers = tuple(_answer(call, given.get(call["id"] or "")) for call in calls)
+        answers = tuple(_read_answer(call, given.get(call["id"] or "")) for call in calls)
         return cls(said, tuple(call["name"] for call in calls), answers)
 
 
-def _answer(call: Mapping[str, Any], message: ToolMessage | None) -> Answer:
-    delegated = call["name"] == DELEGATE
+def _read_answer(call: Mapping[str, Any], message: ToolMessage | None) -> CallAnswer:
+    delegated = call["name"] == DELEGATE_TOOL
     arguments = call["args"]
-    facts = _facts(message)
+    facts = _read_artifact(message)
     named = arguments.get("subordinate") or facts.get("agent")
     source = str(named) if delegated and named else str(call["name"])
     asked = str(arguments.get("message", "")) if delegated else ""
     if message is None:
-        return Answer(source, asked, "", "unable", reason=NO_ANSWER, delegated=delegated)
+        return CallAnswer(source, asked, "", "unable", reason=NO_ANSWER, delegated=delegated)
     text = str(message.text)
     result = facts.get("result")
     if delegated and isinstance(result, str) and result:
@@ -93,25 +93,25 @@ def _answer(call: Mapping[str, Any], message: ToolMessage | None) -> Answer:
     reason = str(facts.get("reason") or "")
     if status == "unable" and not reason:
         reason = text
-    return Answer(
+    return CallAnswer(
         source=source,
         asked=asked,
         text=text,
         status=status if status in ("partial", "unable", "needs_input") else "fulfilled",
-        confidence=_confidence(facts.get("confidence")),
+        confidence=_read_confidence(facts.get("confidence")),
         reason=reason,
         delegated=delegated,
     )
 
 
-def _facts(message: ToolMessage | None) -> Mapping[str, Any]:
+def _read_artifact(message: ToolMessage | None) -> Mapping[str, Any]:
     artifact = message.artifact if message is not None else None
     if isinstance(artifact, BaseModel):
         artifact = artifact.model_dump()
     return artifact if isinstance(artifact, Mapping) else {}
 
 
-def _confidence(value: object) -> float | None:
+def _read_confidence(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(value) if 0 <= value <= 1 else None

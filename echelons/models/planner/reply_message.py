@@ -16,9 +16,9 @@ from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, Tool
 from langchain_core.messages.ai import UsageMetadata
 from langchain_core.messages.tool import tool_call_chunk
 
-from echelons.language.task_split import split
-from echelons.models.planner.planner_turn import Turn
-from echelons.models.planner.reply_plan import NAME, Reply, Sharing, reply
+from echelons.language.task_split import split_task
+from echelons.models.planner.planner_turn import PlannerTurn
+from echelons.models.planner.reply_plan import PLANNER_NAME, PlannedReply, TaskSharing, plan_reply
 from echelons.models.planner.toolbox import Toolbox
 
 PROVIDER: Final = "echelons"
@@ -31,15 +31,17 @@ used, because no language model reads the text."""
 _WORD_BEGINS: Final = re.compile(r"(?<=\s)(?=\S)")
 
 
-def answer(
-    messages: Sequence[BaseMessage], tools: Sequence[Any], sharing: Sharing = split
+def build_message(
+    messages: Sequence[BaseMessage], tools: Sequence[Any], sharing: TaskSharing = split_task
 ) -> AIMessage:
     """Return the planner's message in reply to `messages`, with `tools` in OpenAI's format."""
-    said = reply(Turn.read(messages), Toolbox.read(tools), sharing)
-    written = [_written(message) for message in messages]
-    calls = _tool_calls(said, "\n".join(written))
-    read = sum(map(_tokens, written)) + (_tokens(_json(tools)) if tools else 0)
-    wrote = _tokens(said.text) + sum(_tokens(_json(call["args"])) for call in calls)
+    said = plan_reply(PlannerTurn.from_messages(messages), Toolbox.from_tools(tools), sharing)
+    written = [_write_message(message) for message in messages]
+    calls = _build_tool_calls(said, "\n".join(written))
+    read = sum(map(_estimate_tokens, written)) + (_estimate_tokens(_to_json(tools)) if tools else 0)
+    wrote = _estimate_tokens(said.text) + sum(
+        _estimate_tokens(_to_json(call["args"])) for call in calls
+    )
     return AIMessage(
         content=said.text,
         tool_calls=calls,
@@ -47,19 +49,19 @@ def answer(
             input_tokens=read, output_tokens=wrote, total_tokens=read + wrote
         ),
         response_metadata={
-            "model_name": NAME,
+            "model_name": PLANNER_NAME,
             "model_provider": PROVIDER,
             "finish_reason": "tool_calls" if calls else "stop",
         },
     )
 
 
-def pieces(message: AIMessage) -> Iterator[AIMessageChunk]:
+def split_message(message: AIMessage) -> Iterator[AIMessageChunk]:
     """Yield `message` word by word, then call by call; the chunks add up to the message."""
     for word in _WORD_BEGINS.split(str(message.content)) if message.content else ():
         yield AIMessageChunk(content=word)
     for index, call in enumerate(message.tool_calls):
-        arguments = _json(call["args"])
+        arguments = _to_json(call["args"])
         yield AIMessageChunk(
             content="",
             tool_call_chunks=[
@@ -74,28 +76,28 @@ def pieces(message: AIMessage) -> Iterator[AIMessageChunk]:
     )
 
 
-def _tool_calls(said: Reply, conversation: str) -> list[ToolCall]:
+def _build_tool_calls(said: PlannedReply, conversation: str) -> list[ToolCall]:
     """Return the calls, with ids hashed from the conversation and their index in the message."""
     seed = hashlib.sha256(conversation.encode("utf-8", "surrogatepass"))
     made: list[ToolCall] = []
     for index, call in enumerate(said.calls):
         one = seed.copy()
-        one.update(f"\n{index} {call.name} {_json(call.args)}".encode("utf-8", "surrogatepass"))
+        one.update(f"\n{index} {call.name} {_to_json(call.args)}".encode("utf-8", "surrogatepass"))
         id_ = f"call_{one.hexdigest()[:24]}"
         made.append(ToolCall(name=call.name, args=dict(call.args), id=id_, type="tool_call"))
     return made
 
 
-def _written(message: BaseMessage) -> str:
+def _write_message(message: BaseMessage) -> str:
     """Return the type, text and calls of a message, without its random id."""
     calls: Iterable[ToolCall] = message.tool_calls if isinstance(message, AIMessage) else ()
-    made = "".join(f"\n{call['name']} {_json(call['args'])}" for call in calls)
+    made = "".join(f"\n{call['name']} {_to_json(call['args'])}" for call in calls)
     return f"{message.type}: {message.text}{made}"
 
 
-def _tokens(text: str) -> int:
+def _estimate_tokens(text: str) -> int:
     return -(-len(text) // CHARACTERS_PER_TOKEN)
 
 
-def _json(value: object) -> str:
+def _to_json(value: object) -> str:
     return json.dumps(value, default=str)

@@ -11,26 +11,31 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from echelons.language.task_split import MOST_ASKED, Share, split
-from echelons.language.team_index import Team
-from echelons.language.tokens import Reading
-from echelons.models.planner.answer_text import compose, contributions, failures, questions
-from echelons.models.planner.conversation_context import Said
-from echelons.models.planner.planner_turn import Turn
-from echelons.models.planner.task_brief import Brief
-from echelons.models.planner.tool_choice import Choice, choose
-from echelons.models.planner.toolbox import DELEGATE, REPORT, Toolbox
+from echelons.language.task_split import MAX_SUBORDINATES, TaskShare, split_task
+from echelons.language.team_index import TeamIndex
+from echelons.language.tokens import TokenizedText
+from echelons.models.planner.answer_text import (
+    compose_answer,
+    describe_failures,
+    describe_questions,
+    select_contributions,
+)
+from echelons.models.planner.conversation_context import TaskContext
+from echelons.models.planner.planner_turn import PlannerTurn
+from echelons.models.planner.task_brief import TaskBrief
+from echelons.models.planner.tool_choice import ToolChoice, choose_tools
+from echelons.models.planner.toolbox import DELEGATE_TOOL, REPORT_TOOL, Toolbox
 
-Sharing = Callable[[Team, Reading, Sequence[str]], Sequence[Share]]
+TaskSharing = Callable[[TeamIndex, TokenizedText, Sequence[str]], Sequence[TaskShare]]
 """Selects the subordinates for a task, from the team, the task and the part that is meant."""
 
-NAME = "offline planner"
+PLANNER_NAME = "offline planner"
 NOTHING_FITS = "nothing here can do this"
 NO_TASK = "there is no task"
 
 
 @dataclass(frozen=True)
-class Call:
+class PlannedCall:
     """One tool call.
 
     Attributes:
@@ -43,7 +48,7 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Reply:
+class PlannedReply:
     """The planner's reply: a text, or calls.
 
     Attributes:
@@ -52,103 +57,111 @@ class Reply:
     """
 
     text: str = ""
-    calls: tuple[Call, ...] = ()
+    calls: tuple[PlannedCall, ...] = ()
 
 
-def reply(turn: Turn, box: Toolbox, sharing: Sharing = split) -> Reply:
+def plan_reply(turn: PlannerTurn, box: Toolbox, sharing: TaskSharing = split_task) -> PlannedReply:
     """Return the next reply in `turn`."""
-    if turn.called:
-        return _conclude(turn, box)
-    if not turn.said.task.text.strip():
-        return _unable(box, NO_TASK)
-    said, shares = _shared(turn.said, box.team, sharing)
-    own = choose(box.own, said, alone=not shares) if box.own else Choice()
-    asked = _delegations(said, shares, large=len(box.team) > MOST_ASKED)
-    calls = (*asked, *(Call(name, arguments) for name, arguments in own.calls))
+    if turn.called_tools:
+        return _build_final_reply(turn, box)
+    if not turn.context.task.text.strip():
+        return _report_unable(box, NO_TASK)
+    said, shares = _share_task(turn.context, box.team, sharing)
+    own = choose_tools(box.own_tools, said, alone=not shares) if box.own_tools else ToolChoice()
+    asked = _build_delegations(said, shares, large=len(box.team) > MAX_SUBORDINATES)
+    calls = (*asked, *(PlannedCall(name, arguments) for name, arguments in own.calls))
     if calls:
-        return Reply(calls=calls)
+        return PlannedReply(calls=calls)
     if own.missing:
-        return _needs(box, own)
-    return _unable(box, NOTHING_FITS)
+        return _report_missing(box, own)
+    return _report_unable(box, NOTHING_FITS)
 
 
-def _shared(said: Said, team: Team, sharing: Sharing) -> tuple[Said, Sequence[Share]]:
+def _share_task(
+    said: TaskContext, team: TeamIndex, sharing: TaskSharing
+) -> tuple[TaskContext, Sequence[TaskShare]]:
     """Return the shares of the task; if there are none, those of the last task that had some."""
     shares = sharing(team, said.task, said.part)
     for reading in () if shares else said.earlier:
         if shares := sharing(team, reading, ()):
             meant = dict.fromkeys(word for share in shares for word in share.words)
-            ground = said.ground or reading.text
+            ground = said.background or reading.text
             brief = replace(said.brief, part=tuple(meant), earlier=ground)
             return replace(said, brief=brief), shares
-    if not shares and len(team) == len(team.unspecified) == 1:
+    if not shares and len(team) == len(team.without_capabilities) == 1:
         # An only subordinate that declares no capabilities may still be able to do it.
-        return said, (Share(team.names[0], ()),)
+        return said, (TaskShare(team.names[0], ()),)
     return said, shares
 
 
-def _delegations(said: Said, shares: Sequence[Share], large: bool) -> Iterator[Call]:
+def _build_delegations(
+    said: TaskContext, shares: Sequence[TaskShare], large: bool
+) -> Iterator[PlannedCall]:
     """Yield a call for each share, with the whole task and the part that is meant."""
     every = {word for share in shares for word in share.words}
     for share in shares:
         told = bool(said.part) or set(share.words) != every
         part = share.words if told and not large else ()
-        brief = Brief(said.brief.task, part, said.ground)
+        brief = TaskBrief(said.brief.task, part, said.background)
         arguments = {"message": str(brief), "subordinate": share.name, "reset": False}
-        yield Call(DELEGATE, arguments)
+        yield PlannedCall(DELEGATE_TOOL, arguments)
 
 
-def _conclude(turn: Turn, box: Toolbox) -> Reply:
+def _build_final_reply(turn: PlannerTurn, box: Toolbox) -> PlannedReply:
     """Return the final reply: the composed answers, as a report where it is not a plain success."""
-    answers = [one for one in turn.answers if one.source != REPORT]
-    text = compose(answers)
-    if not box.reports or REPORT in turn.called:
-        return Reply(text or NOTHING_FITS)
-    given = contributions(answers)
-    if asked := questions(answers):
-        return _report("needs_input", text, reason=asked)
+    answers = [one for one in turn.answers if one.source != REPORT_TOOL]
+    text = compose_answer(answers)
+    if not box.can_report or REPORT_TOOL in turn.called_tools:
+        return PlannedReply(text or NOTHING_FITS)
+    given = select_contributions(answers)
+    if asked := describe_questions(answers):
+        return _build_report("needs_input", text, reason=asked)
     if not given:
-        return _report("unable", text or NOTHING_FITS, reason=failures(answers) or NOTHING_FITS)
+        return _build_report(
+            "unable", text or NOTHING_FITS, reason=describe_failures(answers) or NOTHING_FITS
+        )
     # A composed answer is as certain as the best of its contributions.
     sure = [one.confidence for one in given if one.confidence is not None]
-    return _report("fulfilled", text, confidence=max(sure)) if sure else Reply(text)
+    return _build_report("fulfilled", text, confidence=max(sure)) if sure else PlannedReply(text)
 
 
-def _needs(box: Toolbox, own: Choice) -> Reply:
+def _report_missing(box: Toolbox, own: ToolChoice) -> PlannedReply:
     needed = f"{own.tool} needs to know: {', '.join(own.missing)}"
-    if box.reports:
-        return _report("needs_input", needed, reason=needed)
-    return Reply(f"I cannot go on yet: {needed}.")
+    if box.can_report:
+        return _build_report("needs_input", needed, reason=needed)
+    return PlannedReply(f"I cannot go on yet: {needed}.")
 
 
-def _unable(box: Toolbox, reason: str) -> Reply:
-    if box.reports:
-        return _report("unable", f"Not available: {reason}", reason=reason)
+def _report_unable(box: Toolbox, reason: str) -> PlannedReply:
+    if box.can_report:
+        return _build_report("unable", f"Not available: {reason}", reason=reason)
     introduction = (
-        f"I am the {NAME}: I match words and pass tasks on, but do not think for myself. "
+        f"I am the {PLANNER_NAME}: I match words and pass tasks on, but do not think for myself. "
         f"I cannot help with this: {reason}."
     )
-    return Reply(" ".join([introduction, *_abilities(box)]))
+    return PlannedReply(" ".join([introduction, *_describe_abilities(box)]))
 
 
-def _abilities(box: Toolbox) -> Iterator[str]:
+def _describe_abilities(box: Toolbox) -> Iterator[str]:
     if box.team.names:
-        yield f"I can ask: {_some(box.team.names)}."
-    if box.own:
-        yield f"I can use: {_some([tool.name for tool in box.own])}."
-    if not box.team.names and not box.own:
+        yield f"I can ask: {_list_names(box.team.names)}."
+    if box.own_tools:
+        yield f"I can use: {_list_names([tool.name for tool in box.own_tools])}."
+    if not box.team.names and not box.own_tools:
         yield "I have no subordinates and no tools; give this agent some, or a language model."
 
 
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - MOST_ASKED} more" if len(names) > MOST_ASKED else ""
-    return ", ".join(names[:MOST_ASKED]) + more
+def _list_names(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MAX_SUBORDINATES} more" if len(names) > MAX_SUBORDINATES else ""
+    return ", ".join(names[:MAX_SUBORDINATES]) + more
 
 
-def _report(status: str, result: str, reason: str = "", confidence: float | None = None) -> Reply:
+def _build_report(
+    status: str, result: str, reason: str = "", confidence: float | None = None
+) -> PlannedReply:
     arguments: dict[str, Any] = {"status": status, "result": result}
     if confidence is not None:
         arguments["confidence"] = confidence
     if reason:
         arguments["reason"] = reason
-    return Reply(calls=(Call(REPORT, arguments),))
+    return PlannedReply(calls=(PlannedCall(REPORT_TOOL, arguments),))

@@ -10,15 +10,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-PART: Final = "Your part: "
-EARLIER: Final = "Earlier: "
+PART_PREFIX: Final = "Your part: "
+EARLIER_PREFIX: Final = "Earlier: "
 
-MOST_OF_EARLIER: Final = 1_000
+MAX_EARLIER_CHARACTERS: Final = 1_000
 """Characters of the earlier message that are passed on."""
 
 
 @dataclass(frozen=True)
-class Brief:
+class TaskBrief:
     """A task with its context.
 
     Attributes:
@@ -32,32 +32,32 @@ class Brief:
     earlier: str = ""
 
     @classmethod
-    def read(cls, text: str) -> Brief:
+    def from_text(cls, text: str) -> TaskBrief:
         r"""Parse `text`; a text without the added lines is only a task.
 
-        >>> Brief.read("Rome, with museums and food\nYour part: museums, food")
-        Brief(task='Rome, with museums and food', part=('museums', 'food'), earlier='')
+        >>> TaskBrief.from_text("Rome, with museums and food\nYour part: museums, food")
+        TaskBrief(task='Rome, with museums and food', part=('museums', 'food'), earlier='')
         """
-        task, earlier = _last_line(text, EARLIER)
-        task, part = _last_line(task, PART)
+        task, earlier = _split_last_line(text, EARLIER_PREFIX)
+        task, part = _split_last_line(task, PART_PREFIX)
         return cls(task, tuple(word for word in part.split(", ") if word), earlier)
 
     def __str__(self) -> str:
         lines = [self.task]
         if self.part:
-            lines.append(PART + ", ".join(self.part))
+            lines.append(PART_PREFIX + ", ".join(self.part))
         if self.earlier:
-            lines.append(EARLIER + _short(self.earlier))
+            lines.append(EARLIER_PREFIX + _shorten_text(self.earlier))
         return "\n".join(lines)
 
 
-def _last_line(text: str, mark: str) -> tuple[str, str]:
+def _split_last_line(text: str, mark: str) -> tuple[str, str]:
     before, newline, last = text.rpartition("\n")
     if newline and last.startswith(mark):
         return before, last.removeprefix(mark)
     return text, ""
 
 
-def _short(text: str) -> str:
+def _shorten_text(text: str) -> str:
     line = " ".join(text.split())
-    return line if len(line) <= MOST_OF_EARLIER else f"{line[:MOST_OF_EARLIER]}…"
+    return line if len(line) <= MAX_EARLIER_CHARACTERS else f"{line[:MAX_EARLIER_CHARACTERS]}…"

@@ -12,19 +12,19 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from echelons.language.clauses import split_clauses
-from echelons.language.lexicon import QUESTION_OPENERS, listed
-from echelons.language.requested_words import Mark, marks
-from echelons.language.team_index import GENERIC
-from echelons.models.planner.arguments import Filled, fill
-from echelons.models.planner.conversation_context import Said
-from echelons.models.planner.toolbox import Tool
-from echelons.text.stemming import STOPWORDS, stem, words
+from echelons.language.lexicon import QUESTION_OPENERS, to_word_set
+from echelons.language.requested_words import WordMark, mark_words
+from echelons.language.team_index import GENERIC_STEMS
+from echelons.models.planner.arguments import FilledArguments, fill_arguments
+from echelons.models.planner.conversation_context import TaskContext
+from echelons.models.planner.toolbox import ToolSpec
+from echelons.text.stemming import STOPWORDS, extract_words, stem
 
-MOST_TOOLS: Final = 5
+MAX_TOOLS: Final = 5
 """Different tools called at once at most."""
 
-_SAME_ACT: Final = tuple(
-    frozenset(map(stem, listed(group)))
+_ACT_SYNONYMS: Final = tuple(
+    frozenset(map(stem, to_word_set(group)))
     for group in (
         "reserve book reservation booking",
         "buy purchase order",
@@ -38,14 +38,14 @@ _SAME_ACT: Final = tuple(
         "approve reject sign confirm",
     )
 )
-_ACTS: Final = frozenset().union(*_SAME_ACT)
+_ACT_STEMS: Final = frozenset().union(*_ACT_SYNONYMS)
 
 
-Calls = tuple[tuple[str, dict[str, Any]], ...]
+NamedCalls = tuple[tuple[str, dict[str, Any]], ...]
 
 
 @dataclass(frozen=True)
-class Choice:
+class ToolChoice:
     """The calls of the agent's own tools.
 
     Attributes:
@@ -54,12 +54,12 @@ class Choice:
         tool: Name of the tool that lacks them.
     """
 
-    calls: Calls = ()
+    calls: NamedCalls = ()
     missing: tuple[str, ...] = ()
     tool: str = ""
 
 
-def choose(tools: Sequence[Tool], said: Said, alone: bool) -> Choice:
+def choose_tools(tools: Sequence[ToolSpec], said: TaskContext, alone: bool) -> ToolChoice:
     """Return the calls of `tools` that fit the task.
 
     Args:
@@ -67,37 +67,41 @@ def choose(tools: Sequence[Tool], said: Said, alone: bool) -> Choice:
         said: The task in its conversation.
         alone: Whether no subordinate is asked; then a tool that only might fit is used too.
     """
-    fitting = _fitting(tools, said, alone)
-    trade = _trade(tools)
-    filled = [(tool, fill(tool, said, trade)) for tool in fitting]
-    calls = _apart(_calls(filled), tools)
+    fitting = _rank_tools(tools, said, alone)
+    trade = _collect_trade_stems(tools)
+    filled = [(tool, fill_arguments(tool, said, trade)) for tool in fitting]
+    calls = _drop_redundant_lookups(_collect_calls(filled), tools)
     if calls or not (alone or fitting):
-        return Choice(calls)
+        return ToolChoice(calls)
     # The fitting tools lack arguments, or none fits: fall back to a look-up, which does no harm.
-    harmless = [tool for tool in tools if not _acts(tool) and tool not in fitting]
+    harmless = [tool for tool in tools if not _is_acting(tool) and tool not in fitting]
     if fitting:
-        harmless = [tool for tool in harmless if _shares_a_noun(tool, fitting)]
-    could = [(tool, fill(tool, said, trade)) for tool in harmless]
+        harmless = [tool for tool in harmless if _has_common_noun(tool, fitting)]
+    could = [(tool, fill_arguments(tool, said, trade)) for tool in harmless]
     able = next(((tool, one) for tool, one in could if one.calls), None)
     if able:
-        return Choice(_calls([able]))
-    return _lacking(filled) or _lacking([(t, one) for t, one in could if one.given]) or Choice()
+        return ToolChoice(_collect_calls([able]))
+    return (
+        _find_missing(filled)
+        or _find_missing([(t, one) for t, one in could if one.given])
+        or ToolChoice()
+    )
 
 
-def _calls(filled: Iterable[tuple[Tool, Filled]]) -> Calls:
+def _collect_calls(filled: Iterable[tuple[ToolSpec, FilledArguments]]) -> NamedCalls:
     return tuple((tool.name, arguments) for tool, one in filled for arguments in one.calls)
 
 
-def _trade(tools: Iterable[Tool]) -> frozenset[str]:
-    return frozenset(word for tool in tools for word in _name(tool))
+def _collect_trade_stems(tools: Iterable[ToolSpec]) -> frozenset[str]:
+    return frozenset(word for tool in tools for word in _get_name_stems(tool))
 
 
-def _apart(calls: Calls, tools: Sequence[Tool]) -> Calls:
+def _drop_redundant_lookups(calls: NamedCalls, tools: Sequence[ToolSpec]) -> NamedCalls:
     """Return the calls without look-ups of values that an act already uses.
 
     In "reserve at Roscioli" the name is a restaurant, not a place to search in.
     """
-    acting = {tool.name for tool in tools if _acts(tool)}
+    acting = {tool.name for tool in tools if _is_acting(tool)}
     used = {value for name, given in calls if name in acting for value in map(str, given.values())}
     return tuple(
         (name, given)
@@ -106,84 +110,97 @@ def _apart(calls: Calls, tools: Sequence[Tool]) -> Calls:
     )
 
 
-def _lacking(filled: Iterable[tuple[Tool, Filled]]) -> Choice | None:
-    return next((Choice((), one.missing, tool.name) for tool, one in filled if one.missing), None)
+def _find_missing(filled: Iterable[tuple[ToolSpec, FilledArguments]]) -> ToolChoice | None:
+    return next(
+        (ToolChoice((), one.missing, tool.name) for tool, one in filled if one.missing), None
+    )
 
 
-def _fitting(tools: Sequence[Tool], said: Said, alone: bool) -> list[Tool]:
+def _rank_tools(tools: Sequence[ToolSpec], said: TaskContext, alone: bool) -> list[ToolSpec]:
     """Return the tools that the task names, the best first, without those that fit far worse."""
-    shared = Counter(word for tool in tools for word in _name(tool) | _summary(tool))
-    scores = {tool.name: _score(tool, shared, said, alone) for tool in tools}
+    shared = Counter(
+        word for tool in tools for word in _get_name_stems(tool) | _get_summary_stems(tool)
+    )
+    scores = {tool.name: _score_tool(tool, shared, said, alone) for tool in tools}
     best = {
-        acts: max((scores[t.name] for t in tools if _acts(t) is acts), default=0.0)
+        acts: max((scores[t.name] for t in tools if _is_acting(t) is acts), default=0.0)
         for acts in (True, False)
     }
-    fitting = [tool for tool in tools if scores[tool.name] > best[_acts(tool)] / 2]
-    return sorted(fitting, key=lambda tool: -scores[tool.name])[:MOST_TOOLS]
+    fitting = [tool for tool in tools if scores[tool.name] > best[_is_acting(tool)] / 2]
+    return sorted(fitting, key=lambda tool: -scores[tool.name])[:MAX_TOOLS]
 
 
-def _score(tool: Tool, shared: Counter[str], said: Said, alone: bool) -> float:
+def _score_tool(tool: ToolSpec, shared: Counter[str], said: TaskContext, alone: bool) -> float:
     """Return 2 points for each of the tool's name words in the task, 1 for each of its summary.
 
     A generic word such as "find" or "get" counts half a point, enough to break ties. Words that
     several tools share count nothing.
     """
-    own = frozenset(word for word in _name(tool) | _summary(tool) if shared[word] == 1)
-    wished = _wished(said)
-    by_name = own & _name(tool) & wished
-    if _acts(tool):
-        act = _asks_to_act(tool, own & _name(tool), said, alone)
+    own = frozenset(
+        word for word in _get_name_stems(tool) | _get_summary_stems(tool) if shared[word] == 1
+    )
+    wished = _get_requested_stems(said)
+    by_name = own & _get_name_stems(tool) & wished
+    if _is_acting(tool):
+        act = _is_act_requested(tool, own & _get_name_stems(tool), said, alone)
         return 2.0 * max(len(by_name), 1) if act else 0.0
-    telling = 2.0 * len(by_name - GENERIC) + 0.5 * len(by_name & GENERIC)
-    return telling + len((own - _name(tool)) & wished)
+    telling = 2.0 * len(by_name - GENERIC_STEMS) + 0.5 * len(by_name & GENERIC_STEMS)
+    return telling + len((own - _get_name_stems(tool)) & wished)
 
 
-def _asks_to_act(tool: Tool, own: frozenset[str], said: Said, alone: bool) -> bool:
+def _is_act_requested(tool: ToolSpec, own: frozenset[str], said: TaskContext, alone: bool) -> bool:
     """Return whether a clause requests the tool's act, by its noun, its verb or a synonym.
 
     In "book a flight and find a restaurant" the verb does not mean a tool that reserves tables:
     beside the verb, a clause needs another of the tool's words, or one of the part that is meant;
     if the whole task is for this agent alone, the verb suffices. A question requests no act.
     """
-    verbs = _name(tool) & _ACTS
-    verbs = verbs.union(*(group for group in _SAME_ACT if group & verbs))
-    nouns = own - _ACTS - GENERIC
-    part = _stems(" ".join(said.part))
-    about = (_name(tool) | _summary(tool) | part) - _ACTS - GENERIC
+    verbs = _get_name_stems(tool) & _ACT_STEMS
+    verbs = verbs.union(*(group for group in _ACT_SYNONYMS if group & verbs))
+    nouns = own - _ACT_STEMS - GENERIC_STEMS
+    part = _stem_content_words(" ".join(said.part))
+    about = (_get_name_stems(tool) | _get_summary_stems(tool) | part) - _ACT_STEMS - GENERIC_STEMS
     task = said.task
-    given = marks(task)
+    given = mark_words(task)
     for clause in split_clauses(task.tokens):
-        stems = {task.tokens[i].stem for i in clause if given[i] is Mark.WISHED}
+        stems = {task.tokens[i].stem for i in clause if given[i] is WordMark.REQUESTED}
         whole = alone and not said.part
-        asked = verbs & stems and (whole or about & stems or len(_name(tool) & stems) > 1)
+        asked = verbs & stems and (whole or about & stems or len(_get_name_stems(tool) & stems) > 1)
         if (asked or nouns & stems) and task.tokens[clause.start].word not in QUESTION_OPENERS:
             return True
     # An answer to our own question, "Roscioli", need not repeat what it is for.
     return bool(nouns & (part - {token.stem for token in task.tokens}))
 
 
-def _shares_a_noun(tool: Tool, fitting: Sequence[Tool]) -> bool:
-    return any((_name(tool) & _name(other)) - _ACTS - GENERIC for other in fitting)
+def _has_common_noun(tool: ToolSpec, fitting: Sequence[ToolSpec]) -> bool:
+    return any(
+        (_get_name_stems(tool) & _get_name_stems(other)) - _ACT_STEMS - GENERIC_STEMS
+        for other in fitting
+    )
 
 
-def _acts(tool: Tool) -> bool:
-    return bool(_name(tool) & _ACTS)
+def _is_acting(tool: ToolSpec) -> bool:
+    return bool(_get_name_stems(tool) & _ACT_STEMS)
 
 
-def _wished(said: Said) -> frozenset[str]:
+def _get_requested_stems(said: TaskContext) -> frozenset[str]:
     """Return the stems of the task that are requested, including the part that is meant."""
-    marked = zip(said.task.tokens, marks(said.task), strict=True)
-    wished = {token.stem for token, mark in marked if mark >= Mark.FRAME and token.telling}
-    return frozenset(wished) | _stems(" ".join(said.part))
+    marked = zip(said.task.tokens, mark_words(said.task), strict=True)
+    wished = {
+        token.stem
+        for token, mark in marked
+        if mark >= WordMark.CIRCUMSTANCE and token.is_content_word
+    }
+    return frozenset(wished) | _stem_content_words(" ".join(said.part))
 
 
-def _name(tool: Tool) -> frozenset[str]:
-    return _stems(tool.name)
+def _get_name_stems(tool: ToolSpec) -> frozenset[str]:
+    return _stem_content_words(tool.name)
 
 
-def _summary(tool: Tool) -> frozenset[str]:
-    return _stems(tool.summary) - GENERIC
+def _get_summary_stems(tool: ToolSpec) -> frozenset[str]:
+    return _stem_content_words(tool.summary) - GENERIC_STEMS
 
 
-def _stems(text: str) -> frozenset[str]:
-    return frozenset(stem(word) for word in words(text) if word not in STOPWORDS)
+def _stem_content_words(text: str) -> frozenset[str]:
+    return frozenset(stem(word) for word in extract_words(text) if word not in STOPWORDS)

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
-from echelons.text.stemming import stem, words
+from echelons.text.stemming import extract_words, stem
 
-DEEPEST: Final = 8
+MAX_DEPTH: Final = 8
 """Depth to which references and objects are followed, as a schema may refer to itself."""
 
 
 @dataclass(frozen=True)
-class Parameter:
+class ToolParameter:
     """One argument that a tool takes.
 
     Attributes:
@@ -39,12 +39,12 @@ class Parameter:
     choices: tuple[Any, ...] = ()
     format: str = ""
     bounds: tuple[float, float] = (float("-inf"), float("inf"))
-    inner: tuple[Parameter, ...] = ()
+    inner: tuple[ToolParameter, ...] = ()
 
     @cached_property
     def name_words(self) -> tuple[str, ...]:
         """The words of its name: `check_in` has two."""
-        return tuple(words(self.name))
+        return tuple(extract_words(self.name))
 
     @cached_property
     def stems(self) -> frozenset[str]:
@@ -52,60 +52,66 @@ class Parameter:
         return frozenset(stem(word) for word in self.name_words)
 
 
-def parameters(schema: object) -> tuple[Parameter, ...]:
+def read_parameters(schema: object) -> tuple[ToolParameter, ...]:
     """Return the parameters of an object schema, in order."""
     root = schema if isinstance(schema, Mapping) else {}
-    return _properties(root, root, 0)
+    return _read_properties(root, root, 0)
 
 
-def _properties(
+def _read_properties(
     schema: Mapping[str, Any], root: Mapping[str, Any], depth: int
-) -> tuple[Parameter, ...]:
+) -> tuple[ToolParameter, ...]:
     properties = schema.get("properties")
-    if not isinstance(properties, Mapping) or depth > DEEPEST:
+    if not isinstance(properties, Mapping) or depth > MAX_DEPTH:
         return ()
     required = schema.get("required")
     needed = set(map(str, required)) if isinstance(required, list | tuple) else set()
     return tuple(
-        _parameter(str(name), part, root, (str(name) in needed, depth))
+        _read_parameter(str(name), part, root, (str(name) in needed, depth))
         for name, part in properties.items()
     )
 
 
-def _parameter(
+def _read_parameter(
     name: str, written: object, root: Mapping[str, Any], place: tuple[bool, int]
-) -> Parameter:
+) -> ToolParameter:
     required, depth = place
-    schema = _resolved(written, root, 0)
-    kind = _type(schema)
-    inner: tuple[Parameter, ...] = ()
+    schema = _resolve_schema(written, root, 0)
+    kind = _read_type(schema)
+    inner: tuple[ToolParameter, ...] = ()
     if kind == "object":
-        inner = _properties(schema, root, depth + 1)
-    elif kind == "array" and depth < DEEPEST:
-        inner = (_parameter(name, schema.get("items"), root, (False, depth + 1)),)
-    return Parameter(
+        inner = _read_properties(schema, root, depth + 1)
+    elif kind == "array" and depth < MAX_DEPTH:
+        inner = (_read_parameter(name, schema.get("items"), root, (False, depth + 1)),)
+    return ToolParameter(
         name=name,
         type=kind,
         description=str(schema.get("description") or ""),
         required=required,
-        choices=_choices(schema),
+        choices=_read_choices(schema),
         format=str(schema.get("format") or ""),
-        bounds=(_bound(schema, "inimum", float("-inf")), _bound(schema, "aximum", float("inf"))),
+        bounds=(
+            _read_bound(schema, "inimum", float("-inf")),
+            _read_bound(schema, "aximum", float("inf")),
+        ),
         inner=inner,
     )
 
 
-def _resolved(written: object, root: Mapping[str, Any], depth: int) -> dict[str, Any]:
+def _resolve_schema(written: object, root: Mapping[str, Any], depth: int) -> dict[str, Any]:
     """Return the schema with references resolved and unions cut to the first non-null option."""
     schema = dict(written) if isinstance(written, Mapping) else {}
-    if depth > DEEPEST:
+    if depth > MAX_DEPTH:
         return schema
     if isinstance(schema.get("$ref"), str):
-        return {**_resolved(_referred(schema.pop("$ref"), root), root, depth + 1), **schema}
+        return {
+            **_resolve_schema(_follow_reference(schema.pop("$ref"), root), root, depth + 1),
+            **schema,
+        }
     for union in ("anyOf", "oneOf", "allOf"):
         options = schema.pop(union, None)
         if isinstance(options, list | tuple):
-            read = [_resolved(option, root, depth + 1) for option in options]
+            read = [_resolve_schema(option, root, depth + 1) for option in options]
             meant = [option for option in read if option.get("type") != "null"]
             used = meant if union == "allOf" else meant[:1]
             for option in used:
@@ -113,14 +119,14 @@ def _resolved(written: object, root: Mapping[str, Any], depth: int) -> dict[str,
     return schema
 
 
-def _referred(reference: str, root: Mapping[str, Any]) -> object:
+def _follow_reference(reference: str, root: Mapping[str, Any]) -> object:
     found: object = root
     for step in reference.removeprefix("#").strip("/").split("/"):
         found = found.get(step) if isinstance(found, Mapping) else None
     return found
 
 
-def _type(schema: Mapping[str, Any]) -> str:
+def _read_type(schema: Mapping[str, Any]) -> str:
     kind = schema.get("type")
     if isinstance(kind, list | tuple):
         kind = next((option for option in kind if option != "null"), None)
@@ -129,14 +135,14 @@ def _type(schema: Mapping[str, Any]) -> str:
     return "object" if isinstance(schema.get("properties"), Mapping) else "string"
 
 
-def _choices(schema: Mapping[str, Any]) -> tuple[Any, ...]:
+def _read_choices(schema: Mapping[str, Any]) -> tuple[Any, ...]:
     if "const" in schema:
         return (schema["const"],)
     listed = schema.get("enum")
     return tuple(listed) if isinstance(listed, list | tuple) else ()
 
 
-def _bound(schema: Mapping[str, Any], name: str, default: float) -> float:
+def _read_bound(schema: Mapping[str, Any], name: str, default: float) -> float:
     """Return the bound in `minimum` or `exclusiveMinimum` (treated alike), or the maximum."""
     for key in (f"m{name}", f"exclusiveM{name}"):
         value = schema.get(key)

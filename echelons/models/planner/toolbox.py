@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
-from echelons.language.team_index import Team, team_of
-from echelons.models.planner.tool_parameters import Parameter, parameters
+from echelons.language.team_index import TeamIndex, parse_team
+from echelons.models.planner.tool_parameters import ToolParameter, read_parameters
 
-DELEGATE: Final = "call_subordinate"
-REPORT: Final = "report"
-BUILT_IN: Final = frozenset(
-    {DELEGATE, REPORT, "delegate_many", "ask_superior", "contact_user", "send_message"}
+DELEGATE_TOOL: Final = "call_subordinate"
+REPORT_TOOL: Final = "report"
+BUILT_IN_TOOLS: Final = frozenset(
+    {DELEGATE_TOOL, REPORT_TOOL, "delegate_many", "ask_superior", "contact_user", "send_message"}
 )
 """Tools that any agent may have, none of which is its own."""
 
@@ -25,7 +25,7 @@ _SECTION: Final = re.compile(r"\n[ \t]{0,40}(?:Args|Arguments|Parameters|Returns
 
 
 @dataclass(frozen=True)
-class Tool:
+class ToolSpec:
     """A tool of the agent's own.
 
     Attributes:
@@ -36,16 +36,16 @@ class Tool:
 
     name: str
     description: str = ""
-    parameters: tuple[Parameter, ...] = ()
+    parameters: tuple[ToolParameter, ...] = ()
 
     @classmethod
-    def read(cls, written: object) -> Tool | None:
+    def from_openai(cls, written: object) -> ToolSpec | None:
         """Return the tool for OpenAI's format; None if `written` is no function with a name."""
         function = written.get("function", written) if isinstance(written, Mapping) else None
         if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
             return None
         description = str(function.get("description") or "")
-        return cls(function["name"], description, parameters(function.get("parameters")))
+        return cls(function["name"], description, read_parameters(function.get("parameters")))
 
     @cached_property
     def summary(self) -> str:
@@ -59,31 +59,31 @@ class Toolbox:
 
     Attributes:
         team: The subordinates that can be called.
-        own: The agent's own tools.
-        reports: Whether the agent has a superior to report to.
+        own_tools: The agent's own tools.
+        can_report: Whether the agent has a superior to report to.
     """
 
-    team: Team
-    own: tuple[Tool, ...] = ()
-    reports: bool = False
+    team: TeamIndex
+    own_tools: tuple[ToolSpec, ...] = ()
+    can_report: bool = False
 
     @classmethod
-    def read(cls, tools: Iterable[Any]) -> Toolbox:
+    def from_tools(cls, tools: Iterable[Any]) -> Toolbox:
         """Return the toolbox of `tools`; invalid ones and repeated names are skipped."""
-        read: dict[str, Tool] = {}
+        read: dict[str, ToolSpec] = {}
         for written in tools:
-            tool = Tool.read(written)
+            tool = ToolSpec.from_openai(written)
             if tool is not None:
                 read.setdefault(tool.name, tool)
-        team = _team(read.get(DELEGATE))
-        taken = BUILT_IN | set(team.names)  # a subordinate bound as a tool of its own
+        team = _read_team(read.get(DELEGATE_TOOL))
+        taken = BUILT_IN_TOOLS | set(team.names)  # a subordinate bound as a tool of its own
         own = tuple(tool for tool in read.values() if tool.name not in taken)
-        return cls(team, own, REPORT in read)
+        return cls(team, own, REPORT_TOOL in read)
 
 
-def _team(delegate: Tool | None) -> Team:
+def _read_team(delegate: ToolSpec | None) -> TeamIndex:
     if delegate is None:
-        return Team(())
+        return TeamIndex(())
     whom = next((p for p in delegate.parameters if p.name == "subordinate"), None)
     names = tuple(name for name in whom.choices if isinstance(name, str)) if whom else ()
-    return team_of(delegate.description, names)
+    return parse_team(delegate.description, names)

@@ -1,7 +1,7 @@
 """The sample team `research`: a folder of documents is the hierarchy."""
 
-from echelons.teams.research.corpus import Document, Folder, Skipped
+from echelons.teams.research.corpus import Document, DocumentFolder, SkippedFile
 from echelons.teams.research.survey import Survey, survey
 from echelons.teams.research.team import team
 
-__all__ = ["Document", "Folder", "Skipped", "Survey", "survey", "team"]
+__all__ = ["Document", "DocumentFolder", "SkippedFile", "Survey", "survey", "team"]

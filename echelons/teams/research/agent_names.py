@@ -10,20 +10,20 @@ import hashlib
 import re
 from typing import Final
 
-from echelons.text.stemming import fold
-from echelons.tree.names import PATTERN, RESERVED
+from echelons.text.stemming import remove_accents
+from echelons.tree.names import NAME_PATTERN, RESERVED_NAMES
 
-ROOT: Final = "research"
+ROOT_NAME: Final = "research"
 """Name of the root agent."""
-LONGEST: Final = 64
+LONGEST_AGENT_NAME: Final = 64
 
 _SUFFIXES: Final = ("md", "markdown", "mdx", "rst", "txt", "text")
 _SUFFIX: Final = re.compile(rf"_({'|'.join(_SUFFIXES)})$")
-_LETTERLESS: Final = "n_"
+_LETTERLESS_PREFIX: Final = "n_"
 _HASHED: Final = re.compile(r"-[0-9a-f]{8}$")
 
 
-def name_of(path: str) -> str:
+def build_agent_name(path: str) -> str:
     """Return the name of the agent for a path; different paths have different names.
 
     Slashes become `__`, and characters that a name must not contain become `_`. If the path
@@ -33,23 +33,25 @@ def name_of(path: str) -> str:
         path: The path of a document or folder, parts joined with `/`.
 
     Examples:
-        >>> name_of("guides/circuit-breakers.md")
+        >>> build_agent_name("guides/circuit-breakers.md")
         'guides__circuit-breakers_md'
-        >>> name_of("guides/Überblick (neu).md")
+        >>> build_agent_name("guides/Überblick (neu).md")
         'guides__Uberblick_neu_md-3ea20613'
     """
-    parts = (re.sub(r"[^A-Za-z0-9-]+", "_", fold(part)).strip("_-") for part in path.split("/"))
+    parts = (
+        re.sub(r"[^A-Za-z0-9-]+", "_", remove_accents(part)).strip("_-") for part in path.split("/")
+    )
     plain = "__".join(part for part in parts if part) or "document"
-    name = plain if plain[0].isalpha() else _LETTERLESS + plain
-    taken = name == ROOT or name in RESERVED or _HASHED.search(name)
-    if _path_of(name) == path and not taken and PATTERN.fullmatch(name):
+    name = plain if plain[0].isalpha() else _LETTERLESS_PREFIX + plain
+    taken = name == ROOT_NAME or name in RESERVED_NAMES or _HASHED.search(name)
+    if _read_path(name) == path and not taken and NAME_PATTERN.fullmatch(name):
         return name
     digest = hashlib.sha256(path.encode()).hexdigest()[:8]
-    return f"{name[: LONGEST - 9]}-{digest}"
+    return f"{name[: LONGEST_AGENT_NAME - 9]}-{digest}"
 
 
-def _path_of(name: str) -> str:
+def _read_path(name: str) -> str:
     """Return the path that a name without a digest stands for."""
-    lettered = name.removeprefix(_LETTERLESS)
+    lettered = name.removeprefix(_LETTERLESS_PREFIX)
     plain = name if lettered[:1].isalpha() else lettered
     return _SUFFIX.sub(r".\1", plain).replace("__", "/")

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Final
 
 from echelons.errors import FolderMissing, NotAFolder, NothingToRead
-from echelons.teams.research.file_decoding import NotText, decode
+from echelons.teams.research.file_decoding import NotText, decode_text
 
-ENORMOUS: Final = 2 * 1024 * 1024
+LARGEST_FILE: Final = 2 * 1024 * 1024
 """Size limit in bytes; a larger file is too long for one agent and is skipped."""
 
 
@@ -35,7 +35,7 @@ class Document:
 
 
 @dataclass(frozen=True, slots=True)
-class Skipped:
+class SkippedFile:
     """A file or folder that was not read.
 
     Attributes:
@@ -48,7 +48,7 @@ class Skipped:
 
 
 @dataclass(frozen=True, slots=True)
-class Folder:
+class DocumentFolder:
     """A folder with at least one document at any depth.
 
     Attributes:
@@ -58,17 +58,17 @@ class Folder:
     """
 
     path: str
-    folders: tuple[Folder, ...]
+    folders: tuple[DocumentFolder, ...]
     documents: tuple[Document, ...]
 
-    def every(self) -> Iterator[Document]:
+    def iterate_documents(self) -> Iterator[Document]:
         """Yield each document in this folder and below."""
         yield from self.documents
         for folder in self.folders:
-            yield from folder.every()
+            yield from folder.iterate_documents()
 
 
-def collect(root: Path) -> tuple[list[Document], list[Skipped]]:
+def read_documents(root: Path) -> tuple[list[Document], list[SkippedFile]]:
     """Return the documents under `root` and the skipped files, each sorted by path.
 
     Names that begin with a dot are ignored silently. Symbolic links are never followed, so
@@ -84,24 +84,24 @@ def collect(root: Path) -> tuple[list[Document], list[Skipped]]:
     except (FileNotFoundError, NotADirectoryError, ValueError) as error:
         raise FolderMissing(root) from error
     except OSError as error:
-        raise NothingToRead(root, [(".", _unreadable(error))]) from error
+        raise NothingToRead(root, [(".", _format_read_error(error))]) from error
     if not stat.S_ISDIR(mode):
         raise NotAFolder(root, root.parent)
     documents: list[Document] = []
-    skipped: list[Skipped] = []
-    for each in _walk(root):
+    skipped: list[SkippedFile] = []
+    for each in _walk_files(root):
         if isinstance(each, Document):
             documents.append(each)
         else:
             skipped.append(each)
-    documents.sort(key=_place)
-    skipped.sort(key=_place)
+    documents.sort(key=_path_parts)
+    skipped.sort(key=_path_parts)
     if not documents:
         raise NothingToRead(root, [(each.path, each.reason) for each in skipped])
     return documents, skipped
 
 
-def _walk(root: Path) -> Iterator[Document | Skipped]:
+def _walk_files(root: Path) -> Iterator[Document | SkippedFile]:
     folders: list[tuple[str, str]] = [(os.fspath(root), "")]
     while folders:
         place, path = folders.pop()
@@ -109,14 +109,14 @@ def _walk(root: Path) -> Iterator[Document | Skipped]:
             with os.scandir(place) as entries:
                 found = [entry for entry in entries if not entry.name.startswith(".")]
         except OSError as error:
-            yield Skipped(path or ".", _unreadable(error))
+            yield SkippedFile(path or ".", _format_read_error(error))
             continue
         for entry in found:
-            below = f"{path}/{_shown(entry.name)}" if path else _shown(entry.name)
+            below = f"{path}/{_escape_name(entry.name)}" if path else _escape_name(entry.name)
             if _is_folder(entry):
                 folders.append((entry.path, below))
             else:
-                yield _read(entry, below)
+                yield _read_file(entry, below)
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
@@ -126,7 +126,7 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
         return False
 
 
-def arrange(documents: Sequence[Document], levels: int) -> Folder:
+def build_folder_tree(documents: Sequence[Document], levels: int) -> DocumentFolder:
     """Return documents as a tree of folders, at most `levels` deep.
 
     A folder with a single folder and no document is left out. A document that lies deeper
@@ -137,10 +137,12 @@ def arrange(documents: Sequence[Document], levels: int) -> Folder:
         levels: At least 1.
     """
     placed = [(tuple(each.path.split("/")), each) for each in documents]
-    return _folder(placed, levels)
+    return _build_folder(placed, levels)
 
 
-def _folder(placed: Sequence[tuple[tuple[str, ...], Document]], levels: int) -> Folder:
+def _build_folder(
+    placed: Sequence[tuple[tuple[str, ...], Document]], levels: int
+) -> DocumentFolder:
     places = [place[:-1] for place, _ in placed]
     both = zip(min(places), max(places), strict=False)
     parts = tuple(one for one, other in takewhile(lambda pair: pair[0] == pair[1], both))
@@ -151,34 +153,36 @@ def _folder(placed: Sequence[tuple[tuple[str, ...], Document]], levels: int) -> 
             here.append(document)
         else:
             below.setdefault(place[len(parts)], []).append((place, document))
-    folders = tuple(_folder(below[name], levels - 1) for name in sorted(below))
-    return Folder("/".join(parts), folders, tuple(here))
+    folders = tuple(_build_folder(below[name], levels - 1) for name in sorted(below))
+    return DocumentFolder("/".join(parts), folders, tuple(here))
 
 
-def _read(entry: os.DirEntry[str], path: str) -> Document | Skipped:
+def _read_file(entry: os.DirEntry[str], path: str) -> Document | SkippedFile:
     try:
         if entry.is_symlink():
-            return Skipped(path, "a symbolic link; links are not followed")
+            return SkippedFile(path, "a symbolic link; links are not followed")
         kept = entry.stat(follow_symlinks=False)
         # Opening a pipe or a device could block.
         if not stat.S_ISREG(kept.st_mode):
-            return Skipped(path, "no ordinary file")
-        if kept.st_size > ENORMOUS:
-            size, limit = kept.st_size / 2**20, ENORMOUS / 2**20
-            return Skipped(path, f"enormous: {size:.1f} MiB, the limit is {limit:g} MiB; split it")
-        text = decode(Path(entry.path).read_bytes())
+            return SkippedFile(path, "no ordinary file")
+        if kept.st_size > LARGEST_FILE:
+            size, limit = kept.st_size / 2**20, LARGEST_FILE / 2**20
+            return SkippedFile(
+                path, f"enormous: {size:.1f} MiB, the limit is {limit:g} MiB; split it"
+            )
+        text = decode_text(Path(entry.path).read_bytes())
     except OSError as error:
-        return Skipped(path, _unreadable(error))
+        return SkippedFile(path, _format_read_error(error))
     except NotText as error:
-        return Skipped(path, str(error))
-    return Document(path, text) if text.strip() else Skipped(path, "empty")
+        return SkippedFile(path, str(error))
+    return Document(path, text) if text.strip() else SkippedFile(path, "empty")
 
 
-def _unreadable(error: OSError) -> str:
+def _format_read_error(error: OSError) -> str:
     return f"unreadable: {error.strerror or error}"
 
 
-def _shown(name: str) -> str:
+def _escape_name(name: str) -> str:
     """Return a file name with backslashes and unprintable characters escaped."""
     if name.isprintable() and "\\" not in name:
         return name
@@ -188,5 +192,5 @@ def _shown(name: str) -> str:
     )
 
 
-def _place(item: Document | Skipped) -> tuple[str, ...]:
+def _path_parts(item: Document | SkippedFile) -> tuple[str, ...]:
     return tuple(item.path.split("/"))

@@ -14,7 +14,7 @@ _BOMS: Final = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-_DRESSED: Final = ((b"%PDF-", "a PDF"), (b"{\\rtf", "an RTF file"))
+_TEXTLIKE_FORMATS: Final = ((b"%PDF-", "a PDF"), (b"{\\rtf", "an RTF file"))
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x9f]")
 _BLANK_CONTROL: Final = "\x0b\x0c\x85"
 _CONTROL_SHARE: Final = 0.01
@@ -27,7 +27,7 @@ class NotText(ValueError):
     """The bytes are not text that this module can read; the message says why."""
 
 
-def decode(data: bytes) -> str:
+def decode_text(data: bytes) -> str:
     r"""Return `data` as text with `\n` at the line ends and no control characters.
 
     A byte order mark decides; without one it is UTF-8, else Windows-1252 (the superset of
@@ -38,23 +38,23 @@ def decode(data: bytes) -> str:
         NotText: It is binary, a format that only looks like text, or in an unknown encoding.
 
     Examples:
-        >>> decode(b"caf\xe9\r\nZ\xc3\xbcrich"[:6])
+        >>> decode_text(b"caf\xe9\r\nZ\xc3\xbcrich"[:6])
         'café\n'
     """
-    for start, kind in _DRESSED:
+    for start, kind in _TEXTLIKE_FORMATS:
         if data.startswith(start):
             raise NotText(f"{kind}, not text; convert it to text first")
-    text = _decoded(data)
+    text = _decode_bytes(data)
     if "\0" in text or len(_CONTROL.findall(text)) > len(text) * _CONTROL_SHARE:
         raise NotText("binary")
     lined = text.replace("\r\n", "\n").replace("\r", "\n")
     return _CONTROL.sub(lambda c: " " if c[0] in _BLANK_CONTROL else "\ufffd", lined)
 
 
-def _decoded(data: bytes) -> str:
+def _decode_bytes(data: bytes) -> str:
     for mark, encoding in _BOMS:
         if data.startswith(mark):
-            return _strictly(data[len(mark) :], encoding)
+            return _decode_strictly(data[len(mark) :], encoding)
     if b"\0" in data:
         raise NotText("binary")
     try:
@@ -63,10 +63,10 @@ def _decoded(data: bytes) -> str:
         western = sum(byte >= 0x80 for byte in data) <= len(data) * _WESTERN_SHARE
         if not western:
             raise NotText("binary, or in an unknown encoding; save it as UTF-8") from None
-        return _strictly(data, "cp1252")
+        return _decode_strictly(data, "cp1252")
 
 
-def _strictly(data: bytes, encoding: str) -> str:
+def _decode_strictly(data: bytes, encoding: str) -> str:
     try:
         return data.decode(encoding)
     except UnicodeDecodeError:

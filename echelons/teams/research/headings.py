@@ -28,7 +28,7 @@ _NO_TITLE: Final = re.compile(r"[ \t]*(?:[-*+•>][ \t]|\|)")
 _FRONT_ROWS: Final = 60
 
 
-class Row(NamedTuple):
+class TextRow(NamedTuple):
     """A line, or a piece of a very long one.
 
     Attributes:
@@ -57,7 +57,7 @@ class Heading:
     end: int
 
 
-def headings(rows: Sequence[Row], suffix: str) -> Iterator[Heading]:
+def find_headings(rows: Sequence[TextRow], suffix: str) -> Iterator[Heading]:
     """Yield the headings in order; none inside fenced code.
 
     Args:
@@ -65,24 +65,26 @@ def headings(rows: Sequence[Row], suffix: str) -> Iterator[Heading]:
         suffix: The file's suffix in lower case. Only Markdown, and prose that looks like it,
             has headings after `#`, which elsewhere begins a comment.
     """
-    atx = suffix in MARKDOWN or (suffix in PROSE - {".rst"} and _speaks_markdown(rows))
+    atx = suffix in MARKDOWN or (suffix in PROSE - {".rst"} and _is_like_markdown(rows))
     levels = {"=": 1, "-": 2} if atx else {}
     fence, done = "", 0
-    for place in range(front_end(rows), len(rows)):
+    for place in range(find_front_matter_end(rows), len(rows)):
         text = rows[place].text
         mark = _FENCE.match(text)
         if atx and (fence or mark):
-            fence = _fence_after(fence, mark, text)
-        elif atx and (hashes := _ATX.match(text)) and plain(hashes[2]):
+            fence = _update_fence(fence, mark, text)
+        elif atx and (hashes := _ATX.match(text)) and strip_markup(hashes[2]):
             done = place + 1
-            yield Heading(len(hashes[1]), plain(_CLOSING.sub("", hashes[2].rstrip())), place, done)
-        elif (found := _underlined(rows, place, "=-" if atx else "")) and found[0] >= done:
+            yield Heading(
+                len(hashes[1]), strip_markup(_CLOSING.sub("", hashes[2].rstrip())), place, done
+            )
+        elif (found := _match_underlined(rows, place, "=-" if atx else "")) and found[0] >= done:
             done = place + 1
             level = levels.setdefault(found[1], len(levels) + 1)
-            yield Heading(level, plain(rows[place - 1].text), found[0], done)
+            yield Heading(level, strip_markup(rows[place - 1].text), found[0], done)
 
 
-def front_end(rows: Sequence[Row]) -> int:
+def find_front_matter_end(rows: Sequence[TextRow]) -> int:
     """Return the index after the YAML front matter, 0 without one."""
     if rows[0].text.rstrip() == "---":
         for place, row in enumerate(rows[1:_FRONT_ROWS], start=1):
@@ -91,10 +93,10 @@ def front_end(rows: Sequence[Row]) -> int:
     return 0
 
 
-def plain(text: str) -> str:
+def strip_markup(text: str) -> str:
     """Return a heading without markup; empty if no letter or digit remains.
 
-    >>> plain("The `act` node, see [design](design.md)")
+    >>> strip_markup("The `act` node, see [design](design.md)")
     'The act node, see design'
     """
     if not any(char.isalnum() for char in text):
@@ -103,7 +105,7 @@ def plain(text: str) -> str:
     return bare if any(char.isalnum() for char in bare) else ""
 
 
-def _fence_after(fence: str, mark: re.Match[str] | None, text: str) -> str:
+def _update_fence(fence: str, mark: re.Match[str] | None, text: str) -> str:
     """Return the open code fence after a line that may open or close one."""
     if not fence:
         return mark[1] if mark else ""
@@ -111,7 +113,7 @@ def _fence_after(fence: str, mark: re.Match[str] | None, text: str) -> str:
     return "" if closes else fence
 
 
-def _underlined(rows: Sequence[Row], place: int, marks: str) -> tuple[int, str] | None:
+def _match_underlined(rows: Sequence[TextRow], place: int, marks: str) -> tuple[int, str] | None:
     """Return the first row and the style of a heading underlined in row `place`.
 
     Args:
@@ -125,7 +127,7 @@ def _underlined(rows: Sequence[Row], place: int, marks: str) -> tuple[int, str] 
     if line is None:
         return None
     title = rows[place - 1].text.strip()
-    if len(title) > LONGEST_TITLE or _UNDERLINE.match(title) or not plain(title):
+    if len(title) > LONGEST_TITLE or _UNDERLINE.match(title) or not strip_markup(title):
         return None
     if line[1] not in marks if marks else len(line[0].rstrip()) < 0.8 * len(title):
         return None
@@ -137,7 +139,7 @@ def _underlined(rows: Sequence[Row], place: int, marks: str) -> tuple[int, str] 
     return None if paragraph or _NO_TITLE.match(title) else (place - 1, line[1])
 
 
-def _speaks_markdown(rows: Sequence[Row]) -> bool:
+def _is_like_markdown(rows: Sequence[TextRow]) -> bool:
     """Whether the `#` lines are headings: most stand alone, or have levels and a line before."""
     deep = lonely = apart = total = 0
     for place, row in enumerate(rows):

@@ -15,10 +15,10 @@ from echelons.teams.research.headings import (
     LONGEST_TITLE,
     PROSE,
     Heading,
-    Row,
-    front_end,
-    headings,
-    plain,
+    TextRow,
+    find_front_matter_end,
+    find_headings,
+    strip_markup,
 )
 
 LONGEST_ROW: Final = 600
@@ -67,28 +67,28 @@ class Outline:
     Attributes:
         title: The title in the front matter, the highest heading, the first line of a text,
             or the file's name: the first of these that exists.
-        named: Title and path together, which describe the whole document.
+        title_and_path: Title and path together, which describe the whole document.
         headings: All headings, in order.
         rows: All rows, in order.
     """
 
     title: str
-    named: str
+    title_and_path: str
     headings: tuple[Heading, ...]
-    rows: tuple[Row, ...] = field(repr=False)
+    rows: tuple[TextRow, ...] = field(repr=False)
 
-    def sections(self) -> Iterator[Section]:
+    def iterate_sections(self) -> Iterator[Section]:
         """Yield the sections in order; text before the first heading is one too."""
         ends = [*(heading.first for heading in self.headings), len(self.rows)]
-        yield Section((), 0, tuple(_blocks(self.rows, 0, ends[0])))
+        yield Section((), 0, tuple(_split_blocks(self.rows, 0, ends[0])))
         trail: list[Heading] = []
         for heading, end in zip(self.headings, ends[1:], strict=True):
             trail = [*(above for above in trail if above.level < heading.level), heading]
             texts = tuple(each.text for each in trail)
-            yield Section(texts, heading.first, tuple(_blocks(self.rows, heading.end, end)))
+            yield Section(texts, heading.first, tuple(_split_blocks(self.rows, heading.end, end)))
 
 
-def outline(path: str, text: str) -> Outline:
+def parse_outline(path: str, text: str) -> Outline:
     """Parse the structure of a document.
 
     Args:
@@ -96,25 +96,25 @@ def outline(path: str, text: str) -> Outline:
         text: Its text, with line feeds at the line ends.
     """
     place = PurePosixPath(path)
-    rows = tuple(_rows(text))
-    found = tuple(headings(rows, place.suffix.lower()))
-    title = _title(place, rows, found)
+    rows = tuple(_split_rows(text))
+    found = tuple(find_headings(rows, place.suffix.lower()))
+    title = _choose_title(place, rows, found)
     return Outline(title, f"{title} {place.with_suffix('')}", found, rows)
 
 
-def _rows(text: str) -> Iterator[Row]:
+def _split_rows(text: str) -> Iterator[TextRow]:
     for number, line in enumerate(text.split("\n"), start=1):
         if len(line) <= LONGEST_ROW:
-            yield Row(number, line)
+            yield TextRow(number, line)
         else:
-            yield from (Row(number, piece) for piece in _PIECE.findall(line))
+            yield from (TextRow(number, piece) for piece in _PIECE.findall(line))
 
 
-def _title(path: PurePosixPath, rows: Sequence[Row], found: Sequence[Heading]) -> str:
-    front = front_end(rows)
+def _choose_title(path: PurePosixPath, rows: Sequence[TextRow], found: Sequence[Heading]) -> str:
+    front = find_front_matter_end(rows)
     for row in rows[:front]:
-        if (named := _FRONT_TITLE.match(row.text)) and plain(named[1]):
-            return plain(named[1])[:LONGEST_TITLE]
+        if (named := _FRONT_TITLE.match(row.text)) and strip_markup(named[1]):
+            return strip_markup(named[1])[:LONGEST_TITLE]
     if found:
         highest = min(found, key=lambda heading: heading.level)
         alone = sum(heading.level == highest.level for heading in found) == 1
@@ -122,13 +122,13 @@ def _title(path: PurePosixPath, rows: Sequence[Row], found: Sequence[Heading]) -
         if alone or not any(row.text.strip() for row in rows[front : highest.first]):
             return highest.text[:LONGEST_TITLE]
     elif path.suffix.lower() in PROSE:
-        first = next((plain(row.text) for row in rows[front:] if plain(row.text)), "")
+        first = next((strip_markup(row.text) for row in rows[front:] if strip_markup(row.text)), "")
         if 0 < len(first) <= LONGEST_TITLE:
             return first
     return path.stem.replace("_", " ").replace("-", " ")
 
 
-def _blocks(rows: Sequence[Row], first: int, end: int) -> Iterator[Block]:
+def _split_blocks(rows: Sequence[TextRow], first: int, end: int) -> Iterator[Block]:
     start, size = first, 0
     for place in range(first, end):
         text = rows[place].text

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Final
 
-from echelons.teams.research.headings import Row
+from echelons.teams.research.headings import TextRow
 from echelons.teams.research.outline import Block, Outline
 from echelons.teams.research.question import has_number
-from echelons.text.stemming import stems
+from echelons.text.stemming import extract_stems
 
 WINDOW_ROWS: Final = 24
 WINDOW_CHARACTERS: Final = 1500
@@ -22,7 +22,7 @@ WINDOW_CHARACTERS: Final = 1500
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SectionBounds:
     """The bounds and headings of a section, for the windows in it.
 
     Attributes:
@@ -45,95 +45,97 @@ class Window:
     Attributes:
         first: Index of its first block.
         end: Index after its last block.
-        place: Its section.
+        section: Its section.
     """
 
     first: int
     end: int
-    place: Place
+    section: SectionBounds
 
     @property
-    def inside(self) -> range:
+    def block_indices(self) -> range:
         """The indices of its blocks."""
         return range(self.first, self.end)
 
 
 @dataclass(frozen=True, slots=True)
-class Index:
+class PassageIndex:
     """The counted words of one document.
 
     Attributes:
-        named: The stems of its title and path.
+        title_stems: The stems of its title and path.
         rows: Its rows.
         blocks: Its blocks, in order.
         windows: Its windows, in order; one begins at each block.
         numbered: The blocks that contain a number or a time.
         postings: For each stem, its count in each block that contains it.
-        reached: Number of words before each block, and at the end in all blocks.
+        words_before: Number of words before each block, and at the end in all blocks.
     """
 
-    named: frozenset[str]
-    rows: Sequence[Row]
+    title_stems: frozenset[str]
+    rows: Sequence[TextRow]
     blocks: Sequence[Block]
     windows: Sequence[Window]
     numbered: frozenset[int]
     postings: Mapping[str, Mapping[int, int]]
-    reached: Sequence[int]
+    words_before: Sequence[int]
 
-    def lengths(self) -> list[int]:
+    def window_lengths(self) -> list[int]:
         """Return the number of words in each window."""
-        return [self.reached[each.end] - self.reached[each.first] for each in self.windows]
+        return [
+            self.words_before[each.end] - self.words_before[each.first] for each in self.windows
+        ]
 
-    def said(self, block: int, stems: Iterable[str]) -> set[str]:
-        """Return those of `stems` that the text of a block contains."""
+    def stems_in_block(self, block: int, stems: Iterable[str]) -> set[str]:
+        """Return those of `extract_stems` that the text of a block contains."""
         return {stem for stem in stems if block in self.postings.get(stem, ())}
 
-    def counts(self, stem: str) -> list[int]:
+    def window_counts(self, stem: str) -> list[int]:
         """Return the count of a stem in the text of each window."""
         posted = self.postings.get(stem, {})
         reached = [0, *accumulate(posted.get(at, 0) for at in range(len(self.blocks)))]
         return [reached[each.end] - reached[each.first] for each in self.windows]
 
 
-def index(document: Outline) -> Index:
+def build_index(document: Outline) -> PassageIndex:
     """Return the index of a document: its windows, and the word counts of its blocks."""
-    blocks = [block for section in document.sections() for block in section.blocks]
+    blocks = [block for section in document.iterate_sections() for block in section.blocks]
     postings: dict[str, dict[int, int]] = {}
     lengths = []
     numbered = set()
     for at, block in enumerate(blocks):
         text = "\n".join(row.text for row in document.rows[block.first : block.end])
-        counts = Counter(stems(text))
+        counts = Counter(extract_stems(text))
         lengths.append(counts.total())
         for found, count in counts.items():
             postings.setdefault(found, {})[at] = count
         if has_number(text):
             numbered.add(at)
-    return Index(
-        named=frozenset(stems(document.named)),
+    return PassageIndex(
+        title_stems=frozenset(extract_stems(document.title_and_path)),
         rows=document.rows,
         blocks=blocks,
-        windows=list(_windows(document)),
+        windows=list(_cut_windows(document)),
         numbered=frozenset(numbered),
         postings=postings,
-        reached=[0, *accumulate(lengths)],
+        words_before=[0, *accumulate(lengths)],
     )
 
 
-def _windows(document: Outline) -> Iterator[Window]:
+def _cut_windows(document: Outline) -> Iterator[Window]:
     before = 0
-    for section in document.sections():
+    for section in document.iterate_sections():
         if section.blocks:
             # The title is above all windows, so it does not distinguish them.
             above = "\n".join(each for each in section.headings if each != document.title)
             edges = (section.opening, section.blocks[0].first, section.blocks[-1].end)
-            place = Place(*edges, Counter(stems(above)))
-            for first, end in _spans(document.rows, section.blocks):
+            place = SectionBounds(*edges, Counter(extract_stems(above)))
+            for first, end in _iterate_spans(document.rows, section.blocks):
                 yield Window(before + first, before + end, place)
             before += len(section.blocks)
 
 
-def _spans(rows: Sequence[Row], blocks: Sequence[Block]) -> Iterator[tuple[int, int]]:
+def _iterate_spans(rows: Sequence[TextRow], blocks: Sequence[Block]) -> Iterator[tuple[int, int]]:
     """Yield for each block the range of blocks in the window that begins there."""
     size = [0, *accumulate(len(row.text) for row in rows)]
     for first, block in enumerate(blocks):

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from echelons.teams.research.word_weights import LIGHT, Vocabulary
-from echelons.text.stemming import fold, stems
+from echelons.teams.research.word_weights import LIGHT_STEMS, Vocabulary
+from echelons.text.stemming import extract_stems, remove_accents
 
 _HOW_MUCH: Final = re.compile(
     r"\bhow (?:long|many|much|often|far|big|large|high|deep|old|fast|soon|late)\b", re.IGNORECASE
@@ -36,53 +36,53 @@ _ITEM_NUMBER: Final = re.compile(r"^[ \t]*\d+[.)][ \t]", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class SearchQuestion:
     """A parsed question.
 
     Attributes:
         shares: The share of each telling stem in the question, larger for rare ones; they
             add up to 1. Empty if it has no telling word.
-        for_a_number: Whether a number or a time would answer it.
+        wants_number: Whether a number or a time would answer it.
         parts: The stems of each part, if it contains several questions.
     """
 
     shares: Mapping[str, float]
-    for_a_number: bool = False
+    wants_number: bool = False
     parts: tuple[frozenset[str], ...] = ()
 
-    def of(self, part: frozenset[str]) -> Question:
+    def select_part(self, part: frozenset[str]) -> SearchQuestion:
         """Return a part of it as a question of its own."""
         whole = sum(self.shares[each] for each in part)
         shares = {each: share / whole for each, share in self.shares.items() if each in part}
-        return Question(shares, self.for_a_number)
+        return SearchQuestion(shares, self.wants_number)
 
 
-def asked(text: str, known: Vocabulary) -> Question:
+def parse_question(text: str, vocabulary: Vocabulary) -> SearchQuestion:
     """Parse a question.
 
     Args:
         text: The question.
-        known: In how many documents each word occurs.
+        vocabulary: In how many documents each word occurs.
     """
     # "How long" only asks; the answer says "45 seconds" and never "long".
-    thing = _HOW_MUCH.sub("how", fold(text))
-    telling = _telling(thing)
-    total = sum(known.idf(each) for each in telling)
-    shares = {each: known.idf(each) / total for each in telling}
-    for_a_number = thing != fold(text) or bool(_FOR_A_NUMBER.search(thing))
-    parts = (part & shares.keys() for part in _parts(thing))
-    return Question(shares, for_a_number, tuple(part for part in parts if part))
+    thing = _HOW_MUCH.sub("how", remove_accents(text))
+    telling = _telling_stems(thing)
+    total = sum(vocabulary.idf(each) for each in telling)
+    shares = {each: vocabulary.idf(each) / total for each in telling}
+    for_a_number = thing != remove_accents(text) or bool(_FOR_A_NUMBER.search(thing))
+    parts = (part & shares.keys() for part in _split_parts(thing))
+    return SearchQuestion(shares, for_a_number, tuple(part for part in parts if part))
 
 
-def _telling(text: str) -> list[str]:
-    found = list(dict.fromkeys(stems(text)))
-    return [each for each in found if each not in LIGHT] or found
+def _telling_stems(text: str) -> list[str]:
+    found = list(dict.fromkeys(extract_stems(text)))
+    return [each for each in found if each not in LIGHT_STEMS] or found
 
 
-def _parts(text: str) -> Iterator[frozenset[str]]:
-    clauses = [clause for clause in _BETWEEN.split(text) if stems(clause)]
+def _split_parts(text: str) -> Iterator[frozenset[str]]:
+    clauses = [clause for clause in _BETWEEN.split(text) if extract_stems(clause)]
     for clause in clauses if len(clauses) > 1 else ():
-        telling = frozenset(_telling(clause))
+        telling = frozenset(_telling_stems(clause))
         # A single word counts as a question only after a question word.
         if len(telling) > 1 or _ASKING.match(clause):
             yield telling

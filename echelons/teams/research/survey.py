@@ -10,16 +10,28 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from echelons.teams.research.corpus import Document, Folder, Skipped, arrange, collect
-from echelons.teams.research.outline import Outline, outline
-from echelons.teams.research.word_weights import Profile, Vocabulary, profile, telling, vocabulary
+from echelons.teams.research.corpus import (
+    Document,
+    DocumentFolder,
+    SkippedFile,
+    build_folder_tree,
+    read_documents,
+)
+from echelons.teams.research.outline import Outline, parse_outline
+from echelons.teams.research.word_weights import (
+    Vocabulary,
+    WordProfile,
+    build_profile,
+    count_documents,
+    select_telling_words,
+)
 
-LEVELS: Final = 24
+MOST_LEVELS: Final = 24
 """Most levels of folders; a tree of agents may have 32 levels, some of them above ours."""
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class SurveyedDocument:
     """A document and its topics.
 
     Attributes:
@@ -34,7 +46,7 @@ class Reading:
     title: str
     headings: tuple[tuple[int, str], ...]
     capabilities: Mapping[str, float]
-    words: Profile = field(repr=False)
+    words: WordProfile = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,20 +56,20 @@ class Survey:
     Attributes:
         root: The folder.
         tree: Its documents in their folders.
-        readings: Each document with its topics, by path.
-        known: In how many documents each word occurs.
+        surveyed: Each document with its topics, by path.
+        vocabulary: In how many documents each word occurs.
         skipped: The files that were not read, and why.
     """
 
     root: Path
-    tree: Folder
-    readings: Mapping[str, Reading]
-    known: Vocabulary
-    skipped: tuple[Skipped, ...]
+    tree: DocumentFolder
+    surveyed: Mapping[str, SurveyedDocument]
+    vocabulary: Vocabulary
+    skipped: tuple[SkippedFile, ...]
 
     def report(self) -> str:
         """Return as text how many files were read, and each skipped one with the reason."""
-        lines = [f"{self.root}: {len(self.readings)} read, {len(self.skipped)} skipped"]
+        lines = [f"{self.root}: {len(self.surveyed)} read, {len(self.skipped)} skipped"]
         lines += [f"  {each.path}: {each.reason}" for each in self.skipped]
         return "\n".join(lines)
 
@@ -74,24 +86,28 @@ def survey(docs: Path | str) -> Survey:
         NothingToRead: There is no readable document in it.
     """
     root = Path(docs).expanduser()
-    documents, skipped = collect(root)
-    outlines = {each.path: outline(each.path, each.text) for each in documents}
+    documents, skipped = read_documents(root)
+    outlines = {each.path: parse_outline(each.path, each.text) for each in documents}
     profiles = {
-        each.path: profile(
-            outlines[each.path].named,
+        each.path: build_profile(
+            outlines[each.path].title_and_path,
             (heading.text for heading in outlines[each.path].headings),
             each.text,
         )
         for each in documents
     }
-    known = vocabulary(profiles.values())
+    known = count_documents(profiles.values())
     readings = {
-        each.path: _reading(each, outlines[each.path], profiles[each.path], known)
+        each.path: _survey_document(each, outlines[each.path], profiles[each.path], known)
         for each in documents
     }
-    return Survey(root, arrange(documents, LEVELS), readings, known, tuple(skipped))
+    return Survey(root, build_folder_tree(documents, MOST_LEVELS), readings, known, tuple(skipped))
 
 
-def _reading(document: Document, parts: Outline, words: Profile, known: Vocabulary) -> Reading:
+def _survey_document(
+    document: Document, parts: Outline, words: WordProfile, known: Vocabulary
+) -> SurveyedDocument:
     headings = tuple((heading.level, heading.text) for heading in parts.headings)
-    return Reading(document, parts.title, headings, telling(words, known), words)
+    return SurveyedDocument(
+        document, parts.title, headings, select_telling_words(words, known), words
+    )

@@ -9,12 +9,12 @@ from pathlib import Path
 from echelons.agent import Agent
 from echelons.models.planner import OfflinePlanner
 from echelons.teams.research import prompts
-from echelons.teams.research.agent_names import ROOT, name_of
-from echelons.teams.research.corpus import Folder
-from echelons.teams.research.library import Library, ways
-from echelons.teams.research.survey import Reading, Survey, survey
-from echelons.teams.research.tools import Desk, tools
-from echelons.teams.research.word_weights import merged
+from echelons.teams.research.agent_names import ROOT_NAME, build_agent_name
+from echelons.teams.research.corpus import DocumentFolder
+from echelons.teams.research.library import DocumentLibrary, map_agent_paths
+from echelons.teams.research.survey import Survey, SurveyedDocument, survey
+from echelons.teams.research.tools import DocumentSearch, build_tools
+from echelons.teams.research.word_weights import merge_telling_words
 
 
 def team(docs: Path | str | Survey) -> Agent:
@@ -34,34 +34,44 @@ def team(docs: Path | str | Survey) -> Agent:
         NothingToRead: There is no readable document in it.
     """
     read = docs if isinstance(docs, Survey) else survey(docs)
-    desks = {path: Desk(each.document, read.known) for path, each in read.readings.items()}
-    library = Library(read, desks, ways(read.tree))
-    root = _folder(read.tree, read, ROOT, desks)
+    desks = {
+        path: DocumentSearch(each.document, read.vocabulary) for path, each in read.surveyed.items()
+    }
+    library = DocumentLibrary(read, desks, map_agent_paths(read.tree))
+    root = _build_folder_agent(read.tree, read, ROOT_NAME, desks)
     return replace(root, model=OfflinePlanner(sharing=library))
 
 
-def _folder(folder: Folder, read: Survey, name: str, desks: Mapping[str, Desk]) -> Agent:
+def _build_folder_agent(
+    folder: DocumentFolder, read: Survey, name: str, desks: Mapping[str, DocumentSearch]
+) -> Agent:
     subordinates = [
-        *(_folder(each, read, name_of(each.path), desks) for each in folder.folders),
-        *(_document(read.readings[each.path], desks[each.path]) for each in folder.documents),
+        *(
+            _build_folder_agent(each, read, build_agent_name(each.path), desks)
+            for each in folder.folders
+        ),
+        *(
+            _build_document_agent(read.surveyed[each.path], desks[each.path])
+            for each in folder.documents
+        ),
     ]
-    description = prompts.of_folder(
-        folder, [read.readings[each.path].title for each in folder.every()]
+    description = prompts.describe_folder(
+        folder, [read.surveyed[each.path].title for each in folder.iterate_documents()]
     )
     return Agent(
         name,
         description,
-        prompt=prompts.for_folder(description, read.skipped if name == ROOT else ()),
+        prompt=prompts.build_folder_prompt(description, read.skipped if name == ROOT_NAME else ()),
         subordinates=subordinates,
-        capabilities=merged(each.capabilities for each in subordinates),
+        capabilities=merge_telling_words(each.capabilities for each in subordinates),
     )
 
 
-def _document(reading: Reading, desk: Desk) -> Agent:
+def _build_document_agent(reading: SurveyedDocument, desk: DocumentSearch) -> Agent:
     return Agent(
-        name_of(reading.document.path),
-        prompts.of_document(reading),
-        prompt=prompts.for_document(reading),
-        tools=tools(desk),
+        build_agent_name(reading.document.path),
+        prompts.describe_document(reading),
+        prompt=prompts.build_document_prompt(reading),
+        tools=build_tools(desk),
         capabilities=reading.capabilities,
     )

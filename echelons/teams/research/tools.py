@@ -10,54 +10,54 @@ from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from pydantic import BaseModel, Field
 
 from echelons.teams.research.corpus import Document
-from echelons.teams.research.headings import Row
-from echelons.teams.research.outline import outline
-from echelons.teams.research.passages import Index, index
-from echelons.teams.research.question import Question as Asked
-from echelons.teams.research.question import asked
-from echelons.teams.research.search import Found, find
+from echelons.teams.research.headings import TextRow
+from echelons.teams.research.outline import parse_outline
+from echelons.teams.research.passages import PassageIndex, build_index
+from echelons.teams.research.question import SearchQuestion as Asked
+from echelons.teams.research.question import parse_question
+from echelons.teams.research.search import SearchResult, find_passages
 from echelons.teams.research.word_weights import Vocabulary
 
 LONGEST_QUOTE: Final = 80
 """Most lines that `quote` returns."""
 
-OPEN: Final = 64
+MOST_CACHED: Final = 64
 """Most document indexes in the cache, for all teams of the process together."""
 
-Answer = tuple[str, dict[str, Any]]
+ToolAnswer = tuple[str, dict[str, Any]]
 """The text for the model, and the artifact with `confidence` and `citations`."""
 
 
-class Question(BaseModel):
+class QuestionInput(BaseModel):
     """What `search_document` takes."""
 
     question: str = Field(description="The whole question, in the words it was asked in")
 
 
-class Lines(BaseModel):
+class LinesInput(BaseModel):
     """What `quote` takes."""
 
     first_line: int = Field(description="Number of the first line, counted from 1")
     last_line: int = Field(description="Number of the last line")
 
 
-@lru_cache(maxsize=OPEN)
-def opened(document: Document) -> Index:
+@lru_cache(maxsize=MOST_CACHED)
+def open_index(document: Document) -> PassageIndex:
     """Return the index of a document; the most recently used ones are cached."""
-    return index(outline(document.path, document.text))
+    return build_index(parse_outline(document.path, document.text))
 
 
-class Desk:
+class DocumentSearch:
     """Search and quotation of one document.
 
     Args:
         document: The document.
-        known: In how many documents of the folder each word occurs.
+        vocabulary: In how many documents of the folder each word occurs.
     """
 
-    def __init__(self, document: Document, known: Vocabulary) -> None:
+    def __init__(self, document: Document, vocabulary: Vocabulary) -> None:
         self._document = document
-        self._known = known
+        self._vocabulary = vocabulary
 
     @property
     def path(self) -> str:
@@ -65,28 +65,28 @@ class Desk:
         return self._document.path
 
     @property
-    def _index(self) -> Index:
-        return opened(self._document)
+    def _index(self) -> PassageIndex:
+        return open_index(self._document)
 
-    def search_document(self, question: str) -> Answer:
+    def search_document(self, question: str) -> ToolAnswer:
         """Return the passages that answer a question, each with its `file:line`.
 
         Raises:
             ToolException: The question is empty, or the document says nothing about it.
         """
-        wanted = asked(question, self._known)
+        wanted = parse_question(question, self._vocabulary)
         if not wanted.shares:
             raise ToolException(f"{question!r} has no word to search for; ask in whole words")
-        found = self.find(wanted)
+        found = self.find_passages(wanted)
         if found is None:
             raise ToolException(f"{self._document.path} says nothing about it")
         return self._answer(found.passages, found.confidence)
 
-    def find(self, question: Asked) -> Found | None:
+    def find_passages(self, question: Asked) -> SearchResult | None:
         """Return the passages that answer a question; `None` if there are none."""
-        return find(self._index, question)
+        return find_passages(self._index, question)
 
-    def quote(self, first_line: int, last_line: int) -> Answer:
+    def quote(self, first_line: int, last_line: int) -> ToolAnswer:
         """Return lines of the document by their numbers.
 
         Raises:
@@ -107,7 +107,7 @@ class Desk:
         quoted = tuple(row for row in rows if first_line <= row.line <= last_line)
         return self._answer([quoted], 1.0)
 
-    def _answer(self, passages: Sequence[Sequence[Row]], confidence: float) -> Answer:
+    def _answer(self, passages: Sequence[Sequence[TextRow]], confidence: float) -> ToolAnswer:
         path = self._document.path
         quotes = [
             "\n".join([*(f"> {row.text}".rstrip() for row in rows), f"— {path}:{rows[0].line}"])
@@ -117,7 +117,7 @@ class Desk:
         return "\n\n".join(quotes), {"confidence": confidence, "citations": citations}
 
 
-def tools(desk: Desk) -> list[BaseTool]:
+def build_tools(desk: DocumentSearch) -> list[BaseTool]:
     """Return the tools of a document's agent, the search first."""
     path = desk.path
     # The first description has all words of the second, so that no word of a question, such
@@ -127,14 +127,14 @@ def tools(desk: Desk) -> list[BaseTool]:
         StructuredTool(
             name="search_document",
             description=f"Answer a question about {path}: quote its lines, with their numbers.",
-            args_schema=Question,
+            args_schema=QuestionInput,
             func=desk.search_document,
             response_format="content_and_artifact",
         ),
         StructuredTool(
             name="quote",
             description=f"Quote lines of {path} by their numbers.",
-            args_schema=Lines,
+            args_schema=LinesInput,
             func=desk.quote,
             response_format="content_and_artifact",
         ),

@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Final
 
-from echelons.text.stemming import STOPWORDS, counted, stem, stems, words
+from echelons.text.stemming import STOPWORDS, count_words, extract_stems, extract_words, stem
 
-OF_A_DOCUMENT: Final = 40
+MOST_DOCUMENT_WORDS: Final = 40
 """Most telling words of one document."""
-OF_A_FOLDER: Final = 60
+MOST_FOLDER_WORDS: Final = 60
 """Most telling words of a folder."""
 
-LIGHT: Final = frozenset(
-    stems(
+LIGHT_STEMS: Final = frozenset(
+    extract_stems(
         "tell explain describe show find give list say said mean know answer question look "
         "document documents documentation text according summarise summarize summary information "
         "let lets make made get got take took become became use used come came go goes"
@@ -38,7 +38,7 @@ _BODY: Final = (0.1, 0.5)
 
 
 @dataclass(frozen=True)
-class Profile:
+class WordProfile:
     """The word counts of one document.
 
     Attributes:
@@ -78,7 +78,7 @@ class Vocabulary:
         stays positive. A stem in no document weighs as much as one in a single document: a
         misspelt or needless word of a question must not outweigh all others.
         """
-        return _idf(self.documents, max(self.frequency.get(stem, 0), 1))
+        return _compute_idf(self.documents, max(self.frequency.get(stem, 0), 1))
 
     def rarity(self, stem: str) -> float:
         """Return `idf` relative to that of a stem in one document only, which is 1."""
@@ -86,13 +86,13 @@ class Vocabulary:
 
 
 @lru_cache(maxsize=1 << 12)
-def _idf(documents: int, having: int) -> float:
+def _compute_idf(documents: int, having: int) -> float:
     return math.log(1 + (documents - having + 0.5) / (having + 0.5))
 
 
-def profile(title: str, headings: Iterable[str], text: str) -> Profile:
+def build_profile(title: str, headings: Iterable[str], text: str) -> WordProfile:
     """Return the word counts of a document."""
-    written = counted(text)
+    written = count_words(text)
     counts: Counter[str] = Counter()
     spelled: dict[str, str] = {}
     for word, count in written.items():
@@ -103,11 +103,11 @@ def profile(title: str, headings: Iterable[str], text: str) -> Profile:
             other = spelled.setdefault(found, word)
             if other != word and (-count, word) < (-written[other], other):
                 spelled[found] = word
-    named = frozenset(_stems(title, spelled))
-    return Profile(counts, spelled, named, frozenset(_stems("\n".join(headings), spelled)))
+    named = frozenset(_stem_words(title, spelled))
+    return WordProfile(counts, spelled, named, frozenset(_stem_words("\n".join(headings), spelled)))
 
 
-def vocabulary(profiles: Iterable[Profile]) -> Vocabulary:
+def count_documents(profiles: Iterable[WordProfile]) -> Vocabulary:
     """Return the number of documents in which each stem occurs."""
     listed = list(profiles)
     frequency: Counter[str] = Counter()
@@ -116,7 +116,7 @@ def vocabulary(profiles: Iterable[Profile]) -> Vocabulary:
     return Vocabulary(len(listed), frequency)
 
 
-def telling(document: Profile, known: Vocabulary) -> dict[str, float]:
+def select_telling_words(document: WordProfile, vocabulary: Vocabulary) -> dict[str, float]:
     """Return the most telling words of a document, each with a confidence in [0, 1].
 
     TF-IDF with a logarithmic count; words of the title count most, then those of headings.
@@ -125,34 +125,34 @@ def telling(document: Profile, known: Vocabulary) -> dict[str, float]:
     most = 1 + math.log(max(document.counts.values(), default=1))
     confidences: dict[str, float] = {}
     for found in document.counts.keys() | document.title:
-        if found in LIGHT or not _is_word(document.spelled[found]):
+        if found in LIGHT_STEMS or not _is_word(document.spelled[found]):
             continue
-        rarity = known.rarity(found)
+        rarity = vocabulary.rarity(found)
         value = rarity * (1 + math.log(document.counts.get(found, 0) or 1)) / most
         if found in document.title:
             confidences[document.spelled[found]] = _TITLE[0] + _TITLE[1] * rarity
         else:
             least, more = _HEADING if found in document.headings else _BODY
             confidences[document.spelled[found]] = least + more * value
-    return _best(confidences, OF_A_DOCUMENT)
+    return _select_best(confidences, MOST_DOCUMENT_WORDS)
 
 
-def merged(below: Iterable[Mapping[str, float]]) -> dict[str, float]:
+def merge_telling_words(below: Iterable[Mapping[str, float]]) -> dict[str, float]:
     """Return the most telling words of a folder, from those of its contents."""
     confidences: dict[str, float] = {}
     for each in below:
         for word, confidence in each.items():
             confidences[word] = max(confidence, confidences.get(word, 0.0))
-    return _best(confidences, OF_A_FOLDER)
+    return _select_best(confidences, MOST_FOLDER_WORDS)
 
 
-def _best(confidences: Mapping[str, float], limit: int) -> dict[str, float]:
+def _select_best(confidences: Mapping[str, float], limit: int) -> dict[str, float]:
     ranked = sorted(confidences.items(), key=lambda item: (-round(item[1], 3), item[0]))
     return {word: round(confidence, 3) for word, confidence in ranked[:limit]}
 
 
-def _stems(text: str, spelled: dict[str, str]) -> Iterable[str]:
-    for word in words(text):
+def _stem_words(text: str, spelled: dict[str, str]) -> Iterable[str]:
+    for word in extract_words(text):
         if word not in STOPWORDS:
             spelled.setdefault(stem(word), word)
             yield stem(word)

@@ -11,9 +11,16 @@ from dataclasses import dataclass
 from itertools import chain, zip_longest
 from typing import NamedTuple, TypeVar
 
-from echelons.teams.travel.gazetteer import City, Fact, Kind, Place, Region, gazetteer
+from echelons.teams.travel.gazetteer import (
+    City,
+    Fact,
+    FactKind,
+    GazetteerPlace,
+    Region,
+    load_gazetteer,
+)
 from echelons.teams.travel.places import known_places
-from echelons.text.stemming import stems
+from echelons.text.stemming import extract_stems
 
 MOST_LINES = 6
 """Most facts about one place: few, because a model reads them all."""
@@ -24,7 +31,9 @@ FEWEST_LINES = 2
 BEST_KNOWN = 3
 """Number of cities that represent a country if no wish selects among all."""
 
-VAGUE = frozenset(stems("good great best better nice lovely typical traditional famous popular"))
+VAGUE_STEMS = frozenset(
+    extract_stems("good great best better nice lovely typical traditional famous popular")
+)
 """Stems of praise, which select no fact."""
 
 T = TypeVar("T")
@@ -41,15 +50,17 @@ class Topic:
     """
 
     name: str
-    kinds: tuple[Kind, ...]
+    kinds: tuple[FactKind, ...]
     general: str
 
-    def find(self, cities: Iterable[City]) -> list[Find]:
+    def list_facts(self, cities: Iterable[City]) -> list[CityFact]:
         """Return all facts of the topic; cities alternate, and within each city kinds do."""
-        return _take_turns([_take_turns([_of(city, k) for k in self.kinds]) for city in cities])
+        return _take_turns(
+            [_take_turns([_list_city_facts(city, k) for k in self.kinds]) for city in cities]
+        )
 
 
-class Find(NamedTuple):
+class CityFact(NamedTuple):
     """A fact and the city that it is about."""
 
     city: City
@@ -59,12 +70,12 @@ class Find(NamedTuple):
         fact = self.fact
         return f"{self.city.name}, {fact.kind}: {fact.name} - {fact.text} ({fact.source})"
 
-    def hits(self, wanted: frozenset[str]) -> int:
+    def count_hits(self, wanted: frozenset[str]) -> int:
         """Return the number of wanted stems that the fact contains."""
         return len(wanted & self.fact.stems)
 
 
-def answer(topic: Topic, place: str, wish: str | None = None) -> str:
+def answer_topic(topic: Topic, place: str, wish: str | None = None) -> str:
     """Return the gazetteer's facts about a topic in a place, one a line.
 
     Args:
@@ -79,33 +90,33 @@ def answer(topic: Topic, place: str, wish: str | None = None) -> str:
     """
     places = known_places(place)
     most = max(MOST_LINES // len(places), FEWEST_LINES)
-    names = " ".join(_names(each) for each in places)
-    empty = VAGUE.union(stems(f"{topic.general} {names}"))
-    wanted, hinted = (frozenset(stems(text)) - empty for text in (wish or "", place))
+    names = " ".join(_join_names(each) for each in places)
+    empty = VAGUE_STEMS.union(extract_stems(f"{topic.general} {names}"))
+    wanted, hinted = (frozenset(extract_stems(text)) - empty for text in (wish or "", place))
     lines: list[str] = []
     for each in places:
-        chosen = _choose(topic, each, wanted)
+        chosen = _choose_facts(topic, each, wanted)
         if wanted and not chosen:
             lines.append(f"No fact about {wish!r} is known in {each.name}; {topic.name} there:")
-        best_known = topic.find(gazetteer().cities_of(each)[:BEST_KNOWN])
-        rest = [] if chosen else [*_choose(topic, each, hinted), *best_known]
+        best_known = topic.list_facts(load_gazetteer().list_cities(each)[:BEST_KNOWN])
+        rest = [] if chosen else [*_choose_facts(topic, each, hinted), *best_known]
         lines += [str(find) for find in list(dict.fromkeys([*chosen, *rest]))[:most]]
     return "\n".join(lines)
 
 
-def _choose(topic: Topic, place: Place, wanted: frozenset[str]) -> list[Find]:
+def _choose_facts(topic: Topic, place: GazetteerPlace, wanted: frozenset[str]) -> list[CityFact]:
     """Return the facts that share stems with `wanted`, those that share most first."""
-    finds = topic.find(gazetteer().cities_of(place))
-    return sorted((f for f in finds if f.hits(wanted)), key=lambda f: -f.hits(wanted))
+    finds = topic.list_facts(load_gazetteer().list_cities(place))
+    return sorted((f for f in finds if f.count_hits(wanted)), key=lambda f: -f.count_hits(wanted))
 
 
-def _names(place: Place) -> str:
+def _join_names(place: GazetteerPlace) -> str:
     adjectives = place.adjectives if isinstance(place, Region) else ()
     return " ".join((place.name, *place.aliases, *adjectives))
 
 
-def _of(city: City, kind: Kind) -> list[Find]:
-    return [Find(city, fact) for fact in city.facts if fact.kind == kind]
+def _list_city_facts(city: City, kind: FactKind) -> list[CityFact]:
+    return [CityFact(city, fact) for fact in city.facts if fact.kind == kind]
 
 
 def _take_turns(rows: Sequence[Sequence[T]]) -> list[T]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from echelons.teams.travel.airports import Airport, distance_km, find_airport, flight_hours
 from echelons.teams.travel.places import find_places, known_places, split_route
 
-LIMITS = "Known here: airports, distances and estimates. Not known: fares, timetables, seats."
+LIMITS_NOTE = "Known here: airports, distances and estimates. Not known: fares, timetables, seats."
 MINUTES_STEP = 5
 
 
@@ -34,18 +34,20 @@ def find_flights(destination: str, origin: str | None = None) -> str:
     """
     if origin is None:
         destination, origin = split_route(destination)
-    start = _departure(origin) if origin else None
-    lines = [_line(airport, served, start) for airport, served in _arrivals(destination)]
+    start = _find_departure(origin) if origin else None
+    lines = [
+        _format_airport(airport, served, start) for airport, served in _find_arrivals(destination)
+    ]
     if origin and start is None:
         lines.append(
             f"No airport is known for the origin {origin.strip()!r}, so no distances; "
             "its IATA code would do."
         )
-    return "\n".join([*lines, LIMITS])
+    return "\n".join([*lines, LIMITS_NOTE])
 
 
-def _arrivals(destination: str) -> Iterator[tuple[Airport, str]]:
-    direct = _by_code(destination)
+def _find_arrivals(destination: str) -> Iterator[tuple[Airport, str]]:
+    direct = _read_airport_code(destination)
     if direct is not None:
         yield direct, ""
         return
@@ -58,15 +60,15 @@ def _arrivals(destination: str) -> Iterator[tuple[Airport, str]]:
                 yield airport, f"{place.name}: "
 
 
-def _departure(origin: str) -> Airport | None:
+def _find_departure(origin: str) -> Airport | None:
     """Return the main airport of the first place that `origin` names."""
-    direct = _by_code(origin)
+    direct = _read_airport_code(origin)
     if direct is not None:
         return direct
     return next((find_airport(place.airports[0]) for place in find_places(origin)), None)
 
 
-def _by_code(text: str) -> Airport | None:
+def _read_airport_code(text: str) -> Airport | None:
     """Return the airport if the text is only an IATA code, in capitals: "any" is a word.
 
     Places take precedence over codes, or "USA" would be an airport in North Carolina.
@@ -77,16 +79,16 @@ def _by_code(text: str) -> Airport | None:
     return find_airport(code)
 
 
-def _line(airport: Airport, served: str, start: Airport | None) -> str:
+def _format_airport(airport: Airport, served: str, start: Airport | None) -> str:
     line = f"{served}{airport.code} {airport.name}"
     if start is None or start.code == airport.code:
         return f"{line} (airportsdata)"
     km = distance_km(start, airport)
-    time = _clock(flight_hours(km))
+    time = _format_hours(flight_hours(km))
     away = f"{km:,.0f} km from {start.code} {start.name}, about {time} nonstop"
     return f"{line}, {away} (airportsdata; great circle; Travelmath's rule)"
 
 
-def _clock(hours: float) -> str:
+def _format_hours(hours: float) -> str:
     minutes = round(hours * 60 / MINUTES_STEP) * MINUTES_STEP
     return f"{minutes // 60} h {minutes % 60:02d} min"

@@ -12,14 +12,14 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
-from echelons.text.stemming import stems
+from echelons.text.stemming import extract_stems
 
-Kind = Literal[
+FactKind = Literal[
     "dish", "drink", "restaurant", "cafe", "market", "shop",
     "sight", "museum", "walk", "venue", "festival", "district", "hotel",
 ]  # fmt: skip
-Line = Annotated[str, StringConstraints(pattern=r"^\S(.*\S)?$")]
-Code = Annotated[str, StringConstraints(pattern=r"^[A-Z]{3}$")]
+TextLine = Annotated[str, StringConstraints(pattern=r"^\S(.*\S)?$")]
+AirportCode = Annotated[str, StringConstraints(pattern=r"^[A-Z]{3}$")]
 
 
 class _Record(BaseModel):
@@ -34,19 +34,21 @@ class Fact(_Record):
         source: The name of a public source.
     """
 
-    kind: Kind
-    name: Line
-    text: Line
-    tags: tuple[Line, ...]
-    source: Line
+    kind: FactKind
+    name: TextLine
+    text: TextLine
+    tags: tuple[TextLine, ...]
+    source: TextLine
 
     @cached_property
     def stems(self) -> frozenset[str]:
         """The stems of all words by which the fact is found."""
-        return frozenset(stems(f"{self.kind} {self.name} {self.text} {' '.join(self.tags)}"))
+        return frozenset(
+            extract_stems(f"{self.kind} {self.name} {self.text} {' '.join(self.tags)}")
+        )
 
 
-class Place(_Record):
+class GazetteerPlace(_Record):
     """A place to travel to.
 
     Attributes:
@@ -54,19 +56,19 @@ class Place(_Record):
         airports: IATA codes of its airports with scheduled flights, the main one first.
     """
 
-    name: Line
-    aliases: tuple[Line, ...]
-    airports: tuple[Code, ...] = Field(min_length=1)
+    name: TextLine
+    aliases: tuple[TextLine, ...]
+    airports: tuple[AirportCode, ...] = Field(min_length=1)
 
 
-class City(Place):
+class City(GazetteerPlace):
     """A city with its facts."""
 
-    country: Line
+    country: TextLine
     facts: tuple[Fact, ...] = Field(min_length=1)
 
 
-class Region(Place):
+class Region(GazetteerPlace):
     """A country or a part of one, known through its cities.
 
     Attributes:
@@ -74,8 +76,8 @@ class Region(Place):
         cities: Names of its cities, the best known first.
     """
 
-    adjectives: tuple[Line, ...]
-    cities: tuple[Line, ...] = Field(min_length=1)
+    adjectives: tuple[TextLine, ...]
+    cities: tuple[TextLine, ...] = Field(min_length=1)
 
 
 class Gazetteer(_Record):
@@ -85,7 +87,7 @@ class Gazetteer(_Record):
     cities: tuple[City, ...]
 
     @model_validator(mode="after")
-    def _hangs_together(self) -> Gazetteer:
+    def _check_references(self) -> Gazetteer:
         cities = {city.name for city in self.cities}
         regions = {region.name for region in self.regions}
         missing = {name for region in self.regions for name in region.cities} - cities
@@ -94,7 +96,7 @@ class Gazetteer(_Record):
             raise ValueError(f"named, but without an entry: {', '.join(sorted(missing))}")
         return self
 
-    def cities_of(self, place: Place) -> tuple[City, ...]:
+    def list_cities(self, place: GazetteerPlace) -> tuple[City, ...]:
         """Return the cities of a region, or the city itself."""
         names = place.cities if isinstance(place, Region) else (place.name,)
         by_name = {city.name: city for city in self.cities}
@@ -102,10 +104,10 @@ class Gazetteer(_Record):
 
 
 @lru_cache(maxsize=1)
-def gazetteer() -> Gazetteer:
+def load_gazetteer() -> Gazetteer:
     """Read the gazetteer that ships with the package, once per process.
 
-    >>> "Rome" in {city.name for city in gazetteer().cities}
+    >>> "Rome" in {city.name for city in load_gazetteer().cities}
     True
     """
     text = files("echelons.teams.travel").joinpath("gazetteer.json").read_text("utf-8")

@@ -6,7 +6,7 @@ its source. None knows prices, opening hours or whether anything is free.
 
 from __future__ import annotations
 
-from echelons.teams.travel.fact_answers import Topic, answer
+from echelons.teams.travel.fact_answers import Topic, answer_topic
 
 STAYS = Topic("places to stay", ("hotel", "district"), "stay hotel accommodation room night")
 FOOD = Topic(
@@ -30,7 +30,7 @@ def find_places_to_stay(place: str) -> str:
     Raises:
         ToolException: The place is unknown; the message names the known ones.
     """
-    return answer(STAYS, place)
+    return answer_topic(STAYS, place)
 
 
 def find_food(place: str, dish: str | None = None) -> str:
@@ -46,7 +46,7 @@ def find_food(place: str, dish: str | None = None) -> str:
     Raises:
         ToolException: The place is unknown; the message names the known ones.
     """
-    return answer(FOOD, place, dish)
+    return answer_topic(FOOD, place, dish)
 
 
 def find_tours(place: str, interest: str | None = None) -> str:
@@ -62,7 +62,7 @@ def find_tours(place: str, interest: str | None = None) -> str:
     Raises:
         ToolException: The place is unknown; the message names the known ones.
     """
-    return answer(TOURS, place, interest)
+    return answer_topic(TOURS, place, interest)
 
 
 def find_events(place: str, kind: str | None = None) -> str:
@@ -78,4 +78,4 @@ def find_events(place: str, kind: str | None = None) -> str:
     Raises:
         ToolException: The place is unknown; the message names the known ones.
     """
-    return answer(EVENTS, place, kind)
+    return answer_topic(EVENTS, place, kind)

@@ -12,10 +12,10 @@ from functools import lru_cache
 
 from langchain_core.tools import ToolException
 
-from echelons.teams.travel.gazetteer import City, Place, gazetteer
-from echelons.text.stemming import words
+from echelons.teams.travel.gazetteer import City, GazetteerPlace, load_gazetteer
+from echelons.text.stemming import extract_words
 
-Names = dict[tuple[str, ...], Place]
+PlaceNames = dict[tuple[str, ...], GazetteerPlace]
 
 # "US" in capitals is a country, "us" is not: distinguished before case is dropped.
 _US = re.compile(r"\bUS\b")
@@ -23,7 +23,7 @@ _FROM = re.compile(r"\bfrom\b", re.IGNORECASE)
 _TO = re.compile(r"\bto\b", re.IGNORECASE)
 
 
-def find_places(text: str) -> list[Place]:
+def find_places(text: str) -> list[GazetteerPlace]:
     """Return the places that `text` names, in order, each once.
 
     A region is left out when a part of it is named too ("Rome, Italy"). Where no name
@@ -34,12 +34,12 @@ def find_places(text: str) -> list[Place]:
     >>> [place.name for place in find_places("munchen, then WIEN")]
     ['Munich', 'Vienna']
     """
-    tokens = words(_US.sub("USA", text))
-    found = _scan(tokens, _names()) or _scan(tokens, _adjectives())
-    return [place for place in found if not any(_within(other, place) for other in found)]
+    tokens = extract_words(_US.sub("USA", text))
+    found = _scan_names(tokens, _load_names()) or _scan_names(tokens, _load_adjectives())
+    return [place for place in found if not any(_is_within(other, place) for other in found)]
 
 
-def known_places(text: str) -> list[Place]:
+def known_places(text: str) -> list[GazetteerPlace]:
     """Return the places that `text` names.
 
     Raises:
@@ -47,7 +47,7 @@ def known_places(text: str) -> list[Place]:
     """
     found = find_places(text)
     if not found:
-        names = [place.name for place in (*gazetteer().regions, *gazetteer().cities)]
+        names = [place.name for place in (*load_gazetteer().regions, *load_gazetteer().cities)]
         raise ToolException(f"no facts about {text!r}; known places are {', '.join(names)}")
     return found
 
@@ -72,16 +72,16 @@ def split_route(text: str) -> tuple[str, str | None]:
     return destination, origin
 
 
-def _within(part: Place, whole: Place) -> bool:
+def _is_within(part: GazetteerPlace, whole: GazetteerPlace) -> bool:
     if part is whole or isinstance(whole, City):
         return False
-    parts, cities = (set(gazetteer().cities_of(place)) for place in (part, whole))
+    parts, cities = (set(load_gazetteer().list_cities(place)) for place in (part, whole))
     return parts < cities or (isinstance(part, City) and parts == cities)
 
 
-def _scan(tokens: list[str], names: Names) -> list[Place]:
+def _scan_names(tokens: list[str], names: PlaceNames) -> list[GazetteerPlace]:
     """Return the places named in `tokens`; the longest name wins ("Mexico City")."""
-    found: dict[str, Place] = {}
+    found: dict[str, GazetteerPlace] = {}
     longest = max(map(len, names))
     at = 0
     while at < len(tokens):
@@ -96,15 +96,15 @@ def _scan(tokens: list[str], names: Names) -> list[Place]:
 
 
 @lru_cache(maxsize=1)
-def _names() -> Names:
-    places = (*gazetteer().regions, *gazetteer().cities)
-    return _index((place, (place.name, *place.aliases)) for place in places)
+def _load_names() -> PlaceNames:
+    places = (*load_gazetteer().regions, *load_gazetteer().cities)
+    return _index_names((place, (place.name, *place.aliases)) for place in places)
 
 
 @lru_cache(maxsize=1)
-def _adjectives() -> Names:
-    return _index((region, region.adjectives) for region in gazetteer().regions)
+def _load_adjectives() -> PlaceNames:
+    return _index_names((region, region.adjectives) for region in load_gazetteer().regions)
 
 
-def _index(named: Iterable[tuple[Place, tuple[str, ...]]]) -> Names:
-    return {tuple(words(name)): place for place, names in named for name in names}
+def _index_names(named: Iterable[tuple[GazetteerPlace, tuple[str, ...]]]) -> PlaceNames:
+    return {tuple(extract_words(name)): place for place, names in named for name in names}

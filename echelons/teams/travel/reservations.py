@@ -9,7 +9,7 @@ from typing import Any
 
 from langchain_core.tools import ToolException
 
-from echelons.text.stemming import words
+from echelons.text.stemming import extract_words
 
 YES = frozenset({
     "yes", "y", "yeah", "yep", "yes please", "ok", "okay", "sure", "of course", "true", "done",
@@ -52,12 +52,12 @@ def reserve_table(restaurant: str, when: str | None = None, people: int = 2) -> 
         "when": when,
         "people": people,
     }
-    return _outcome(table, interrupt(question))
+    return _describe_outcome(table, interrupt(question))
 
 
-def _outcome(table: str, answer: Any) -> str:
+def _describe_outcome(table: str, answer: Any) -> str:
     said = "" if answer is None else str(answer).strip()
-    plain = " ".join(words(said))
+    plain = " ".join(extract_words(said))
     if plain in YES:
         return f"Confirmed by a human: {table}."
     if plain in NO:

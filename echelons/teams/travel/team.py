@@ -29,44 +29,44 @@ def team() -> Agent:
         "flights",
         "Finds airports, distances and estimated flight times",
         prompt=f"You know airports and how far they are apart. {_FACTS}",
-        tools=_tools(find_flights),
+        tools=_make_tools(find_flights),
         capabilities=vocabulary.FLIGHTS,
     )
     hotels = Agent(
         "hotels",
         "Finds hotels and districts to stay in",
         prompt=f"You know where to stay. {_FACTS}",
-        tools=_tools(find_places_to_stay),
+        tools=_make_tools(find_places_to_stay),
         capabilities=vocabulary.HOTELS,
     )
     return Agent(
         "head",
         "Plans trips",
         prompt=f"You plan trips. {_LEAD}, with their sources.",
-        subordinates=[flights, hotels, _experiences()],
+        subordinates=[flights, hotels, _build_experiences()],
     )
 
 
-def _experiences() -> Agent:
+def _build_experiences() -> Agent:
     restaurants = Agent(
         "restaurants",
         "Finds food, restaurants and markets, and has tables reserved by a human",
         prompt=f"You know dishes and places to eat. Reserve only what is asked for. {_FACTS}",
-        tools=_tools(find_food, reserve_table),
+        tools=_make_tools(find_food, reserve_table),
         capabilities=vocabulary.RESTAURANTS,
     )
     tours = Agent(
         "tours",
         "Finds sights, museums, walks and outings",
         prompt=f"You know what there is to see. {_FACTS}",
-        tools=_tools(find_tours),
+        tools=_make_tools(find_tours),
         capabilities=vocabulary.TOURS,
     )
     events = Agent(
         "events",
         "Finds opera, concerts, theatre and recurring festivals",
         prompt=f"You know what is on. {_FACTS}",
-        tools=_tools(find_events),
+        tools=_make_tools(find_events),
         capabilities=vocabulary.EVENTS,
     )
     return Agent(
@@ -78,6 +78,6 @@ def _experiences() -> Agent:
     )
 
 
-def _tools(*functions: Callable[..., str]) -> list[BaseTool]:
+def _make_tools(*functions: Callable[..., str]) -> list[BaseTool]:
     """Make LangChain tools; names, arguments and their descriptions come from the functions."""
     return [tool(parse_docstring=True)(function) for function in functions]

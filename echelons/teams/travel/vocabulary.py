@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 
-def _rated(levels: Mapping[float, str]) -> Mapping[str, float]:
+def _rate_words(levels: Mapping[float, str]) -> Mapping[str, float]:
     return {
         word.strip(): confidence
         for confidence, listed in levels.items()
@@ -25,7 +25,7 @@ _TRIP = "trip, travel, holiday, vacation, journey, getaway, honeymoon, itinerary
 # Things to do in general: sights and events answer that.
 _THINGS = "activities, experiences, things to do, what to do, there to do"
 
-FLIGHTS = _rated(
+FLIGHTS = _rate_words(
     {
         0.95: "flights, flying, fly, airports, flew, flown, round trip",
         0.8: "plane, airplane, aeroplane, airline, aviation, iata, distance, nonstop, how far",
@@ -33,7 +33,7 @@ FLIGHTS = _rated(
     }
 )
 
-HOTELS = _rated(
+HOTELS = _rate_words(
     {
         0.95: "hotels, accommodation, lodging, stay, place to stay, where to stay",
         0.85: "inn, ryokan, room, suite, sleep, overnight, hostel, guesthouse,"
@@ -43,9 +43,9 @@ HOTELS = _rated(
     }
 )
 
-EXPERIENCES = _rated({0.9: _THINGS})
+EXPERIENCES = _rate_words({0.9: _THINGS})
 
-RESTAURANTS = _rated(
+RESTAURANTS = _rate_words(
     {
         0.95: "restaurants, food, dining, eat, cuisine, dishes, dine, dining room",
         0.9: "dinner, lunch, breakfast, brunch, supper, meal, gastronomy, culinary, foodie,"
@@ -61,7 +61,7 @@ RESTAURANTS = _rated(
     }
 )
 
-TOURS = _rated(
+TOURS = _rate_words(
     {
         0.95: "tours, sightseeing, museums, sights, guided, guides, attractions,"
         "what to see, things to see",
@@ -76,7 +76,7 @@ TOURS = _rated(
     }
 )
 
-EVENTS = _rated(
+EVENTS = _rate_words(
     {
         0.95: "events, concerts, opera, festivals, theatre, theater, performances",
         0.9: "music, musical, ballet, jazz, orchestra, symphony, carnival, parade, gig, shows,"

@@ -23,13 +23,13 @@ class ProcessFailed(Exception):
 
     Attributes:
         code: Its exit code, or the negative number of the signal that killed it.
-        told: Its traceback or error output; empty if it was killed.
+        output: Its traceback or error output; empty if it was killed.
     """
 
-    def __init__(self, code: int, told: str) -> None:
+    def __init__(self, code: int, output: str) -> None:
         self.code = code
-        self.told = told
-        super().__init__(f"the process ended with {code}\n{told}".strip())
+        self.output = output
+        super().__init__(f"the process ended with {code}\n{output}".strip())
 
 
 class Process:
@@ -42,7 +42,7 @@ class Process:
     def __init__(self, pid: int, output: int) -> None:
         self.pid = pid
         self._output = output
-        self._told = b""
+        self._output_bytes = b""
         self._code: int | None = None
 
     def kill(self) -> int:
@@ -69,7 +69,7 @@ class Process:
             return False
         _, status = os.waitpid(self.pid, os.WUNTRACED)
         if not os.WIFSTOPPED(status):
-            self._end(status)
+            self._record_end(status)
             return False
         return True
 
@@ -82,7 +82,7 @@ class Process:
         """Wait for its end; return its exit code, or the negative number of a signal."""
         if self._code is None:
             self._read()
-            self._end(os.waitpid(self.pid, 0)[1])
+            self._record_end(os.waitpid(self.pid, 0)[1])
         assert self._code is not None  # noqa: S101
         return self._code
 
@@ -94,14 +94,14 @@ class Process:
         """
         code = self.wait()
         if code != 0:
-            raise ProcessFailed(code, self._told.decode())
-        return json.loads(self._told)
+            raise ProcessFailed(code, self._output_bytes.decode())
+        return json.loads(self._output_bytes)
 
     def _read(self) -> None:
         while piece := os.read(self._output, 65536):
-            self._told += piece
+            self._output_bytes += piece
 
-    def _end(self, status: int) -> None:
+    def _record_end(self, status: int) -> None:
         self._code = os.waitstatus_to_exitcode(status)
         self._read()
         os.close(self._output)
@@ -119,7 +119,7 @@ def fork(work: Callable[[], Any]) -> Process:
     pid = os.fork()
     if pid == 0:
         os.close(reader)
-        _work(work, writer)
+        _run_and_exit(work, writer)
     os.close(writer)
     return Process(pid, reader)
 
@@ -150,7 +150,7 @@ def die() -> NoReturn:
     raise AssertionError
 
 
-def _work(work: Callable[[], Any], writer: int) -> NoReturn:
+def _run_and_exit(work: Callable[[], Any], writer: int) -> NoReturn:
     """Do the work, write its result to the pipe, and exit without running exit handlers."""
     code, output = 1, ""
     try:

@@ -50,12 +50,12 @@ class Death(Watch):
     def __init__(self, at: int, when: Side) -> None:
         self._at = at
         self._when = when
-        self._begun = itertools.count(1)
+        self._started = itertools.count(1)
         self._done = itertools.count(1)
 
     def before(self, connection: sqlite3.Connection, statement: str) -> None:
         """Die here, if this is the place."""
-        if next(self._begun) == self._at and self._when == "before":
+        if next(self._started) == self._at and self._when == "before":
             die()
 
     def after(self, connection: sqlite3.Connection, statement: str) -> None:
@@ -112,10 +112,20 @@ def is_write(statement: str) -> bool:
         >>> [is_write(each) for each in ("SELECT 1", "insert INTO notes VALUES (1)", "COMMIT")]
         [False, True, True]
     """
-    return statement.lstrip().upper().startswith(_WRITING)
+    return statement.lstrip().upper().startswith(_WRITE_KEYWORDS)
 
 
-_WRITING = ("INSERT", "UPDATE", "DELETE", "REPLACE", "CREATE", "DROP", "ALTER", "BEGIN", "COMMIT")
+_WRITE_KEYWORDS = (
+    "INSERT",
+    "UPDATE",
+    "DELETE",
+    "REPLACE",
+    "CREATE",
+    "DROP",
+    "ALTER",
+    "BEGIN",
+    "COMMIT",
+)
 
 
 @contextmanager
@@ -143,12 +153,12 @@ class WatchedCursor(sqlite3.Cursor):
     """A cursor that calls the watch before and after each statement."""
 
     @property
-    def _watched(self) -> WatchedConnection:
+    def _watched_connection(self) -> WatchedConnection:
         return cast("WatchedConnection", self.connection)
 
     def execute(self, sql: str, parameters: Any = (), /) -> Self:
         """Execute a statement."""
-        with self._watched.seen(sql):
+        with self._watched_connection.observe_statement(sql):
             return super().execute(sql, parameters)
 
     def executemany(self, sql: str, seq_of_parameters: Iterable[Any], /) -> Self:
@@ -159,11 +169,11 @@ class WatchedCursor(sqlite3.Cursor):
 
     def executescript(self, sql_script: str, /) -> sqlite3.Cursor:
         """Commit, and execute the statements of a script, each watched separately."""
-        connection = self._watched
+        connection = self._watched_connection
         connection.commit()
         level, connection.isolation_level = connection.isolation_level, None
         try:
-            for statement in _statements(sql_script):
+            for statement in _split_statements(sql_script):
                 self.execute(statement)
         finally:
             connection.isolation_level = level
@@ -194,13 +204,13 @@ class WatchedConnection(sqlite3.Connection):
     def commit(self) -> None:
         """Commit, if there is something to commit."""
         if self.in_transaction:
-            with self.seen("COMMIT"):
+            with self.observe_statement("COMMIT"):
                 super().commit()
 
     def rollback(self) -> None:
         """Roll back, if there is something to roll back."""
         if self.in_transaction:
-            with self.seen("ROLLBACK"):
+            with self.observe_statement("ROLLBACK"):
                 super().rollback()
 
     def __exit__(self, *raised: Any) -> Literal[False]:
@@ -212,14 +222,14 @@ class WatchedConnection(sqlite3.Connection):
         return False
 
     @contextmanager
-    def seen(self, statement: str) -> Iterator[None]:
+    def observe_statement(self, statement: str) -> Iterator[None]:
         """Call the watch before and after a statement."""
         self.watch.before(self, statement)
         yield
         self.watch.after(self, statement)
 
 
-def _statements(script: str) -> Iterator[str]:
+def _split_statements(script: str) -> Iterator[str]:
     statement = ""
     for piece in script.split(";"):
         statement += f"{piece};"

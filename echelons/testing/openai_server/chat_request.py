@@ -67,7 +67,7 @@ def parse_body(raw: bytes) -> dict[str, Any]:
         raise RefusedRequest("'messages' must be a list with at least one message")
     if not all(_is_message(message) for message in messages):
         raise RefusedRequest("every message must have a 'role', and every call in it an 'id'")
-    if fault := history_fault(messages):
+    if fault := find_history_fault(messages):
         raise RefusedRequest(fault)
     return body
 
@@ -81,7 +81,7 @@ def _is_message(message: object) -> bool:
     )
 
 
-def history_fault(messages: Sequence[Mapping[str, Any]]) -> str | None:
+def find_history_fault(messages: Sequence[Mapping[str, Any]]) -> str | None:
     """Return what is wrong with the tool calls of a conversation, or None.
 
     The rule is OpenAI's: each call is answered by one tool message before any other message

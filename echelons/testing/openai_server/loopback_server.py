@@ -125,14 +125,14 @@ class OpenAIServer:
         if self._listener is not None:
             self._listener.stop()
 
-    def admit(self, headers: Mapping[str, str], body: Mapping[str, Any]) -> ChatRequest:
+    def record_request(self, headers: Mapping[str, str], body: Mapping[str, Any]) -> ChatRequest:
         """Record a request; the connection calls this."""
         with self._lock:
             request = ChatRequest(len(self._requests), dict(headers), body)
             self._requests.append(request)
         return request
 
-    def next(self, request: ChatRequest) -> Response:
+    def next_response(self, request: ChatRequest) -> Response:
         """Return the script's step for a request; the connection calls this.
 
         Raises:
@@ -168,7 +168,7 @@ class _Connection(ResponseWriter):
     def do_GET(self) -> None:  # noqa: N802  the name that the standard library calls
         """List the models."""
         if self.path == MODELS_PATH:
-            self.send_json(wire.model_list(self._owner.models))
+            self.send_json(wire.build_model_list(self._owner.models))
         else:
             self._refuse(404, f"no such path: {self.path}")
 
@@ -188,9 +188,9 @@ class _Connection(ResponseWriter):
             self._refuse(400, str(refusal))
             return
         headers = {name.lower(): value for name, value in self.headers.items()}
-        request = self._owner.admit(headers, body)
+        request = self._owner.record_request(headers, body)
         try:
-            response = self._owner.next(request)
+            response = self._owner.next_response(request)
         except Exception as error:  # noqa: BLE001  (a script's function may raise anything)
             self._owner.errors.append(error)
             self._refuse(400, f"{type(error).__name__}: {error}")
@@ -201,7 +201,7 @@ class _Connection(ResponseWriter):
         """Log nothing: a test's output belongs to the test."""
 
     def _refuse(self, status: int, message: str) -> None:
-        self.send_json(wire.error(message, "invalid_request_error"), status)
+        self.send_json(wire.build_error(message, "invalid_request_error"), status)
 
 
 class _Listener(ThreadingMixIn, TCPServer):

@@ -90,10 +90,10 @@ class ReplyResponse:
         if self.reply.latency:
             writer.closing.wait(self.reply.latency)
         if not request.streams:
-            writer.send_json(wire.completion(request, self.reply))
+            writer.send_json(wire.build_completion(request, self.reply))
             return
         writer.open_stream()
-        writer.send_events(wire.events(request, self.reply))
+        writer.send_events(wire.build_events(request, self.reply))
         writer.close_stream()
 
 
@@ -118,7 +118,7 @@ class HttpError:
             headers["Retry-After"] = str(math.ceil(self.retry_after))
             headers["Retry-After-Ms"] = str(math.ceil(self.retry_after * 1000))
         kind = "rate_limit_error" if self.status == 429 else "server_error"
-        writer.send_json(wire.error(self.message, kind), self.status, headers)
+        writer.send_json(wire.build_error(self.message, kind), self.status, headers)
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,7 +154,7 @@ class Hang:
             if self._wait(writer.closing):
                 ReplyResponse(reply).respond(request, writer)
             return
-        stream = wire.events(request, reply)
+        stream = wire.build_events(request, reply)
         writer.open_stream()
         writer.send_events(stream[: self.after])
         if self._wait(writer.closing):
@@ -195,9 +195,9 @@ class Drop:
         writer.close_connection = True
         if self.after and request.streams:
             writer.open_stream()
-            writer.send_events(wire.events(request, reply)[: self.after])
+            writer.send_events(wire.build_events(request, reply)[: self.after])
         elif self.after:
-            writer.send_half(wire.completion(request, reply))
+            writer.send_half(wire.build_completion(request, reply))
 
 
 def as_response(step: object) -> Response:

@@ -10,61 +10,62 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from echelons.testing.fragments import halves, words
+from echelons.testing.fragments import split_halves, split_words
 from echelons.testing.openai_server.chat_request import ChatRequest
-from echelons.testing.steps import Call, Reply, call_id
+from echelons.testing.steps import Call, Reply, make_call_id
 
 Json = dict[str, Any]
 
 
-def completion(request: ChatRequest, reply: Reply) -> Json:
+def build_completion(request: ChatRequest, reply: Reply) -> Json:
     """Return the whole answer as one object."""
     message: Json = {"role": "assistant", "content": reply.content or None}
     if reply.reasoning is not None:
         message["reasoning_content"] = reply.reasoning
     if reply.calls:
         message["tool_calls"] = [
-            _call(request, call, index, _arguments(call)) for index, call in enumerate(reply.calls)
+            _build_call(request, call, index, _dump_arguments(call))
+            for index, call in enumerate(reply.calls)
         ]
     choice: Json = {
         "index": 0,
         "message": message,
-        "finish_reason": _finish(reply),
+        "finish_reason": _finish_reason(reply),
         "logprobs": None,
     }
-    body = _frame(request, "chat.completion", [choice])
+    body = _build_frame(request, "chat.completion", [choice])
     if reply.usage is not None:
-        body["usage"] = _usage(reply.usage)
+        body["usage"] = _build_usage(reply.usage)
     return body
 
 
-def events(request: ChatRequest, reply: Reply) -> list[Json]:
+def build_events(request: ChatRequest, reply: Reply) -> list[Json]:
     """Return the answer as the events of a stream, without the closing `[DONE]`."""
     deltas: list[Json] = [{"role": "assistant", "content": ""}]
-    deltas += [{"reasoning_content": word} for word in words(reply.reasoning or "")]
-    deltas += [{"content": word} for word in words(reply.content)]
-    deltas += [{"tool_calls": [fragment]} for fragment in _fragments(request, reply)]
+    deltas += [{"reasoning_content": word} for word in split_words(reply.reasoning or "")]
+    deltas += [{"content": word} for word in split_words(reply.content)]
+    deltas += [{"tool_calls": [fragment]} for fragment in _split_calls(request, reply)]
     choices: list[Json] = [{"index": 0, "delta": delta, "finish_reason": None} for delta in deltas]
-    choices.append({"index": 0, "delta": {}, "finish_reason": _finish(reply)})
-    stream = [_frame(request, "chat.completion.chunk", [choice]) for choice in choices]
+    choices.append({"index": 0, "delta": {}, "finish_reason": _finish_reason(reply)})
+    stream = [_build_frame(request, "chat.completion.chunk", [choice]) for choice in choices]
     if request.wants_usage and reply.usage is not None:
-        last = _frame(request, "chat.completion.chunk", [])
-        stream.append({**last, "usage": _usage(reply.usage)})
+        last = _build_frame(request, "chat.completion.chunk", [])
+        stream.append({**last, "usage": _build_usage(reply.usage)})
     return stream
 
 
-def model_list(names: Sequence[str]) -> Json:
+def build_model_list(names: Sequence[str]) -> Json:
     """Return the list of models."""
     models = [{"id": name, "object": "model", "created": 0, "owned_by": "test"} for name in names]
     return {"object": "list", "data": models}
 
 
-def error(message: str, kind: str, code: str | None = None) -> Json:
+def build_error(message: str, kind: str, code: str | None = None) -> Json:
     """Return the body of an error response."""
     return {"error": {"message": message, "type": kind, "param": None, "code": code}}
 
 
-def _frame(request: ChatRequest, kind: str, choices: list[Json]) -> Json:
+def _build_frame(request: ChatRequest, kind: str, choices: list[Json]) -> Json:
     return {
         "id": f"chatcmpl-{request.number}",
         "object": kind,
@@ -74,31 +75,31 @@ def _frame(request: ChatRequest, kind: str, choices: list[Json]) -> Json:
     }
 
 
-def _finish(reply: Reply) -> str:
+def _finish_reason(reply: Reply) -> str:
     return "tool_calls" if reply.calls else "stop"
 
 
-def _arguments(call: Call) -> str:
+def _dump_arguments(call: Call) -> str:
     return call.args if isinstance(call.args, str) else json.dumps(dict(call.args))
 
 
-def _call(request: ChatRequest, call: Call, index: int, arguments: str) -> Json:
+def _build_call(request: ChatRequest, call: Call, index: int, arguments: str) -> Json:
     return {
-        "id": call_id(call, len(request.messages), index),
+        "id": make_call_id(call, len(request.messages), index),
         "type": "function",
         "function": {"name": call.name, "arguments": arguments},
     }
 
 
-def _fragments(request: ChatRequest, reply: Reply) -> Iterator[Json]:
+def _split_calls(request: ChatRequest, reply: Reply) -> Iterator[Json]:
     """Yield the head of each call, then its arguments in fragments, as OpenAI streams them."""
     for index, call in enumerate(reply.calls):
-        yield {"index": index, **_call(request, call, index, "")}
-        for part in halves(_arguments(call)):
+        yield {"index": index, **_build_call(request, call, index, "")}
+        for part in split_halves(_dump_arguments(call)):
             yield {"index": index, "function": {"arguments": part}}
 
 
-def _usage(usage: tuple[int, int]) -> Json:
+def _build_usage(usage: tuple[int, int]) -> Json:
     tokens_in, tokens_out = usage
     return {
         "prompt_tokens": tokens_in,

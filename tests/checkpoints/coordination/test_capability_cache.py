@@ -9,7 +9,7 @@ import pytest
 
 from echelons import SqliteCheckpointer
 from echelons.capabilities import Capability, Derivation
-from echelons.checkpoints.coordination.capability_cache import Derived
+from echelons.checkpoints.coordination.capability_cache import CapabilityCache
 from echelons.checkpoints.ledger import Ledger, MemoryLedger
 
 EAT = Derivation("a1", {"dining": Capability(0.8, ["a table"]), "food": Capability(0.5)})
@@ -25,22 +25,22 @@ def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Ledger:
 
 def test_what_was_derived_is_read_by_the_next_process(tmp_path: Path) -> None:
     place = tmp_path / "t.sqlite"
-    Derived(SqliteCheckpointer(place).ledger, "travel").write({"eat": EAT, "fly": FLY})
+    CapabilityCache(SqliteCheckpointer(place).ledger, "travel").write({"eat": EAT, "fly": FLY})
 
-    later = Derived(SqliteCheckpointer(place).ledger, "travel")
+    later = CapabilityCache(SqliteCheckpointer(place).ledger, "travel")
     assert later.read(["eat", "fly", "walk"]) == {"eat": EAT, "fly": FLY}
     assert later.read([]) == {}
 
 
 async def test_a_later_derivation_takes_the_place_of_the_earlier(ledger: Ledger) -> None:
-    kept = Derived(ledger, "travel")
+    kept = CapabilityCache(ledger, "travel")
     kept.write({"eat": EAT})
     await kept.arun(lambda: kept.write({"eat": FLY}))
     kept.write({})
 
     assert await kept.arun(lambda: kept.read(["eat"])) == {"eat": FLY}
-    assert ledger.keys("derived/") == ["derived/travel/eat"]
-    assert Derived(ledger, "research").read(["eat"]) == {}
+    assert ledger.list_keys("derived/") == ["derived/travel/eat"]
+    assert CapabilityCache(ledger, "research").read(["eat"]) == {}
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ async def test_a_later_derivation_takes_the_place_of_the_earlier(ledger: Ledger)
 )
 def test_what_is_no_derivation_is_derived_anew(ledger: Ledger, stored: Any) -> None:
     ledger.compare_and_set("derived/travel/eat", None, stored)
-    kept = Derived(ledger, "travel")
+    kept = CapabilityCache(ledger, "travel")
 
     assert kept.read(["eat"]) == {}
     kept.write({"eat": EAT})

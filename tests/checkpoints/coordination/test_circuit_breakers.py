@@ -14,9 +14,18 @@ from pathlib import Path
 import pytest
 
 from echelons import SqliteCheckpointer
-from echelons.checkpoints.coordination.circuit_breakers import Breakers, Standing, standings
+from echelons.checkpoints.coordination.circuit_breakers import (
+    CircuitStatus,
+    TreeBreakers,
+    list_circuits,
+)
 from echelons.checkpoints.ledger import Ledger, MemoryLedger
-from echelons.guards.circuit_breaker import Breaking, CircuitState, End, Intensity
+from echelons.guards.circuit_breaker import (
+    AttemptOutcome,
+    BreakerPolicy,
+    CircuitState,
+    FailureIntensity,
+)
 from echelons.testing import FakeClock
 
 
@@ -39,25 +48,25 @@ def clock() -> Calendar:
     return Calendar()
 
 
-def fail(breakers: Breakers, times: int = 3, agent: str = "eat") -> None:
+def fail(breakers: TreeBreakers, times: int = 3, agent: str = "eat") -> None:
     for _ in range(times):
-        breakers.note(agent, "head", breakers.admit(agent), End.FAILED)
+        breakers.note(agent, "head", breakers.admit(agent), AttemptOutcome.FAILED)
 
 
 def test_all_threads_of_a_tree_share_a_circuit_and_other_trees_do_not(
     ledger: Ledger, clock: Calendar
 ) -> None:
-    fail(Breakers(ledger, "travel", clock=clock))
+    fail(TreeBreakers(ledger, "travel", clock=clock))
 
-    assert not Breakers(ledger, "travel", clock=clock).admit("eat").admitted
-    assert Breakers(ledger, "travel", clock=clock).admit("walk").admitted
-    assert Breakers(ledger, "research", clock=clock).admit("eat").admitted
+    assert not TreeBreakers(ledger, "travel", clock=clock).admit("eat").admitted
+    assert TreeBreakers(ledger, "travel", clock=clock).admit("walk").admitted
+    assert TreeBreakers(ledger, "research", clock=clock).admit("eat").admitted
 
 
 def test_of_a_thousand_who_ask_at_once_exactly_one_is_the_probe(
     ledger: Ledger, clock: Calendar
 ) -> None:
-    breakers = Breakers(ledger, "travel", clock=clock)
+    breakers = TreeBreakers(ledger, "travel", clock=clock)
     fail(breakers)
     clock.advance(60)
     together = threading.Barrier(8)
@@ -86,24 +95,24 @@ os.kill(os.getpid(), signal.SIGKILL)
 
     assert killed.returncode == -signal.SIGKILL
     with SqliteCheckpointer(tmp_path / "t.sqlite") as saver:
-        assert not Breakers(saver.ledger, "travel").admit("eat").admitted
+        assert not TreeBreakers(saver.ledger, "travel").admit("eat").admitted
 
 
 def test_a_success_writes_nothing_while_nothing_has_failed(tmp_path: Path) -> None:
     with SqliteCheckpointer(tmp_path / "t.sqlite") as saver:
-        breakers = Breakers(saver.ledger, "travel")
+        breakers = TreeBreakers(saver.ledger, "travel")
         before = saver.conn.total_changes
 
-        breakers.note("eat", "head", breakers.admit("eat"), End.ANSWERED)
+        breakers.note("eat", "head", breakers.admit("eat"), AttemptOutcome.ANSWERED)
 
         assert saver.conn.total_changes == before
 
 
 def test_an_end_that_says_nothing_gives_the_probe_back(ledger: Ledger, clock: Calendar) -> None:
-    breakers = Breakers(ledger, "travel", clock=clock)
+    breakers = TreeBreakers(ledger, "travel", clock=clock)
     fail(breakers)
     clock.advance(60)
-    breakers.note("eat", "head", breakers.admit("eat"), End.NOTHING)
+    breakers.note("eat", "head", breakers.admit("eat"), AttemptOutcome.NOTHING)
 
     assert breakers.admit("eat").admitted
     assert not breakers.admit("eat").admitted
@@ -112,49 +121,49 @@ def test_an_end_that_says_nothing_gives_the_probe_back(ledger: Ledger, clock: Ca
 def test_a_superior_gives_up_after_too_many_failures_within_a_time(
     ledger: Ledger, clock: Calendar
 ) -> None:
-    rules = Breaking(failures=100, intensity=3, period=60)
-    breakers = Breakers(ledger, "travel", rules, clock)
+    rules = BreakerPolicy(failures=100, intensity=3, period=60)
+    breakers = TreeBreakers(ledger, "travel", rules, clock)
 
-    def failed(name: str, superior: str = "head") -> Intensity | None:
-        return breakers.note(name, superior, breakers.admit(name), End.FAILED)
+    def failed(name: str, superior: str = "head") -> FailureIntensity | None:
+        return breakers.note(name, superior, breakers.admit(name), AttemptOutcome.FAILED)
 
     counted = [failed(name) for name in ("a", "b", "c", "d")]
     elsewhere = failed("a", "head/north")
     clock.advance(61)
 
-    assert counted == [None, None, None, Intensity(4, 60)]
+    assert counted == [None, None, None, FailureIntensity(4, 60)]
     assert elsewhere is None
     assert failed("a") is None
 
 
 def test_without_an_intensity_nobody_gives_up(ledger: Ledger, clock: Calendar) -> None:
-    breakers = Breakers(ledger, "travel", Breaking(intensity=None), clock)
+    breakers = TreeBreakers(ledger, "travel", BreakerPolicy(intensity=None), clock)
 
     for _ in range(50):
-        assert breakers.note("a", "head", breakers.admit("a"), End.FAILED) is None
+        assert breakers.note("a", "head", breakers.admit("a"), AttemptOutcome.FAILED) is None
 
 
 def test_people_are_shown_every_circuit(ledger: Ledger, clock: Calendar) -> None:
-    breakers = Breakers(ledger, "travel", clock=clock)
+    breakers = TreeBreakers(ledger, "travel", clock=clock)
     fail(breakers)
     fail(breakers, times=1, agent="walk")
     clock.advance(20)
 
-    assert standings(ledger, clock=clock) == [
-        Standing("travel", "eat", CircuitState.OPEN, 3, 40.0),
-        Standing("travel", "walk", CircuitState.CLOSED, 1, 0.0),
+    assert list_circuits(ledger, clock=clock) == [
+        CircuitStatus("travel", "eat", CircuitState.OPEN, 3, 40.0),
+        CircuitStatus("travel", "walk", CircuitState.CLOSED, 1, 0.0),
     ]
 
 
 def test_people_are_shown_how_long_a_circuit_stays_open_by_its_own_rules(
     ledger: Ledger, clock: Calendar
 ) -> None:
-    rules = Breaking(failures=1, seconds=600)
-    breakers = Breakers(ledger, "travel", rules, clock)
+    rules = BreakerPolicy(failures=1, seconds=600)
+    breakers = TreeBreakers(ledger, "travel", rules, clock)
     fail(breakers, times=1)
     clock.advance(100)
 
-    [shown] = standings(ledger, clock=clock)
+    [shown] = list_circuits(ledger, clock=clock)
 
     asked = breakers.admit("eat")
     assert (shown.state, shown.wait) == (CircuitState.OPEN, 500.0)

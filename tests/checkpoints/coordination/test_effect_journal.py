@@ -15,17 +15,17 @@ from langgraph.types import Command
 
 from echelons import Agent, SqliteCheckpointer
 from echelons.checkpoints.coordination import journal_cleanup
-from echelons.checkpoints.coordination.effect_journal import SavedJournal, key_of
+from echelons.checkpoints.coordination.effect_journal import LedgerJournal, build_call_key
 from echelons.checkpoints.coordination.turns import TURN_KEY, Turn
-from echelons.checkpoints.ledger import key, ledger_of
-from echelons.effects.journal import Call, Entry, Nature, State
+from echelons.checkpoints.ledger import build_key, get_ledger
+from echelons.effects.journal import CallState, EffectCall, EffectKind, JournalEntry
 from echelons.errors import CallContested, CheckpointTampered, LeaseLost, LedgerDamaged
 from echelons.langgraph_internals import CHECKPOINTER_KEY
 from echelons.testing import Call as Made
 from echelons.testing import ScriptedModel
 
 Saver = BaseCheckpointSaver[Any]
-JOURNAL = SavedJournal()
+JOURNAL = LedgerJournal()
 
 
 @pytest.fixture(params=["ours", "in memory"])
@@ -38,15 +38,15 @@ def saver(request: pytest.FixtureRequest) -> Iterator[Saver]:
         yield InMemorySaver()
 
 
-def call(call_id: str = "1", task: str = "task") -> Call:
-    return Call("t", task, call_id, "book", "head/scout", {"city": "Rome"}, Nature.ONCE)
+def call(call_id: str = "1", task: str = "task") -> EffectCall:
+    return EffectCall("t", task, call_id, "book", "head/scout", {"city": "Rome"}, EffectKind.ONCE)
 
 
 def config(saver: Saver, **more: Any) -> dict[str, Any]:
     return {"configurable": {CHECKPOINTER_KEY: saver, **more}}
 
 
-def begun(saver: Saver, of: Call | None = None) -> Entry:
+def begun(saver: Saver, of: EffectCall | None = None) -> JournalEntry:
     return JOURNAL.begin(of or call(), config(saver)).entry
 
 
@@ -57,13 +57,13 @@ def test_a_call_is_begun_once(saver: Saver) -> None:
 
     assert (first.fresh, second.fresh, other.fresh) == (True, False, True)
     assert first.entry == second.entry
-    assert first.entry.state is State.STARTED
+    assert first.entry.state is CallState.STARTED
 
 
 async def test_an_event_loop_keeps_the_same_journal(saver: Saver) -> None:
     begin = partial(JOURNAL.begin, call(), config(saver))
     fresh = await JOURNAL.arun(begin, config(saver))
-    waits = replace(fresh.entry, state=State.SUSPENDED, waits_for=("q",), heard=2)
+    waits = replace(fresh.entry, state=CallState.SUSPENDED, waits_for=("q",), heard=2)
     noted = await JOURNAL.arun(lambda: JOURNAL.note(call(), waits, config(saver)), config(saver))
     assert JOURNAL.begin(call(), config(saver)).entry == noted
 
@@ -72,12 +72,12 @@ async def test_an_event_loop_keeps_the_same_journal(saver: Saver) -> None:
     )
 
     found = (await JOURNAL.arun(begin, config(saver))).entry
-    assert (found.state, found.result) == (State.DONE, {"messages": []})
+    assert (found.state, found.result) == (CallState.DONE, {"messages": []})
 
 
 def test_everything_that_is_noted_is_read_back(saver: Saver) -> None:
-    waits = Entry(
-        State.SUSPENDED,
+    waits = JournalEntry(
+        CallState.SUSPENDED,
         "2026-01-01T00:00:00+00:00",
         begun(saver).version,
         answers=("yes", {"outcome": "run_again"}, None),
@@ -113,7 +113,7 @@ def test_a_result_that_is_too_large_is_left_out_with_the_reason(saver: Saver) ->
 
     found = begun(saver)
 
-    assert (found.state, found.result) == (State.DONE, None)
+    assert (found.state, found.result) == (CallState.DONE, None)
     assert "the limit is 8388608" in found.lost
 
 
@@ -126,7 +126,7 @@ def test_who_was_overtaken_may_not_go_on(saver: Saver) -> None:
     JOURNAL.end(call(), mine, {"messages": []}, config(saver))
 
     assert (refused.value.tool, refused.value.call_id) == ("book", "1")
-    assert begun(saver).state is State.STARTED
+    assert begun(saver).state is CallState.STARTED
 
 
 def test_what_a_call_came_to_is_kept_while_a_human_is_asked_about_it(saver: Saver) -> None:
@@ -137,17 +137,17 @@ def test_what_a_call_came_to_is_kept_while_a_human_is_asked_about_it(saver: Save
     JOURNAL.end(call(), mine, {"messages": ["another"]}, config(saver))
 
     found = begun(saver)
-    assert (found.state, found.result) == (State.DONE, {"messages": ["late"]})
+    assert (found.state, found.result) == (CallState.DONE, {"messages": ["late"]})
 
 
 def test_a_run_that_has_lost_its_thread_begins_nothing_but_may_say_what_happened(
     saver: Saver,
 ) -> None:
-    ledger = ledger_of(saver)
-    with ledger.lease(key("t")) as lease:
+    ledger = get_ledger(saver)
+    with ledger.lease(build_key("t")) as lease:
         around = config(saver, **{TURN_KEY: Turn("t", "1", lease.fence)})
         mine = JOURNAL.begin(call(), around).entry
-        taken = ledger.take_over(key("t"))
+        taken = ledger.take_over(build_key("t"))
 
         with pytest.raises(LeaseLost):
             JOURNAL.begin(call("2"), around)
@@ -156,15 +156,15 @@ def test_a_run_that_has_lost_its_thread_begins_nothing_but_may_say_what_happened
         JOURNAL.end(call(), mine, {"messages": []}, around)
         taken.release()
 
-    assert begun(saver).state is State.DONE
-    assert ledger.get(key_of(call("2"))) is None
+    assert begun(saver).state is CallState.DONE
+    assert ledger.get(build_call_key(call("2"))) is None
 
 
 @pytest.mark.parametrize(
     "stored", [None, 7, [], {}, {"state": "done"}, {"state": "unheard of", "at": ""}], ids=repr
 )
 def test_an_entry_that_is_none_is_named(saver: Saver, stored: Any) -> None:
-    ledger_of(saver).compare_and_set(key_of(call()), None, stored)
+    get_ledger(saver).compare_and_set(build_call_key(call()), None, stored)
 
     with pytest.raises(LedgerDamaged):
         begun(saver)
@@ -173,10 +173,10 @@ def test_an_entry_that_is_none_is_named(saver: Saver, stored: Any) -> None:
 def test_an_entry_runs_no_code_that_somebody_wrote_into_it() -> None:
     with SqliteCheckpointer(":memory:") as saver:
         JOURNAL.end(call(), begun(saver), "x", config(saver))
-        found = saver.ledger.get(key_of(call()))
+        found = saver.ledger.get(build_call_key(call()))
         assert found is not None
         evil = {**found.value, "result": ["pickle", "gASVCgAAAAAAAACMAm9zlIwGc3lzdGVtlJOULg=="]}
-        saver.ledger.compare_and_set(key_of(call()), found.version, evil)
+        saver.ledger.compare_and_set(build_call_key(call()), found.version, evil)
 
         with pytest.raises(CheckpointTampered):
             begun(saver)
@@ -216,5 +216,5 @@ def test_a_foreign_saver_keeps_only_the_latest_results(monkeypatch: pytest.Monke
         of = call(task=f"task-{number}")
         JOURNAL.end(of, begun(saver, of), {"messages": []}, config(saver))
 
-    assert len(ledger_of(saver).keys(key("t", "effect"))) == 4
-    assert begun(saver, call(task="task-9")).state is State.DONE
+    assert len(get_ledger(saver).list_keys(build_key("t", "effect"))) == 4
+    assert begun(saver, call(task="task-9")).state is CallState.DONE

@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 
 from echelons import SqliteCheckpointer
-from echelons.checkpoints.coordination.race_ledger import TreeRaces, lost_plan
-from echelons.checkpoints.ledger import Ledger, MemoryLedger, key
-from echelons.checkpoints.queries import read
-from echelons.delegation.race import Entrant
+from echelons.checkpoints.coordination.race_ledger import TreeRaces, plan_has_lost
+from echelons.checkpoints.ledger import Ledger, MemoryLedger, build_key
+from echelons.checkpoints.queries import run_plan
+from echelons.delegation.race import RaceEntry
 from echelons.errors import LeaseLost, UnreadableRecord
 
 
-def entrant(group: int, enough: int = 1, race: str = "r") -> Entrant:
-    return Entrant(race, group, enough)
+def entrant(group: int, enough: int = 1, race: str = "r") -> RaceEntry:
+    return RaceEntry(race, group, enough)
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -37,7 +37,7 @@ def races(ledger: Ledger, turn: str = "turn", **more: Any) -> TreeRaces:
 
 
 def stored(ledger: Ledger, turn: str = "turn", race: str = "r") -> list[int]:
-    found = ledger.get(f"{key('thread', 'race', turn)}/{race}")
+    found = ledger.get(f"{build_key('thread', 'race', turn)}/{race}")
     return list(found.value) if found else []
 
 
@@ -84,9 +84,9 @@ async def test_in_an_event_loop_it_is_the_same(ledger: Ledger) -> None:
 
 
 def test_who_has_lost_its_lease_wins_nothing(ledger: Ledger) -> None:
-    with ledger.lease(key("thread")) as lease:
+    with ledger.lease(build_key("thread")) as lease:
         fence = lease.fence
-    with ledger.lease(key("thread")), pytest.raises(LeaseLost):
+    with ledger.lease(build_key("thread")), pytest.raises(LeaseLost):
         races(ledger, fence=fence).place(entrant(1))
 
     assert stored(ledger) == []
@@ -160,31 +160,31 @@ def test_who_hears_late_of_its_own_place_does_not_undo_a_later_one() -> None:
 
 def test_a_race_that_ends_without_somebody_who_waits_makes_the_wait_moot(ledger: Ledger) -> None:
     run = races(ledger)
-    assert [run.moot, run.waits(entrant(1))] == [False, True]
+    assert [run.has_obsolete_question, run.register_waiting(entrant(1))] == [False, True]
 
     run.place(entrant(2))
 
-    assert [run.moot, run.waits(entrant(1))] == [True, False]
+    assert [run.has_obsolete_question, run.register_waiting(entrant(1))] == [True, False]
 
 
 def test_a_wait_of_who_is_needed_is_not_moot(ledger: Ledger) -> None:
     run = races(ledger)
-    run.waits(entrant(1, 2))
+    run.register_waiting(entrant(1, 2))
 
     run.place(entrant(2, 2))
 
-    assert not run.moot
+    assert not run.has_obsolete_question
 
 
 def test_a_run_that_begins_anew_forgets_who_waited_in_the_one_before(ledger: Ledger) -> None:
     run = races(ledger)
-    run.waits(entrant(1))
+    run.register_waiting(entrant(1))
     run.place(entrant(2))
 
     run.begin()
     run.place(entrant(1, race="another"))
 
-    assert not run.moot
+    assert not run.has_obsolete_question
     assert run.has_lost(entrant(1)), "who has lost has lost"
 
 
@@ -209,7 +209,7 @@ def test_what_is_stored_tells_who_has_lost_without_a_run(tmp_path: Path) -> None
     with SqliteCheckpointer(tmp_path / "t.sqlite") as saver:
         races(saver.ledger).place(entrant(1))
         found = [
-            read(saver, lost_plan("thread", turn, each))
+            run_plan(saver, plan_has_lost("thread", turn, each))
             for turn, each in [
                 ("turn", entrant(1)),
                 ("turn", entrant(2)),
@@ -226,9 +226,9 @@ def test_what_is_stored_tells_who_has_lost_without_a_run(tmp_path: Path) -> None
     "damaged", [None, "r", 5, [], ["r"], ["r", 1], ["r", "1", 1], [1, 1, 1], ["r", 1, 1, 1], {}]
 )
 def test_an_entrant_that_is_damaged_is_refused_by_name(damaged: Any) -> None:
-    with pytest.raises(UnreadableRecord, match="Entrant"):
-        Entrant.load(damaged)
+    with pytest.raises(UnreadableRecord, match="RaceEntry"):
+        RaceEntry.load(damaged)
 
 
 def test_an_entrant_comes_back_as_it_was_stored() -> None:
-    assert Entrant.load(entrant(2, 3).stored()) == entrant(2, 3)
+    assert RaceEntry.load(entrant(2, 3).stored()) == entrant(2, 3)

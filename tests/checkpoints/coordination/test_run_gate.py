@@ -13,10 +13,10 @@ import pytest
 from langchain_core.messages import AIMessage
 
 from echelons import Limits, SqliteCheckpointer
-from echelons.checkpoints.coordination.change_signals import signals_of
-from echelons.checkpoints.coordination.control_orders import Orders, orders_key
+from echelons.checkpoints.coordination.change_signals import get_signals
+from echelons.checkpoints.coordination.control_orders import ControlOrders, build_orders_key
 from echelons.checkpoints.coordination.run_gate import TreeGate
-from echelons.checkpoints.ledger import Fence, Ledger, MemoryLedger, ledger_of
+from echelons.checkpoints.ledger import Fence, Ledger, MemoryLedger, get_ledger
 from echelons.errors import LeaseLost, StorageError
 from echelons.guards.gate import Halt, Pause, Step
 from echelons.identity.lineage import Identity
@@ -29,11 +29,11 @@ def config(path: str) -> Mapping[str, Any]:
 
 
 def gate(saver: SqliteCheckpointer | None, **limits: Any) -> TreeGate:
-    return TreeGate(ROOT, "t", Limits(**limits), ledger_of(saver) if saver else MemoryLedger())
+    return TreeGate(ROOT, "t", Limits(**limits), get_ledger(saver) if saver else MemoryLedger())
 
 
-def order(ledger: Ledger, orders: Orders) -> None:
-    ledger.commit(lambda open_: orders.store(open_, orders_key("t", "1")))
+def order(ledger: Ledger, orders: ControlOrders) -> None:
+    ledger.commit(lambda open_: orders.store(open_, build_orders_key("t", "1")))
 
 
 def test_passing_reads_no_orders_while_nobody_has_written(tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ def test_what_another_connection_writes_is_noticed_at_the_next_step(tmp_path: Pa
         passing = gate(saver)
         assert passing.enter(Step.MODEL, config("head/north")) is None
 
-        order(other.ledger, Orders(stopped=("head/north",)))
+        order(other.ledger, ControlOrders(stopped=("head/north",)))
 
         assert isinstance(passing.leave(AIMessage("late"), config("head/north")), Halt)
         assert isinstance(passing.enter(Step.TOOL, config("head/north")), Halt)
@@ -72,15 +72,15 @@ def test_what_this_process_writes_is_noticed_after_a_signal() -> None:
         passing = gate(saver)
         passing.enter(Step.MODEL, config("head"))
 
-        order(saver.ledger, Orders(paused=("head",)))
-        signals_of(saver.ledger).give()
+        order(saver.ledger, ControlOrders(paused=("head",)))
+        get_signals(saver.ledger).notify()
 
         assert passing.enter(Step.MODEL, config("head")) == Pause("head")
 
 
 def test_a_pause_holds_up_models_only() -> None:
     with SqliteCheckpointer(":memory:") as saver:
-        order(saver.ledger, Orders(paused=("head",)))
+        order(saver.ledger, ControlOrders(paused=("head",)))
 
         assert gate(saver).enter(Step.TOOL, config("head")) is None
         assert gate(saver).enter(Step.SUBORDINATE, config("head/north")) is None
@@ -145,7 +145,7 @@ def test_a_turn_at_its_end_writes_nothing_more() -> None:
 
 def test_a_run_that_has_lost_its_thread_counts_nothing_more() -> None:
     with SqliteCheckpointer(":memory:") as saver:
-        lost = TreeGate(ROOT, "t", Limits(), ledger_of(saver), Fence("thread/t", 7))
+        lost = TreeGate(ROOT, "t", Limits(), get_ledger(saver), Fence("thread/t", 7))
         with pytest.raises(LeaseLost):
             lost.enter(Step.MODEL, config("head"))
         lost.close()
@@ -182,7 +182,7 @@ def test_a_tree_in_a_tree_has_counts_of_its_own() -> None:
     with SqliteCheckpointer(":memory:") as saver:
         gate(saver, steps=1).enter(Step.TOOL, config("head"))
 
-        passing = TreeGate(inner, "t", Limits(steps=1), ledger_of(saver))
+        passing = TreeGate(inner, "t", Limits(steps=1), get_ledger(saver))
 
         assert passing.enter(Step.TOOL, config("head/in")) is None
         assert isinstance(passing.enter(Step.TOOL, config("head/in")), Halt)
@@ -193,13 +193,13 @@ async def test_a_listener_hears_of_its_own_stop_and_of_no_other() -> None:
         heard: list[Halt] = []
         leave = gate(saver).listen(config("head/north/camp"), heard.append)
 
-        order(saver.ledger, Orders(stopped=("head/south",), paused=("head",)))
-        signals_of(saver.ledger).give()
+        order(saver.ledger, ControlOrders(stopped=("head/south",), paused=("head",)))
+        get_signals(saver.ledger).notify()
         assert heard == []
-        order(saver.ledger, Orders(stopped=("head/north",)))
-        signals_of(saver.ledger).give()
+        order(saver.ledger, ControlOrders(stopped=("head/north",)))
+        get_signals(saver.ledger).notify()
         assert heard == [Halt("stopped", "head/north was told to stop")]
 
         leave()
-        signals_of(saver.ledger).give()
+        get_signals(saver.ledger).notify()
         assert len(heard) == 1

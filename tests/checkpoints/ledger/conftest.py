@@ -12,7 +12,7 @@ import pytest
 
 from echelons import SqliteCheckpointer
 from echelons.checkpoints.ledger import Ledger, MemoryLedger, SqliteLedger
-from echelons.checkpoints.ledger.records import SIZE
+from echelons.checkpoints.ledger.records import MAX_RECORD_SIZE
 
 KINDS = ("memory", "file", "file in threads", "no file")
 NOON = datetime(2031, 5, 17, 12, 0, tzinfo=UTC)
@@ -21,7 +21,7 @@ NOON = datetime(2031, 5, 17, 12, 0, tzinfo=UTC)
 class MakeLedger(Protocol):
     """What makes an empty ledger of a kind."""
 
-    def __call__(self, *, limit: int = SIZE) -> Ledger: ...
+    def __call__(self, *, limit: int = MAX_RECORD_SIZE) -> Ledger: ...
 
 
 @pytest.fixture(params=KINDS)
@@ -30,7 +30,7 @@ def make_ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Make
     kind = request.param
     with ExitStack() as opened:
 
-        def make(*, limit: int = SIZE) -> Ledger:
+        def make(*, limit: int = MAX_RECORD_SIZE) -> Ledger:
             if kind == "memory":
                 return MemoryLedger(clock=lambda: NOON, limit=limit)
             path = ":memory:" if kind == "no file" else tmp_path / "ledger.sqlite"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from echelons.checkpoints.ledger import Ledger, Transaction, Value
+from echelons.checkpoints.ledger import Ledger, Transaction, VersionedValue
 from echelons.errors import LeaseLost, ThreadBusy
 
 
@@ -19,8 +19,8 @@ def test_a_commit_stores_all_that_its_work_did(ledger: Ledger) -> None:
 
     assert ledger.commit(begin_turn) == 1
 
-    assert ledger.last("turns") == 1
-    assert ledger.keys() == ["turn"]
+    assert ledger.get_last_sequence("turns") == 1
+    assert ledger.list_keys() == ["turn"]
 
 
 def test_a_commit_sees_what_it_has_done(ledger: Ledger) -> None:
@@ -30,7 +30,11 @@ def test_a_commit_sees_what_it_has_done(ledger: Ledger) -> None:
         again = open_.compare_and_set("turn", version, 2)
         open_.append("mail", "x")
         value = open_.get("turn")
-        return value == Value(2, again or 0), open_.last("mail"), open_.keys("t")
+        return (
+            value == VersionedValue(2, again or 0),
+            open_.get_last_sequence("mail"),
+            open_.list_keys("t"),
+        )
 
     assert ledger.commit(work) == (True, 1, ["turn"])
 
@@ -57,9 +61,9 @@ def test_nothing_is_left_of_a_commit_that_fails(ledger: Ledger) -> None:
 
     assert [entry.record for entry in ledger.read("mail")] == ["before"]
     assert ledger.read("other") == []
-    assert ledger.get("kept") == Value("before", kept)
-    assert ledger.get("gone") == Value("before", gone)
-    assert ledger.keys() == ["gone", "kept"]
+    assert ledger.get("kept") == VersionedValue("before", kept)
+    assert ledger.get("gone") == VersionedValue("before", gone)
+    assert ledger.list_keys() == ["gone", "kept"]
     assert ledger.append("mail", "after") == 2
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from echelons.checkpoints.ledger import Ledger, Value
+from echelons.checkpoints.ledger import Ledger, VersionedValue
 from tests.checkpoints.ledger.drivers.together import at_once
 
 
 def test_a_key_that_was_never_set_is_not_there(ledger: Ledger) -> None:
     assert ledger.get("turn") is None
-    assert ledger.keys() == []
+    assert ledger.list_keys() == []
 
 
 def test_a_key_is_set_once_by_who_expects_nothing(ledger: Ledger) -> None:
@@ -18,7 +18,7 @@ def test_a_key_is_set_once_by_who_expects_nothing(ledger: Ledger) -> None:
 
     assert version is not None
     assert ledger.compare_and_set("turn", None, "begun again") is None
-    assert ledger.get("turn") == Value("begun", version)
+    assert ledger.get("turn") == VersionedValue("begun", version)
 
 
 def test_a_key_is_set_only_by_who_knows_its_version(ledger: Ledger) -> None:
@@ -31,14 +31,14 @@ def test_a_key_is_set_only_by_who_knows_its_version(ledger: Ledger) -> None:
     for unknown in (first, second + 1, 0, -1, 2**80):
         assert ledger.compare_and_set("turn", unknown, 3) is None
     assert ledger.compare_and_set("other", first, 3) is None
-    assert ledger.get("turn") == Value(2, second)
+    assert ledger.get("turn") == VersionedValue(2, second)
 
 
 def test_null_is_a_value_and_not_an_absence(ledger: Ledger) -> None:
     version = ledger.compare_and_set("turn", None, None)
 
     assert version is not None
-    assert ledger.get("turn") == Value(None, version)
+    assert ledger.get("turn") == VersionedValue(None, version)
     assert ledger.compare_and_set("turn", None, 1) is None
 
 
@@ -84,11 +84,11 @@ def test_keys_are_listed_by_what_they_begin_with_in_order(ledger: Ledger) -> Non
     for key in keys:
         ledger.compare_and_set(key, None, 0)
 
-    assert ledger.keys() == sorted(keys)
-    assert ledger.keys("a/") == ["a/", "a/1", "a/10", "a/2", "a/\uffff", "a/\U0010ffff"]
-    assert ledger.keys("a/\U0010ffff") == ["a/\U0010ffff"]
-    assert ledger.keys("b%") == ["b%_*"]
-    assert ledger.keys("%") == []
+    assert ledger.list_keys() == sorted(keys)
+    assert ledger.list_keys("a/") == ["a/", "a/1", "a/10", "a/2", "a/\uffff", "a/\U0010ffff"]
+    assert ledger.list_keys("a/\U0010ffff") == ["a/\U0010ffff"]
+    assert ledger.list_keys("b%") == ["b%_*"]
+    assert ledger.list_keys("%") == []
 
 
 def test_twenty_threads_that_count_lose_no_increment(ledger: Ledger) -> None:

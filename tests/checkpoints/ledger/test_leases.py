@@ -37,7 +37,7 @@ def test_a_lease_is_free_again_when_it_is_released(ledger: Ledger) -> None:
     lease.release()
 
     assert not lease.held
-    assert ledger.holder("trip") is None
+    assert ledger.get_holder("trip") is None
     with ledger.lease("trip") as again:
         assert again.held
 
@@ -50,14 +50,14 @@ def test_a_lease_is_released_when_its_block_fails(ledger: Ledger) -> None:
 
 
 def test_a_holder_is_known_only_while_it_holds(ledger: Ledger) -> None:
-    assert ledger.holder("trip") is None
+    assert ledger.get_holder("trip") is None
 
     with ledger.lease("trip") as lease:
-        holder = ledger.holder("trip")
+        holder = ledger.get_holder("trip")
         assert holder is not None
         assert (holder.epoch, holder.since) == (lease.epoch, lease.since)
 
-    assert ledger.holder("trip") is None
+    assert ledger.get_holder("trip") is None
 
 
 def test_leases_of_different_names_do_not_meet(ledger: Ledger) -> None:
@@ -100,7 +100,7 @@ def test_a_lease_that_was_refused_leaves_no_trace(ledger: Ledger) -> None:
         for _ in range(3):
             with pytest.raises(ThreadBusy):
                 ledger.lease("trip")
-        ledger.commit(lambda open_: open_.require(lease.fence))
+        ledger.commit(lambda open_: open_.require_lease(lease.fence))
 
     with ledger.lease("trip") as again:
         assert again.epoch == lease.epoch + 1
@@ -125,15 +125,15 @@ def test_who_was_taken_over_cannot_write_any_more(ledger: Ledger) -> None:
         lambda: ledger.compare_and_set("turn", version, 1, fence=old.fence),
         lambda: ledger.compare_and_set("other", None, 1, fence=old.fence),
         lambda: ledger.delete("turn", version, fence=old.fence),
-        lambda: ledger.commit(lambda open_: open_.require(old.fence)),
+        lambda: ledger.commit(lambda open_: open_.require_lease(old.fence)),
     ]
     for write in writes:
         with pytest.raises(LeaseLost) as caught:
             write()
         assert (caught.value.thread, caught.value.epoch, caught.value.current) == ("trip", 1, 2)
 
-    assert ledger.last("mail") == 0
-    assert ledger.keys() == ["turn"]
+    assert ledger.get_last_sequence("mail") == 0
+    assert ledger.list_keys() == ["turn"]
     assert ledger.append("mail", "theirs", fence=new.fence) == 1
     old.release()
     new.release()
@@ -185,7 +185,7 @@ def test_a_fence_stops_a_commit_as_a_whole(ledger: Ledger) -> None:
 
     def work(open_: Transaction) -> None:
         open_.append("mail", 1)
-        open_.require(old.fence)
+        open_.require_lease(old.fence)
 
     with pytest.raises(LeaseLost):
         ledger.commit(work)
@@ -205,7 +205,7 @@ async def test_a_taker_that_is_cancelled_while_a_thread_takes_a_lease_leaves_it_
             taking.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await taking
-            assert saver.ledger.holder("trip") is None
+            assert saver.ledger.get_holder("trip") is None
 
 
 async def test_a_release_that_is_cancelled_before_a_thread_takes_it_frees_the_lease(
@@ -221,7 +221,7 @@ async def test_a_release_that_is_cancelled_before_a_thread_takes_it_frees_the_le
                 await releasing
 
             assert not lease.held
-            assert saver.ledger.holder("trip") is None
+            assert saver.ledger.get_holder("trip") is None
 
 
 async def test_a_taker_that_is_cancelled_before_a_thread_takes_the_lease_does_not_wait_for_it(
@@ -236,7 +236,7 @@ async def test_a_taker_that_is_cancelled_before_a_thread_takes_the_lease_does_no
             with pytest.raises(asyncio.CancelledError):
                 await asyncio.wait_for(taking, 10)
 
-        assert saver.ledger.look(lambda open_: open_.last_holder("trip")) is None
+        assert saver.ledger.query(lambda open_: open_.get_last_holder("trip")) is None
 
 
 async def test_a_taker_that_is_cancelled_twice_while_a_thread_takes_a_lease_leaves_it_free(
@@ -267,7 +267,7 @@ async def test_a_taker_that_is_cancelled_twice_while_a_thread_takes_a_lease_leav
         worker.shutdown()
 
         assert [lease.held for lease in taken] == [False]
-        assert saver.ledger.holder("trip") is None
+        assert saver.ledger.get_holder("trip") is None
 
 
 def only_worker() -> ThreadPoolExecutor:

@@ -140,15 +140,15 @@ class LedgerModel(RuleBasedStateMachine):
     @invariant()
     def both_hold_the_same(self) -> None:
         for name in ("a", "b", "ä"):
-            assert self.ledger.last(name) == len(self.streams.get(name, []))
+            assert self.ledger.get_last_sequence(name) == len(self.streams.get(name, []))
             assert self.ledger.get(name) == self.values.get(name)
-            holder = self.ledger.holder(name)
+            holder = self.ledger.get_holder(name)
             lease = self.holders.get(name)
             assert (holder.epoch if holder else None) == (
                 lease.epoch if lease and lease.held else None
             )
-        assert self.ledger.keys() == sorted(self.values)
-        assert self.ledger.keys("a/") == sorted(key for key in self.values if key[:2] == "a/")
+        assert self.ledger.list_keys() == sorted(self.values)
+        assert self.ledger.list_keys("a/") == sorted(key for key in self.values if key[:2] == "a/")
 
     def teardown(self) -> None:
         for lease in self.all_leases:

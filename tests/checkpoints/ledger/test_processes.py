@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from echelons import SqliteCheckpointer
-from echelons.checkpoints.ledger import Ledger, SqliteLedger, require_in
+from echelons.checkpoints.ledger import Ledger, SqliteLedger, require_lease
 from echelons.errors import LeaseLost, StorageError, ThreadBusy
 from tests.checkpoints.ledger.drivers.remote import Remote
 
@@ -97,7 +97,7 @@ def test_a_holder_in_another_process_is_named(ledger: Ledger, remote: Remote) ->
         ledger.lease("trip")
 
     assert caught.value.pid == remote.pid
-    holder = ledger.holder("trip")
+    holder = ledger.get_holder("trip")
     assert holder is not None
     assert holder.pid == remote.pid
     remote.do("release", "trip")
@@ -117,7 +117,7 @@ def test_kill_9_frees_a_lease_at_once(ledger: Ledger, remote: Remote, database: 
     remote.do("lease", "other")
     remote.kill()
 
-    assert ledger.holder("trip") is None
+    assert ledger.get_holder("trip") is None
     with ledger.lease("trip") as lease:
         assert lease.epoch == 2
     ledger.lease("other").release()
@@ -133,7 +133,7 @@ def test_those_who_ask_for_a_dead_holder_do_not_take_each_other_for_it(
 
     with file.open("rb") as asking:
         fcntl.flock(asking, fcntl.LOCK_SH)  # as one does who asks at this very moment
-        assert ledger.holder("trip") is None
+        assert ledger.get_holder("trip") is None
         ledger.lease("trip").release()
 
 
@@ -252,7 +252,7 @@ def test_a_lock_that_cannot_be_made_is_named_and_nothing_is_changed(tmp_path: Pa
             with pytest.raises(StorageError, match="too long"):
                 take("trip")
 
-        assert ledger.holder("trip") is None
+        assert ledger.get_holder("trip") is None
         with saver.cursor() as cursor:
             assert cursor.execute("SELECT * FROM ledger_leases").fetchall() == []
         assert ledger.append("mail", 1) == 1
@@ -300,7 +300,7 @@ def test_a_transaction_of_the_checkpointer_can_be_fenced(
 
     with SqliteCheckpointer(database, busy_timeout=0) as second:
         with saver.cursor() as cursor:
-            require_in(cursor, lease.fence)
+            require_lease(cursor, lease.fence)
             # From the check to the commit, nobody can take the lease over.
             with pytest.raises(StorageError, match="locked"):
                 SqliteLedger(second).take_over("trip")
@@ -310,11 +310,11 @@ def test_a_transaction_of_the_checkpointer_can_be_fenced(
     for check_first in (True, False):
         with pytest.raises(LeaseLost), saver.cursor() as cursor:
             if check_first:
-                require_in(cursor, lease.fence)
+                require_lease(cursor, lease.fence)
             cursor.execute("INSERT INTO notes VALUES ('lost')")
-            require_in(cursor, lease.fence)
+            require_lease(cursor, lease.fence)
     with saver.cursor() as cursor:
-        require_in(cursor, taken.fence)
+        require_lease(cursor, taken.fence)
         assert cursor.execute("SELECT text FROM notes").fetchall() == [("kept",)]
     lease.release()
     taken.release()

@@ -14,7 +14,12 @@ from hypothesis import strategies as st
 
 from echelons import SqliteCheckpointer
 from echelons.checkpoints.ledger import Ledger, SqliteLedger
-from echelons.checkpoints.ledger.records import DEPTH, NAME_SIZE, decode, encode
+from echelons.checkpoints.ledger.records import (
+    MAX_NAME_SIZE,
+    MAX_NESTING,
+    decode_record,
+    encode_record,
+)
 from echelons.errors import InvalidLedgerName, LedgerDamaged, NotJson, RecordTooLarge
 
 MakeLedger = Callable[..., Ledger]  # of the fixture
@@ -50,7 +55,7 @@ JSON = st.recursive(
 
 @given(JSON)
 def test_whatever_is_json_is_read_back_as_it_was_given(value: Any) -> None:
-    assert decode("mail", encode("mail", value)) == value
+    assert decode_record("mail", encode_record("mail", value)) == value
 
 
 @pytest.mark.parametrize(
@@ -70,7 +75,7 @@ def test_whatever_is_json_is_read_back_as_it_was_given(value: Any) -> None:
         pytest.param("\ud800", id="half a character"),
         pytest.param({"\udfff": 1}, id="half a character as a key"),
         pytest.param(10**5000, id="a number too long to be read"),
-        pytest.param(nested(DEPTH + 1), id="nested too deep"),
+        pytest.param(nested(MAX_NESTING + 1), id="nested too deep"),
         pytest.param(nested(100_000), id="nested much too deep"),
         pytest.param(circle(), id="a circle"),
     ],
@@ -87,7 +92,7 @@ def test_what_would_come_back_as_something_else_is_refused(ledger: Ledger, value
             write()
         assert caught.value.where in ("mail", "turn")
 
-    assert ledger.last("mail") == 0
+    assert ledger.get_last_sequence("mail") == 0
     found = ledger.get("turn")
     assert found is not None
     assert found.value == "before"
@@ -95,7 +100,16 @@ def test_what_would_come_back_as_something_else_is_refused(ledger: Ledger, value
 
 @pytest.mark.parametrize(
     "value",
-    [nested(DEPTH), State.STARTED, {State.STARTED: 1}, "\0", "\U0001f9ed", 10**4000, -0.0, ""],
+    [
+        nested(MAX_NESTING),
+        State.STARTED,
+        {State.STARTED: 1},
+        "\0",
+        "\U0001f9ed",
+        10**4000,
+        -0.0,
+        "",
+    ],
     ids=lambda value: repr(value)[:20],
 )
 def test_unusual_json_is_kept(ledger: Ledger, value: Any) -> None:
@@ -124,8 +138,8 @@ def test_what_is_too_large_is_refused_with_its_size_and_the_limit(
     with pytest.raises(RecordTooLarge):
         ledger.compare_and_set("turn", None, text)
 
-    assert ledger.last("mail") == 0
-    assert ledger.keys() == []
+    assert ledger.get_last_sequence("mail") == 0
+    assert ledger.list_keys() == []
 
 
 @pytest.mark.parametrize("text", ["x" * 98, "ä" * 49], ids=["ASCII", "UTF-8"])
@@ -140,8 +154,8 @@ INVALID: Mapping[str, Any] = {
     "bytes": b"mail",
     "a NUL": "a\0b",
     "half a character": "a\ud800",
-    "too long": "x" * (NAME_SIZE + 1),
-    "too long in UTF-8": "ä" * (NAME_SIZE // 2 + 1),
+    "too long": "x" * (MAX_NAME_SIZE + 1),
+    "too long in UTF-8": "ä" * (MAX_NAME_SIZE // 2 + 1),
 }
 
 
@@ -150,13 +164,13 @@ def test_a_name_that_cannot_be_kept_is_refused(ledger: Ledger, name: Any) -> Non
     uses: list[Callable[[], object]] = [
         lambda: ledger.append(name, 1),
         lambda: ledger.read(name),
-        lambda: ledger.last(name),
+        lambda: ledger.get_last_sequence(name),
         lambda: ledger.get(name),
         lambda: ledger.compare_and_set(name, None, 1),
         lambda: ledger.delete(name, 1),
         lambda: ledger.lease(name),
         lambda: ledger.take_over(name),
-        lambda: ledger.holder(name),
+        lambda: ledger.get_holder(name),
     ]
 
     for use in uses:
@@ -164,11 +178,11 @@ def test_a_name_that_cannot_be_kept_is_refused(ledger: Ledger, name: Any) -> Non
             use()
         str(caught.value).encode()
         assert len(caught.value.name) < 200
-    assert ledger.keys() == []
+    assert ledger.list_keys() == []
 
 
 @pytest.mark.parametrize(
-    "name", [" ", "../../etc", "a'b\"c;--", "日本\n", "x" * NAME_SIZE], ids=ascii
+    "name", [" ", "../../etc", "a'b\"c;--", "日本\n", "x" * MAX_NAME_SIZE], ids=ascii
 )
 def test_any_other_text_is_a_name(ledger: Ledger, name: str) -> None:
     ledger.append(name, 1)
@@ -176,8 +190,8 @@ def test_any_other_text_is_a_name(ledger: Ledger, name: str) -> None:
 
     with ledger.lease(name) as lease:
         assert lease.name == name
-    assert ledger.last(name) == 1
-    assert ledger.keys() == [name]
+    assert ledger.get_last_sequence(name) == 1
+    assert ledger.list_keys() == [name]
 
 
 def test_a_stored_row_that_was_damaged_is_named(saver: SqliteCheckpointer) -> None:

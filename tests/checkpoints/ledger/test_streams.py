@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from echelons.checkpoints.ledger import Entry, Ledger
+from echelons.checkpoints.ledger import Ledger, StreamEntry
 from tests.checkpoints.ledger.drivers.together import at_once
 
 NOON = "2031-05-17T12:00:00+00:00"
@@ -14,9 +14,9 @@ def test_records_come_back_in_the_order_in_which_they_were_appended(ledger: Ledg
     assert [ledger.append("mail", {"n": n}) for n in range(3)] == [1, 2, 3]
 
     assert ledger.read("mail") == [
-        Entry(1, NOON, {"n": 0}),
-        Entry(2, NOON, {"n": 1}),
-        Entry(3, NOON, {"n": 2}),
+        StreamEntry(1, NOON, {"n": 0}),
+        StreamEntry(2, NOON, {"n": 1}),
+        StreamEntry(3, NOON, {"n": 2}),
     ]
 
 
@@ -24,13 +24,13 @@ def test_streams_are_counted_each_on_its_own(ledger: Ledger) -> None:
     ledger.append("a", 1)
 
     assert ledger.append("b", 2) == 1
-    assert ledger.last("a") == ledger.last("b") == 1
+    assert ledger.get_last_sequence("a") == ledger.get_last_sequence("b") == 1
     assert [entry.record for entry in ledger.read("b")] == [2]
 
 
 def test_a_stream_that_was_never_written_is_empty(ledger: Ledger) -> None:
     assert ledger.read("nothing") == []
-    assert ledger.last("nothing") == 0
+    assert ledger.get_last_sequence("nothing") == 0
 
 
 @pytest.mark.parametrize(

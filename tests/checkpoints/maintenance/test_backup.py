@@ -17,7 +17,7 @@ from langgraph.graph import START, StateGraph
 from typing_extensions import TypedDict
 
 from echelons import Agent, Session, SqliteCheckpointer
-from echelons.checkpoints.maintenance.integrity_check import Report
+from echelons.checkpoints.maintenance.integrity_check import IntegrityReport
 from echelons.errors import BackupExists, StorageError
 from echelons.testing import ScriptedModel, delegate
 
@@ -70,7 +70,7 @@ async def test_a_database_that_was_only_used_is_sound(
 
 
 def test_an_empty_database_is_sound(saver: SqliteCheckpointer) -> None:
-    assert saver.check() == Report(rows=0, threads=0, faults=())
+    assert saver.check() == IntegrityReport(rows=0, threads=0, faults=())
 
 
 DAMAGE = {

@@ -17,10 +17,10 @@ from typing_extensions import TypedDict
 
 from echelons import Agent, Session
 from echelons.checkpoints.checkpointer import SqliteCheckpointer
-from echelons.checkpoints.ledger import key
+from echelons.checkpoints.ledger import build_key
 from echelons.checkpoints.threads.store import ThreadStore
 from echelons.errors import InvalidStrategy, ThreadTaken
-from echelons.identity.lineage import root_thread_id
+from echelons.identity.lineage import derive_root_thread_id
 from echelons.testing import Call, ScriptedModel, delegate
 
 TABLES = ("checkpoints", "writes", "events")
@@ -229,25 +229,28 @@ def test_a_thread_that_never_ran_is_copied_as_one(saver: SqliteCheckpointer) -> 
 def test_what_the_ledger_knows_of_a_thread_is_deleted_with_it(saver: SqliteCheckpointer) -> None:
     ledger = saver.ledger
     for thread in ("trip", "trip2", "trip/1"):
-        ledger.append(key(thread, "mail"), thread)
-        ledger.compare_and_set(key(thread, "turn", "1"), None, thread)
+        ledger.append(build_key(thread, "mail"), thread)
+        ledger.compare_and_set(build_key(thread, "turn", "1"), None, thread)
     ledger.append("thread/tripe", "another's")
-    with ledger.lease(key("trip")) as lease:
+    with ledger.lease(build_key("trip")) as lease:
         epoch = lease.fence.epoch
 
     saver.delete_thread("trip")
 
-    assert ledger.keys() == [key("trip/1", "turn", "1"), key("trip2", "turn", "1")]
-    assert ledger.last(key("trip", "mail")) == 0
-    assert [ledger.last(key(each, "mail")) for each in ("trip2", "trip/1")] == [1, 1]
-    with ledger.lease(key("trip")) as later:
+    assert ledger.list_keys() == [build_key("trip/1", "turn", "1"), build_key("trip2", "turn", "1")]
+    assert ledger.get_last_sequence(build_key("trip", "mail")) == 0
+    assert [ledger.get_last_sequence(build_key(each, "mail")) for each in ("trip2", "trip/1")] == [
+        1,
+        1,
+    ]
+    with ledger.lease(build_key("trip")) as later:
         assert later.fence.epoch > epoch
 
 
 def test_a_key_of_a_deleted_thread_never_has_an_old_version_again(
     saver: SqliteCheckpointer,
 ) -> None:
-    name, versions = key("trip", "turn", "1"), []
+    name, versions = build_key("trip", "turn", "1"), []
     for _ in range(3):
         first = saver.ledger.compare_and_set(name, None, "begun")
         versions += [first, saver.ledger.compare_and_set(name, first, "ended")]
@@ -263,20 +266,20 @@ def test_a_copy_knows_the_turns_of_its_source_and_gets_none_of_its_mail(
     tree, _ = expedition()
     session = Session(tree, saver, thread="trip")
     session.send("look around", turn_id="1").result()
-    source = root_thread_id("trip")
-    saver.ledger.append(key(source, "mail"), "hello")
-    before = saver.ledger.keys(key(source) + "/")
+    source = derive_root_thread_id("trip")
+    saver.ledger.append(build_key(source, "mail"), "hello")
+    before = saver.ledger.list_keys(build_key(source) + "/")
 
     saver.copy_thread(source, OTHER)
 
-    after = saver.ledger.keys(key(OTHER) + "/")
+    after = saver.ledger.list_keys(build_key(OTHER) + "/")
     assert before
     assert after == [name.replace(source, OTHER) for name in before]
     for name, copied in zip(before, after, strict=True):
         found, made = saver.ledger.get(name), saver.ledger.get(copied)
         assert found is not None and made is not None and found.value == made.value
         assert saver.ledger.compare_and_set(copied, made.version, "changed") is not None
-    assert saver.ledger.last(key(OTHER, "mail")) == 0
+    assert saver.ledger.get_last_sequence(build_key(OTHER, "mail")) == 0
 
 
 class PowerCut(BaseException):
@@ -306,7 +309,7 @@ def test_a_call_that_was_cut_short_is_asked_about_in_a_copy_too(saver: SqliteChe
 
 
 def test_a_thread_of_which_only_the_ledger_knows_is_taken(saver: SqliteCheckpointer) -> None:
-    saver.ledger.compare_and_set(key(OTHER, "limit"), None, 3)
+    saver.ledger.compare_and_set(build_key(OTHER, "limit"), None, 3)
 
     with pytest.raises(ThreadTaken):
         saver.copy_thread("trip", OTHER)
@@ -490,11 +493,11 @@ def test_another_connection_sees_a_pruned_thread_whole(
     session = Session(tree, saver, thread="trip")
     session.send("First.").result()
     session.send("Second.").result()
-    before = conversations(saver, root_thread_id("trip"))
+    before = conversations(saver, derive_root_thread_id("trip"))
     saver.prune([session.thread_id])
 
     with SqliteCheckpointer(tmp_path / "threads.sqlite") as other:
-        assert conversations(other, root_thread_id("trip")) == before
+        assert conversations(other, derive_root_thread_id("trip")) == before
 
 
 def test_the_database_is_sound_after_all_of_it(saver: SqliteCheckpointer) -> None:

@@ -21,7 +21,7 @@ from typing_extensions import TypedDict
 
 from echelons import Agent, SqliteCheckpointer
 from echelons.checkpoints.coordination.turns import TURN_KEY, Turn
-from echelons.checkpoints.delta_channels import CHANNELS, HEADS, MESSAGES, rebuild
+from echelons.checkpoints.delta_channels import DELTA_CHANNELS, HEADS, MESSAGES, rebuild_channel
 from echelons.checkpoints.ledger import Fence
 from echelons.errors import LeaseLost
 from echelons.testing import ScriptedModel, delegate
@@ -40,7 +40,7 @@ def put(saver: SqliteCheckpointer, name: str, above: str | None, whole: Mapping[
     checkpoint["id"] = name
     checkpoint["channel_versions"] = {MESSAGES: "1", HEADS: "1"}
     checkpoint["channel_values"] = {key: _DeltaSnapshot(value) for key, value in whole.items()}
-    counters = {key: (1, 1) for key in CHANNELS if key not in whole}
+    counters = {key: (1, 1) for key in DELTA_CHANNELS if key not in whole}
     metadata: Any = {**ME, "step": 1, "counters_since_delta_snapshot": counters}
     saver.put(at(above), checkpoint, metadata, {})
 
@@ -48,7 +48,7 @@ def put(saver: SqliteCheckpointer, name: str, above: str | None, whole: Mapping[
 def values(saver: SqliteCheckpointer, name: str, channels: list[str]) -> dict[str, Any]:
     found = saver.get_delta_channel_history(config=at(name), channels=channels)
     return {
-        key: rebuild(CHANNELS[key], found[key].get("seed"), found[key]["writes"])
+        key: rebuild_channel(DELTA_CHANNELS[key], found[key].get("seed"), found[key]["writes"])
         for key in channels
     }
 
@@ -166,7 +166,9 @@ class Twins(RuleBasedStateMachine):
         name = self.one(data)
         if name is None:
             return
-        found = self.savers[who].get_delta_channel_history(config=at(name), channels=[*CHANNELS])
+        found = self.savers[who].get_delta_channel_history(
+            config=at(name), channels=[*DELTA_CHANNELS]
+        )
         for history in found.values():
             seed = history.get("seed")
             held = seed.value if isinstance(seed, _DeltaSnapshot) else None
@@ -185,8 +187,8 @@ class Twins(RuleBasedStateMachine):
         for name in self.ids()[-4:]:
             saved = self.fresh.get_tuple(at(name))
             assert saved is not None
-            asked = [key for key in CHANNELS if key not in saved.checkpoint["channel_values"]]
-            for channels in (asked, list(CHANNELS)):
+            asked = [key for key in DELTA_CHANNELS if key not in saved.checkpoint["channel_values"]]
+            for channels in (asked, list(DELTA_CHANNELS)):
                 expected = values(self.fresh, name, channels)
                 for saver in self.savers:
                     assert values(saver, name, channels) == expected
@@ -211,7 +213,7 @@ class Counting(SqliteCheckpointer):
 
     def _row(self, kind: Any, found: Any) -> Any:
         self.rows += 1
-        return super()._row(kind, found)
+        return super()._check_row(kind, found)
 
 
 @pytest.fixture
@@ -272,7 +274,7 @@ def test_no_more_conversations_are_kept_than_asked_for(path: Path) -> None:
                 given: Any = {"configurable": {"thread_id": thread}}
                 graph.invoke({"messages": [("user", f"task {turn}")]}, given)
 
-        assert [thread for thread, _ in saver._recent._entries] == ["c", "d", "e"]
+        assert [thread for thread, _ in saver._history_cache._entries] == ["c", "d", "e"]
 
 
 def test_another_process_is_heard_at_the_next_turn(path: Path, saver: Counting) -> None:
@@ -331,7 +333,7 @@ def test_a_turn_writes_its_ledger_and_still_remembers(saver: Counting) -> None:
     costs(saver, head(), 3)
     saver.ledger.append("mail", "hello")
 
-    assert saver._recent._entries
+    assert saver._history_cache._entries
 
 
 def test_threads_that_read_and_write_at_once_all_read_what_is_stored(saver: Counting) -> None:
@@ -370,4 +372,4 @@ def test_channels_of_a_foreign_graph_are_reduced_by_its_own_reducer(saver: Count
     found = [graph.invoke({"messages": ["a"], "heads": []}, CONFIG) for _ in range(3)][-1]
 
     assert found["messages"] == ["<a>", "<b>"] * 3
-    assert not saver._recent._entries
+    assert not saver._history_cache._entries

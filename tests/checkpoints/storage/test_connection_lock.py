@@ -17,7 +17,7 @@ from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.base import empty_checkpoint
 
 from echelons import Agent, SqliteCheckpointer
-from echelons.checkpoints.storage.connection_lock import Line
+from echelons.checkpoints.storage.connection_lock import ConnectionLock
 from echelons.errors import StorageError
 from echelons.testing import ScriptedModel
 
@@ -39,7 +39,7 @@ WRITES: dict[str, Work] = {
 READS: dict[str, Work] = {
     "get_tuple": lambda saver: saver.aget_tuple(CONFIG),
     "history": lambda saver: saver.aget_delta_channel_history(config=CONFIG, channels=["messages"]),
-    "latest": lambda saver: saver.alatest(CONFIG),
+    "latest": lambda saver: saver.aget_latest_id(CONFIG),
     "get": lambda saver: saver.ledger.arun(lambda: saver.ledger.get("k")),
     "foreign_writes": lambda saver: saver.ledger.arun(saver.ledger.foreign_writes),
 }
@@ -122,7 +122,10 @@ async def test_whichever_lock_is_in_the_way_is_waited_for(code: int) -> None:
         return "done"
 
     with closing(sqlite3.connect(":memory:")) as connection:
-        assert await Line("trip.sqlite", connection, threading.Lock(), 1.0).run(work) == "done"
+        assert (
+            await ConnectionLock("trip.sqlite", connection, threading.Lock(), 1.0).run_in_loop(work)
+            == "done"
+        )
 
 
 async def test_what_is_cancelled_while_it_waits_has_not_happened(
@@ -162,7 +165,7 @@ async def test_a_thread_still_waits_after_an_event_loop_did_not(
         waiting.start()
         other.rollback()
         waiting.join()
-    assert saver.ledger.last("s") == 3
+    assert saver.ledger.get_last_sequence("s") == 3
 
 
 HOLDER = """

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from echelons.checkpoints.storage.json_text import as_json
+from echelons.checkpoints.storage.json_text import to_json_text
 
 anything = st.recursive(
     st.none()
@@ -42,7 +42,7 @@ def database() -> Any:
 
 @given(anything)
 def test_whatever_it_is_sqlite_reads_it(database: sqlite3.Connection, value: Any) -> None:
-    text = as_json({"value": value})
+    text = to_json_text({"value": value})
 
     [(valid, kind)] = database.execute("SELECT json_valid(?1), json_type(?1, '$.value')", (text,))
     assert valid
@@ -63,7 +63,7 @@ plain = st.recursive(
 
 @given(plain)
 def test_what_is_plain_reads_back_as_it_was(value: Any) -> None:
-    assert json.loads(as_json(value)) == value
+    assert json.loads(to_json_text(value)) == value
 
 
 @pytest.mark.parametrize(
@@ -79,4 +79,4 @@ def test_what_is_plain_reads_back_as_it_was(value: Any) -> None:
     ],
 )
 def test_what_json_does_not_have_stands_as_text(value: Any, text: str) -> None:
-    assert as_json(value) == text
+    assert to_json_text(value) == text

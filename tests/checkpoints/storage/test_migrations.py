@@ -17,12 +17,12 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from echelons import Agent, Session, SqliteCheckpointer, ThreadStore
 from echelons.checkpoints.ledger import SqliteLedger
 from echelons.checkpoints.open import open_existing
-from echelons.checkpoints.storage.migrations import STEPS, migrate
-from echelons.checkpoints.storage.schema import SCHEMA
+from echelons.checkpoints.storage.migrations import MIGRATION_STEPS, migrate
+from echelons.checkpoints.storage.schema import EVENTS_SCHEMA
 from echelons.errors import DatabaseTooNew, StorageError
 from echelons.testing import ScriptedModel
 
-KNOWN = list(range(1, len(STEPS) + 1))
+KNOWN = list(range(1, len(MIGRATION_STEPS) + 1))
 
 
 def steps(database: Path) -> list[int]:
@@ -76,7 +76,7 @@ def test_a_database_from_before_the_steps_were_counted_is_brought_up_to_date(
         for (name,) in connection.execute(names).fetchall():
             if name not in known and not name.startswith("sqlite_"):
                 connection.execute(f"DROP TABLE {name}")
-        connection.executescript(SCHEMA)  # as it was opened in those days
+        connection.executescript(EVENTS_SCHEMA)  # as it was opened in those days
     assert schema(old) != schema(new)
 
     with open_existing(old) as saver:
@@ -126,7 +126,7 @@ def test_a_database_of_a_newer_version_is_refused_and_not_touched(tmp_path: Path
         SqliteCheckpointer(database)
 
     assert (caught.value.path, caught.value.found) == (str(database), 4711)
-    assert caught.value.known == len(STEPS)
+    assert caught.value.known == len(MIGRATION_STEPS)
     assert isinstance(caught.value, StorageError)
     assert database.read_bytes() == before
     with pytest.raises(DatabaseTooNew):
@@ -149,7 +149,7 @@ def test_a_step_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Mo
     with closing(sqlite3.connect(database)) as connection:
         SqliteSaver(connection).setup()
     before = schema(database)
-    broken = (*STEPS, "CREATE TABLE half (id);\nINSERT INTO nowhere VALUES (1);")
+    broken = (*MIGRATION_STEPS, "CREATE TABLE half (id);\nINSERT INTO nowhere VALUES (1);")
     with monkeypatch.context() as patch:
         patch.setattr("echelons.checkpoints.storage.migrations.STEPS", broken)
         with pytest.raises(StorageError, match="nowhere"):

@@ -10,7 +10,7 @@ from langgraph.checkpoint.base import id as langgraph_id
 from langgraph.checkpoint.base.id import uuid6
 
 from echelons import Agent, Session, SqliteCheckpointer
-from echelons.checkpoints.storage.monotonic_ids import follow
+from echelons.checkpoints.storage.monotonic_ids import advance_past
 from echelons.testing import ScriptedModel
 
 DAY = 86400 * 10**9
@@ -37,7 +37,7 @@ def test_an_id_that_follows_another_is_greater_whatever_the_clock_says(
     behind(monkeypatch)
     assert str(uuid6()) < stored
 
-    follow(stored)
+    advance_past(stored)
 
     later = [str(uuid6()) for _ in range(5)]
     assert sorted([stored, *later]) == [stored, *later]
@@ -48,13 +48,13 @@ def test_an_id_that_follows_another_is_greater_whatever_the_clock_says(
     ["1", "", "x" * 36, "8b21577c-681e-471f-b70a-4f7302b9fc8c", f"{'f' * 12}-6{'f' * 3}-8000"],
 )
 def test_what_says_nothing_of_the_time_moves_no_id(stored: str) -> None:
-    follow(stored)
+    advance_past(stored)
 
     assert langgraph_id._last_v6_timestamp is None
 
 
 def test_an_id_that_leaves_no_room_for_later_ones_is_not_followed() -> None:
-    follow("ffffffff-ffff-6fff-8000-000000000000")
+    advance_past("ffffffff-ffff-6fff-8000-000000000000")
 
     assert langgraph_id._last_v6_timestamp is None
 

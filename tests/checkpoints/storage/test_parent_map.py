@@ -16,7 +16,7 @@ from langgraph.types import Command, interrupt
 
 from echelons import Agent, SqliteCheckpointer
 from echelons.checkpoints.storage import parent_map
-from echelons.checkpoints.storage.parent_map import whole
+from echelons.checkpoints.storage.parent_map import complete_parents
 from echelons.testing import Call, ScriptedModel, delegate
 
 DEPTH = 5
@@ -109,7 +109,7 @@ def test_rows_that_a_second_process_stores_are_read_with_all_too(path: Path) -> 
 
 
 def test_rows_with_the_whole_map_read_on(path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(parent_map.Ancestry, "shortened", lambda _, __, parents: parents)
+    monkeypatch.setattr(parent_map.ParentMap, "shorten", lambda _, __, parents: parents)
     with Noting(path) as old:
         asked(old)
         assert max(map(len, kept(old))) == 2 * (DEPTH - 1)
@@ -218,4 +218,4 @@ def test_the_file_no_longer_grows_with_the_cube_of_the_depth(saver: Noting) -> N
     ],
 )
 def test_maps_are_followed_up_as_far_as_they_lead(stored: Any, above: Any, expected: Any) -> None:
-    assert whole(stored, lambda *place: above.get(place, {})) == expected
+    assert complete_parents(stored, lambda *place: above.get(place, {})) == expected

@@ -14,9 +14,9 @@ from langchain_core.messages import ToolMessage
 from langgraph.types import interrupt
 
 from echelons import Agent, Session, SqliteCheckpointer
-from echelons.checkpoints.clock import now
-from echelons.checkpoints.storage.event_rows import Where, keep_events
-from echelons.checkpoints.thread_events import Event, EventKind, events_of
+from echelons.checkpoints.clock import utc_now
+from echelons.checkpoints.storage.event_rows import WriteLocation, insert_events
+from echelons.checkpoints.thread_events import EventKind, ThreadEvent, build_thread_events
 from echelons.delegation.request import DelegationResponse
 from echelons.testing import Call, Reply, ScriptedModel, delegate, report
 
@@ -77,7 +77,9 @@ def test_a_delegation_says_what_came_of_it(tmp_path: Path) -> None:
     with Session(Agent("head", model=model, subordinates=below), path) as session:
         session.send("Plan a trip").result()
         answers = [
-            m for m in session.store.get(session.thread_id).messages if isinstance(m, ToolMessage)
+            m
+            for m in session.thread_store.get(session.thread_id).messages
+            if isinstance(m, ToolMessage)
         ]
 
     rows = read(path, "SELECT * FROM delegations ORDER BY at")
@@ -131,7 +133,7 @@ def test_each_part_of_a_call_has_the_response_to_its_own_request(tmp_path: Path)
     whole = response("head", status="partial", subordinate_responses=parts)
     intent, args = "delegate_many", {"subordinate": "x", "message": "do"}
     asked = [
-        Event(
+        ThreadEvent(
             EventKind.DELEGATION,
             f"m/k/1/{place}",
             {"intent": intent, "arguments": args, "call_id": "k/1", "sub_agent_thread_id": thread},
@@ -144,8 +146,10 @@ def test_each_part_of_a_call_has_the_response_to_its_own_request(tmp_path: Path)
     ]
     path = tmp_path / "t.sqlite"
     with SqliteCheckpointer(path) as saver, saver.cursor() as cursor:
-        where = Where("t", "", "1", "t", "head")
-        keep_events(cursor, where, [*asked, *events_of(answers, "head", "root")], now)
+        where = WriteLocation("t", "", "1", "t", "head")
+        insert_events(
+            cursor, where, [*asked, *build_thread_events(answers, "head", "root")], utc_now
+        )
 
     rows = read(path, "SELECT * FROM delegations ORDER BY sub_agent_thread_id")
 

@@ -39,7 +39,7 @@ from pydantic import BaseModel, Field, SecretStr
 from typing_extensions import TypedDict
 
 from echelons import Agent, Session, SqliteCheckpointer
-from echelons.checkpoints.storage.serde import DEEPEST, Serializer
+from echelons.checkpoints.storage.serde import MAX_VALUE_DEPTH, AllowlistSerializer
 from echelons.checkpoints.storage.type_codecs import SNAPSHOT
 from echelons.errors import CheckpointTampered, InvalidAllowedType, NotStorable
 from echelons.testing import ScriptedModel, delegate
@@ -89,7 +89,7 @@ def by_kind(value: Any) -> str:
 
 @pytest.mark.parametrize("value", STORABLE, ids=by_kind)
 def test_a_value_comes_back_as_it_was(value: Any) -> None:
-    serde = Serializer()
+    serde = AllowlistSerializer()
 
     again = serde.loads_typed(serde.dumps_typed(value))
 
@@ -101,8 +101,8 @@ def test_a_value_comes_back_as_it_was(value: Any) -> None:
 def test_langgraph_writes_and_reads_the_same_bytes(value: Any) -> None:
     theirs = JsonPlusSerializer(allowed_msgpack_modules=None)
 
-    assert Serializer().dumps_typed(value) == theirs.dumps_typed(value)
-    assert theirs.loads_typed(Serializer().dumps_typed(value)) == value
+    assert AllowlistSerializer().dumps_typed(value) == theirs.dumps_typed(value)
+    assert theirs.loads_typed(AllowlistSerializer().dumps_typed(value)) == value
 
 
 @pytest.mark.parametrize("module", ["pathlib", "pathlib._local"])
@@ -112,7 +112,7 @@ def test_a_path_of_another_system_or_python_is_a_path_here(module: str, name: st
 
 
 def test_an_error_is_kept_as_its_text() -> None:
-    serde = Serializer()
+    serde = AllowlistSerializer()
 
     assert serde.loads_typed(serde.dumps_typed(ValueError("no"))) == "ValueError('no')"
 
@@ -179,7 +179,7 @@ GIVEN = [
 
 @pytest.mark.parametrize("value", GIVEN, ids=by_kind)
 def test_a_type_that_was_named_comes_back_as_it_was(value: Any) -> None:
-    serde = Serializer(OWN)
+    serde = AllowlistSerializer(OWN)
 
     again = serde.loads_typed(serde.dumps_typed({"held": [value]}))["held"][0]
 
@@ -190,7 +190,7 @@ def test_a_type_that_was_named_comes_back_as_it_was(value: Any) -> None:
 @pytest.mark.parametrize("value", GIVEN, ids=by_kind)
 def test_a_type_that_was_not_named_is_not_stored(value: Any) -> None:
     with pytest.raises(NotStorable) as refused:
-        Serializer().dumps_typed({"held": Send("act", [value])})
+        AllowlistSerializer().dumps_typed({"held": Send("act", [value])})
 
     assert refused.value.kind == f"{__name__}.{type(value).__name__}"
     assert f"allowed_types=[{type(value).__name__}]" in str(refused.value)
@@ -199,14 +199,14 @@ def test_a_type_that_was_not_named_is_not_stored(value: Any) -> None:
 @pytest.mark.parametrize("value", GIVEN, ids=by_kind)
 def test_a_type_that_is_named_no_more_is_not_loaded(value: Any) -> None:
     with pytest.raises(CheckpointTampered, match=r"allowed_types=\[") as refused:
-        Serializer().loads_typed(Serializer(OWN).dumps_typed([value]))
+        AllowlistSerializer().loads_typed(AllowlistSerializer(OWN).dumps_typed([value]))
 
     assert f"it holds a {__name__}." in refused.value.why
 
 
 def test_a_type_within_a_named_type_has_to_be_named_too() -> None:
     with pytest.raises(NotStorable, match=r"Trip"):
-        Serializer([Stop]).dumps_typed(Stop("Rome", trip=Trip(to="Rome")))
+        AllowlistSerializer([Stop]).dumps_typed(Stop("Rome", trip=Trip(to="Rome")))
 
 
 @pytest.mark.parametrize(
@@ -230,26 +230,26 @@ def test_a_type_within_a_named_type_has_to_be_named_too() -> None:
 )
 def test_what_could_not_be_read_back_is_not_stored(value: Any) -> None:
     with pytest.raises(NotStorable) as refused:
-        Serializer().dumps_typed([value])
+        AllowlistSerializer().dumps_typed([value])
 
     assert "s3cr3t" not in str(refused.value)
 
 
 def test_what_is_nested_too_deep_to_be_read_back_is_not_stored() -> None:
     value: Any = 1
-    for _ in range(DEEPEST + 1):
+    for _ in range(MAX_VALUE_DEPTH + 1):
         value = Send("act", value)
     with pytest.raises(NotStorable, match=r"deep"):
-        Serializer().dumps_typed(value)
+        AllowlistSerializer().dumps_typed(value)
 
     circle: list[Any] = []
     circle.append(circle)
     with pytest.raises(NotStorable):
-        Serializer().dumps_typed(circle)
+        AllowlistSerializer().dumps_typed(circle)
 
 
 def test_the_deepest_that_is_stored_can_be_read_back() -> None:
-    serde = Serializer()
+    serde = AllowlistSerializer()
     value: Any = 1
     depth = 0
     stored = serde.dumps_typed(value)
@@ -296,7 +296,7 @@ class Pair(Enum):
 )
 def test_a_value_that_would_not_come_back_as_it_was_is_not_stored(value: Any) -> None:
     with pytest.raises(NotStorable, match=r"made again"):
-        Serializer([type(value)]).dumps_typed(value)
+        AllowlistSerializer([type(value)]).dumps_typed(value)
 
 
 def namesake(name: str, module: str) -> Any:
@@ -323,7 +323,7 @@ def test_a_type_that_cannot_be_allowed_is_refused(types: Any) -> None:
 
 
 def test_what_is_allowed_anyway_may_be_named() -> None:
-    serde = Serializer([HumanMessage, set, Send])
+    serde = AllowlistSerializer([HumanMessage, set, Send])
 
     assert serde.loads_typed(serde.dumps_typed([HumanMessage("hi")])) == [HumanMessage("hi")]
 
@@ -369,7 +369,7 @@ def test_a_graph_in_a_tree_is_told_which_type_to_name() -> None:
         with pytest.raises(NotStorable, match=r"allowed_types=\[(Trip|Stop)\]"):
             session.send("go").result()
 
-        assert len(session.store.get(session.thread_id).messages) == 2
+        assert len(session.thread_store.get(session.thread_id).messages) == 2
 
 
 # Nothing stored runs anything
@@ -380,7 +380,7 @@ def ext(code: int, parts: Any) -> bytes:
 
 
 def load(stored: bytes, tag: str = "msgpack") -> Any:
-    return Serializer().loads_typed((tag, stored))
+    return AllowlistSerializer().loads_typed((tag, stored))
 
 
 @pytest.fixture

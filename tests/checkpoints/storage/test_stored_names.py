@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from echelons import Limits, Question, Result, RunEvent
-from echelons.checkpoints.storage.serde import Serializer
-from echelons.checkpoints.storage.type_codecs import BY_KEY
+from echelons.checkpoints.storage.serde import AllowlistSerializer
+from echelons.checkpoints.storage.type_codecs import CODECS_BY_KEY
 from echelons.delegation import DelegationRequest, DelegationResponse, Status, Usage
-from echelons.runtime.run_events import Kind
+from echelons.runtime.run_events import RunEventKind
 
 OURS = [DelegationRequest, DelegationResponse, Status, Usage, Limits, Question, Result]
-OURS += [RunEvent, Kind]
+OURS += [RunEvent, RunEventKind]
 QUESTION = Question("1", "sure?", ("head", "clerk"), "t", "2026-01-01T00:00:00+00:00")
 STORED: list[tuple[Any, bytes]] = [
     (
@@ -82,7 +82,7 @@ STORED: list[tuple[Any, bytes]] = [
         ),
     ),
     (
-        RunEvent("head", Kind.TOKEN, "hi"),
+        RunEvent("head", RunEventKind.TOKEN, "hi"),
         (
             b"\xc7\xe3\x02\x93\xb7echelons.runtime.events\xa8RunEvent\x87\xa4path\xa4head"
             b"\xa4kind\xc7$\x00\x93\xb7echelons.runtime.events\xa4Kind\xa5token\xa7conten"
@@ -101,7 +101,7 @@ STORED: list[tuple[Any, bytes]] = [
 def test_a_type_that_has_moved_is_read_and_written_under_its_first_name(
     value: Any, stored: bytes
 ) -> None:
-    serde = Serializer(OURS)
+    serde = AllowlistSerializer(OURS)
 
     again = serde.loads_typed(("msgpack", stored))
 
@@ -118,7 +118,7 @@ def test_a_type_of_a_user_keeps_the_name_that_it_gives() -> None:
     class Flight(Trip):
         """Another type: its name is its own."""
 
-    serde = Serializer([Trip, Flight])
+    serde = AllowlistSerializer([Trip, Flight])
     stored = {each: serde.dumps_typed(each()) for each in (Trip, Flight)}
 
     assert b"\xa5trips\xa7Journey" in stored[Trip][1]
@@ -129,7 +129,7 @@ def test_a_type_of_a_user_keeps_the_name_that_it_gives() -> None:
 def test_the_names_of_langchain_and_langgraph_are_those_that_files_hold() -> None:
     # A new version of theirs that moves a type needs its former name beside the new one.
     messages = {f"langchain_core.messages.{each}" for each in MESSAGES}
-    theirs = {f"{module}.{name}" for _, module, name in BY_KEY if module.startswith("lang")}
+    theirs = {f"{module}.{name}" for _, module, name in CODECS_BY_KEY if module.startswith("lang")}
 
     assert theirs == messages | {
         "langchain_core.documents.base.Document",

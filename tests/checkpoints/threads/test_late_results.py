@@ -13,9 +13,9 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.memory import InMemorySaver
 
 from echelons import Agent, SqliteCheckpointer, ThreadStore, effect
-from echelons.checkpoints.ledger import key, ledger_of
-from echelons.checkpoints.threads.late_results import LATE_KEY, UNKNOWN
-from echelons.delegation.policy import Delegating
+from echelons.checkpoints.ledger import build_key, get_ledger
+from echelons.checkpoints.threads.late_results import LATE_KEY, UNKNOWN_OUTCOME_TEXT
+from echelons.delegation.policy import DelegationPolicy
 from echelons.delegation.request import DelegationResponse
 from echelons.testing import Call, ScriptedModel, delegate
 
@@ -67,8 +67,8 @@ def team(tool: Callable[..., Any], *said: Any) -> tuple[Agent, ScriptedModel]:
 
     model = ScriptedModel({"head": lambda _: next(steps), "scout": scout})
     below = Agent("scout", tools=[tool])
-    patience = Delegating(timeout=0.2)
-    return Agent("head", model=model, delegating=patience, subordinates=[below]), model
+    patience = DelegationPolicy(timeout=0.2)
+    return Agent("head", model=model, delegation=patience, subordinates=[below]), model
 
 
 def named(function: Callable[..., Any]) -> Any:
@@ -94,8 +94,8 @@ def scouts(saver: Saver) -> list[BaseMessage]:
 
 
 def states(saver: Saver) -> list[str]:
-    ledger = ledger_of(saver)
-    found = [ledger.get(name) for name in ledger.keys(key("1", "effect", ""))]
+    ledger = get_ledger(saver)
+    found = [ledger.get(name) for name in ledger.list_keys(build_key("1", "effect", ""))]
     return [each.value["state"] for each in found if each]
 
 
@@ -199,6 +199,6 @@ async def test_of_a_tool_that_was_cut_short_nobody_is_told_that_it_was_not_run(
     await graph.ainvoke(GO, CONFIG)
 
     shown = [each.text for each in model.calls[-2].messages]
-    assert shown[-3:] == ["", UNKNOWN, "well?"]
+    assert shown[-3:] == ["", UNKNOWN_OUTCOME_TEXT, "well?"]
     assert states(saver) == ["started"]
     assert runs == ["Rome"]

@@ -11,15 +11,15 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.types import Command, interrupt
 
 from echelons import Agent, Question, SqliteCheckpointer, ThreadStore
-from echelons.checkpoints.queries import OneCheckpoint, aread, read
+from echelons.checkpoints.queries import OneCheckpoint, arun_plan, run_plan
 from echelons.checkpoints.threads.pending_work import (
     OpenAgent,
+    find_unfinished_agents,
     is_finished,
-    questions,
-    unfinished,
-    waiting,
+    read_pending_work,
+    read_questions,
 )
-from echelons.nodes.dispatch import MOST_NODES
+from echelons.nodes.dispatch import MAX_NODES
 from echelons.testing import Call, ScriptedModel, delegate
 
 TASK: Any = {"messages": [("user", "plan")]}
@@ -73,7 +73,7 @@ def saver(request: pytest.FixtureRequest) -> Any:
 
 
 def asked(saver: Any) -> list[Question]:
-    return read(saver, questions("t"))
+    return run_plan(saver, read_questions("t"))
 
 
 def asking(saver: Any) -> list[tuple[str, Any]]:
@@ -82,7 +82,11 @@ def asking(saver: Any) -> list[tuple[str, Any]]:
 
 def work_left(saver: Any) -> list[OpenAgent]:
     """Return the agents under the root that have something to do."""
-    return [each for each in read(saver, unfinished(ROOT)) if each.nodes or each.subordinates]
+    return [
+        each
+        for each in run_plan(saver, find_unfinished_agents(ROOT))
+        if each.nodes or each.subordinates
+    ]
 
 
 # Questions
@@ -98,7 +102,7 @@ async def test_a_question_is_found_with_who_asks_it_and_when(saver: Any) -> None
     store = ThreadStore(saver)
     assert [store.get(each.thread_id).agent for each in (first, second)] == ["eat", "sure"]
     assert first.asked_at.endswith("+00:00")
-    assert await aread(saver, questions("t")) == [first, second]
+    assert await arun_plan(saver, read_questions("t")) == [first, second]
 
 
 def test_the_ids_are_those_that_langgraph_takes_answers_under(saver: Any) -> None:
@@ -145,7 +149,7 @@ def test_several_questions_of_one_agent_are_all_asked(saver: Any) -> None:
 
 
 def test_a_question_of_one_in_a_crowd_is_found(saver: Any) -> None:
-    crowd = [Agent(f"a{n}", tools=[ask]) for n in range(MOST_NODES + 1)]
+    crowd = [Agent(f"a{n}", tools=[ask]) for n in range(MAX_NODES + 1)]
     model = ScriptedModel({"head": [delegate("a7", "x"), "end"], "a7": [asks("sure?"), "ok"]})
     Agent("head", model=model, subordinates=crowd).compile(saver).invoke(TASK, CONFIG)
 
@@ -182,7 +186,7 @@ def test_a_thread_that_is_finished_or_never_ran_asks_nothing(saver: Any, ran: bo
         team(head=["end"]).compile(saver).invoke(TASK, CONFIG)
 
     assert asked(saver) == []
-    assert read(saver, is_finished(ROOT))
+    assert run_plan(saver, is_finished(ROOT))
     assert work_left(saver) == []
 
 
@@ -192,11 +196,11 @@ def test_a_thread_that_is_finished_or_never_ran_asks_nothing(saver: Any, ran: bo
 def test_a_run_that_only_waits_for_answers_does_not_move(saver: Any) -> None:
     team().compile(saver).invoke(TASK, CONFIG)
 
-    found = read(saver, waiting("t"))
+    found = run_plan(saver, read_pending_work("t"))
 
-    assert not found.moves
+    assert not found.can_proceed
     assert len(found.questions) == 2
-    assert not read(saver, is_finished(ROOT))
+    assert not run_plan(saver, is_finished(ROOT))
 
 
 def test_a_run_that_failed_beside_a_question_has_work_left(saver: Any) -> None:
@@ -210,23 +214,27 @@ def test_a_run_that_failed_beside_a_question_has_work_left(saver: Any) -> None:
     with pytest.raises(Broken):
         graph.invoke(TASK, CONFIG)
 
-    found = read(saver, waiting("t"))
+    found = run_plan(saver, read_pending_work("t"))
 
-    assert found.moves
-    assert not read(saver, is_finished(ROOT))
+    assert found.can_proceed
+    assert not run_plan(saver, is_finished(ROOT))
 
 
 def test_the_agents_with_work_left_are_told_superiors_first(saver: Any) -> None:
     team().compile(saver).invoke(TASK, CONFIG)
 
-    found = {"/".join(each.path): each for each in read(saver, unfinished(ROOT))}
+    found = {"/".join(each.path): each for each in run_plan(saver, find_unfinished_agents(ROOT))}
 
     assert "walk" not in "".join(found)
     assert found["head/days/eat"].nodes == ("act",)
     assert found["head/sure"].nodes == ("run",)
-    waits = [each for each in read(saver, unfinished(ROOT)) if each.path == ("head", "days")]
+    waits = [
+        each
+        for each in run_plan(saver, find_unfinished_agents(ROOT))
+        if each.path == ("head", "days")
+    ]
     assert {name for each in waits for name in each.subordinates} == {"eat"}
-    lengths = [len(each.path) for each in read(saver, unfinished(ROOT))]
+    lengths = [len(each.path) for each in run_plan(saver, find_unfinished_agents(ROOT))]
     assert lengths[0] == 1
 
 
@@ -236,4 +244,4 @@ def test_a_finished_turn_leaves_nobody_with_work(saver: Any) -> None:
     graph.invoke(Command(resume={each.id: "yes" for each in asked(saver)}), CONFIG)
 
     assert work_left(saver) == []
-    assert read(saver, is_finished(ROOT))
+    assert run_plan(saver, is_finished(ROOT))

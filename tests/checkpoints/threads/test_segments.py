@@ -11,7 +11,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from echelons import Agent, ThreadStore
 from echelons.checkpoints.queries import OneCheckpoint
 from echelons.checkpoints.threads import segments
-from echelons.checkpoints.threads.segments import SavedHistory, joined, segment_end
+from echelons.checkpoints.threads.segments import SavedHistory, find_segment_end, join_pasts
 from echelons.identity.thread_history import Head, Past
 from echelons.langgraph_internals import CHECKPOINTER_KEY
 from echelons.testing import ScriptedModel, delegate
@@ -65,8 +65,8 @@ async def test_the_past_is_every_segment_oldest_first() -> None:
     saver = InMemorySaver()
     head = ran(saver, 3)
 
-    here = SavedHistory().before(head, lent(saver))
-    there = await SavedHistory().abefore(head, lent(saver))
+    here = SavedHistory().load_past(head, lent(saver))
+    there = await SavedHistory().aload_past(head, lent(saver))
 
     assert here == there
     assert texts(here) == ["again", "again", "again", "again again", "again", "again again again"]
@@ -77,23 +77,27 @@ async def test_a_thread_that_has_not_run_has_no_past() -> None:
     nothing = [None, Head(), Head(agent="eat")]
 
     for head in nothing:
-        assert SavedHistory().before(head, lent(saver)) == Past()
-        assert await SavedHistory().abefore(head, lent(saver)) == Past()
+        assert SavedHistory().load_past(head, lent(saver)) == Past()
+        assert await SavedHistory().aload_past(head, lent(saver)) == Past()
 
 
 def test_an_end_without_rows_reads_as_an_empty_segment() -> None:
     gone = Head(agent="eat", checkpoint_ns="nowhere", checkpoint_id="nothing")
 
-    assert SavedHistory().before(gone, lent(InMemorySaver())) == Past()
+    assert SavedHistory().load_past(gone, lent(InMemorySaver())) == Past()
 
 
 async def test_without_a_saver_there_is_neither_past_nor_end() -> None:
     head = ran(InMemorySaver(), 1)
     bare: Any = {"configurable": {"thread_id": "t"}}
 
-    assert not SavedHistory().durable(bare)
-    assert SavedHistory().before(head, bare) == await SavedHistory().abefore(head, bare) == Past()
-    assert SavedHistory().head(bare) == await SavedHistory().ahead(bare) == Head()
+    assert not SavedHistory().is_durable(bare)
+    assert (
+        SavedHistory().load_past(head, bare)
+        == await SavedHistory().aload_past(head, bare)
+        == Past()
+    )
+    assert SavedHistory().load_head(bare) == await SavedHistory().aload_head(bare) == Head()
 
 
 async def test_the_end_of_a_segment_is_its_latest_checkpoint() -> None:
@@ -103,8 +107,8 @@ async def test_the_end_of_a_segment_is_its_latest_checkpoint() -> None:
     config["configurable"]["checkpoint_ns"] = head["checkpoint_ns"]
     place = {key: head[key] for key in ("checkpoint_ns", "checkpoint_id")}
 
-    assert SavedHistory().durable(config)
-    assert SavedHistory().head(config) == await SavedHistory().ahead(config) == place
+    assert SavedHistory().is_durable(config)
+    assert SavedHistory().load_head(config) == await SavedHistory().aload_head(config) == place
 
 
 def test_what_was_read_once_is_not_read_again() -> None:
@@ -112,9 +116,9 @@ def test_what_was_read_once_is_not_read_again() -> None:
     head, past = ran(saver, 5), SavedHistory()
     saver.asked.clear()
 
-    first = past.before(head, lent(saver))
+    first = past.load_past(head, lent(saver))
     read_for_the_first = len(saver.asked)
-    second = past.before(head, lent(saver))
+    second = past.load_past(head, lent(saver))
 
     assert first == second
     assert read_for_the_first >= 5
@@ -137,12 +141,12 @@ def test_two_savers_are_never_taken_for_each_other() -> None:
     one, other = InMemorySaver(), InMemorySaver()
     head, past = ran(one, 1), SavedHistory()
 
-    assert texts(past.before(head, lent(one))) == ["again", "again"]
-    assert past.before(head, lent(other)) == Past()
+    assert texts(past.load_past(head, lent(one))) == ["again", "again"]
+    assert past.load_past(head, lent(other)) == Past()
 
 
 def test_only_so_many_threads_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segments, "KEPT", 2)
+    monkeypatch.setattr(segments, "MAX_CACHED_PASTS", 2)
     saver, past = Counting(), SavedHistory()
     graph = team().compile(saver)
     ends: list[Head] = []
@@ -151,13 +155,13 @@ def test_only_so_many_threads_are_remembered(monkeypatch: pytest.MonkeyPatch) ->
         ends.append(next(iter(graph.get_state(CONFIG).values["heads"].values())))
     # The second is asked for again, and so outlives the first, which came later.
     for end in (ends[1], ends[0], ends[1], ends[2]):
-        past.before(end, lent(saver))
+        past.load_past(end, lent(saver))
     saver.asked.clear()
 
-    past.before(ends[1], lent(saver))
-    past.before(ends[2], lent(saver))
+    past.load_past(ends[1], lent(saver))
+    past.load_past(ends[2], lent(saver))
     assert saver.asked == []
-    past.before(ends[0], lent(saver))
+    past.load_past(ends[0], lent(saver))
     assert saver.asked != []
 
 
@@ -165,25 +169,25 @@ def test_segments_join_in_order_and_later_ends_win() -> None:
     first = Past((HumanMessage("a"),), {"x": Head(agent="eat"), "y": Head(agent="fly")})
     then = Past((HumanMessage("b"),), {"x": Head(agent="eat", checkpoint_id="2")})
 
-    past = joined([first, then])
+    past = join_pasts([first, then])
 
     assert texts(past) == ["a", "b"]
     assert list(past.heads.items()) == [
         ("x", {"agent": "eat", "checkpoint_id": "2"}),
         ("y", {"agent": "fly"}),
     ]
-    assert joined([]) == Past((), {})
+    assert join_pasts([]) == Past((), {})
 
 
 @pytest.mark.parametrize("head", [None, {}, {"agent": "eat"}])
 def test_a_head_that_has_not_run_points_nowhere(head: Any) -> None:
-    assert segment_end(head, "t") is None
+    assert find_segment_end(head, "t") is None
 
 
 def test_a_head_that_has_run_points_to_a_checkpoint() -> None:
     head = Head(agent="eat", checkpoint_ns="ns", checkpoint_id="c")
 
-    assert segment_end(head, "t") == OneCheckpoint("t", "ns", "c")
+    assert find_segment_end(head, "t") == OneCheckpoint("t", "ns", "c")
 
 
 def test_an_agent_remembers_its_own_subordinates_in_its_next_segment() -> None:

@@ -13,7 +13,7 @@ from langgraph.types import interrupt
 from echelons import Agent, DelegationResponse, SqliteCheckpointer, Status, ThreadStore
 from echelons.checkpoints.queries import OneCheckpoint
 from echelons.checkpoints.threads.thread import Thread
-from echelons.checkpoints.threads.trace import CUT, LinkState, Trace, links_of, trace_of
+from echelons.checkpoints.threads.trace import CUT_SHORT, LinkState, Trace, build_trace, list_links
 from echelons.identity.lineage import THREADS_KEY
 from echelons.testing import Call, ScriptedModel, delegate
 
@@ -61,11 +61,11 @@ def thread(id: str, *messages: BaseMessage, superior: str = "", agent: str = "he
 
 def traced(*threads: Thread) -> Trace:
     """Return the trace under the first of some threads."""
-    return trace_of(threads[0].id, {each.id: each for each in threads})
+    return build_trace(threads[0].id, {each.id: each for each in threads})
 
 
 def states(trace: Trace) -> list[tuple[str, LinkState]]:
-    return [(each.sub_agent_thread_id, each.state) for each in links_of(trace)]
+    return [(each.sub_agent_thread_id, each.state) for each in list_links(trace)]
 
 
 # Links
@@ -77,7 +77,7 @@ def test_a_thread_that_knows_its_superior_is_a_link_that_holds() -> None:
         thread("a", superior="t", agent="eat"),
     )
 
-    [link] = links_of(trace)
+    [link] = list_links(trace)
     assert (link.superior_thread_id, link.sub_agent_thread_id) == ("t", "a")
     assert (link.agent, link.state, link.holds) == ("eat", LinkState.OK, True)
 
@@ -94,7 +94,7 @@ def test_a_thread_that_knows_its_superior_is_a_link_that_holds() -> None:
 def test_a_thread_without_rows_is_judged_by_the_answer(
     answers: list[ToolMessage], state: LinkState, holds: bool
 ) -> None:
-    [link] = links_of(traced(thread("t", calling("m", one="a"), *answers)))
+    [link] = list_links(traced(thread("t", calling("m", one="a"), *answers)))
 
     assert (link.state, link.holds) == (state, holds)
 
@@ -115,8 +115,8 @@ def test_what_an_agent_has_asked_for_ends_with_it_all_the_way_down() -> None:
     assert cut(thread("t", calling("m", one="a")), *below) == [("open", "")] * 3
     assert cut(thread("t", calling("m", one="a"), stopped), *below) == [
         ("unable", "stopped"),
-        ("unable", CUT),
-        ("unable", CUT),
+        ("unable", CUT_SHORT),
+        ("unable", CUT_SHORT),
     ]
 
 
@@ -124,7 +124,7 @@ def test_a_call_of_an_earlier_task_is_not_open_any_more() -> None:
     again = [HumanMessage("again"), calling("o", three="c")]
     head = thread("t", HumanMessage("go"), calling("m", one="a", two="b"), answer("two"), *again)
 
-    assert cut(head) == [("unable", CUT), ("fulfilled", ""), ("open", "")]
+    assert cut(head) == [("unable", CUT_SHORT), ("fulfilled", ""), ("open", "")]
 
 
 def test_a_refusal_beside_an_open_call_is_still_a_refusal() -> None:

@@ -19,7 +19,7 @@ from typing import Any
 
 from echelons import Result, Session, SqliteCheckpointer
 from echelons.checkpoints.coordination.race_ledger import TreeRaces
-from echelons.delegation.race import Entrant
+from echelons.delegation.race import RaceEntry
 from echelons.graphs import compiled_tree
 from echelons.testing.crash import Count, Death, Watch, die, fork, watched
 from tests.crash.drivers.trials import WORLDS, Report, place_in, spread
@@ -36,7 +36,7 @@ JOINS = ("first", "quorum")
 class Deadly(TreeRaces):
     """Races of which nobody hears that they were won."""
 
-    def place(self, entrant: Entrant) -> int:
+    def place(self, entrant: RaceEntry) -> int:
         """Write the winner down, and die."""
         place = super().place(entrant)
         if entrant.group == 2:
@@ -102,7 +102,9 @@ def look(place: Place, join: str) -> dict[str, Any]:
         places = [saver.ledger.get(key) for (key,) in keys.fetchall()]
         return {
             "integrity": [each for (each,) in saver.conn.execute("PRAGMA integrity_check")],
-            "links": sorted({str(each.state) for each in session.store.verify(session.thread_id)}),
+            "links": sorted(
+                {str(each.state) for each in session.thread_store.verify(session.thread_id)}
+            ),
             "statuses": {each.agent: each.status for each in session.trace().walk()},
             "inbox": [each.value for each in session.inbox()],
             "places": [each.value for each in places if each],

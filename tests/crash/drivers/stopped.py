@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from echelons import EchelonsError, Session, SqliteCheckpointer
-from echelons.checkpoints.ledger import key
+from echelons.checkpoints.ledger import build_key
 from echelons.testing.crash import Process, fork
 from tests.crash.drivers.trials import WORLDS, Report, place_in, spread
 from tests.crash.drivers.trip import TURNS, Client, Place, live, look, tree
@@ -56,7 +56,7 @@ def take_over(place: Place, world: str) -> str:
     try:
         with SqliteCheckpointer(place.database, busy_timeout=0.02) as saver:
             session = Session(tree(place), saver, thread="trip")
-            saver.ledger.take_over(key(session.thread_id)).release()
+            saver.ledger.take_over(build_key(session.thread_id)).release()
             Client(session, place, world).finish()
     except EchelonsError as error:
         return f"{type(error).__name__}: {error}"

@@ -181,13 +181,13 @@ def look(place: Place) -> dict[str, Any]:
 
 def told(session: Session) -> dict[str, Any]:
     """Return what is stored of a trip."""
-    links = session.store.verify(session.thread_id)
+    links = session.thread_store.verify(session.thread_id)
     threads = [session.thread_id, *(link.sub_agent_thread_id for link in links)]
     return {
         "links": [str(link.state) for link in links],
         "said": {
             "/".join(thread.path): [f"{each.type}: {each.text}" for each in thread.messages]
-            for thread in (session.store.get(each, session.thread_id) for each in threads)
+            for thread in (session.thread_store.get(each, session.thread_id) for each in threads)
         },
     }
 

@@ -12,15 +12,15 @@ import pytest
 from pydantic import ValidationError
 
 from echelons import Agent
-from echelons.capabilities import Capability, Declared, declared
+from echelons.capabilities import Capability, DeclaredCapabilities, check_capabilities
 from echelons.errors import InvalidCapability, InvalidExamples
-from echelons.tree.walk import capabilities_below, fingerprint
+from echelons.tree.walk import collect_capabilities, fingerprint_tree
 
 BOOKING = Capability(0.8, examples=["book a table for two"])
 
 
-def kept(agent: Agent) -> Declared:
-    assert isinstance(agent.capabilities, Declared)
+def kept(agent: Agent) -> DeclaredCapabilities:
+    assert isinstance(agent.capabilities, DeclaredCapabilities)
     return agent.capabilities
 
 
@@ -38,8 +38,8 @@ def test_whoever_reads_capabilities_sees_plain_numbers() -> None:
 
     assert with_examples.capabilities == plain.capabilities
     assert json.dumps(dict(with_examples.capabilities)) == '{"booking": 0.8}'
-    assert capabilities_below(with_examples) == {"booking": 0.8}
-    assert fingerprint(with_examples) == fingerprint(plain)
+    assert collect_capabilities(with_examples) == {"booking": 0.8}
+    assert fingerprint_tree(with_examples) == fingerprint_tree(plain)
 
 
 def test_a_copy_of_an_agent_keeps_its_examples() -> None:
@@ -86,7 +86,7 @@ def test_examples_that_are_no_texts_are_refused(examples: Any) -> None:
 @pytest.mark.parametrize("name", ["", " ", 3, None])
 def test_a_name_that_is_none_is_refused_with_its_agent(name: Any) -> None:
     with pytest.raises(InvalidCapability) as refused:
-        declared("eat", {name: BOOKING})
+        check_capabilities("eat", {name: BOOKING})
 
     assert refused.value.agent == "eat"
     assert refused.value.capability is name

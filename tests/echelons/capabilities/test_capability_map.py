@@ -62,7 +62,7 @@ def test_what_an_author_wrote_cannot_act_on_a_terminal_through_a_map() -> None:
 
 
 def test_a_map_is_data_for_programs() -> None:
-    eat = CapabilityMap.discover(team()).json()["subordinates"][1]["subordinates"][0]
+    eat = CapabilityMap.discover(team()).to_json()["subordinates"][1]["subordinates"][0]
 
     assert eat == {
         "agent": "eat",

@@ -8,7 +8,13 @@ import pytest
 from langchain_core.tools import tool
 
 from echelons import Agent
-from echelons.capabilities import DERIVED, Capability, CapabilityMap, derive, texts_of
+from echelons.capabilities import (
+    DERIVED_CONFIDENCE,
+    Capability,
+    CapabilityMap,
+    collect_texts,
+    derive_from_names,
+)
 from echelons.errors import InvalidCapability
 from echelons.tree.members import Member
 
@@ -28,10 +34,10 @@ def reserve_table(place: str) -> str:
 
 
 def test_names_of_the_agent_and_its_tools_are_what_it_can_do() -> None:
-    derived = derive(Agent("tableService", tools=[find_food, reserve_table]))
+    derived = derive_from_names(Agent("tableService", tools=[find_food, reserve_table]))
 
     assert derived == dict.fromkeys(
-        ["table service", "find food", "reserve table"], Capability(DERIVED)
+        ["table service", "find food", "reserve table"], Capability(DERIVED_CONFIDENCE)
     )
 
 
@@ -50,13 +56,13 @@ def test_a_superior_known_by_its_name_only_passes_on_what_the_name_says() -> Non
 def test_descriptions_and_the_prompt_are_texts() -> None:
     agent = Agent("eat", "Knows food", prompt="You are a gourmet.", tools=[find_food])
 
-    assert texts_of(agent) == ("Knows food", "Find places to eat.", "You are a gourmet.")
+    assert collect_texts(agent) == ("Knows food", "Find places to eat.", "You are a gourmet.")
 
 
 def test_the_prompt_of_an_agent_that_declares_something_is_no_text() -> None:
     agent = Agent("eat", "Knows food", prompt="Be brief.", capabilities={"food": 1.0})
 
-    assert texts_of(agent) == ("Knows food",)
+    assert collect_texts(agent) == ("Knows food",)
 
 
 def test_what_is_declared_is_not_derived() -> None:
@@ -72,7 +78,7 @@ def test_functions_and_other_members_are_derived_by_their_names() -> None:
 
     known = CapabilityMap.discover(Agent("head", subordinates=[look_up]))
 
-    assert dict(known.subordinates[0].capabilities) == {"look up": DERIVED}
+    assert dict(known.subordinates[0].capabilities) == {"look up": DERIVED_CONFIDENCE}
     assert known.subordinates[0].texts == ("Looks things up.",)
 
 

@@ -13,16 +13,16 @@ from langgraph.errors import GraphInterrupt
 
 from echelons import Agent
 from echelons.capabilities import (
-    DERIVED,
+    DERIVED_CONFIDENCE,
     Capability,
     CapabilityMap,
     Deriver,
-    Learner,
     ModelDeriver,
-    derive,
+    TreeDeriver,
+    derive_from_names,
 )
-from echelons.capabilities.deriver_prompt import MOST_TOLD, understood
-from echelons.checkpoints.coordination.capability_cache import Derived
+from echelons.capabilities.deriver_prompt import MAX_PROMPT_SHOWN, parse_capabilities
+from echelons.checkpoints.coordination.capability_cache import CapabilityCache
 from echelons.checkpoints.ledger import MemoryLedger
 from echelons.errors import DeriverFailed, ModelKeyMissing, UnknownModel
 from echelons.routing import Router
@@ -95,7 +95,7 @@ def test_the_model_is_told_of_an_agent_and_its_tools_as_data() -> None:
 
     boss, eat = sorted(oracle.told, key=lambda each: str(each["name"]))
     assert boss["subordinates"] == {"gusto": "A friend in town"}
-    assert len(boss["prompt"]) == MOST_TOLD
+    assert len(boss["prompt"]) == MAX_PROMPT_SHOWN
     assert (eat["prompt"], eat["tools"]) == (
         "You know every table.",
         {"find_tables": "Find free tables."},
@@ -117,7 +117,7 @@ def test_a_deriver_asks_once_for_each_agent() -> None:
         Agent("gusto", "A friend in town", prompt="You know no table.", tools=[find_tables]),
         Agent("gusto", "A friend", prompt="You know every table.", tools=[find_tables]),
         Agent("gusto", "A friend in town", prompt="You know every table."),
-        Agent("gusto", prompt="x" * (MOST_TOLD + 1)),
+        Agent("gusto", prompt="x" * (MAX_PROMPT_SHOWN + 1)),
     ],
     ids=["prompt", "description", "tools", "long prompt"],
 )
@@ -134,18 +134,20 @@ def test_the_end_of_a_long_prompt_counts_too() -> None:
     oracle = Oracle(gusto=can("dining"))
     deriver = ModelDeriver(oracle.model)
     for end in "ab":
-        deriver(Agent("gusto", prompt="x" * MOST_TOLD + end))
+        deriver(Agent("gusto", prompt="x" * MAX_PROMPT_SHOWN + end))
 
     assert len(oracle.told) == 2
 
 
 def test_what_is_kept_is_not_asked_again_by_the_next_one() -> None:
     oracle, ledger = Oracle(gusto=can("dining", "a table"), icarus=can("flights")), MemoryLedger()
-    first = ModelDeriver(oracle.model).kept_in(Derived(ledger, "head"))
+    first = ModelDeriver(oracle.model).with_store(CapabilityCache(ledger, "head"))
     known = CapabilityMap.discover(team(EAT, FLY), first)
     idle = ScriptedModel([])
 
-    again = CapabilityMap.discover(team(EAT, FLY), ModelDeriver(idle, Derived(ledger, "head")))
+    again = CapabilityMap.discover(
+        team(EAT, FLY), ModelDeriver(idle, CapabilityCache(ledger, "head"))
+    )
 
     assert again == known
     assert idle.calls == []
@@ -153,11 +155,11 @@ def test_what_is_kept_is_not_asked_again_by_the_next_one() -> None:
 
 async def test_another_model_and_another_tree_are_asked_for_themselves() -> None:
     oracle, ledger = Oracle(gusto=can("dining")), MemoryLedger()
-    CapabilityMap.discover(EAT, ModelDeriver(oracle.model, Derived(ledger, "one")))
-    await CapabilityMap.adiscover(EAT, ModelDeriver(oracle.model, Derived(ledger, "one")))
+    CapabilityMap.discover(EAT, ModelDeriver(oracle.model, CapabilityCache(ledger, "one")))
+    await CapabilityMap.adiscover(EAT, ModelDeriver(oracle.model, CapabilityCache(ledger, "one")))
     assert len(oracle.told) == 1
 
-    CapabilityMap.discover(EAT, ModelDeriver(oracle.model, Derived(ledger, "other")))
+    CapabilityMap.discover(EAT, ModelDeriver(oracle.model, CapabilityCache(ledger, "other")))
     assert len(oracle.told) == 2
 
 
@@ -191,7 +193,7 @@ GARBAGE = [
 @pytest.mark.parametrize("said", GARBAGE, ids=range(len(GARBAGE)))
 def test_an_answer_that_is_none_has_a_name(said: str) -> None:
     with pytest.raises(DeriverFailed, match="'gusto'") as failed:
-        understood("gusto", said)
+        parse_capabilities("gusto", said)
     assert len(str(failed.value)) < 400
 
 
@@ -200,17 +202,17 @@ async def test_where_the_model_fails_words_say_what_an_agent_can_do(
     said: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     ledger = MemoryLedger()
-    broken = ModelDeriver(ScriptedModel([said]), Derived(ledger, "head"))
+    broken = ModelDeriver(ScriptedModel([said]), CapabilityCache(ledger, "head"))
     known = CapabilityMap.discover(team(EAT), broken)
 
-    assert known.subordinates[0].capabilities.full == derive(EAT)
+    assert known.subordinates[0].capabilities.full == derive_from_names(EAT)
     assert CapabilityMap.discover(team(EAT), broken) == known, "it is not asked again and again"
     assert await CapabilityMap.adiscover(team(EAT), ModelDeriver(ScriptedModel([said]))) == known
     assert [each.levelno for each in caplog.records] == [logging.WARNING] * 2
     assert "'gusto'" in caplog.text
 
     # Nothing of it is kept: the next process asks again.
-    mended = ModelDeriver(Oracle(gusto=can("dining")).model, Derived(ledger, "head"))
+    mended = ModelDeriver(Oracle(gusto=can("dining")).model, CapabilityCache(ledger, "head"))
     assert [*mended(EAT)] == ["dining"]
 
 
@@ -239,7 +241,9 @@ def test_a_model_is_believed_no_more_than_words_are() -> None:
         {"capabilities": [*can("fine\x1b dining", confidence=1), *can("fine dining")]}
     )
 
-    assert understood("gusto", f"```json\n{said}\n```") == {"fine dining": Capability(DERIVED)}
+    assert parse_capabilities("gusto", f"```json\n{said}\n```") == {
+        "fine dining": Capability(DERIVED_CONFIDENCE)
+    }
 
 
 def test_a_model_may_be_given_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -264,5 +268,5 @@ def test_a_name_that_is_no_model_is_refused_at_once(monkeypatch: pytest.MonkeyPa
 def test_a_model_deriver_is_a_deriver_that_learns() -> None:
     deriver: Deriver = ModelDeriver(ScriptedModel([]))
 
-    assert isinstance(deriver, Learner)
-    assert not isinstance(derive, Learner)
+    assert isinstance(deriver, TreeDeriver)
+    assert not isinstance(derive_from_names, TreeDeriver)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
-from echelons.cli.exit_codes import MEANINGS
+from echelons.cli.exit_codes import EXIT_CODE_MEANINGS
 
 Call = Callable[..., Result]
 Process = Callable[..., subprocess.CompletedProcess[str]]
@@ -63,7 +63,7 @@ def test_the_help_of_a_command_has_examples(echelons: Call, command: str) -> Non
 def test_the_help_says_what_every_exit_code_means(echelons: Call) -> None:
     shown = " ".join(echelons("--help").stdout.split())
 
-    for code, meaning in MEANINGS.items():
+    for code, meaning in EXIT_CODE_MEANINGS.items():
         assert f"{code:d} {meaning}" in shown
 
 
@@ -104,7 +104,7 @@ def broken(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: object) -> None:
         raise ZeroDivisionError("by\nzero")
 
-    monkeypatch.setattr("echelons.cli.database.reading", fails)
+    monkeypatch.setattr("echelons.cli.database.open_database", fails)
 
 
 @pytest.mark.usefixtures("broken")
@@ -205,5 +205,5 @@ def test_the_manual_has_every_command_and_exit_code() -> None:
 
     for command in COMMANDS:
         assert f"| `{command}" in manual
-    for code in MEANINGS:
+    for code in EXIT_CODE_MEANINGS:
         assert f"| {code:d} | " in manual

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import Result
 
 from echelons import Agent
-from echelons.cli.team_loader import TeamName, load, shipped, source
+from echelons.cli.team_loader import TeamSpec, find_team_source, list_shipped_teams, load_team
 from echelons.errors import TeamNotTrusted, UnknownTeam
 from echelons.models.planner import OfflinePlanner
 
@@ -27,8 +27,8 @@ def refused(echelons: Call, *words: str) -> str:
 
 
 def test_the_shipped_teams_are_the_packages_of_the_teams_folder() -> None:
-    assert {"research", "travel"} <= set(shipped())
-    assert "studio" not in shipped()
+    assert {"research", "travel"} <= set(list_shipped_teams())
+    assert "studio" not in list_shipped_teams()
 
 
 def test_an_unknown_team_is_refused_with_the_one_that_may_be_meant(echelons: Call) -> None:
@@ -41,14 +41,14 @@ def test_an_unknown_team_is_refused_with_the_one_that_may_be_meant(echelons: Cal
 
 def test_nothing_is_suggested_for_a_team_that_resembles_none() -> None:
     with pytest.raises(UnknownTeam) as caught:
-        load(TeamName("xyz"))
+        load_team(TeamSpec("xyz"))
 
     assert "did you mean" not in str(caught.value)
 
 
 @pytest.mark.parametrize("team", ["trips:asking", "trips:made", "trips:unannotated"])
 def test_an_agent_or_a_function_that_returns_one_is_a_team(folder: Path, team: str) -> None:
-    assert isinstance(load(TeamName(team)), Agent)
+    assert isinstance(load_team(TeamSpec(team)), Agent)
 
 
 @pytest.mark.parametrize(
@@ -113,17 +113,17 @@ def test_what_could_not_be_read_of_the_documents_is_said(echelons: Call, folder:
 def test_documents_are_read_once_for_the_team_and_what_is_said_of_them(tmp_path: Path) -> None:
     document = tmp_path / "tides.md"
     document.write_text("The moon makes tides.", encoding="utf-8")
-    made_from = source(TeamName("research", tmp_path))
-    load(TeamName("research", tmp_path), made_from)
+    made_from = find_team_source(TeamSpec("research", tmp_path))
+    load_team(TeamSpec("research", tmp_path), made_from)
     document.unlink()
 
-    assert "1 read, 0 skipped" in made_from.remarks()
+    assert "1 read, 0 skipped" in made_from.format_remarks()
 
 
 def test_who_asks_for_the_offline_planner_gets_the_one_that_a_team_has(tmp_path: Path) -> None:
     (tmp_path / "tides.md").write_text("The moon makes tides.", encoding="utf-8")
 
-    planner = load(TeamName("research", tmp_path, "offline")).model
+    planner = load_team(TeamSpec("research", tmp_path, "offline")).model
 
     assert isinstance(planner, OfflinePlanner)
     assert planner.sharing is not OfflinePlanner().sharing
@@ -140,17 +140,17 @@ def test_an_unknown_model_is_refused(echelons: Call) -> None:
 
 
 def test_a_thread_notes_what_its_team_is_made_from() -> None:
-    name = TeamName("research", Path("/notes"), "openai:gpt-5-mini")
+    name = TeamSpec("research", Path("/notes"), "openai:gpt-5-mini")
 
-    noted = TeamName.read(name.metadata())
+    noted = TeamSpec.from_metadata(name.to_metadata())
 
-    assert noted == TeamName("research", Path("/notes"), "openai:gpt-5-mini", trusted=False)
-    assert TeamName.read({"step": 3, "team": None}) is None
+    assert noted == TeamSpec("research", Path("/notes"), "openai:gpt-5-mini", trusted=False)
+    assert TeamSpec.from_metadata({"step": 3, "team": None}) is None
 
 
 def test_a_databases_word_calls_only_functions_that_say_what_they_return(folder: Path) -> None:
-    assert isinstance(load(TeamName("trips:made", trusted=False)), Agent)
+    assert isinstance(load_team(TeamSpec("trips:made", trusted=False)), Agent)
     with pytest.raises(TeamNotTrusted):
-        load(TeamName("trips:unannotated", trusted=False))
+        load_team(TeamSpec("trips:unannotated", trusted=False))
     with pytest.raises(TeamNotTrusted):
-        load(TeamName("os:abort", trusted=False))
+        load_team(TeamSpec("os:abort", trusted=False))

@@ -15,9 +15,9 @@ from typer.testing import Result
 
 from echelons import Agent, Session, SqliteCheckpointer
 from echelons import Result as SessionResult
-from echelons.checkpoints.ledger import key
-from echelons.cli.team_loader import TeamName
-from echelons.identity.lineage import root_thread_id
+from echelons.checkpoints.ledger import build_key
+from echelons.cli.team_loader import TeamSpec
+from echelons.identity.lineage import derive_root_thread_id
 from echelons.testing import Call as ToolCall
 from echelons.testing import ScriptedModel, delegate
 
@@ -80,7 +80,7 @@ def test_a_turn_of_another_task_or_of_no_thread_is_refused(echelons: Call) -> No
 def test_a_thread_at_work_takes_no_task_and_says_so_by_its_exit_code(echelons: Call) -> None:
     echelons("run", "trips:plain", "Hello", "--thread", "rome")
     with SqliteCheckpointer("trips.sqlite") as saver:
-        with saver.ledger.lease(key(root_thread_id("rome"))):
+        with saver.ledger.lease(build_key(derive_root_thread_id("rome"))):
             done = echelons("run", "trips:plain", "More", "--thread", "rome")
             json_done = echelons("run", "trips:plain", "More", "--thread", "rome", "--json")
 
@@ -116,7 +116,7 @@ def test_an_answer_to_a_thread_at_work_is_left_to_its_run(
     )
     below = [Agent("asker", tools=[ask]), Agent("worker", tools=[work])]
     agent = Agent("head", model=model, subordinates=below)
-    notes = TeamName("trips:asking").metadata()
+    notes = TeamSpec("trips:asking").to_metadata()
     with Session(agent, folder / "trips.sqlite", thread="rome", metadata=notes) as session:
         running = threading.Thread(target=lambda: results.append(session.send("plan").result()))
         running.start()
@@ -143,7 +143,7 @@ def asked(folder: Path) -> str:
     """A question that takes a number, of a thread whose team is noted."""
     model = ScriptedModel([ToolCall("seats"), "thanks"])
     agent = Agent("head", model=model, tools=[seats])
-    notes = TeamName("trips:seated").metadata()
+    notes = TeamSpec("trips:seated").to_metadata()
     with (folder / "trips.py").open("a") as module:
         module.write(SEATED)
     with Session(agent, folder / "trips.sqlite", thread="rome", metadata=notes) as session:
@@ -188,9 +188,9 @@ def test_an_answer_of_the_wrong_kind_is_refused_with_the_reason_and_the_way_out(
 def test_an_answer_that_is_written_down_is_not_asked_for_again(
     echelons: Call, folder: Path, asked: str
 ) -> None:
-    from echelons.cli.team_loader import load
+    from echelons.cli.team_loader import load_team
 
-    with Session(load(TeamName("trips:seated")), "trips.sqlite", thread="rome") as session:
+    with Session(load_team(TeamSpec("trips:seated")), "trips.sqlite", thread="rome") as session:
         run = session.answer(asked, 3)
         run.pause()
         run.result()

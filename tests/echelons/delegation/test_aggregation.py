@@ -9,7 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from echelons.delegation.aggregation import aggregate, best, preference, settle
+from echelons.delegation.aggregation import (
+    aggregate_responses,
+    choose_best,
+    compute_preference,
+    settle_responses,
+)
 from echelons.delegation.request import DelegationRequest, DelegationResponse, Status, Usage
 
 REQUEST = DelegationRequest(id="r", origin="head", current="head", task="plan", path=("head",))
@@ -48,7 +53,11 @@ def reference(statuses: list[str]) -> str:
 def test_every_mixture_of_statuses_comes_to_what_the_rules_say(count: int) -> None:
     for statuses in combinations_with_replacement([str(each) for each in Status], count):
         found = {
-            str(aggregate(REQUEST, [response(f"a{n}", s) for n, s in enumerate(order)]).status)
+            str(
+                aggregate_responses(
+                    REQUEST, [response(f"a{n}", s) for n, s in enumerate(order)]
+                ).status
+            )
             for order in permutations(statuses)
         }
         assert found == {reference(list(statuses))}, statuses
@@ -58,10 +67,10 @@ def test_of_conflicting_answers_the_best_counts() -> None:
     far = response("far", "fulfilled", 0.8, "far", path=("head", "a", "b", "far"))
     near = response("near", "fulfilled", 0.75, "near")
 
-    answer = aggregate(REQUEST, [far, near])
+    answer = aggregate_responses(REQUEST, [far, near])
 
     assert (answer.result, answer.agent, answer.confidence) == ("near", "near", 0.75)
-    assert preference(near) > preference(far)
+    assert compute_preference(near) > compute_preference(far)
 
 
 def test_no_rounding_of_numbers_decides_between_equal_answers() -> None:
@@ -70,20 +79,20 @@ def test_no_rounding_of_numbers_decides_between_equal_answers() -> None:
     far = response("b", "fulfilled", 0.85, path=("head", "a", "b"))
 
     assert near.confidence - 0.05 * 2 > far.confidence - 0.05 * 3
-    assert best([near, far]) is far
+    assert choose_best([near, far]) is far
 
 
 def test_equal_answers_are_decided_by_their_paths() -> None:
     equal = [response(name, "fulfilled", 0.5, name) for name in ("c", "a", "b")]
 
-    assert {best(order).agent for order in permutations(equal)} == {"a"}
+    assert {choose_best(order).agent for order in permutations(equal)} == {"a"}
 
 
 def test_fulfilled_and_partial_answers_are_put_together() -> None:
     whole = response("eat", "fulfilled", 0.9, "pizza")
     part = response("walk", "partial", 0.4, "one museum", reason="the others are closed")
 
-    answer = aggregate(REQUEST, [part, whole])
+    answer = aggregate_responses(REQUEST, [part, whole])
 
     assert (answer.status, answer.confidence) == (Status.FULFILLED, 0.9)
     assert answer.result == "eat: pizza\n\nwalk: one museum"
@@ -97,8 +106,8 @@ def test_partial_answers_that_cover_the_task_are_put_together() -> None:
     ]
     abilities = {"eat": ["food", "wine"], "walk": ["sights"]}
 
-    covered = aggregate(REQUEST, parts, ["food", "sights"], abilities)
-    uncovered = aggregate(REQUEST, parts, ["food", "sights", "flights"], abilities)
+    covered = aggregate_responses(REQUEST, parts, ["food", "sights"], abilities)
+    uncovered = aggregate_responses(REQUEST, parts, ["food", "sights", "flights"], abilities)
 
     assert (covered.status, covered.confidence) == (Status.FULFILLED, 0.4)
     assert covered.partial_results == ("pizza", "museum")
@@ -110,7 +119,9 @@ def test_one_alone_who_has_done_a_part_has_not_done_all_that_it_can() -> None:
     part = response("eat", "partial", 0.6, "pizza", reason="no wine")
     nobody = response("walk", "unable", reason="ill")
 
-    answer = aggregate(REQUEST, [part, nobody], ["food", "wine"], {"eat": ["food", "wine"]})
+    answer = aggregate_responses(
+        REQUEST, [part, nobody], ["food", "wine"], {"eat": ["food", "wine"]}
+    )
 
     assert answer.status is Status.NEEDS_INPUT
 
@@ -118,7 +129,7 @@ def test_one_alone_who_has_done_a_part_has_not_done_all_that_it_can() -> None:
 def test_partial_answers_alone_become_a_question_that_says_what_is_missing() -> None:
     part = response("eat", "partial", 0.4, "pizza", reason="which city?")
 
-    answer = aggregate(REQUEST, [part])
+    answer = aggregate_responses(REQUEST, [part])
 
     assert answer.status is Status.NEEDS_INPUT
     assert "which city?" in answer.reason
@@ -132,20 +143,22 @@ def test_the_only_answer_is_handed_on_as_it_is_unless_it_is_a_part() -> None:
     others = [response("eat", status) for status in ("fulfilled", "unable", "needs_input")]
 
     for each in (spent, *others):
-        assert settle(REQUEST, [each]) is each
-    assert settle(REQUEST, [response("eat", "partial")]).status is Status.NEEDS_INPUT
+        assert settle_responses(REQUEST, [each]) is each
+    assert settle_responses(REQUEST, [response("eat", "partial")]).status is Status.NEEDS_INPUT
 
 
 @pytest.mark.parametrize("reason", ["limited opening hours", "budget airlines do not fly there"])
 def test_an_agent_that_speaks_of_limits_has_not_reached_one(reason: str) -> None:
-    answer = aggregate(REQUEST, [response("fly", "partial", 0.4, "a flight", reason=reason)])
+    answer = aggregate_responses(
+        REQUEST, [response("fly", "partial", 0.4, "a flight", reason=reason)]
+    )
 
     assert answer.status is Status.NEEDS_INPUT
 
 
 @pytest.mark.parametrize("reason", ["budget: 100 of 100 tokens", "limit: 5 of 5 model calls"])
 def test_an_exhausted_budget_is_no_question(reason: str) -> None:
-    answer = aggregate(REQUEST, [response("eat", "partial", 0.4, "pizza", reason=reason)])
+    answer = aggregate_responses(REQUEST, [response("eat", "partial", 0.4, "pizza", reason=reason)])
 
     assert (answer.status, answer.reason) == (Status.PARTIAL, reason)
     assert answer.partial_results == ("pizza",)
@@ -158,7 +171,9 @@ def test_parts_that_were_cut_short_cover_nothing() -> None:
         response("walk", "partial", 0.6, "museum"),
     ]
 
-    answer = aggregate(REQUEST, parts, ["food", "sights"], {"eat": ["food"], "walk": ["sights"]})
+    answer = aggregate_responses(
+        REQUEST, parts, ["food", "sights"], {"eat": ["food"], "walk": ["sights"]}
+    )
 
     assert (answer.status, answer.reason) == (Status.PARTIAL, spent)
 
@@ -166,13 +181,15 @@ def test_parts_that_were_cut_short_cover_nothing() -> None:
 def test_a_part_of_nothing_covers_nothing() -> None:
     parts = [response("eat", "partial", 0.4), response("walk", "partial", 0.6, "museum")]
 
-    answer = aggregate(REQUEST, parts, ["food", "sights"], {"eat": ["food"], "walk": ["sights"]})
+    answer = aggregate_responses(
+        REQUEST, parts, ["food", "sights"], {"eat": ["food"], "walk": ["sights"]}
+    )
 
     assert answer.status is Status.NEEDS_INPUT
 
 
 def test_one_question_is_handed_on_word_by_word() -> None:
-    answer = aggregate(REQUEST, [response("eat", "needs_input", 0.2, "Vegetarian?")])
+    answer = aggregate_responses(REQUEST, [response("eat", "needs_input", 0.2, "Vegetarian?")])
 
     assert (answer.status, answer.result) == (Status.NEEDS_INPUT, "Vegetarian?")
 
@@ -184,7 +201,7 @@ def test_when_nobody_can_every_branch_says_why() -> None:
         response("walk", "unable", 0.0, reason="nobody can", subordinate_responses=(below,)),
     ]
 
-    answer = aggregate(REQUEST, branches)
+    answer = aggregate_responses(REQUEST, branches)
 
     assert answer.status is Status.UNABLE
     for part in ("flights: timeout: 30 s", "walk: nobody can"):
@@ -194,7 +211,7 @@ def test_when_nobody_can_every_branch_says_why() -> None:
 
 
 def test_nobody_asked_is_nobody_able() -> None:
-    answer = aggregate(REQUEST, [])
+    answer = aggregate_responses(REQUEST, [])
 
     assert (answer.status, answer.reason) == (
         Status.UNABLE,
@@ -221,14 +238,14 @@ RESPONSES = st.lists(
 
 @given(RESPONSES)
 def test_nothing_that_was_spent_is_lost(responses: list[DelegationResponse]) -> None:
-    answer = aggregate(REQUEST, responses)
+    answer = aggregate_responses(REQUEST, responses)
 
     assert answer.usage == sum((each.usage for each in responses), Usage())
 
 
 @given(RESPONSES)
 def test_an_answer_is_stored_and_read_as_it_is(responses: list[DelegationResponse]) -> None:
-    answer = aggregate(REQUEST, responses)
+    answer = aggregate_responses(REQUEST, responses)
 
     assert DelegationResponse.load(answer.stored()) == answer
 
@@ -240,11 +257,14 @@ def test_the_status_does_not_hang_on_the_order(
     shuffled = list(responses)
     random.shuffle(shuffled)
 
-    assert aggregate(REQUEST, shuffled).status is aggregate(REQUEST, responses).status
+    assert (
+        aggregate_responses(REQUEST, shuffled).status
+        is aggregate_responses(REQUEST, responses).status
+    )
 
 
 @given(RESPONSES)
 def test_no_confidence_is_made_up(responses: list[DelegationResponse]) -> None:
-    answer = aggregate(REQUEST, responses)
+    answer = aggregate_responses(REQUEST, responses)
 
     assert answer.confidence <= max((each.confidence for each in responses), default=0.0)

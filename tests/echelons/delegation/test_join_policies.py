@@ -6,7 +6,13 @@ from typing import Any
 
 import pytest
 
-from echelons.delegation.join_policies import JOINS, join_called, join_of, joined, status_of
+from echelons.delegation.join_policies import (
+    JOIN_NAMES,
+    combine_statuses,
+    join_call_responses,
+    load_join,
+    parse_join,
+)
 from echelons.delegation.request import DelegationRequest, DelegationResponse, Status, Usage
 from echelons.errors import InvalidJoin
 
@@ -30,8 +36,8 @@ def responses(*statuses: str) -> list[DelegationResponse]:
 
 
 def settled(name: str, *statuses: str, n: Any = None) -> DelegationResponse:
-    join = join_of(name, n, len(statuses))
-    return join.settled(REQUEST, responses(*statuses))
+    join = parse_join(name, n, len(statuses))
+    return join.join_responses(REQUEST, responses(*statuses))
 
 
 def test_all_shows_every_answer_under_one_status() -> None:
@@ -96,24 +102,24 @@ def test_where_nobody_is_fulfilled_the_rules_for_many_answers_hold(name: str) ->
 
 
 def test_only_joins_that_can_be_decided_early_stop_others() -> None:
-    assert [join_of(name, 2, 3).enough for name in JOINS] == [0, 1, 2, 0]
+    assert [parse_join(name, 2, 3).enough for name in JOIN_NAMES] == [0, 1, 2, 0]
 
 
-@pytest.mark.parametrize("name", JOINS)
+@pytest.mark.parametrize("name", JOIN_NAMES)
 def test_a_join_is_stored_and_read_as_it_is(name: str) -> None:
-    join = join_of(name, 2, 3)
+    join = parse_join(name, 2, 3)
     stored = join.stored()
 
-    again = join_called(stored["join"], stored.get("n"))
+    again = load_join(stored["join"], stored.get("n"))
 
     assert (type(again), again.name, again.enough) == (type(join), name, join.enough)
 
 
-@pytest.mark.parametrize("name", JOINS)
+@pytest.mark.parametrize("name", JOIN_NAMES)
 def test_nothing_that_was_said_or_spent_is_lost(name: str) -> None:
     every = responses("fulfilled", "fulfilled", "unable")
 
-    answer = joined(REQUEST, join_of(name, 2, 3), every, every)
+    answer = join_call_responses(REQUEST, parse_join(name, 2, 3), every, every)
 
     assert answer.request_id == "r"
     assert answer.usage == Usage(model_calls=6)
@@ -137,7 +143,7 @@ def test_nothing_that_was_said_or_spent_is_lost(name: str) -> None:
 )
 def test_a_join_that_there_is_not_is_refused(name: Any, count: Any) -> None:
     with pytest.raises(InvalidJoin) as refused:
-        join_of(name, count, 3)
+        parse_join(name, count, 3)
 
     assert (refused.value.join, refused.value.count) == (name, count)
     assert refused.value.reason.startswith("join: ")
@@ -156,4 +162,4 @@ def test_a_join_that_there_is_not_is_refused(name: Any, count: Any) -> None:
 def test_a_call_ends_as_all_of_its_requests_did_or_in_part(
     statuses: list[str], expected: str
 ) -> None:
-    assert status_of(responses(*statuses)) == expected
+    assert combine_statuses(responses(*statuses)) == expected

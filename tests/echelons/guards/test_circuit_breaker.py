@@ -8,29 +8,31 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from pydantic import ValidationError
 
-from echelons.guards.circuit_breaker import Admission, Breaking, Circuit, CircuitState
+from echelons.guards.circuit_breaker import Admission, BreakerPolicy, Circuit, CircuitState
 
-RULES = Breaking(failures=3, seconds=60)
+RULES = BreakerPolicy(failures=3, seconds=60)
 
 
 def opened() -> Circuit:
     circuit = Circuit()
     for _ in range(3):
-        circuit = circuit.failed(RULES, 0.0, 0)
+        circuit = circuit.record_failure(RULES, 0.0, 0)
     return circuit
 
 
 def test_it_opens_after_three_failures_in_a_row_and_not_before() -> None:
     circuit = Circuit()
     for expected in (CircuitState.CLOSED, CircuitState.CLOSED, CircuitState.OPEN):
-        circuit = circuit.failed(RULES, 0.0, 0)
-        assert circuit.state(RULES, 0.0) is expected
+        circuit = circuit.record_failure(RULES, 0.0, 0)
+        assert circuit.get_state(RULES, 0.0) is expected
 
 
 def test_a_success_between_begins_the_count_anew() -> None:
-    circuit = Circuit().failed(RULES, 0.0, 0).failed(RULES, 0.0, 0).succeeded(0)
+    circuit = (
+        Circuit().record_failure(RULES, 0.0, 0).record_failure(RULES, 0.0, 0).record_success(0)
+    )
 
-    assert circuit.failed(RULES, 0.0, 0).state(RULES, 0.0) is CircuitState.CLOSED
+    assert circuit.record_failure(RULES, 0.0, 0).get_state(RULES, 0.0) is CircuitState.CLOSED
 
 
 def test_an_open_circuit_admits_nobody_and_says_for_how_long() -> None:
@@ -46,16 +48,16 @@ def test_after_its_time_it_admits_one_probe() -> None:
 
     assert (first.admitted, first.probe) == (True, 1)
     assert (second.admitted, second.wait) == (False, 59.0)
-    assert circuit.state(RULES, 61.0) is CircuitState.HALF_OPEN
+    assert circuit.get_state(RULES, 61.0) is CircuitState.HALF_OPEN
 
 
 def test_a_probe_that_succeeds_closes_it_and_one_that_fails_opens_it_again() -> None:
     circuit, probe = opened().admit(RULES, 60.0)
 
-    assert circuit.succeeded(probe.probe).state(RULES, 60.0) is CircuitState.CLOSED
-    again = circuit.failed(RULES, 70.0, probe.probe)
-    assert (again.state(RULES, 129.0), again.failures) == (CircuitState.OPEN, 4)
-    assert again.state(RULES, 130.0) is CircuitState.HALF_OPEN
+    assert circuit.record_success(probe.probe).get_state(RULES, 60.0) is CircuitState.CLOSED
+    again = circuit.record_failure(RULES, 70.0, probe.probe)
+    assert (again.get_state(RULES, 129.0), again.failures) == (CircuitState.OPEN, 4)
+    assert again.get_state(RULES, 130.0) is CircuitState.HALF_OPEN
 
 
 def test_a_probe_that_never_comes_back_is_followed_by_another() -> None:
@@ -63,18 +65,18 @@ def test_a_probe_that_never_comes_back_is_followed_by_another() -> None:
     circuit, second = circuit.admit(RULES, 120.0)
 
     assert (second.admitted, second.probe) == (True, 2)
-    assert circuit.failed(RULES, 121.0, lost.probe) == circuit
-    assert circuit.succeeded(lost.probe) == circuit
+    assert circuit.record_failure(RULES, 121.0, lost.probe) == circuit
+    assert circuit.record_success(lost.probe) == circuit
 
 
 def test_who_was_admitted_before_it_opened_says_nothing_of_the_agent_now() -> None:
-    assert opened().succeeded(0) == opened()
-    assert opened().failed(RULES, 5.0, 0) == opened()
+    assert opened().record_success(0) == opened()
+    assert opened().record_failure(RULES, 5.0, 0) == opened()
 
 
 def test_an_interrupted_probe_leaves_its_place_to_another() -> None:
     circuit, probe = opened().admit(RULES, 60.0)
-    circuit = circuit.given_back(probe.probe)
+    circuit = circuit.release_probe(probe.probe)
 
     assert circuit.admit(RULES, 61.0)[1].admitted
 
@@ -89,7 +91,7 @@ def test_a_clock_that_is_put_back_does_not_keep_it_open() -> None:
 )
 def test_rules_that_make_no_sense_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ValidationError):
-        Breaking(**wrong)  # type: ignore[arg-type]
+        BreakerPolicy(**wrong)  # type: ignore[arg-type]
 
 
 class Against(RuleBasedStateMachine):
@@ -123,9 +125,12 @@ class Against(RuleBasedStateMachine):
     @rule(ok=st.booleans())
     def answer(self, ok: bool) -> None:
         if ok:
-            self.circuit, self.in_a_row = self.circuit.succeeded(0), 0
+            self.circuit, self.in_a_row = self.circuit.record_success(0), 0
             return
-        self.circuit, self.in_a_row = self.circuit.failed(RULES, self.now, 0), self.in_a_row + 1
+        self.circuit, self.in_a_row = (
+            self.circuit.record_failure(RULES, self.now, 0),
+            self.in_a_row + 1,
+        )
         if self.in_a_row == RULES.failures:
             self.shut_until = self.now + RULES.seconds
 
@@ -135,25 +140,29 @@ class Against(RuleBasedStateMachine):
         assert self.probe is not None
         assert self.shut_until is not None
         if end == "good":
-            self.circuit = self.circuit.succeeded(self.probe)
+            self.circuit = self.circuit.record_success(self.probe)
             self.shut_until, self.in_a_row = None, 0
         elif end == "bad":
-            self.circuit = self.circuit.failed(RULES, self.now, self.probe)
+            self.circuit = self.circuit.record_failure(RULES, self.now, self.probe)
             self.shut_until = self.now + RULES.seconds
         else:
-            self.circuit = self.circuit.given_back(self.probe)
+            self.circuit = self.circuit.release_probe(self.probe)
         self.probe = None
 
     @rule(ok=st.booleans(), probe=st.integers(-3, -1))
     def a_stale_answer_comes(self, ok: bool, probe: int) -> None:
         if self.shut_until is not None:
             before = self.circuit
-            after = before.succeeded(probe) if ok else before.failed(RULES, self.now, probe)
+            after = (
+                before.record_success(probe)
+                if ok
+                else before.record_failure(RULES, self.now, probe)
+            )
             assert after == before
 
     @invariant()
     def it_is_closed_exactly_when_nothing_shut_it(self) -> None:
-        closed = self.circuit.state(RULES, self.now) is CircuitState.CLOSED
+        closed = self.circuit.get_state(RULES, self.now) is CircuitState.CLOSED
         assert closed is (self.shut_until is None)
 
 

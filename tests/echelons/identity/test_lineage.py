@@ -15,10 +15,10 @@ from echelons.identity.lineage import (
     ECHELONS_NS,
     METADATA_KEYS,
     Identity,
-    message_id,
-    request_id,
-    root_thread_id,
-    subordinate_thread_id,
+    derive_message_id,
+    derive_request_id,
+    derive_root_thread_id,
+    derive_subordinate_thread_id,
 )
 
 UUID_NAME = "8f1d0a52-6a5e-5c0b-9d55-0c2b5a1f6e11"
@@ -36,14 +36,14 @@ identities = st.builds(
 
 
 def test_a_name_leads_to_one_thread_and_two_names_to_two() -> None:
-    assert root_thread_id("trip") == root_thread_id("trip")
-    assert root_thread_id("trip") != root_thread_id("trip ")
-    assert UUID(root_thread_id("trip")).version == 5
+    assert derive_root_thread_id("trip") == derive_root_thread_id("trip")
+    assert derive_root_thread_id("trip") != derive_root_thread_id("trip ")
+    assert UUID(derive_root_thread_id("trip")).version == 5
 
 
 @pytest.mark.parametrize("name", [UUID_NAME, UUID_NAME.upper()])
 def test_a_name_that_is_a_uuid_is_the_id_itself(name: str) -> None:
-    assert root_thread_id(name) == UUID_NAME
+    assert derive_root_thread_id(name) == UUID_NAME
 
 
 def test_another_process_comes_to_the_same_ids() -> None:
@@ -53,25 +53,25 @@ def test_another_process_comes_to_the_same_ids() -> None:
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
-    assert ran.stdout.split() == [root_thread_id("trip"), message_id("t", "0")]
+    assert ran.stdout.split() == [derive_root_thread_id("trip"), derive_message_id("t", "0")]
 
 
 def test_every_part_of_a_call_makes_another_thread() -> None:
-    ids = {subordinate_thread_id(*parts) for parts in product("st", "mn", "cd", (1, 2, 3))}
+    ids = {derive_subordinate_thread_id(*parts) for parts in product("st", "mn", "cd", (1, 2, 3))}
 
     assert len(ids) == 24
 
 
 def test_a_thread_is_named_after_its_call_and_a_later_attempt_after_its_number_too() -> None:
-    assert subordinate_thread_id("s", "m", "c") == str(uuid5(ECHELONS_NS, "s/m/c"))
-    assert subordinate_thread_id("s", "m", "c", 2) == str(uuid5(ECHELONS_NS, "s/m/c/2"))
+    assert derive_subordinate_thread_id("s", "m", "c") == str(uuid5(ECHELONS_NS, "s/m/c"))
+    assert derive_subordinate_thread_id("s", "m", "c", 2) == str(uuid5(ECHELONS_NS, "s/m/c/2"))
 
 
 def test_requests_messages_and_threads_of_the_same_parts_have_different_ids() -> None:
     ids = [
-        subordinate_thread_id("a", "b", "c"),
-        request_id("a", "b", "c"),
-        message_id("a", "b/c"),
+        derive_subordinate_thread_id("a", "b", "c"),
+        derive_request_id("a", "b", "c"),
+        derive_message_id("a", "b/c"),
     ]
 
     assert len(set(ids)) == len(ids)
@@ -79,12 +79,12 @@ def test_requests_messages_and_threads_of_the_same_parts_have_different_ids() ->
 
 @given(identities)
 def test_an_identity_reads_back_from_its_metadata(identity: Identity) -> None:
-    assert Identity.read(identity.metadata()) == identity
+    assert Identity.from_metadata(identity.to_metadata()) == identity
 
 
 @given(identities)
 def test_the_metadata_is_texts_only_for_anything_else_is_dropped(identity: Identity) -> None:
-    metadata = identity.metadata()
+    metadata = identity.to_metadata()
 
     assert tuple(metadata) == METADATA_KEYS
     assert all(isinstance(value, str) for value in metadata.values())
@@ -94,7 +94,7 @@ def test_the_metadata_is_texts_only_for_anything_else_is_dropped(identity: Ident
 def test_what_others_keep_in_the_metadata_is_passed_over(
     identity: Identity, other: dict[str, object]
 ) -> None:
-    assert Identity.read({**other, **identity.metadata()}) == identity
+    assert Identity.from_metadata({**other, **identity.to_metadata()}) == identity
 
 
 @pytest.mark.parametrize(
@@ -111,11 +111,11 @@ def test_what_others_keep_in_the_metadata_is_passed_over(
     ],
 )
 def test_metadata_without_an_agent_and_its_thread_is_nobodys(metadata: dict[str, object]) -> None:
-    assert Identity.read(metadata) is None
+    assert Identity.from_metadata(metadata) is None
 
 
 def test_the_least_metadata_that_is_ours_is_an_agent_and_its_thread() -> None:
-    found = Identity.read({"agent": "head", "agent_thread_id": "1"})
+    found = Identity.from_metadata({"agent": "head", "agent_thread_id": "1"})
 
     assert found is not None
     assert (found.agent, found.thread_id, found.superior_thread_id) == ("head", "1", "")

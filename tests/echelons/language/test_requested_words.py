@@ -2,14 +2,14 @@
 
 import pytest
 
-from echelons.language.requested_words import Mark, marks
-from echelons.language.tokens import Reading
+from echelons.language.requested_words import WordMark, mark_words
+from echelons.language.tokens import TokenizedText
 
 
-def marked(text: str, mark: Mark) -> set[str]:
-    reading = Reading(text)
-    given = zip(reading.tokens, marks(reading), strict=True)
-    return {token.word for token, one in given if one is mark and token.telling}
+def marked(text: str, mark: WordMark) -> set[str]:
+    reading = TokenizedText(text)
+    given = zip(reading.tokens, mark_words(reading), strict=True)
+    return {token.word for token, one in given if one is mark and token.is_content_word}
 
 
 @pytest.mark.parametrize(
@@ -39,8 +39,8 @@ def marked(text: str, mark: Mark) -> set[str]:
     ],
 )
 def test_what_is_refused_or_settled_is_no_wish(text: str, refused: str, wished: str) -> None:
-    assert set(refused.split()) <= marked(text, Mark.REFUSED)
-    assert set(wished.split()) <= marked(text, Mark.WISHED)
+    assert set(refused.split()) <= marked(text, WordMark.REFUSED)
+    assert set(wished.split()) <= marked(text, WordMark.REQUESTED)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_what_is_refused_or_settled_is_no_wish(text: str, refused: str, wished: 
     ],
 )
 def test_a_wish_that_sounds_like_a_refusal_is_a_wish(text: str, wished: str) -> None:
-    assert set(wished.split()) <= marked(text, Mark.WISHED)
+    assert set(wished.split()) <= marked(text, WordMark.REQUESTED)
 
 
 @pytest.mark.parametrize(
@@ -78,13 +78,13 @@ def test_a_wish_that_sounds_like_a_refusal_is_a_wish(text: str, wished: str) -> 
     ],
 )
 def test_what_is_said_in_passing_is_set_aside(text: str, passing: str) -> None:
-    assert passing in marked(text, Mark.ASIDE)
+    assert passing in marked(text, WordMark.REFERENCE)
 
 
 def test_a_circumstance_is_no_plain_wish() -> None:
-    assert marked("A hotel for our trip", Mark.FRAME) == {"trip"}
+    assert marked("A hotel for our trip", WordMark.CIRCUMSTANCE) == {"trip"}
 
 
 def test_the_verb_show_is_no_performance() -> None:
-    assert "show" in marked("Show me flights", Mark.REFUSED)
-    assert "shows" in marked("Shows in London", Mark.WISHED)
+    assert "show" in marked("Show me flights", WordMark.REFUSED)
+    assert "shows" in marked("Shows in London", WordMark.REQUESTED)

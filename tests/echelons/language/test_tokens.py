@@ -5,38 +5,42 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from echelons.language.clauses import split_clauses
-from echelons.language.tokens import MOST_READ, Reading
-from echelons.text.stemming import words
+from echelons.language.tokens import MAX_READ_CHARACTERS, TokenizedText
+from echelons.text.stemming import extract_words
 
 
 def test_words_know_where_they_stand() -> None:
-    reading = Reading("Anna\N{RIGHT SINGLE QUOTATION MARK}s flight_plan")
+    reading = TokenizedText("Anna\N{RIGHT SINGLE QUOTATION MARK}s flight_plan")
     assert [token.word for token in reading.tokens] == ["anna", "flight", "plan"]
     assert reading.excerpt[reading.tokens[0].start : reading.tokens[0].end] == "Anna's"
 
 
 def test_of_a_long_text_the_beginning_and_the_end_are_read() -> None:
-    said = [token.word for token in Reading("first " + "x " * MOST_READ + "last").tokens]
+    said = [
+        token.word for token in TokenizedText("first " + "x " * MAX_READ_CHARACTERS + "last").tokens
+    ]
     assert said[0] == "first"
     assert said[-1] == "last"
-    assert len(said) <= MOST_READ
+    assert len(said) <= MAX_READ_CHARACTERS
 
 
 def test_a_text_in_capitals_has_no_names() -> None:
-    assert not any(token.capital for token in Reading("FLIGHTS TO ROME").tokens)
+    assert not any(token.is_capitalized for token in TokenizedText("FLIGHTS TO ROME").tokens)
 
 
 @given(st.text(max_size=200))
 def test_words_are_cut_as_everywhere(text: str) -> None:
-    reading = Reading(text)
+    reading = TokenizedText(text)
     assert sorted(token.word for token in reading.tokens) == sorted(
-        word for token in {(t.start, t.raw) for t in reading.tokens} for word in words(token[1])
+        word
+        for token in {(t.start, t.raw) for t in reading.tokens}
+        for word in extract_words(token[1])
     )
 
 
 @given(st.text())
 def test_clauses_cover_all_words_once(text: str) -> None:
-    tokens = Reading(text).tokens
+    tokens = TokenizedText(text).tokens
     assert [i for clause in split_clauses(tokens) for i in clause] == list(range(len(tokens)))
 
 
@@ -53,4 +57,4 @@ def test_clauses_cover_all_words_once(text: str) -> None:
     ],
 )
 def test_a_clause_ends_where_another_statement_begins(text: str, count: int) -> None:
-    assert len(split_clauses(Reading(text).tokens)) == count
+    assert len(split_clauses(TokenizedText(text).tokens)) == count

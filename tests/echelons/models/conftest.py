@@ -8,7 +8,7 @@ from contextlib import ExitStack
 import pytest
 from langchain_core.language_models import BaseChatModel
 
-from echelons.models import resolve
+from echelons.models import resolve_model
 from echelons.testing import OpenAIServer
 
 VARIABLES = (
@@ -40,6 +40,6 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Served]]:
         def start(*script: object, keep_alive: bool = False) -> Served:
             server = stack.enter_context(OpenAIServer(script, keep_alive=keep_alive))
             monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-            return resolve("openai:test-model"), server
+            return resolve_model("openai:test-model"), server
 
         yield start

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from echelons.models.http_clients import AsyncClient
+from echelons.models.http_clients import AsyncHttpClient
 
 Serve = Callable[..., tuple[Any, Any]]
 
@@ -60,10 +60,10 @@ def test_a_dropped_model_leaves_no_socket(serve: Serve) -> None:
 
 async def test_a_closed_client_has_closed_its_connections_and_sends_no_more(serve: Serve) -> None:
     _, server = serve("a", keep_alive=True)
-    client = AsyncClient(trust_env=False)
+    client = AsyncHttpClient(trust_env=False)
     response = await client.get(server.url + "/models")
     assert response.status_code == 200
-    pool = await client._client_here()
+    pool = await client._get_loop_client()
     await client.aclose()
     assert pool.is_closed
     with pytest.raises(RuntimeError, match="has been closed"):

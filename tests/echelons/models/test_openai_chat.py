@@ -12,7 +12,7 @@ from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 
 from echelons.errors import InvalidModelAddress, ModelKeyMissing
-from echelons.models import openai_chat, resolve
+from echelons.models import openai_chat, resolve_model
 from echelons.testing import Call, Reply, ScriptedModel
 from echelons.testing.openai_server import Drop, Hang, HttpError
 
@@ -183,7 +183,7 @@ def test_a_stream_that_broke_after_it_began_is_not_tried_again(serve: Serve) -> 
 
 def test_a_named_model_without_its_key_is_refused_by_name() -> None:
     with pytest.raises(ModelKeyMissing) as caught:
-        resolve("openai:gpt-5-mini")
+        resolve_model("openai:gpt-5-mini")
     assert (caught.value.model, caught.value.variable) == ("openai:gpt-5-mini", "OPENAI_API_KEY")
 
 
@@ -191,13 +191,13 @@ def test_a_named_model_without_its_key_is_refused_by_name() -> None:
 def test_an_empty_key_is_a_missing_key(monkeypatch: pytest.MonkeyPatch, key: str) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", key)
     with pytest.raises(ModelKeyMissing):
-        resolve("openai:gpt-5-mini")
+        resolve_model("openai:gpt-5-mini")
 
 
 def test_a_server_elsewhere_needs_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", "https://models.example.com/v1")
     with pytest.raises(ModelKeyMissing):
-        resolve("openai:gpt-5-mini")
+        resolve_model("openai:gpt-5-mini")
 
 
 @pytest.mark.parametrize(
@@ -205,14 +205,14 @@ def test_a_server_elsewhere_needs_a_key(monkeypatch: pytest.MonkeyPatch) -> None
 )
 def test_a_server_on_loopback_needs_none(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", address)
-    model = resolve("openai:local")
+    model = resolve_model("openai:local")
     assert isinstance(model, ChatOpenAI)
     assert model.openai_api_base == address
 
 
 def test_langchains_older_name_of_the_address_counts_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_BASE", "http://127.0.0.1:1/v1")
-    model = resolve("openai:local")
+    model = resolve_model("openai:local")
     assert isinstance(model, ChatOpenAI)
     assert model.openai_api_base == "http://127.0.0.1:1/v1"
 
@@ -226,13 +226,13 @@ def test_an_address_that_is_none_is_refused_by_name(
 ) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", address)
     with pytest.raises(InvalidModelAddress) as caught:
-        resolve("openai:local")
+        resolve_model("openai:local")
     assert (caught.value.variable, caught.value.value) == ("OPENAI_BASE_URL", address)
 
 
 def test_without_an_address_the_key_goes_to_openai(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", " secret\n")
-    model = resolve("openai:gpt-5-mini")
+    model = resolve_model("openai:gpt-5-mini")
     assert isinstance(model, ChatOpenAI)
     assert model.openai_api_base == "https://api.openai.com/v1"
     assert model.root_client.api_key == "secret"
@@ -270,7 +270,7 @@ async def test_a_server_elsewhere_is_reached_through_the_proxy(
     monkeypatch.setenv(variable, server.url.removesuffix("/v1"))
     monkeypatch.setenv("OPENAI_BASE_URL", "http://models.invalid/v1")
     monkeypatch.setenv("OPENAI_API_KEY", "secret")
-    model = resolve("openai:far")
+    model = resolve_model("openai:far")
     with pytest.raises(openai.NotFoundError, match=r"http://models.invalid/v1"):
         model.invoke("hi")
     with pytest.raises(openai.NotFoundError, match=r"http://models.invalid/v1"):

@@ -11,29 +11,34 @@ import pytest
 from echelons import Agent
 from echelons.capabilities import Capability, CapabilityMap
 from echelons.routing import Router
-from echelons.routing.discriminative_weights import Lesson, correct, lessons_of_each, rates
-from echelons.routing.feature_statistics import KINDS, LanguageModel
-from echelons.routing.text_features import read
+from echelons.routing.discriminative_weights import (
+    WeightExample,
+    compute_learning_rates,
+    correct_weights,
+    limit_examples,
+)
+from echelons.routing.feature_statistics import FEATURE_KINDS, FeatureStatistics
+from echelons.routing.text_features import read_words
 
 
-def lesson(place: int, *told: dict[int, float], others: float = 0.0) -> Lesson:
-    return Lesson(place, {0: 0.0, 1: 0.0}, others, told, [0.5] * len(told))
+def lesson(place: int, *told: dict[int, float], others: float = 0.0) -> WeightExample:
+    return WeightExample(place, {0: 0.0, 1: 0.0}, others, told, [0.5] * len(told))
 
 
 def test_an_example_that_others_would_get_tells_more_of_its_own_agent() -> None:
     own, shared = {0: 0.1}, {0: 0.1, 1: 2.0}
-    before = lesson(0, own, shared).mistakes()[0]
-    correct([lesson(0, own, shared)])
+    before = lesson(0, own, shared).compute_errors()[0]
+    correct_weights([lesson(0, own, shared)])
 
     assert own[0] > 0.1
     assert shared[0] > 0.1
     assert shared[1] < 2.0
-    assert 0 < lesson(0, own, shared).mistakes()[0] < before / 2
+    assert 0 < lesson(0, own, shared).compute_errors()[0] < before / 2
 
 
 def test_a_feature_tells_nothing_of_who_does_not_have_it() -> None:
     own, theirs = {0: 0.1}, {1: 2.0}
-    correct([lesson(0, own, theirs)])
+    correct_weights([lesson(0, own, theirs)])
 
     assert own.keys() == {0}
     assert theirs.keys() == {1}
@@ -41,47 +46,52 @@ def test_a_feature_tells_nothing_of_who_does_not_have_it() -> None:
 
 def test_an_example_that_is_sure_of_its_agent_changes_nothing() -> None:
     own, shared = {0: 9.0}, {0: 1.0, 1: 0.5}
-    correct([lesson(0, own, shared)])
+    correct_weights([lesson(0, own, shared)])
 
     assert (own, shared) == ({0: 9.0}, {0: 1.0, 1: 0.5})
 
 
 def test_evidence_without_end_is_no_overflow() -> None:
-    correct([lesson(1, {0: 1e6, 1: 0.1})])
+    correct_weights([lesson(1, {0: 1e6, 1: 0.1})])
 
 
 def test_the_order_of_the_examples_makes_no_difference() -> None:
     def corrected(backwards: bool) -> list[float]:
         words = [{0: 0.5, 1: 0.4}, {0: 0.2, 1: 0.9}, {1: 0.3}]
         lessons = [lesson(0, words[0], words[1]), lesson(1, words[0], words[2])]
-        correct(lessons[::-1] if backwards else lessons)
+        correct_weights(lessons[::-1] if backwards else lessons)
         return [each for word in words for each in word.values()]
 
     assert corrected(False) == pytest.approx(corrected(True))
 
 
 def test_a_long_example_changes_each_of_its_words_less() -> None:
-    short, long = rates([["rare", "one"], ["other", "two", "three", "four", "five", "six"]])
+    short, long = compute_learning_rates(
+        [["rare", "one"], ["other", "two", "three", "four", "five", "six"]]
+    )
 
     assert max(long) < min(short)
 
 
 def test_a_tree_is_read_as_fast_however_large_it_is() -> None:
-    assert all(lessons_of_each(size) * size * size <= 300_000 for size in range(1, 2000, 7))
-    assert lessons_of_each(10) == 10
+    assert all(limit_examples(size) * size * size <= 300_000 for size in range(1, 2000, 7))
+    assert limit_examples(10) == 10
 
 
 def test_what_a_text_adds_is_lost_without_it() -> None:
-    kind = KINDS[0]
-    texts = [kind.of(read(text)) for text in ("pay my invoice", "pay the bill", "book a flight")]
-    model = LanguageModel(kind, {0: texts[:2], 1: texts[2:]})
+    kind = FEATURE_KINDS[0]
+    texts = [
+        kind.extract(read_words(text))
+        for text in ("pay my invoice", "pay the bill", "book a flight")
+    ]
+    model = FeatureStatistics(kind, {0: texts[:2], 1: texts[2:]})
     with_it, without = [0.0, 0.0], [0.0, 0.0]
-    model.add(texts[0], with_it)
-    model.add(kind.of(read("pay")), without)
+    model.add_scores(texts[0], with_it)
+    model.add_scores(kind.extract(read_words("pay")), without)
 
-    assert model.lost(texts[0], 0) > 0
+    assert model.compute_loss(texts[0], 0) > 0
     # Of its three words one is left, said once instead of twice, for the others are its own.
-    assert with_it[0] - model.lost(texts[0], 0) < without[0]
+    assert with_it[0] - model.compute_loss(texts[0], 0) < without[0]
 
 
 MIXED = """

@@ -12,9 +12,9 @@ from echelons import Agent
 from echelons.capabilities import Capability, CapabilityMap
 from echelons.errors import MatcherFailed
 from echelons.routing import EmbeddingMatcher, Router
-from echelons.routing.profile_index import Places
-from echelons.routing.vectors import centre, dot, unit, usual_likeness
-from echelons.text.stemming import words
+from echelons.routing.profile_index import ProfileIndex
+from echelons.routing.vectors import compute_centroid, compute_mean_cosine, dot, normalize_vector
+from echelons.text.stemming import extract_words
 
 MEANINGS = [
     {"eat", "food", "dinner", "restaurants", "hungry", "starving"},
@@ -41,7 +41,7 @@ class Topics(Embeddings):
     def embed_query(self, text: str) -> list[float]:
         known = {word: number for number, topic in enumerate(MEANINGS) for word in topic}
         vector = [0.5, *([0.0] * 16)]
-        for word in words(text):
+        for word in extract_words(text):
             if word in HOW_ONE_ASKS:
                 continue
             vector[1 + known.get(word, 3 + sum(map(ord, word)) % 13)] += 1.0
@@ -146,7 +146,7 @@ class Broken(Topics):
     ],
 )
 def test_embeddings_that_are_no_vectors_are_refused(broken: Broken) -> None:
-    prepared = EmbeddingMatcher(broken).prepare(Places(team()).profiles)
+    prepared = EmbeddingMatcher(broken).prepare(ProfileIndex(team()).profiles)
 
     with pytest.raises(MatcherFailed, match="EmbeddingMatcher"):
         prepared.match("food")
@@ -164,13 +164,17 @@ def test_vectors_that_came_with_nonsense_are_asked_for_again() -> None:
 def test_vectors_of_zeros_are_like_nothing() -> None:
     zeros: Sequence[float] = [0.0, 0.0]
 
-    assert dot(unit(zeros), unit([1.0, 0.0])) == 0.0
-    assert centre([unit(zeros)]) == (0.0, 0.0)
+    assert dot(normalize_vector(zeros), normalize_vector([1.0, 0.0])) == 0.0
+    assert compute_centroid([normalize_vector(zeros)]) == (0.0, 0.0)
 
 
 def test_the_usual_likeness_is_the_mean_over_all_pairs() -> None:
-    vectors = [unit([1.0, 0.0]), unit([0.0, 1.0]), unit([1.0, 1.0])]
+    vectors = [
+        normalize_vector([1.0, 0.0]),
+        normalize_vector([0.0, 1.0]),
+        normalize_vector([1.0, 1.0]),
+    ]
     pairs = [dot(one, other) for i, one in enumerate(vectors) for other in vectors[i + 1 :]]
 
-    assert usual_likeness(vectors) == pytest.approx(sum(pairs) / 3)
-    assert usual_likeness(vectors[:1]) == 0.0
+    assert compute_mean_cosine(vectors) == pytest.approx(sum(pairs) / 3)
+    assert compute_mean_cosine(vectors[:1]) == 0.0

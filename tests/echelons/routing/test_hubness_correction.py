@@ -9,8 +9,8 @@ from echelons import Agent
 from echelons.capabilities import CapabilityMap
 from echelons.routing import EmbeddingMatcher, Router
 from echelons.routing import hubness_correction as naming_module
-from echelons.routing.hubness_correction import beside_team, held_back
-from echelons.routing.vectors import Vector, unit
+from echelons.routing.hubness_correction import blend_with_team, compute_penalties
+from echelons.routing.vectors import Vector, normalize_vector
 
 PLACES = {
     # What all names share, and four special things; "calendar" is a little of the first three.
@@ -55,8 +55,8 @@ def test_a_general_name_does_not_take_what_a_special_one_is_meant_for(
 
 
 def test_a_name_that_is_like_all_others_is_held_back_and_a_name_apart_is_not() -> None:
-    middles = [unit(vector) for name, vector in PLACES.items() if name != "head"]
-    back = held_back(middles, range(len(middles)))
+    middles = [normalize_vector(vector) for name, vector in PLACES.items() if name != "head"]
+    back = compute_penalties(middles, range(len(middles)))
 
     assert max(back, key=back.__getitem__) == 0
     assert min(back, key=back.__getitem__) == 4
@@ -66,14 +66,14 @@ def test_a_name_that_is_like_all_others_is_held_back_and_a_name_apart_is_not() -
 def test_a_name_alone_and_a_tree_too_large_to_compare_hold_nobody_back() -> None:
     one: Vector = (1.0, 0.0)
 
-    assert held_back([one], [0]) == {}
-    assert held_back([one] * 600, range(600)) == {}
+    assert compute_penalties([one], [0]) == {}
+    assert compute_penalties([one] * 600, range(600)) == {}
 
 
 def test_who_has_the_same_superior_says_what_a_name_means_but_not_what_examples_mean() -> None:
     middles: list[Vector] = [(1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)]
     paths = [["head"], ["head", "one"], ["head", "other"]]
-    head, one, other = beside_team(middles, paths, [0, 1])
+    head, one, other = blend_with_team(middles, paths, [0, 1])
 
     assert head == pytest.approx((1.0, 0.0, 0.0))
     assert one[2] > 0

@@ -7,9 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from echelons import Agent
-from echelons.capabilities import Capability, CapabilityMap, Declared, declared
+from echelons.capabilities import (
+    Capability,
+    CapabilityMap,
+    DeclaredCapabilities,
+    check_capabilities,
+)
 from echelons.routing import LexicalMatcher, Profile, Route, Router
-from echelons.routing.matcher import excerpt, saturated
+from echelons.routing.matcher import saturate_evidence, shorten_task
 
 
 def router(*agents: Agent) -> Router:
@@ -154,19 +159,19 @@ def test_matches_of_any_texts_are_within_bounds(capabilities: list[str], task: s
     assert all(0 < each.value < 1 and 0 <= each.confidence <= 1 for each in found.values())
 
 
-def _declared(agent: Agent) -> Declared:
-    return declared(agent.name, agent.capabilities)
+def _declared(agent: Agent) -> DeclaredCapabilities:
+    return check_capabilities(agent.name, agent.capabilities)
 
 
 @given(st.floats(0, 1e6), st.floats(0, 1e6))
 def test_more_evidence_is_never_a_lesser_match(one: float, other: float) -> None:
     low, high = sorted([one, other])
 
-    assert 0 <= saturated(low) <= saturated(high) <= 1
+    assert 0 <= saturate_evidence(low) <= saturate_evidence(high) <= 1
 
 
 def test_of_a_long_task_the_beginning_and_the_end_are_read() -> None:
-    read = excerpt("begin " + "x" * 50_000 + " end")
+    read = shorten_task("begin " + "x" * 50_000 + " end")
 
     assert read.startswith("begin")
     assert read.endswith("end")

@@ -13,8 +13,8 @@ from echelons import Agent
 from echelons.capabilities import Capability, CapabilityMap
 from echelons.errors import MatcherFailed
 from echelons.routing import ModelMatcher, Router
-from echelons.routing.model_matcher import MOST_SHOWN, TOOL
-from echelons.routing.profile_index import Places
+from echelons.routing.model_matcher import MAX_AGENTS, TOOL_NAME
+from echelons.routing.profile_index import ProfileIndex
 from echelons.testing import Call, ScriptedModel
 
 
@@ -26,7 +26,7 @@ def team() -> CapabilityMap:
 
 def rated(**ratings: Any) -> list[Call]:
     listed = [{"agent": agent, "match": match} for agent, match in ratings.items()]
-    return [Call(TOOL, {"ratings": listed})]
+    return [Call(TOOL_NAME, {"ratings": listed})]
 
 
 def routed(*replies: Any, task: str = "dinner") -> list[tuple[str, float]]:
@@ -58,16 +58,16 @@ async def test_waiting_for_a_model_finds_the_same() -> None:
         rated(eat=True),
         rated(eat="much"),
         rated(eat=None),
-        [Call(TOOL, {"ratings": "eat"})],
-        [Call(TOOL, {})],
-        [Call(TOOL, {"ratings": ["eat"]})],
-        [Call(TOOL, {"ratings": [{"agent": ["eat"], "match": 1}]})],
+        [Call(TOOL_NAME, {"ratings": "eat"})],
+        [Call(TOOL_NAME, {})],
+        [Call(TOOL_NAME, {"ratings": ["eat"]})],
+        [Call(TOOL_NAME, {"ratings": [{"agent": ["eat"], "match": 1}]})],
         [*rated(eat=1), *rated(fly=1)],
         [Call("something_else", {})],
     ],
 )
 def test_a_reply_that_is_no_rating_has_a_name(reply: Any) -> None:
-    prepared = ModelMatcher(ScriptedModel([reply])).prepare(Places(team()).profiles)
+    prepared = ModelMatcher(ScriptedModel([reply])).prepare(ProfileIndex(team()).profiles)
 
     with pytest.raises(MatcherFailed, match="ModelMatcher"):
         prepared.match("dinner")
@@ -101,5 +101,5 @@ def test_of_a_large_tree_the_model_is_shown_whose_words_fit() -> None:
     known = CapabilityMap.discover(Agent("head", subordinates=[*crowd, Agent("opera")]))
     names = [each["agent"] for each in asked(known, "an opera")["agents"]]
 
-    assert len(names) == MOST_SHOWN
+    assert len(names) == MAX_AGENTS
     assert "opera" in names

@@ -10,8 +10,8 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import interrupt
 
 from echelons import Agent, Session, SqliteCheckpointer
-from echelons.checkpoints.ledger import key, ledger_of
-from echelons.checkpoints.queries import read
+from echelons.checkpoints.ledger import build_key, get_ledger
+from echelons.checkpoints.queries import run_plan
 from echelons.checkpoints.threads import answer_outbox
 from echelons.errors import (
     AnswerMissing,
@@ -50,7 +50,7 @@ def team() -> Agent:
 def heard(session: Session) -> list[str]:
     """Return what the lowest was told by its tool."""
     scout = next(each for each in session.trace().walk() if each.agent == "scout")
-    messages = session.store.get(scout.thread_id).messages
+    messages = session.thread_store.get(scout.thread_id).messages
     return [str(each.text) for each in messages if each.type == "tool"]
 
 
@@ -100,7 +100,7 @@ def test_an_answer_waits_for_a_run_that_has_just_begun(
     """It may end at once, at a clash, and then nobody would deliver what was left to it."""
     session = Session(team(), saver)
     [question] = session.send("plan").result().questions
-    begun = ledger_of(saver).lease(key(session.thread_id))
+    begun = get_ledger(saver).lease(build_key(session.thread_id))
     monkeypatch.setattr("echelons.runtime.turn_engine.time.sleep", lambda _: begun.release())
 
     result = session.answer(question.id, "yes").result()
@@ -117,12 +117,12 @@ def test_an_answer_that_was_delivered_since_it_was_checked_is_not_written_over(
     session = Session(team(), saver)
     [question] = session.send("plan").result().questions
     given = {question.id: "late"}
-    before = read(saver, answer_outbox.versions(session.thread_id, given))
+    before = run_plan(saver, answer_outbox.read_answer_versions(session.thread_id, given))
     session.answer(question.id, "yes").result()
 
     with pytest.raises(QuestionClosed):
-        ledger_of(saver).commit(
-            lambda open_: answer_outbox.write_down(open_, session.thread_id, given, before)
+        get_ledger(saver).commit(
+            lambda open_: answer_outbox.store_answers(open_, session.thread_id, given, before)
         )
 
 

@@ -8,7 +8,7 @@ import pytest
 from langgraph.types import interrupt
 
 from echelons import Agent, Session, SqliteCheckpointer
-from echelons.checkpoints.queries import OneCheckpoint, read
+from echelons.checkpoints.queries import OneCheckpoint, run_plan
 from echelons.checkpoints.threads.pending_work import is_finished
 from echelons.errors import ThreadNotFound
 from echelons.testing import Call, ScriptedModel, delegate
@@ -39,7 +39,7 @@ def team(script: ScriptedModel) -> Agent:
 
 def finished(session: Session) -> bool:
     assert isinstance(session.graph.checkpointer, SqliteCheckpointer)
-    return read(session.graph.checkpointer, is_finished(OneCheckpoint(session.thread_id)))
+    return run_plan(session.graph.checkpointer, is_finished(OneCheckpoint(session.thread_id)))
 
 
 def test_a_paused_run_is_not_finished_and_goes_on_without_repeating_anything(

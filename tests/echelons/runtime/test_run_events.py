@@ -11,8 +11,8 @@ from langchain_core.tools import tool
 from langgraph.types import interrupt
 
 from echelons import Agent, RunEvent, Session, Usage
-from echelons.nodes.dispatch import MOST_NODES
-from echelons.runtime.run_events import Kind, Translator
+from echelons.nodes.dispatch import MAX_NODES
+from echelons.runtime.run_events import EventTranslator, RunEventKind
 from echelons.testing import Call, Reply, ScriptedModel, delegate, delegate_many, report
 
 HEAD, DAYS, EAT = "head", "head/days", "head/days/eat"
@@ -56,18 +56,18 @@ def told(agent: Agent) -> list[RunEvent]:
         return [*session.send("plan")]
 
 
-def briefly(events: list[RunEvent], *but: Kind) -> list[tuple[str, str, str]]:
+def briefly(events: list[RunEvent], *but: RunEventKind) -> list[tuple[str, str, str]]:
     return [(e.path, str(e.kind), e.content) for e in events if e.kind not in but]
 
 
-def only(events: list[RunEvent], kind: Kind) -> list[RunEvent]:
+def only(events: list[RunEvent], kind: RunEventKind) -> list[RunEvent]:
     return [each for each in events if each.kind is kind]
 
 
 def test_a_run_of_three_levels_is_told_in_order() -> None:
     events = told(team(Call("search", {"query": "pizza"}), "pizza"))
 
-    assert briefly(events, Kind.TOKEN) == [
+    assert briefly(events, RunEventKind.TOKEN) == [
         (HEAD, "task", "plan"),
         (HEAD, "message", ""),
         (HEAD, "delegation", "call_subordinate"),
@@ -91,7 +91,7 @@ async def test_the_same_run_in_an_event_loop_is_told_alike() -> None:
     async with Session(agent, ":memory:") as session:
         there = [each async for each in await session.asend("plan")]
 
-    assert briefly(there, Kind.TOKEN) == briefly(told(agent), Kind.TOKEN)
+    assert briefly(there, RunEventKind.TOKEN) == briefly(told(agent), RunEventKind.TOKEN)
 
 
 def test_every_event_names_its_agents_thread() -> None:
@@ -105,17 +105,23 @@ def test_every_event_names_its_agents_thread() -> None:
 def test_a_reply_is_told_piece_by_piece_and_then_whole() -> None:
     events = [each for each in told(team("good pizza here")) if each.path == EAT]
 
-    assert [each.content for each in only(events, Kind.TOKEN)] == ["good ", "pizza ", "here"]
+    assert [each.content for each in only(events, RunEventKind.TOKEN)] == [
+        "good ",
+        "pizza ",
+        "here",
+    ]
     kinds = [each.kind for each in events]
-    assert kinds.index(Kind.MESSAGE) > max(n for n, k in enumerate(kinds) if k is Kind.TOKEN)
+    assert kinds.index(RunEventKind.MESSAGE) > max(
+        n for n, k in enumerate(kinds) if k is RunEventKind.TOKEN
+    )
 
 
 def test_what_a_model_thinks_is_told_apart_from_what_it_says() -> None:
     events = told(team(Reply("pizza", reasoning="they are hungry")))
 
-    [message] = [each for each in only(events, Kind.MESSAGE) if each.path == EAT]
+    [message] = [each for each in only(events, RunEventKind.MESSAGE) if each.path == EAT]
     assert (message.content, message.reasoning) == ("pizza", "they are hungry")
-    pieces = [each for each in only(events, Kind.TOKEN) if each.path == EAT]
+    pieces = [each for each in only(events, RunEventKind.TOKEN) if each.path == EAT]
     assert "".join(each.reasoning for each in pieces) == "they are hungry"
     assert "".join(each.content for each in pieces) == "pizza"
 
@@ -123,23 +129,23 @@ def test_what_a_model_thinks_is_told_apart_from_what_it_says() -> None:
 def test_each_reply_tells_its_own_cost_and_a_response_that_of_everybody_below() -> None:
     events = told(team(Reply("pizza", usage=(100, 200))))
 
-    costs = {(e.path, e.content): e.usage for e in only(events, Kind.MESSAGE)}
+    costs = {(e.path, e.content): e.usage for e in only(events, RunEventKind.MESSAGE)}
     assert costs[HEAD, ""] == Usage(input_tokens=1, output_tokens=2, model_calls=1)
     assert costs[HEAD, "planned"] == Usage(model_calls=1)
     assert costs[EAT, "pizza"] == Usage(input_tokens=100, output_tokens=200, model_calls=1)
-    responses = {each.path: each.usage for each in only(events, Kind.RESPONSE)}
+    responses = {each.path: each.usage for each in only(events, RunEventKind.RESPONSE)}
     assert responses == {
         EAT: Usage(input_tokens=100, output_tokens=200, model_calls=1),
         DAYS: Usage(input_tokens=110, output_tokens=220, model_calls=3),
     }
-    others = [e for e in events if e.kind not in (Kind.MESSAGE, Kind.RESPONSE)]
+    others = [e for e in events if e.kind not in (RunEventKind.MESSAGE, RunEventKind.RESPONSE)]
     assert all(each.usage == Usage() for each in others)
 
 
 def test_a_question_is_told_once_though_it_comes_up_through_every_level() -> None:
     events = told(team(Call("ask", {"question": "Sure?"}), "thanks"))
 
-    [question] = only(events, Kind.QUESTION)
+    [question] = only(events, RunEventKind.QUESTION)
     assert (question.path, question.content) == (EAT, "Sure?")
     assert question.data["value"] == "Sure?"
     assert question.data["id"]
@@ -149,9 +155,9 @@ def test_a_question_is_told_once_though_it_comes_up_through_every_level() -> Non
 def test_a_call_is_told_with_its_arguments() -> None:
     events = told(team(Call("search", {"query": "pizza"}, "7"), "pizza"))
 
-    [call] = only(events, Kind.TOOL_CALL)
+    [call] = only(events, RunEventKind.TOOL_CALL)
     assert call.data == {"id": "7", "arguments": {"query": "pizza"}}
-    delegation = only(events, Kind.DELEGATION)[0]
+    delegation = only(events, RunEventKind.DELEGATION)[0]
     assert delegation.data["arguments"] == {
         "message": "one day",
         "reset": False,
@@ -162,16 +168,16 @@ def test_a_call_is_told_with_its_arguments() -> None:
 def test_a_tool_that_fails_is_told_as_its_result() -> None:
     events = told(team(Call("search", {"query": "nothing"}, "7"), "pizza"))
 
-    [result] = only(events, Kind.TOOL_RESULT)
+    [result] = only(events, RunEventKind.TOOL_RESULT)
     assert result.data == {"id": "7", "status": "error", "name": "search"}
     assert result.content == "Error: ValueError: nothing found"
-    assert only(events, Kind.ERROR) == []
+    assert only(events, RunEventKind.ERROR) == []
 
 
 def test_a_response_tells_how_it_ended() -> None:
     events = told(team(report("partial", "half", id="r", confidence=0.5, reason="late")))
 
-    response = only(events, Kind.RESPONSE)[0]
+    response = only(events, RunEventKind.RESPONSE)[0]
     assert (response.path, response.content) == (EAT, "half")
     data = dict(response.data)
     assert data.pop("id") and data.pop("request")
@@ -193,10 +199,10 @@ def test_everybody_who_is_asked_for_a_task_responds_under_its_own_path() -> None
     eat = Agent("eat", capabilities={"cook dinner": 0.9})
     events = told(Agent("head", model=model, subordinates=[eat, days]))
 
-    [asked, forwarded] = only(events, Kind.DELEGATION)
+    [asked, forwarded] = only(events, RunEventKind.DELEGATION)
     assert [
         (each.path, each.content, each.data["id"], each.data["agent"], each.data["final"])
-        for each in only(events, Kind.RESPONSE)
+        for each in only(events, RunEventKind.RESPONSE)
     ] == [
         ("head/eat", "", asked.data["id"], "eat", False),
         ("head/days/chef", "pizza", forwarded.data["id"], "chef", True),
@@ -218,7 +224,7 @@ def test_who_is_asked_last_in_vain_responds_as_itself() -> None:
 
     assert [
         (each.path, each.data["reason"], each.data["attempt"], each.data["final"])
-        for each in only(events, Kind.RESPONSE)
+        for each in only(events, RunEventKind.RESPONSE)
     ] == [("head/chef", "no time", 1, False), ("head/eat", "no oven", 2, True)]
 
 
@@ -227,8 +233,8 @@ def test_each_request_of_a_call_has_an_id_that_its_response_has_too() -> None:
     model = ScriptedModel({"head": [both, "done"], "*": ["said"]})
     events = told(Agent("head", model=model, subordinates=[Agent("eat"), Agent("days")]))
 
-    assert [each.data["id"] for each in only(events, Kind.DELEGATION)] == ["7/1", "7/2"]
-    assert {each.path: each.data["id"] for each in only(events, Kind.RESPONSE)} == {
+    assert [each.data["id"] for each in only(events, RunEventKind.DELEGATION)] == ["7/1", "7/2"]
+    assert {each.path: each.data["id"] for each in only(events, RunEventKind.RESPONSE)} == {
         "head/eat": "7/1",
         "head/days": "7/2",
     }
@@ -237,16 +243,16 @@ def test_each_request_of_a_call_has_an_id_that_its_response_has_too() -> None:
 def test_a_model_that_fails_below_is_an_error_and_then_an_unable_response() -> None:
     events = told(team(ConnectionError("no line")))
 
-    [error] = only(events, Kind.ERROR)
+    [error] = only(events, RunEventKind.ERROR)
     assert (error.path, error.content) == (EAT, "no line")
-    assert only(events, Kind.RESPONSE)[0].data["status"] == "unable"
+    assert only(events, RunEventKind.RESPONSE)[0].data["status"] == "unable"
     assert events[-1].content == "planned"
 
 
 def test_a_mistake_of_a_model_is_told_as_an_answer_to_its_call() -> None:
     events = told(team(Call("serach", {}, "7"), "pizza"))
 
-    [result] = only(events, Kind.TOOL_RESULT)
+    [result] = only(events, RunEventKind.TOOL_RESULT)
     assert (result.path, result.data["status"], result.data["name"]) == (EAT, "error", "serach")
 
 
@@ -255,7 +261,7 @@ def test_a_function_is_told_like_an_agent() -> None:
 
     events = told(Agent("head", model=model, subordinates=[shout]))
 
-    assert [each for each in briefly(events, Kind.TOKEN) if each[0] == "head/shout"] == [
+    assert [each for each in briefly(events, RunEventKind.TOKEN) if each[0] == "head/shout"] == [
         ("head/shout", "task", "go"),
         ("head/shout", "message", "GO"),
         ("head/shout", "response", "GO"),
@@ -264,11 +270,11 @@ def test_a_function_is_told_like_an_agent() -> None:
 
 def test_one_in_a_crowd_is_told_like_any_other() -> None:
     model = ScriptedModel({"head": [delegate("a7", "go"), "end"], "a7": ["done"]})
-    crowd = [Agent(f"a{n}") for n in range(MOST_NODES + 1)]
+    crowd = [Agent(f"a{n}") for n in range(MAX_NODES + 1)]
 
     events = told(Agent("head", model=model, subordinates=crowd))
 
-    assert [each for each in briefly(events, Kind.TOKEN) if each[0] == "head/a7"] == [
+    assert [each for each in briefly(events, RunEventKind.TOKEN) if each[0] == "head/a7"] == [
         ("head/a7", "task", "go"),
         ("head/a7", "message", "done"),
         ("head/a7", "response", "done"),
@@ -282,7 +288,7 @@ def test_every_request_of_a_thread_is_told_as_a_task_of_its_own() -> None:
 
     events = told(Agent("head", model=model, subordinates=[Agent("eat")]))
 
-    tasks = [each for each in only(events, Kind.TASK) if each.path == "head/eat"]
+    tasks = [each for each in only(events, RunEventKind.TASK) if each.path == "head/eat"]
     assert [each.content for each in tasks] == ["one", "two"]
     assert len({each.thread_id for each in tasks}) == 1
 
@@ -312,7 +318,7 @@ def part(mode: str, payload: Any) -> Any:
     ],
 )
 def test_only_pieces_of_replies_are_tokens(chunk: Any) -> None:
-    assert list(Translator().events(part("messages", (chunk, {})))) == []
+    assert list(EventTranslator().translate_part(part("messages", (chunk, {})))) == []
 
 
 def test_the_end_of_a_task_whose_start_was_not_seen_tells_nothing() -> None:
@@ -324,4 +330,4 @@ def test_the_end_of_a_task_whose_start_was_not_seen_tells_nothing() -> None:
         "result": {},
     }
 
-    assert list(Translator().events(part("tasks", ended))) == []
+    assert list(EventTranslator().translate_part(part("tasks", ended))) == []

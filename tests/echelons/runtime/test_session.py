@@ -132,7 +132,9 @@ async def test_several_questions_are_answered_at_once_or_one_by_one(ways: In) ->
                 assert [each.id for each in left.questions] == [first.id]
                 result = await ways(session).answer(first.id, "yes")
             heard = {
-                session.store.get(each.thread_id).agent: session.store.get(each.thread_id)
+                session.thread_store.get(each.thread_id).agent: session.thread_store.get(
+                    each.thread_id
+                )
                 .messages[2]
                 .text
                 for each in (first, second)
@@ -159,7 +161,7 @@ async def test_an_answer_may_be_any_value(ways: In) -> None:
         with Session(asking(), ":memory:") as session:
             [question] = (await ways(session).send("plan")).questions
             result = await ways(session).answer(question.id, value)
-            heard = session.store.get(question.thread_id).messages[2].text
+            heard = session.thread_store.get(question.thread_id).messages[2].text
 
         assert result.finished
         assert heard == f"they said {value}"

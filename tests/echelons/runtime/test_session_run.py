@@ -10,7 +10,7 @@ from langchain_core.tools import tool
 from langgraph.types import interrupt
 
 from echelons import Agent, Session, Usage
-from echelons.runtime.run_events import Kind
+from echelons.runtime.run_events import RunEventKind
 from echelons.testing import Call, Reply, ScriptedModel, delegate
 
 ENDING = ["head", "eat", "head"]
@@ -186,7 +186,7 @@ def test_a_paused_run_is_told_to_the_end_of_its_step(
         events.append(event.kind)
         run.pause()
 
-    assert events[-1] is Kind.DELEGATION
+    assert events[-1] is RunEventKind.DELEGATION
     assert not run.result().finished
     assert session.resume().result().text == "planned"
     assert model.repeated_calls == []
@@ -231,7 +231,7 @@ def test_an_error_of_the_roots_model_is_raised_once_and_the_turn_can_go_on() -> 
             for event in run:
                 seen.append((event.kind, event.content))
 
-        assert seen == [(Kind.TASK, "plan"), (Kind.ERROR, "no line")]
+        assert seen == [(RunEventKind.TASK, "plan"), (RunEventKind.ERROR, "no line")]
         assert not run.result().finished
         assert session.resume().result().text == "planned"
 

@@ -14,7 +14,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
 
 from echelons import Agent, Session, SqliteCheckpointer
-from echelons.checkpoints.ledger import key, ledger_of
+from echelons.checkpoints.ledger import build_key, get_ledger
 from echelons.errors import (
     InvalidId,
     LeaseLost,
@@ -193,11 +193,11 @@ def test_a_turn_is_known_exactly_when_its_task_is_stored(tmp_path: Path) -> None
         )
         with pytest.raises(StorageError):
             session.send("go", turn_id="1").result()
-        assert ledger_of(saver).keys(key(session.thread_id, "turn")) == []
+        assert get_ledger(saver).list_keys(build_key(session.thread_id, "turn")) == []
 
         saver.conn.execute("DROP TRIGGER full")
         assert not session.send("go", turn_id="1").result().replayed
-        assert ledger_of(saver).keys(key(session.thread_id, "turn")) != []
+        assert get_ledger(saver).list_keys(build_key(session.thread_id, "turn")) != []
 
 
 class OutOfReach(InMemorySaver):
@@ -312,7 +312,7 @@ def test_a_run_that_was_taken_over_writes_nothing_any_more(tmp_path: Path) -> No
         session = Session(asking()[0], saver)
         running = iter(session.send("plan"))
         next(running)
-        taken = saver.ledger.take_over(key(session.thread_id))
+        taken = saver.ledger.take_over(build_key(session.thread_id))
         before = saver.conn.total_changes
 
         with pytest.raises(LeaseLost):
@@ -408,7 +408,9 @@ def test_an_answer_that_was_written_down_and_not_delivered_is_delivered_by_a_res
         assert session.inbox() == []
         assert session.resume().result().text == "done"
         scout = next(each for each in session.trace().walk() if each.agent == "scout")
-        assert "they said yes" in [m.text for m in session.store.get(scout.thread_id).messages]
+        assert "they said yes" in [
+            m.text for m in session.thread_store.get(scout.thread_id).messages
+        ]
     assert model.repeated_calls == []
 
 

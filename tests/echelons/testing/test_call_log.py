@@ -10,7 +10,7 @@ METADATA = {"agent": "food", "agent_path": "head/food", "agent_thread_id": "t1",
 
 
 def test_a_record_tells_who_asked_what_with_which_tools() -> None:
-    record = CallLog().start(METADATA, [HumanMessage("hi")], ["search"])
+    record = CallLog().record_start(METADATA, [HumanMessage("hi")], ["search"])
     assert (record.number, record.agent, record.path) == (0, "food", "head/food")
     assert (record.thread_id, record.tools) == ("t1", ("search",))
     assert [message.content for message in record.messages] == ["hi"]
@@ -18,35 +18,35 @@ def test_a_record_tells_who_asked_what_with_which_tools() -> None:
 
 
 def test_a_call_without_metadata_has_no_agent() -> None:
-    record = CallLog().start({}, [HumanMessage("hi")], [])
+    record = CallLog().record_start({}, [HumanMessage("hi")], [])
     assert (record.agent, record.path, record.thread_id) == (None, None, None)
 
 
 def test_a_finished_call_that_is_asked_again_counts_as_repeated() -> None:
     log = CallLog()
-    log.finish(log.start(METADATA, [HumanMessage("hi", id="1")], []))
-    again = log.start(METADATA, [HumanMessage("hi", id="2")], [])
-    assert log.repeated() == [again]
+    log.record_finish(log.record_start(METADATA, [HumanMessage("hi", id="1")], []))
+    again = log.record_start(METADATA, [HumanMessage("hi", id="2")], [])
+    assert log.find_repeated() == [again]
 
 
 def test_a_call_that_never_finished_may_be_asked_again() -> None:
     log = CallLog()
-    log.start(METADATA, [HumanMessage("hi")], [])
-    log.finish(log.start(METADATA, [HumanMessage("hi")], []))
-    assert log.repeated() == []
+    log.record_start(METADATA, [HumanMessage("hi")], [])
+    log.record_finish(log.record_start(METADATA, [HumanMessage("hi")], []))
+    assert log.find_repeated() == []
 
 
 def test_the_same_question_in_another_thread_or_by_another_agent_is_no_repetition() -> None:
     log = CallLog()
     for other in (METADATA, METADATA | {"agent_thread_id": "t2"}, METADATA | {"agent": "hotels"}):
-        log.finish(log.start(other, [HumanMessage("hi")], []))
-    assert log.repeated() == []
+        log.record_finish(log.record_start(other, [HumanMessage("hi")], []))
+    assert log.find_repeated() == []
 
 
 def test_the_next_step_of_a_conversation_is_no_repetition() -> None:
     log = CallLog()
     asked = [HumanMessage("hi"), AIMessage("", tool_calls=[{"name": "t", "args": {}, "id": "c"}])]
-    log.finish(log.start(METADATA, asked, []))
-    log.finish(log.start(METADATA, [*asked, ToolMessage("r", tool_call_id="c")], []))
-    log.finish(log.start(METADATA, [*asked, ToolMessage("s", tool_call_id="c")], []))
-    assert log.repeated() == []
+    log.record_finish(log.record_start(METADATA, asked, []))
+    log.record_finish(log.record_start(METADATA, [*asked, ToolMessage("r", tool_call_id="c")], []))
+    log.record_finish(log.record_start(METADATA, [*asked, ToolMessage("s", tool_call_id="c")], []))
+    assert log.find_repeated() == []

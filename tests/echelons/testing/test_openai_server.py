@@ -14,7 +14,7 @@ import pytest
 from echelons.errors import InvalidScript, ScriptExhausted
 from echelons.testing import Call, OpenAIServer, Reply
 from echelons.testing.openai_server import ChatRequest, Drop, Hang, HttpError
-from echelons.testing.openai_server.chat_request import history_fault
+from echelons.testing.openai_server.chat_request import find_history_fault
 
 HELLO = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
 STREAMED = HELLO | {"stream": True, "stream_options": {"include_usage": True}}
@@ -202,7 +202,7 @@ USER = {"role": "user", "content": "hi"}
 def test_every_call_of_a_conversation_needs_its_one_answer(
     messages: list[dict[str, Any]], fault: str | None
 ) -> None:
-    found = history_fault(messages)
+    found = find_history_fault(messages)
     assert found is None if fault is None else fault in str(found)
 
 

@@ -15,7 +15,7 @@ from langchain_core.messages import (
 
 from echelons.errors import InvalidScript, ScriptExhausted, ScriptMissing
 from echelons.testing import ScriptedModel, per_conversation
-from echelons.testing.scripts import Scripts, Steps, conversation_position, turn_position
+from echelons.testing.scripts import AgentScripts, ListScript, count_answers, count_turn_answers
 
 TWO_TURNS: list[BaseMessage] = [
     SystemMessage("be brief"),
@@ -28,13 +28,13 @@ TWO_TURNS: list[BaseMessage] = [
 
 
 def test_a_human_message_begins_a_turn_and_tool_messages_do_not_count() -> None:
-    assert turn_position(TWO_TURNS) == 1
-    assert conversation_position(TWO_TURNS) == 2
+    assert count_turn_answers(TWO_TURNS) == 1
+    assert count_answers(TWO_TURNS) == 2
 
 
 def test_a_conversation_without_a_human_message_is_one_turn() -> None:
-    assert turn_position([]) == 0
-    assert turn_position([AIMessage("a"), AIMessage("b")]) == 2
+    assert count_turn_answers([]) == 0
+    assert count_turn_answers([AIMessage("a"), AIMessage("b")]) == 2
 
 
 def test_a_script_starts_over_in_each_turn() -> None:
@@ -49,8 +49,8 @@ def test_a_script_per_conversation_goes_on_in_the_next_turn() -> None:
 
 
 def test_a_script_per_conversation_can_stand_under_an_agents_name() -> None:
-    scripts = Scripts({"head": per_conversation(["a"])})
-    assert isinstance(scripts.of("head"), Steps)
+    scripts = AgentScripts({"head": per_conversation(["a"])})
+    assert isinstance(scripts.find_script("head"), ListScript)
 
 
 def test_a_conversation_that_outlasts_its_script_says_whose_and_where() -> None:
@@ -64,15 +64,15 @@ def test_a_conversation_that_outlasts_its_script_says_whose_and_where() -> None:
 
 def test_an_agent_without_a_script_is_named_with_those_that_have_one() -> None:
     with pytest.raises(ScriptMissing) as caught:
-        Scripts({"head": ["a"], "food": ["b"]}).of("flights")
+        AgentScripts({"head": ["a"], "food": ["b"]}).find_script("flights")
     assert caught.value.agent == "flights"
     assert caught.value.known == ("food", "head")
 
 
 def test_a_caller_without_a_name_has_only_the_script_for_any_agent() -> None:
-    assert Scripts({"*": ["a"]}).of(None) is not None
+    assert AgentScripts({"*": ["a"]}).find_script(None) is not None
     with pytest.raises(ScriptMissing, match="a caller without a name"):
-        Scripts({"head": ["a"]}).of(None)
+        AgentScripts({"head": ["a"]}).find_script(None)
 
 
 def test_an_agents_own_script_goes_before_the_one_for_any() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from echelons.errors import InvalidScript
 from echelons.testing import Call, Reply, delegate, report
-from echelons.testing.fragments import halves, words
+from echelons.testing.fragments import split_halves, split_words
 from echelons.testing.steps import as_reply
 
 
@@ -75,7 +75,7 @@ def test_a_report_carries_whatever_else_the_tool_takes() -> None:
 
 @given(st.text())
 def test_words_and_halves_add_up_to_the_text(text: str) -> None:
-    assert "".join(words(text)) == text
-    assert "".join(halves(text)) == text
-    assert all(words(text))
-    assert all(halves(text))
+    assert "".join(split_words(text)) == text
+    assert "".join(split_halves(text)) == text
+    assert all(split_words(text))
+    assert all(split_halves(text))

@@ -21,19 +21,19 @@ from echelons.errors import (
     InvalidValue,
 )
 from echelons.text.input_limits import (
-    DEEPEST,
     LONGEST_ID,
     LONGEST_NAME,
+    MAX_INPUT_DEPTH,
+    MAX_SHOWN,
     MESSAGE_BYTES,
     NOTE_BYTES,
-    SHOWN,
     check_id,
     check_label,
-    check_notes,
+    check_metadata,
     check_value,
     is_label,
-    shortened,
-    weigh,
+    measure_size,
+    shorten_repr,
 )
 
 JSON = st.recursive(
@@ -144,11 +144,11 @@ def nested(depth: int, mapping: bool) -> Any:
 
 @pytest.mark.parametrize("mapping", [False, True])
 def test_a_value_may_be_nested_so_deep_and_no_deeper(mapping: bool) -> None:
-    check_value(nested(DEEPEST, mapping), "the answer")
-    for depth in (DEEPEST + 1, 100_000):
+    check_value(nested(MAX_INPUT_DEPTH, mapping), "the answer")
+    for depth in (MAX_INPUT_DEPTH + 1, 100_000):
         with pytest.raises(InputTooDeep) as refused:
             check_value(nested(depth, mapping), "the answer")
-        assert str(DEEPEST) in str(refused.value)
+        assert str(MAX_INPUT_DEPTH) in str(refused.value)
 
 
 def test_a_value_may_not_hold_itself() -> None:
@@ -188,16 +188,18 @@ def test_what_holds_the_same_again_and_again_is_given_up_soon() -> None:
 
 @given(JSON)
 def test_the_size_is_that_of_the_parts(value: Any) -> None:
-    whole = weigh(value, "it", MESSAGE_BYTES)
+    whole = measure_size(value, "it", MESSAGE_BYTES)
 
-    assert weigh([value, value], "it", MESSAGE_BYTES) == 2 * whole + weigh([], "it", 100)
+    assert measure_size([value, value], "it", MESSAGE_BYTES) == 2 * whole + measure_size(
+        [], "it", 100
+    )
 
 
 def test_notes_are_texts_and_numbers_under_plain_keys() -> None:
     notes = {"team": "trips:head", "n": 1, "x.y": 0.5, "on": True}
 
-    assert check_notes(notes) == notes
-    assert check_notes(None) == {}
+    assert check_metadata(notes) == notes
+    assert check_metadata(None) == {}
 
 
 @pytest.mark.parametrize(
@@ -219,7 +221,7 @@ def test_notes_are_texts_and_numbers_under_plain_keys() -> None:
 )
 def test_notes_of_any_other_kind_are_refused(notes: Any, error: type[InvalidInput]) -> None:
     with pytest.raises(error):
-        check_notes(notes)
+        check_metadata(notes)
 
 
 class Rude:
@@ -235,7 +237,7 @@ class Rude:
     ids=lambda value: type(value).__name__,
 )
 def test_whatever_is_refused_is_shown_on_one_short_line(value: Any) -> None:
-    shown = shortened(value)
+    shown = shorten_repr(value)
 
-    assert 0 < len(shown) <= SHOWN
+    assert 0 < len(shown) <= MAX_SHOWN
     assert "\n" not in shown

@@ -10,9 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from echelons import Agent, Session
-from echelons.checkpoints.storage.serde import Serializer
+from echelons.checkpoints.storage.serde import AllowlistSerializer
 from echelons.testing import Call, ScriptedModel
-from echelons.text.sanitize import DEEPEST, LONGEST, TOO_DEEP, mend
+from echelons.text.sanitize import (
+    MAX_SANITIZED_DEPTH,
+    MAX_TEXT_LENGTH,
+    TOO_DEEP_NOTE,
+    sanitize_value,
+)
 
 HALVES = st.text(st.sampled_from("a\ud83d\ude00\udc80é"), max_size=5)
 PLAIN = st.recursive(
@@ -31,16 +36,16 @@ def nested(depth: int) -> Any:
 
 @given(PLAIN)
 def test_whatever_is_mended_can_be_stored_and_sent(value: Any) -> None:
-    mended = mend(value)
+    mended = sanitize_value(value)
 
-    tag, stored = Serializer().dumps_typed(mended)
-    assert repr(Serializer().loads_typed((tag, stored))) == repr(mended)
+    tag, stored = AllowlistSerializer().dumps_typed(mended)
+    assert repr(AllowlistSerializer().loads_typed((tag, stored))) == repr(mended)
     json.dumps(mended, ensure_ascii=False).encode()
 
 
 @given(PLAIN)
 def test_what_was_mended_once_needs_no_mending(value: Any) -> None:
-    assert repr(mend(mend(value))) == repr(mend(value))
+    assert repr(sanitize_value(sanitize_value(value))) == repr(sanitize_value(value))
 
 
 @pytest.mark.parametrize(
@@ -58,21 +63,23 @@ def test_what_was_mended_once_needs_no_mending(value: Any) -> None:
     ],
 )
 def test_a_value_is_mended_to_this(broken: Any, whole: Any) -> None:
-    assert mend(broken) == whole
+    assert sanitize_value(broken) == whole
 
 
 def test_a_number_that_python_does_not_write_down_is_written_in_hexadecimal() -> None:
-    assert int(mend(10**5000), 16) == 10**5000
+    assert int(sanitize_value(10**5000), 16) == 10**5000
 
 
 def test_what_stands_too_deep_is_left_out_with_a_note() -> None:
-    assert mend(nested(DEEPEST)) == nested(DEEPEST)
-    assert TOO_DEEP in str(mend(nested(DEEPEST + 1)))
+    assert sanitize_value(nested(MAX_SANITIZED_DEPTH)) == nested(MAX_SANITIZED_DEPTH)
+    assert TOO_DEEP_NOTE in str(sanitize_value(nested(MAX_SANITIZED_DEPTH + 1)))
 
 
 def test_the_end_of_a_text_that_is_too_long_is_left_out_with_a_note() -> None:
-    assert mend("x" * LONGEST) == "x" * LONGEST
-    assert mend("x" * (LONGEST + 5)).endswith("x\n[5 characters more were left out]")
+    assert sanitize_value("x" * MAX_TEXT_LENGTH) == "x" * MAX_TEXT_LENGTH
+    assert sanitize_value("x" * (MAX_TEXT_LENGTH + 5)).endswith(
+        "x\n[5 characters more were left out]"
+    )
 
 
 @pytest.mark.parametrize("number", [10**30, -(10**30), nested(300)], ids=["big", "small", "deep"])
@@ -87,8 +94,8 @@ def test_arguments_that_cannot_be_stored_reach_the_tool_in_a_form_that_can(numbe
     model = ScriptedModel([Call("count", {"number": number}), "done"])
     with Session(Agent("head", model=model, tools=[count]), ":memory:") as session:
         assert session.send("go").result().text == "done"
-        stored = session.store.get(session.thread_id).messages[1]
+        stored = session.thread_store.get(session.thread_id).messages[1]
 
-    held = mend(number, depth=3)  # in the list of calls, the call, and its arguments
+    held = sanitize_value(number, depth=3)  # in the list of calls, the call, and its arguments
     assert taken == [held]
     assert stored.tool_calls[0]["args"] == {"number": held}  # type: ignore[attr-defined]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from snowballstemmer.english_stemmer import EnglishStemmer  # type: ignore[import-untyped]
 
-from echelons.text.stemming import STOPWORDS, counted, stem, stems, words
+from echelons.text.stemming import STOPWORDS, count_words, extract_stems, extract_words, stem
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ from echelons.text.stemming import STOPWORDS, counted, stem, stems, words
     ],
 )
 def test_text_is_cut_into_plain_words(text: str, expected: list[str]) -> None:
-    assert words(text) == expected
+    assert extract_words(text) == expected
 
 
 def test_forms_of_a_word_share_a_stem() -> None:
@@ -39,13 +39,13 @@ def test_forms_of_a_word_share_a_stem() -> None:
 
 
 def test_stems_drop_stopwords_and_keep_the_order() -> None:
-    assert stems("Where can I sleep, and which museums are there?") == ["sleep", "museum"]
+    assert extract_stems("Where can I sleep, and which museums are there?") == ["sleep", "museum"]
 
 
 def test_an_endless_token_is_no_word_to_stem() -> None:
     token = "ab" * 50_000
     began = process_time()
-    assert stems(token) == [token]
+    assert extract_stems(token) == [token]
     assert process_time() - began < 5
 
 
@@ -65,22 +65,22 @@ def _prefixes() -> list[str]:
 
 @given(st.text())
 def test_words_are_never_empty_and_cutting_again_changes_nothing(text: str) -> None:
-    cut = words(text)
+    cut = extract_words(text)
     assert all(cut)
-    assert words(" ".join(cut)) == cut
+    assert extract_words(" ".join(cut)) == cut
 
 
 @given(st.text())
 def test_no_stopword_survives_among_the_stemmed_words(text: str) -> None:
-    kept = [word for word in words(text) if word not in STOPWORDS]
-    assert stems(text) == [stem(word) for word in kept]
+    kept = [word for word in extract_words(text) if word not in STOPWORDS]
+    assert extract_stems(text) == [stem(word) for word in kept]
 
 
 @given(
     st.text(st.sampled_from("aBcN't sS9é\u0301\N{RIGHT SINGLE QUOTATION MARK}_ß\n"), max_size=60)
 )
 def test_words_are_counted_as_they_are_cut(text: str) -> None:
-    assert counted(text) == Counter(words(text))
+    assert count_words(text) == Counter(extract_words(text))
 
 
 @given(st.text(st.sampled_from("abeinsy19é"), max_size=8))

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from echelons import Agent
-from echelons.tree.drawing import LONGEST
+from echelons.tree.drawing import MAX_LABEL_LENGTH
 
 NODE = re.compile(r'    (agent\d+)\["<b>([A-Za-z][A-Za-z0-9_-]*)</b>(?:<br/>([^"]+))?"\]')
 EDGE = re.compile(r"    (agent\d+) --> (agent\d+)")
@@ -166,18 +166,18 @@ def test_no_description_brings_anything_that_mermaid_would_read(description: str
     assert not set(bare) & set('!"#$%&*+/:;<=>?@[\\]^_`{|}~\n')
     decoded = re.sub(r"#(\d+);", lambda found: chr(int(found[1])), label)
     assert not re.search(r"\$\$|\\n|fa\w?:fa", decoded)
-    assert len(decoded.replace(WORD_JOINER, "")) <= LONGEST
+    assert len(decoded.replace(WORD_JOINER, "")) <= MAX_LABEL_LENGTH
 
 
 def test_a_long_description_is_cut_in_the_diagram_and_whole_in_the_text() -> None:
-    long = "<" * (LONGEST + 1)
+    long = "<" * (MAX_LABEL_LENGTH + 1)
     drawing = Agent("head", long).draw()
 
     nodes, _ = read(drawing.mermaid)
-    assert shown(nodes["agent0"][1]) == "<" * (LONGEST - 1) + "…"
+    assert shown(nodes["agent0"][1]) == "<" * (MAX_LABEL_LENGTH - 1) + "…"
     assert drawing.text == f"head: {long}"
-    exact, _ = read(Agent("head", "<" * LONGEST).draw().mermaid)
-    assert shown(exact["agent0"][1]) == "<" * LONGEST
+    exact, _ = read(Agent("head", "<" * MAX_LABEL_LENGTH).draw().mermaid)
+    assert shown(exact["agent0"][1]) == "<" * MAX_LABEL_LENGTH
 
 
 @pytest.mark.parametrize("description", NASTY)

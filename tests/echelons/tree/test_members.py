@@ -13,7 +13,7 @@ from typing_extensions import TypedDict
 
 from echelons import Agent
 from echelons.errors import InvalidName, InvalidSubordinate
-from echelons.tree.members import FunctionMember, GraphMember, Member, RunnableMember, adopt
+from echelons.tree.members import FunctionMember, GraphMember, Member, RunnableMember, adopt_member
 
 
 class Other(TypedDict):
@@ -165,9 +165,9 @@ def test_what_is_no_agent_shows_nothing_below_itself_and_declares_nothing(thing:
 
 
 def test_what_was_adopted_once_is_taken_as_it_is() -> None:
-    member = adopt("head", answer)
+    member = adopt_member("head", answer)
 
-    assert adopt("other", member) is member
+    assert adopt_member("other", member) is member
 
 
 # What is refused

@@ -11,17 +11,17 @@ from hypothesis import strategies as st
 
 from echelons.checkpoints.namespaces import SEPARATOR
 from echelons.errors import InvalidName
-from echelons.tree.names import PATH_SEPARATOR, PATTERN, RESERVED, check_name
+from echelons.tree.names import NAME_PATTERN, PATH_SEPARATOR, RESERVED_NAMES, check_name
 
 
-@given(st.from_regex(PATTERN, fullmatch=True).filter(lambda name: name not in RESERVED))
+@given(st.from_regex(NAME_PATTERN, fullmatch=True).filter(lambda name: name not in RESERVED_NAMES))
 def test_a_valid_name_is_returned_as_it_is(name: str) -> None:
     assert check_name(name) == name
 
 
 @given(st.text())
 def test_any_other_text_is_refused_and_told(text: str) -> None:
-    if PATTERN.fullmatch(text) and text not in RESERVED:
+    if NAME_PATTERN.fullmatch(text) and text not in RESERVED_NAMES:
         return
     with pytest.raises(InvalidName) as refused:
         check_name(text)
@@ -44,7 +44,7 @@ def test_a_node_that_every_level_has_is_no_name_for_an_agent(name: str) -> None:
 
 def test_no_name_can_pass_for_a_path_or_a_namespace() -> None:
     for character in (PATH_SEPARATOR, SEPARATOR, ":"):
-        assert not re.fullmatch(PATTERN, f"a{character}b")
+        assert not re.fullmatch(NAME_PATTERN, f"a{character}b")
 
 
 def test_64_characters_are_the_most() -> None:

@@ -11,7 +11,7 @@ import pytest
 from echelons import Agent, Limits
 from echelons.errors import CyclicTree, DuplicateName, TreeTooDeep
 from echelons.testing import ScriptedModel
-from echelons.tree.walk import capabilities_below, fingerprint, walk
+from echelons.tree.walk import collect_capabilities, fingerprint_tree, walk_tree
 
 
 def measure(task: str) -> str:
@@ -34,7 +34,7 @@ def team() -> Agent:
 
 
 def test_a_tree_is_walked_superiors_first_and_in_order() -> None:
-    assert [place.text for place in walk(team())] == [
+    assert [place.path_text for place in walk_tree(team())] == [
         "head",
         "head/flights",
         "head/days",
@@ -47,7 +47,7 @@ def test_a_tree_is_walked_superiors_first_and_in_order() -> None:
 
 def test_a_place_knows_its_member_and_its_path() -> None:
     eat = Agent("eat")
-    *_, last = walk(Agent("head", subordinates=[Agent("days", subordinates=[eat])]))
+    *_, last = walk_tree(Agent("head", subordinates=[Agent("days", subordinates=[eat])]))
 
     assert last.member is eat
     assert last.path == ("head", "days", "eat")
@@ -123,7 +123,7 @@ def test_an_agent_that_is_its_own_subordinate_is_refused_when_it_is_compiled() -
 
 
 def test_a_tree_may_be_32_levels_deep_and_no_deeper() -> None:
-    assert len(list(walk(chain(32)))) == 32
+    assert len(list(walk_tree(chain(32)))) == 32
 
     with pytest.raises(TreeTooDeep) as refused:
         chain(33)
@@ -151,21 +151,21 @@ def test_the_limit_of_a_subordinate_holds_for_its_own_branch_only() -> None:
 def test_the_deepest_branch_counts_and_not_the_number_of_agents() -> None:
     wide = Agent("head", subordinates=[Agent(f"a{n}") for n in range(50)], limits=Limits(depth=2))
 
-    assert len(list(walk(wide))) == 51
+    assert len(list(walk_tree(wide))) == 51
 
 
 # Fingerprints
 
 
 def test_equal_trees_have_equal_fingerprints() -> None:
-    assert fingerprint(team()) == fingerprint(team())
+    assert fingerprint_tree(team()) == fingerprint_tree(team())
 
 
 def test_the_order_of_subordinates_leaves_the_fingerprint_as_it_is() -> None:
     one = Agent("head", subordinates=[Agent("eat"), Agent("sleep")])
     other = Agent("head", subordinates=[Agent("sleep"), Agent("eat")])
 
-    assert fingerprint(one) == fingerprint(other)
+    assert fingerprint_tree(one) == fingerprint_tree(other)
 
 
 @pytest.mark.parametrize(
@@ -181,13 +181,13 @@ def test_the_order_of_subordinates_leaves_the_fingerprint_as_it_is() -> None:
 def test_another_name_or_shape_has_another_fingerprint(other: Agent) -> None:
     tree = Agent("head", subordinates=[Agent("eat"), Agent("sleep")])
 
-    assert fingerprint(other) != fingerprint(tree)
+    assert fingerprint_tree(other) != fingerprint_tree(tree)
 
 
 def test_every_process_comes_to_the_same_fingerprint() -> None:
     code = (
-        "from echelons import Agent; from echelons.tree.walk import fingerprint;"
-        "print(fingerprint(Agent('head', subordinates=[Agent('eat'), Agent('sleep')])))"
+        "from echelons import Agent; from echelons.tree.walk import fingerprint_tree;"
+        "print(fingerprint_tree(Agent('head', subordinates=[Agent('eat'), Agent('sleep')])))"
     )
     found = {
         subprocess.run(
@@ -200,7 +200,7 @@ def test_every_process_comes_to_the_same_fingerprint() -> None:
         for seed in ("1", "2")
     }
 
-    assert found == {fingerprint(Agent("head", subordinates=[Agent("sleep"), Agent("eat")]))}
+    assert found == {fingerprint_tree(Agent("head", subordinates=[Agent("sleep"), Agent("eat")]))}
 
 
 # Capabilities
@@ -210,8 +210,8 @@ def test_a_superior_can_do_what_anybody_below_it_can_at_its_best() -> None:
     eat = Agent("eat", capabilities={"food": 0.9, "wine": 0.3})
     days = Agent("days", capabilities={"wine": 0.5, "plans": 1}, subordinates=[eat])
 
-    assert capabilities_below(days) == {"wine": 0.5, "plans": 1.0, "food": 0.9}
+    assert collect_capabilities(days) == {"wine": 0.5, "plans": 1.0, "food": 0.9}
 
 
 def test_who_declares_nothing_can_do_nothing_in_particular() -> None:
-    assert capabilities_below(team()) == {}
+    assert collect_capabilities(team()) == {}

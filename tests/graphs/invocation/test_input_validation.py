@@ -35,7 +35,7 @@ from echelons.errors import (
     InvalidText,
     InvalidValue,
 )
-from echelons.graphs.invocation.input_validation import admitted
+from echelons.graphs.invocation.input_validation import validate_input
 from echelons.identity.lineage import OWN_KEYS
 from echelons.testing import Call, ScriptedModel
 from echelons.text.input_limits import INPUT_BYTES, MESSAGE_BYTES
@@ -46,7 +46,7 @@ ANSWERED = ToolMessage("seen", tool_call_id="c1", id="t1")
 
 
 def taken(messages: Any) -> list[AnyMessage]:
-    given: list[AnyMessage] = admitted({"messages": messages}, None)["messages"]
+    given: list[AnyMessage] = validate_input({"messages": messages}, None)["messages"]
     return given
 
 
@@ -175,12 +175,12 @@ def test_the_answer_to_a_broken_call_comes_in_with_it() -> None:
 )
 def test_what_is_no_input_is_refused(given: Any) -> None:
     with pytest.raises(InvalidMessages):
-        admitted(given, None)
+        validate_input(given, None)
 
 
 @pytest.mark.parametrize("given", [None, Command(resume="yes"), Command(goto="reason")])
 def test_what_goes_on_with_a_run_passes(given: Any) -> None:
-    assert admitted(given, {"configurable": {"thread_id": "not an id!"}}) is given
+    assert validate_input(given, {"configurable": {"thread_id": "not an id!"}}) is given
 
 
 def deep() -> Any:

@@ -13,7 +13,7 @@ from langgraph.types import Command, interrupt
 from echelons import Agent
 from echelons.checkpoints.threads.pending_work import OpenAgent
 from echelons.errors import MissingAgents
-from echelons.graphs.invocation.resume_check import missing
+from echelons.graphs.invocation.resume_check import find_missing_agents
 from echelons.testing import Call, ScriptedModel, delegate
 
 TASK: Any = {"messages": [("user", "plan")]}
@@ -141,11 +141,13 @@ def test_a_thread_that_never_ran_is_not_checked() -> None:
     ],
 )
 def test_every_agent_and_node_that_is_gone_is_named_once(waits: OpenAgent, lost: list[str]) -> None:
-    assert missing(team(), [waits, waits]) == lost
+    assert find_missing_agents(team(), [waits, waits]) == lost
 
 
 def test_a_function_works_in_one_node() -> None:
     tree = head(eat)
 
-    assert missing(tree, [OpenAgent(("head", "eat"), ("run",), ())]) == []
-    assert missing(tree, [OpenAgent(("head", "eat"), ("reason",), ())]) == ["head/eat/reason"]
+    assert find_missing_agents(tree, [OpenAgent(("head", "eat"), ("run",), ())]) == []
+    assert find_missing_agents(tree, [OpenAgent(("head", "eat"), ("reason",), ())]) == [
+        "head/eat/reason"
+    ]

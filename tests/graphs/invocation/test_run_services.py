@@ -14,30 +14,36 @@ from echelons import Agent, Limits
 from echelons.checkpoints.coordination.race_ledger import TreeRaces
 from echelons.checkpoints.coordination.run_gate import TreeGate
 from echelons.checkpoints.ledger import MemoryLedger
-from echelons.delegation.race import RACES_KEY, races_of
-from echelons.graphs.invocation.run_services import SUPERSTEPS, Aids, gated
-from echelons.guards.circuit_breaker import CIRCUITS_KEY, OpenCircuits, circuits_of
-from echelons.guards.gate import GATE_KEY, gate_of
+from echelons.delegation.race import RACES_KEY, get_races
+from echelons.graphs.invocation.run_services import (
+    NO_RECURSION_LIMIT,
+    RunServices,
+    with_run_services,
+)
+from echelons.guards.circuit_breaker import CIRCUITS_KEY, ClosedCircuits, get_circuits
+from echelons.guards.gate import GATE_KEY, get_gate
 from echelons.identity.lineage import Identity
 from echelons.testing import Call, ScriptedModel
 
 ROOT = Identity(agent="head", path=("head",), thread_id="t", tree="x", turn="1")
 LEDGER = MemoryLedger()
 GATE = TreeGate(ROOT, "t", Limits(), LEDGER)
-CIRCUITS = OpenCircuits()
+CIRCUITS = ClosedCircuits()
 RACES = TreeRaces(LEDGER, "t", "1")
 
 
 def of(config: RunnableConfig | None) -> RunnableConfig:
-    return gated(config, ensure_config(config), ROOT, Aids(GATE, CIRCUITS, RACES))
+    return with_run_services(
+        config, ensure_config(config), ROOT, RunServices(GATE, CIRCUITS, RACES)
+    )
 
 
 def test_a_run_carries_its_gate_beside_what_its_caller_gave() -> None:
     own = of({"configurable": {"thread_id": "t"}, "metadata": {"mine": 1}})
 
-    assert gate_of(own) is GATE
-    assert circuits_of(own) is CIRCUITS
-    assert races_of(own) is RACES
+    assert get_gate(own) is GATE
+    assert get_circuits(own) is CIRCUITS
+    assert get_races(own) is RACES
     assert own["configurable"] == {
         "thread_id": "t",
         GATE_KEY: GATE,
@@ -49,7 +55,7 @@ def test_a_run_carries_its_gate_beside_what_its_caller_gave() -> None:
 
 
 def test_langgraphs_own_limit_is_out_of_the_way_unless_the_caller_sets_one() -> None:
-    assert of(None)["recursion_limit"] == SUPERSTEPS
+    assert of(None)["recursion_limit"] == NO_RECURSION_LIMIT
     assert of({"recursion_limit": 7})["recursion_limit"] == 7
 
 
@@ -69,4 +75,4 @@ def test_a_limit_that_the_caller_sets_still_strikes() -> None:
 
 
 def test_what_runs_outside_of_a_tree_is_stopped_by_nobody() -> None:
-    assert gate_of(None) is gate_of({"configurable": {}})
+    assert get_gate(None) is get_gate({"configurable": {}})

@@ -131,4 +131,4 @@ def test_a_stream_that_somebody_else_has_put_in_place_of_langgraphs_is_used(
 
 
 def test_a_langgraph_with_another_loop_is_used_as_it_is() -> None:
-    assert inline_writes.with_loop(FunctionType(compile("pass", "other", "exec"), {})) is None
+    assert inline_writes.replace_loop(FunctionType(compile("pass", "other", "exec"), {})) is None

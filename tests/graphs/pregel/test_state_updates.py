@@ -51,7 +51,7 @@ def identity_at(saver: InMemorySaver, config: RunnableConfig) -> Identity | None
     """Return whose checkpoint it is; which of a root's turns it belongs to is made up anew."""
     saved = saver.get_tuple(config)
     assert saved is not None
-    identity = Identity.read(saved.metadata)
+    identity = Identity.from_metadata(saved.metadata)
     return identity and replace(identity, turn="")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from echelons.guards.gate import GATE_KEY, Halt, OpenGate
-from echelons.nodes.delegating.cancel_on_stop import Cutting
+from echelons.nodes.delegating.cancel_on_stop import CancelOnStop
 
 HALT = Halt("stopped", "head was told to stop")
 
@@ -31,7 +31,7 @@ class Told(OpenGate):
 
 async def hang(gate: Told, inside: asyncio.Event) -> str:
     config: Any = {"configurable": {GATE_KEY: gate}}
-    with Cutting(config) as cutting:
+    with CancelOnStop(config) as cutting:
         inside.set()
         await asyncio.Event().wait()
     return cutting.reason
@@ -80,7 +80,7 @@ async def test_of_a_stop_and_a_cancellation_at_once_the_cancellation_goes_on() -
 async def test_a_stop_that_comes_after_the_end_cuts_nothing() -> None:
     gate = Told()
     config: Any = {"configurable": {GATE_KEY: gate}}
-    with Cutting(config) as cutting:
+    with CancelOnStop(config) as cutting:
         # Told in another thread, and not here yet when the block ends.
         await asyncio.to_thread(lambda: None)
         gate.stop()

@@ -8,12 +8,12 @@ import pytest
 
 from echelons import DelegationRequest, DelegationResponse, Status
 from echelons.errors import UnreadableRecord
-from echelons.nodes.delegating.queued_request import Order, tool_message
+from echelons.nodes.delegating.queued_request import QueuedRequest, build_tool_message
 
 
-def order(current: str = "eat", number: int = 1, continues: bool = False) -> Order:
+def order(current: str = "eat", number: int = 1, continues: bool = False) -> QueuedRequest:
     request = DelegationRequest(id=f"r{number}", origin="head", current=current, task="dinner")
-    return Order(request, f"call-{number}", "thread", continues)
+    return QueuedRequest(request, f"call-{number}", "thread", continues)
 
 
 def response(status: Status = Status.FULFILLED, **more: Any) -> DelegationResponse:
@@ -21,12 +21,12 @@ def response(status: Status = Status.FULFILLED, **more: Any) -> DelegationRespon
 
 
 def test_an_order_reads_back_as_it_was_stored() -> None:
-    assert Order.load(order(continues=True).stored()) == order(continues=True)
+    assert QueuedRequest.load(order(continues=True).stored()) == order(continues=True)
 
 
 def test_a_damaged_order_is_refused_by_name() -> None:
     with pytest.raises(UnreadableRecord) as refused:
-        Order.load({**order().stored(), "request": {"model": "DelegationRequest"}})
+        QueuedRequest.load({**order().stored(), "request": {"model": "DelegationRequest"}})
 
     assert refused.value.model == "DelegationRequest"
 
@@ -50,21 +50,21 @@ def test_a_damaged_order_is_refused_by_name() -> None:
 def test_an_answer_tells_its_status_unless_it_is_plain(
     answer: DelegationResponse, text: str, status: str, unavailable: bool
 ) -> None:
-    message = tool_message(order(), answer)
+    message = build_tool_message(order(), answer)
 
     assert (message.text, message.status) == (text, status)
     assert message.additional_kwargs == ({"unavailable": True} if unavailable else {})
 
 
 def test_an_answer_names_its_call_and_carries_the_response() -> None:
-    message = tool_message(order(), response(result="pizza", confidence=0.5))
+    message = build_tool_message(order(), response(result="pizza", confidence=0.5))
 
     assert (message.tool_call_id, message.name) == ("call-1", "call_subordinate")
     assert DelegationResponse.load(message.artifact) == response(result="pizza", confidence=0.5)
 
 
 def test_one_answer_has_one_id_and_two_have_two() -> None:
-    first = tool_message(order(number=1), response())
+    first = build_tool_message(order(number=1), response())
 
-    assert first.id == tool_message(order(number=1), response()).id
-    assert first.id != tool_message(order(number=2), response()).id
+    assert first.id == build_tool_message(order(number=1), response()).id
+    assert first.id != build_tool_message(order(number=2), response()).id

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from echelons import DelegationRequest, DelegationResponse, Status
-from echelons.delegation.candidates import Ways
+from echelons.delegation.candidates import Candidates
 from echelons.identity.lineage import Identity
 from echelons.identity.thread_history import Head, Past
-from echelons.nodes.delegating.queued_request import Order
-from echelons.nodes.delegating.request_queue import REFUSE, Desk
+from echelons.nodes.delegating.queued_request import QueuedRequest
+from echelons.nodes.delegating.request_queue import REFUSE, RequestQueue
 
-CONFIG: Any = {"metadata": Identity("head", ("head",), "root", "t").metadata()}
+CONFIG: Any = {"metadata": Identity("head", ("head",), "root", "t").to_metadata()}
 
 
 class Kept:
@@ -25,38 +25,38 @@ class Kept:
     def __init__(self, durable: bool) -> None:
         self._durable = durable
 
-    def durable(self, config: Mapping[str, Any]) -> bool:
+    def is_durable(self, config: Mapping[str, Any]) -> bool:
         return self._durable
 
-    def head(self, config: Mapping[str, Any]) -> Head:
+    def load_head(self, config: Mapping[str, Any]) -> Head:
         return Head()
 
-    async def ahead(self, config: Mapping[str, Any]) -> Head:
+    async def aload_head(self, config: Mapping[str, Any]) -> Head:
         return Head()
 
-    def before(self, head: Head | None, config: Mapping[str, Any]) -> Past:
+    def load_past(self, head: Head | None, config: Mapping[str, Any]) -> Past:
         return Past()
 
-    async def abefore(self, head: Head | None, config: Mapping[str, Any]) -> Past:
+    async def aload_past(self, head: Head | None, config: Mapping[str, Any]) -> Past:
         return Past()
 
 
-def desk(durable: bool = True) -> Desk:
-    return Desk({"eat": "eat", "sleep": "dispatch"}, Kept(durable))
+def desk(durable: bool = True) -> RequestQueue:
+    return RequestQueue({"eat": "eat", "sleep": "dispatch"}, Kept(durable))
 
 
-def order(current: str = "eat", number: int = 1, continues: bool = False) -> Order:
+def order(current: str = "eat", number: int = 1, continues: bool = False) -> QueuedRequest:
     request = DelegationRequest(id=f"r{number}", origin="head", current=current, task="dinner")
-    return Order(request, f"call-{number}", "thread", continues)
+    return QueuedRequest(request, f"call-{number}", "thread", continues)
 
 
 def response(status: Status = Status.FULFILLED, **more: Any) -> DelegationResponse:
     return DelegationResponse(request_id="r1", agent="eat", status=status, **more)
 
 
-def advanced(*queue: Order, head: Head | None = None) -> Any:
+def advanced(*queue: QueuedRequest, head: Head | None = None) -> Any:
     state = {"queue": [each.stored() for each in queue]}
-    step = desk().onward(queue[0], response(result="pizza"), CONFIG)
+    step = desk().decide_next_step(queue[0], response(result="pizza"), CONFIG)
     return desk().advance(state, step, head)
 
 
@@ -64,21 +64,21 @@ def advanced(*queue: Order, head: Head | None = None) -> Any:
 
 
 def test_a_subordinate_may_take_an_order_of_its_own() -> None:
-    assert desk().refusal(order(), CONFIG) is None
-    assert desk().node(order().stored(), CONFIG) == "eat"
+    assert desk().find_refusal(order(), CONFIG) is None
+    assert desk().choose_node(order().stored(), CONFIG) == "eat"
 
 
 def test_many_subordinates_share_a_node() -> None:
-    assert desk().node(order("sleep").stored(), CONFIG) == "dispatch"
+    assert desk().choose_node(order("sleep").stored(), CONFIG) == "dispatch"
 
 
 def test_nobody_takes_an_order_for_somebody_who_is_not_there() -> None:
-    reason = desk().refusal(order("fly"), CONFIG)
+    reason = desk().find_refusal(order("fly"), CONFIG)
 
     assert reason is not None
     assert reason.startswith("unknown_subordinate")
     assert "'fly'" in reason
-    assert desk().node(order("fly").stored(), CONFIG) == REFUSE
+    assert desk().choose_node(order("fly").stored(), CONFIG) == REFUSE
 
 
 @pytest.mark.parametrize(
@@ -90,10 +90,10 @@ def test_a_conversation_goes_on_only_where_it_was_kept(
 ) -> None:
     wanted = order(continues=continues)
 
-    reason = desk(durable).refusal(wanted, CONFIG)
+    reason = desk(durable).find_refusal(wanted, CONFIG)
 
     assert (reason is None) is taken
-    assert (desk(durable).node(wanted.stored(), CONFIG) == "eat") is taken
+    assert (desk(durable).choose_node(wanted.stored(), CONFIG) == "eat") is taken
     if reason is not None:
         assert reason.startswith("no_checkpointer")
         assert "reset=true" in reason
@@ -137,37 +137,39 @@ def test_a_segment_without_an_end_changes_no_head(head: Head | None) -> None:
 # The next attempt
 
 
-def routed(seconds: float | None) -> Order:
+def routed(seconds: float | None) -> QueuedRequest:
     """Return an order that may go to one more, with so much time of its own."""
     budget = {} if seconds is None else {"seconds": seconds}
     first = order()
     return replace(
         first,
         request=first.request.model_copy(update={"path": ("head", "eat"), "budget": budget}),
-        ways=Ways((("sleep",),)),
+        candidates=Candidates((("sleep",),)),
     )
 
 
 def test_the_next_attempt_has_what_is_left_of_the_time() -> None:
-    step = desk().onward(routed(10), response(Status.UNABLE), CONFIG, spent=4)
+    step = desk().decide_next_step(routed(10), response(Status.UNABLE), CONFIG, spent=4)
 
-    assert step.following is not None
-    request = step.following.request
+    assert step.next_attempt is not None
+    request = step.next_attempt.request
     assert (request.current, request.attempts, request.seconds) == ("sleep", 2, 6)
     assert request.deadline is not None
     assert time() + 5 < request.deadline <= time() + 6
 
 
 def test_nobody_else_is_asked_when_the_time_is_over() -> None:
-    step = desk().onward(routed(10), response(Status.UNABLE, reason="late"), CONFIG, spent=10.5)
+    step = desk().decide_next_step(
+        routed(10), response(Status.UNABLE, reason="late"), CONFIG, spent=10.5
+    )
 
-    assert step.following is None
+    assert step.next_attempt is None
     assert step.answer is not None
     assert step.answer.reason == "late"
 
 
 def test_a_request_without_an_end_is_passed_on_however_long_it_took() -> None:
-    step = desk().onward(routed(None), response(Status.UNABLE), CONFIG, spent=10**6)
+    step = desk().decide_next_step(routed(None), response(Status.UNABLE), CONFIG, spent=10**6)
 
-    assert step.following is not None
-    assert step.following.request.budget == {}
+    assert step.next_attempt is not None
+    assert step.next_attempt.request.budget == {}

@@ -20,7 +20,7 @@ from langgraph.errors import (
 from langgraph.types import Command
 
 from echelons.errors import MissingAgents, StorageError, UnreadableRecord
-from echelons.nodes.delegating.run_level import Failure, acall, call
+from echelons.nodes.delegating.run_level import LevelFailure, arun_level, run_level
 
 
 def raising(error: BaseException) -> Runnable[Any, Any]:
@@ -35,11 +35,11 @@ async def both(error: BaseException) -> list[Any]:
     outcomes: list[Any] = []
     level = raising(error)
     try:
-        outcomes.append(call(level, {}, {}))
+        outcomes.append(run_level(level, {}, {}))
     except BaseException as raised:
         outcomes.append(raised)
     try:
-        outcomes.append(await acall(level, {}, {}))
+        outcomes.append(await arun_level(level, {}, {}))
     except BaseException as raised:
         outcomes.append(raised)
     return outcomes
@@ -48,8 +48,8 @@ async def both(error: BaseException) -> list[Any]:
 async def test_a_subordinates_output_is_returned_as_it_is() -> None:
     level: Runnable[Any, Any] = RunnableLambda(lambda given: {**given, "done": True})
 
-    assert call(level, {"a": 1}, {}) == {"a": 1, "done": True}
-    assert await acall(level, {"a": 1}, {}) == {"a": 1, "done": True}
+    assert run_level(level, {"a": 1}, {}) == {"a": 1, "done": True}
+    assert await arun_level(level, {"a": 1}, {}) == {"a": 1, "done": True}
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ async def test_a_subordinates_output_is_returned_as_it_is() -> None:
     ],
 )
 async def test_an_error_of_the_subordinate_is_its_answer(error: Exception, reason: str) -> None:
-    assert await both(error) == [Failure(reason), Failure(reason)]
+    assert await both(error) == [LevelFailure(reason), LevelFailure(reason)]
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ async def test_what_is_no_exception_is_never_an_answer(error: BaseException) -> 
     level = raising(error)
 
     with pytest.raises(type(error)):
-        call(level, {}, {})
+        run_level(level, {}, {})
 
 
 async def test_a_cancelled_subordinate_is_cancelled() -> None:
@@ -102,7 +102,7 @@ async def test_a_cancelled_subordinate_is_cancelled() -> None:
         started.set()
         await asyncio.Event().wait()
 
-    task = asyncio.create_task(acall(RunnableLambda(hang), {}, {}))
+    task = asyncio.create_task(arun_level(RunnableLambda(hang), {}, {}))
     await started.wait()
     task.cancel()
 
@@ -114,7 +114,7 @@ async def test_a_subordinate_cannot_steer_its_superior() -> None:
     error = ParentCommand(Command(graph=Command.PARENT, goto="elsewhere"))
 
     for outcome in await both(error):
-        assert isinstance(outcome, Failure)
+        assert isinstance(outcome, LevelFailure)
         assert "Command(graph=PARENT)" in outcome.reason
 
 

@@ -9,7 +9,11 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from echelons.guards.gate import Halt
 from echelons.identity.lineage import Identity
-from echelons.nodes.planning.early_end import cut_short, ended, not_run
+from echelons.nodes.planning.early_end import (
+    build_halt_update,
+    build_late_reply_update,
+    build_not_run_message,
+)
 
 LIMIT = Halt("limit", "2 of 2 steps")
 STOP = Halt("stopped", "head was told to stop")
@@ -25,7 +29,7 @@ def calling(*ids: str, text: str = "") -> AIMessage:
 def test_calls_without_an_answer_are_answered_with_not_run() -> None:
     before = [HumanMessage("go"), calling("1", "2"), ToolMessage("dug", tool_call_id="1")]
 
-    first, last = ended(LIMIT, before, ROOT)["messages"]
+    first, last = build_halt_update(LIMIT, before, ROOT)["messages"]
 
     assert (first.tool_call_id, first.text, first.status) == (
         "2",
@@ -39,14 +43,14 @@ def test_calls_without_an_answer_are_answered_with_not_run() -> None:
 def test_only_who_has_a_superior_responds() -> None:
     said = [HumanMessage("go"), AIMessage("half of it")]
 
-    assert "response" not in ended(LIMIT, said, ROOT)
-    assert ended(LIMIT, said, BELOW)["response"] == {
+    assert "response" not in build_halt_update(LIMIT, said, ROOT)
+    assert build_halt_update(LIMIT, said, BELOW)["response"] == {
         "status": "partial",
         "result": "half of it",
         "reason": "limit: 2 of 2 steps",
         "halt": "limit",
     }
-    assert ended(STOP, said, BELOW)["response"] == {
+    assert build_halt_update(STOP, said, BELOW)["response"] == {
         "status": "unable",
         "result": "",
         "reason": "stopped: head was told to stop",
@@ -60,7 +64,9 @@ def test_a_late_reply_is_kept_and_nothing_of_it_is_done() -> None:
         update={"invalid_tool_calls": [{"name": None, "args": "{", "id": "3", "error": "broken"}]}
     )
 
-    kept, *answers, last = cut_short(STOP, [HumanMessage("go")], reply, BELOW)["messages"]
+    kept, *answers, last = build_late_reply_update(STOP, [HumanMessage("go")], reply, BELOW)[
+        "messages"
+    ]
 
     assert kept is reply
     assert [each.tool_call_id for each in answers] == ["1", "2", "3"]
@@ -71,12 +77,12 @@ def test_a_late_reply_is_kept_and_nothing_of_it_is_done() -> None:
 def test_the_last_word_has_the_same_id_however_often_the_node_runs() -> None:
     said = [HumanMessage("go")]
 
-    ids = {ended(LIMIT, said, BELOW)["messages"][-1].id for _ in range(2)}
+    ids = {build_halt_update(LIMIT, said, BELOW)["messages"][-1].id for _ in range(2)}
 
     assert len(ids) == 1
 
 
 def test_a_call_that_had_begun_is_not_called_not_run() -> None:
-    answer = not_run({"name": "dig", "id": "1"}, STOP, begun=True)
+    answer = build_not_run_message({"name": "dig", "id": "1"}, STOP, was_begun=True)
 
     assert "what came of it is not known" in str(answer.text)

@@ -6,27 +6,27 @@ from collections.abc import Mapping
 
 from langchain_core.messages import AIMessage
 
-from echelons.delegation.calls import Delegation
-from echelons.identity.lineage import Identity, subordinate_thread_id
+from echelons.delegation.calls import SubordinateCall
+from echelons.identity.lineage import Identity, derive_subordinate_thread_id
 from echelons.identity.thread_history import Head
-from echelons.nodes.planning.thread_choice import resolve
+from echelons.nodes.planning.thread_choice import choose_threads
 
 IDENTITY = Identity(agent="head", path=("head",), thread_id="root", tree="t")
 
 
-def wanted(subordinate: str, call_id: str, reset: bool = False) -> Delegation:
-    return Delegation(call_id, subordinate, "x", reset)
+def wanted(subordinate: str, call_id: str, reset: bool = False) -> SubordinateCall:
+    return SubordinateCall(call_id, subordinate, "x", reset)
 
 
 def resolved(
-    *delegations: Delegation, known: Mapping[str, Head] | None = None, **ways: str
+    *delegations: SubordinateCall, known: Mapping[str, Head] | None = None, **ways: str
 ) -> tuple[dict[str, str], dict[str, Head]]:
-    return resolve(delegations, ways, known or {}, AIMessage("", id="m"), IDENTITY)
+    return choose_threads(delegations, ways, known or {}, AIMessage("", id="m"), IDENTITY)
 
 
 def started(call_id: str) -> str:
     """Return the id of the thread that a call starts."""
-    return subordinate_thread_id("root", "m", call_id)
+    return derive_subordinate_thread_id("root", "m", call_id)
 
 
 def test_the_first_call_of_a_subordinate_starts_a_thread() -> None:

@@ -17,10 +17,17 @@ from langchain_core.messages import (
 )
 
 from echelons import Status
-from echelons.delegation.calls import Delegation
-from echelons.nodes.planning.tool_calls import Abilities, Sorted, close, number, sort, unanswered
+from echelons.delegation.calls import SubordinateCall
+from echelons.nodes.planning.tool_calls import (
+    CallableTools,
+    ParsedReply,
+    answer_open_calls,
+    assign_call_ids,
+    find_unanswered,
+    parse_calls,
+)
 
-EVERYTHING = Abilities(tools=("search",), subordinates=("eat", "sleep"), reports=True)
+EVERYTHING = CallableTools(tools=("search",), subordinates=("eat", "sleep"), can_report=True)
 
 
 def call(name: str, call_id: str | None = "1", **args: Any) -> ToolCall:
@@ -39,11 +46,11 @@ def answer(call_id: str) -> ToolMessage:
     return ToolMessage("done", tool_call_id=call_id)
 
 
-def sorted_out(*calls: ToolCall, abilities: Abilities = EVERYTHING) -> Sorted:
-    return sort(said(*calls), abilities)
+def sorted_out(*calls: ToolCall, abilities: CallableTools = EVERYTHING) -> ParsedReply:
+    return parse_calls(said(*calls), abilities)
 
 
-def refusal(*calls: ToolCall, abilities: Abilities = EVERYTHING) -> str:
+def refusal(*calls: ToolCall, abilities: CallableTools = EVERYTHING) -> str:
     """Return the text by which the last of some calls is refused."""
     found = sorted_out(*calls, abilities=abilities)
     message = found.answers[-1]
@@ -59,7 +66,7 @@ def refusal(*calls: ToolCall, abilities: Abilities = EVERYTHING) -> str:
 def test_a_message_whose_calls_have_ids_is_left_alone() -> None:
     message = said(call("a", "1"), call("b", "2"))
 
-    assert number(message) is message
+    assert assign_call_ids(message) is message
 
 
 @pytest.mark.parametrize(
@@ -77,7 +84,7 @@ def test_a_message_whose_calls_have_ids_is_left_alone() -> None:
 def test_calls_without_an_id_of_their_own_get_one(
     given_ids: list[str | None], ids: list[str]
 ) -> None:
-    numbered = number(said(*(call("a", each) for each in given_ids)))
+    numbered = assign_call_ids(said(*(call("a", each) for each in given_ids)))
 
     assert [each["id"] for each in numbered.tool_calls] == ids
 
@@ -87,18 +94,18 @@ def test_no_two_calls_of_a_message_have_the_same_id(ids: list[str | None]) -> No
     half = len(ids) // 2
     message = said(*(call("a", each) for each in ids[:half]), invalid=[*map(broken, ids[half:])])
 
-    numbered = number(message)
+    numbered = assign_call_ids(message)
 
     found = [each["id"] for each in (*numbered.tool_calls, *numbered.invalid_tool_calls)]
     assert all(found)
     assert len(set(found)) == len(ids)
-    assert number(numbered) is numbered
+    assert assign_call_ids(numbered) is numbered
 
 
 def test_numbering_changes_nothing_but_the_ids() -> None:
     message = AIMessage("text", id="m", tool_calls=[call("a", None, x=1)])
 
-    numbered = number(message)
+    numbered = assign_call_ids(message)
 
     assert (numbered.text, numbered.id) == ("text", "m")
     assert numbered.tool_calls == [call("a", "call-1", x=1)]
@@ -116,7 +123,7 @@ def test_calls_are_sorted_by_who_does_them() -> None:
     )
 
     [delegation] = found.requests
-    assert isinstance(delegation, Delegation)
+    assert isinstance(delegation, SubordinateCall)
     assert (delegation.call_id, delegation.subordinate, delegation.message, delegation.reset) == (
         *("2", "eat", "dinner"),
         False,
@@ -136,7 +143,7 @@ def test_delegations_keep_the_order_of_the_calls() -> None:
     assert [
         (each.call_id, each.message, each.reset)
         for each in found.requests
-        if isinstance(each, Delegation)
+        if isinstance(each, SubordinateCall)
     ] == [
         ("3", "3", True),
         ("2", "2", True),
@@ -145,17 +152,17 @@ def test_delegations_keep_the_order_of_the_calls() -> None:
 
 
 def test_an_only_subordinate_need_not_be_named() -> None:
-    only = Abilities(subordinates=("eat",))
+    only = CallableTools(subordinates=("eat",))
 
     [delegation] = sorted_out(call("call_subordinate", message="x"), abilities=only).requests
-    assert isinstance(delegation, Delegation)
+    assert isinstance(delegation, SubordinateCall)
 
     assert delegation.subordinate == "eat"
 
 
 def test_with_several_subordinates_a_call_may_name_nobody() -> None:
     [delegation] = sorted_out(call("call_subordinate", message="x")).requests
-    assert isinstance(delegation, Delegation)
+    assert isinstance(delegation, SubordinateCall)
 
     assert delegation.subordinate == ""
 
@@ -183,13 +190,13 @@ def test_arguments_that_do_not_fit_are_refused_and_named(args: dict[str, Any]) -
     ("name", "abilities", "tools"),
     [
         ("serach", EVERYTHING, "search, call_subordinate, delegate_many, report"),
-        ("call_subordinate", Abilities(tools=("search",)), "search"),
-        ("report", Abilities(subordinates=("eat",)), "call_subordinate"),
-        ("anything", Abilities(), "none"),
+        ("call_subordinate", CallableTools(tools=("search",)), "search"),
+        ("report", CallableTools(subordinates=("eat",)), "call_subordinate"),
+        ("anything", CallableTools(), "none"),
     ],
 )
 def test_a_tool_that_the_agent_does_not_have_is_refused_with_those_it_has(
-    name: str, abilities: Abilities, tools: str
+    name: str, abilities: CallableTools, tools: str
 ) -> None:
     assert refusal(call(name, message="x"), abilities=abilities) == (
         f"Error: there is no such tool; the tools are: {tools}"
@@ -235,19 +242,19 @@ def test_a_report_after_a_wrong_one_counts() -> None:
     [(None, "Error: the arguments are no valid JSON object"), ("no JSON", "Error: no JSON")],
 )
 def test_a_call_that_cannot_be_parsed_is_answered(why: str | None, text: str) -> None:
-    [message] = sort(said(invalid=[broken("7", "search", why)]), EVERYTHING).answers
+    [message] = parse_calls(said(invalid=[broken("7", "search", why)]), EVERYTHING).answers
 
     assert (message.text, message.tool_call_id, message.name) == (text, "7", "search")
 
 
 def test_a_call_that_cannot_be_parsed_and_has_no_name_is_answered_too() -> None:
-    [message] = sort(said(invalid=[broken("7", None)]), EVERYTHING).answers
+    [message] = parse_calls(said(invalid=[broken("7", None)]), EVERYTHING).answers
 
     assert message.name == "unknown"
 
 
 def test_a_plain_answer_asks_for_nothing() -> None:
-    assert sort(AIMessage("done"), EVERYTHING) == Sorted()
+    assert parse_calls(AIMessage("done"), EVERYTHING) == ParsedReply()
 
 
 # What is still open
@@ -256,7 +263,7 @@ def test_a_plain_answer_asks_for_nothing() -> None:
 def test_the_open_calls_are_those_of_the_last_message_without_an_answer() -> None:
     message = said(call("a", "1"), call("b", "2"), call("c", "3"))
 
-    last, calls = unanswered([HumanMessage("x"), message, answer("2")])
+    last, calls = find_unanswered([HumanMessage("x"), message, answer("2")])
 
     assert last is message
     assert [each["id"] for each in calls] == ["1", "3"]
@@ -265,22 +272,24 @@ def test_the_open_calls_are_those_of_the_last_message_without_an_answer() -> Non
 def test_answers_to_an_earlier_message_are_not_answers_to_the_last() -> None:
     first, last = said(call("a", "1"), id="m1"), said(call("a", "1"), id="m2")
 
-    found, calls = unanswered([first, answer("1"), last])
+    found, calls = find_unanswered([first, answer("1"), last])
 
     assert found is last
     assert [each["id"] for each in calls] == ["1"]
 
 
 def test_without_a_model_message_nothing_is_open() -> None:
-    assert unanswered([]) == (None, [])
-    assert unanswered([HumanMessage("x"), answer("1")]) == (None, [])
+    assert find_unanswered([]) == (None, [])
+    assert find_unanswered([HumanMessage("x"), answer("1")]) == (None, [])
 
 
 # Closing
 
 
 def test_open_calls_are_closed_where_they_stand() -> None:
-    closed = close([said(call("a", "1"), call("b", "2")), answer("1"), HumanMessage("go on")])
+    closed = answer_open_calls(
+        [said(call("a", "1"), call("b", "2")), answer("1"), HumanMessage("go on")]
+    )
 
     assert [each.type for each in closed] == ["ai", "tool", "tool", "human"]
     added = closed[2]
@@ -290,7 +299,7 @@ def test_open_calls_are_closed_where_they_stand() -> None:
 
 
 def test_open_calls_at_the_end_are_closed_too() -> None:
-    closed = close([HumanMessage("x"), said(call("a", "1"))])
+    closed = answer_open_calls([HumanMessage("x"), said(call("a", "1"))])
 
     assert [each.type for each in closed] == ["human", "ai", "tool"]
 
@@ -298,7 +307,7 @@ def test_open_calls_at_the_end_are_closed_too() -> None:
 def test_a_whole_conversation_is_left_alone() -> None:
     messages = [HumanMessage("x"), said(call("a", "1")), answer("1"), AIMessage("done")]
 
-    assert close(messages) == messages
+    assert answer_open_calls(messages) == messages
 
 
 conversations = st.lists(
@@ -315,7 +324,7 @@ conversations = st.lists(
 
 @given(conversations)
 def test_a_closed_conversation_has_an_answer_to_every_call(messages: list[BaseMessage]) -> None:
-    closed = close(messages)
+    closed = answer_open_calls(messages)
 
     for place, message in enumerate(closed):
         if isinstance(message, AIMessage):
@@ -326,4 +335,4 @@ def test_a_closed_conversation_has_an_answer_to_every_call(messages: list[BaseMe
                 following.append(each.tool_call_id)
             assert {each["id"] for each in message.tool_calls} <= set(following)
     assert [each for each in closed if each in messages] == messages
-    assert close(closed) == closed
+    assert answer_open_calls(closed) == closed

@@ -9,12 +9,12 @@ from pydantic import ValidationError
 
 from echelons import Agent, Status
 from echelons.nodes.planning.tool_schemas import (
-    CallSubordinate,
-    Report,
-    call_subordinate_schema,
-    report_schema,
+    CallSubordinateArgs,
+    ReportArgs,
+    build_call_subordinate_schema,
+    build_report_schema,
 )
-from echelons.tree.roster import parse
+from echelons.tree.roster import parse_roster
 
 
 def function(schema: dict[str, Any]) -> dict[str, Any]:
@@ -33,9 +33,9 @@ def team() -> list[Agent]:
 
 
 def test_a_model_reads_who_its_subordinates_are_and_what_each_branch_can_do() -> None:
-    shown = function(call_subordinate_schema(team()))
+    shown = function(build_call_subordinate_schema(team()))
 
-    roster = parse(shown["description"])
+    roster = parse_roster(shown["description"])
     assert [(each.name, each.description) for each in roster] == [
         ("flights", "Finds flights"),
         ("days", "Plans days"),
@@ -44,27 +44,30 @@ def test_a_model_reads_who_its_subordinates_are_and_what_each_branch_can_do() ->
 
 
 def test_only_direct_subordinates_can_be_named() -> None:
-    parameters = function(call_subordinate_schema(team()))["parameters"]
+    parameters = function(build_call_subordinate_schema(team()))["parameters"]
 
     assert parameters["properties"]["subordinate"]["enum"] == ["flights", "days"]
     assert parameters["required"] == ["message"]
 
 
 def test_an_only_subordinate_need_not_be_named() -> None:
-    parameters = function(call_subordinate_schema(team()[:1]))["parameters"]
+    parameters = function(build_call_subordinate_schema(team()[:1]))["parameters"]
 
     assert parameters["required"] == ["message"]
 
 
 def test_a_call_goes_on_with_a_conversation_unless_it_says_otherwise() -> None:
-    shown = function(call_subordinate_schema(team()))["parameters"]["properties"]
+    shown = function(build_call_subordinate_schema(team()))["parameters"]["properties"]
 
-    assert shown["reset"]["default"] is CallSubordinate(message="x").reset is False
+    assert shown["reset"]["default"] is CallSubordinateArgs(message="x").reset is False
 
 
 @pytest.mark.parametrize(
     ("schema", "model"),
-    [(call_subordinate_schema(team()), CallSubordinate), (report_schema(), Report)],
+    [
+        (build_call_subordinate_schema(team()), CallSubordinateArgs),
+        (build_report_schema(), ReportArgs),
+    ],
 )
 def test_the_arguments_shown_are_the_arguments_accepted(schema: dict[str, Any], model: Any) -> None:
     shown = function(schema)["parameters"]
@@ -75,13 +78,13 @@ def test_the_arguments_shown_are_the_arguments_accepted(schema: dict[str, Any], 
 
 
 def test_a_report_can_say_each_of_the_four_endings() -> None:
-    shown = function(report_schema())["parameters"]["properties"]["status"]["enum"]
+    shown = function(build_report_schema())["parameters"]["properties"]["status"]["enum"]
 
     assert shown == [str(status) for status in Status]
-    assert [Report(status=Status(each)).status for each in shown] == list(Status)
+    assert [ReportArgs(status=Status(each)).status for each in shown] == list(Status)
 
 
 @pytest.mark.parametrize("confidence", [-0.1, 1.1, "high"])
 def test_a_confidence_out_of_its_range_is_refused(confidence: Any) -> None:
     with pytest.raises(ValidationError):
-        Report(status=Status.PARTIAL, confidence=confidence)
+        ReportArgs(status=Status.PARTIAL, confidence=confidence)

@@ -18,7 +18,7 @@ from langgraph.types import Command, interrupt
 from pydantic import BaseModel, ValidationError
 
 from echelons import Agent, Session, SqliteCheckpointer, effect, idempotency_key
-from echelons.checkpoints.ledger import ledger_of
+from echelons.checkpoints.ledger import get_ledger
 from echelons.errors import NoCall
 from echelons.testing import Call, ScriptedModel, Step, delegate
 
@@ -72,7 +72,7 @@ def answers_to(graph: Any, call_id: str) -> str:
 
 
 def entries(saver: Saver) -> list[str]:
-    return [name for name in ledger_of(saver).keys("") if "/effect/" in name]
+    return [name for name in get_ledger(saver).list_keys("") if "/effect/" in name]
 
 
 class Booking:
@@ -470,7 +470,7 @@ async def _until(holds: Callable[[], bool]) -> None:
 
 
 def _state(saver: Saver) -> list[str]:
-    found = [ledger_of(saver).get(name) for name in entries(saver)]
+    found = [get_ledger(saver).get(name) for name in entries(saver)]
     return [each.value["state"] for each in found if each]
 
 

@@ -111,7 +111,7 @@ def heard(session: Session) -> dict[str, list[str]]:
     """
     found: dict[str, list[str]] = {}
     for thread in session.trace().walk():
-        messages = session.store.get(thread.thread_id).messages
+        messages = session.thread_store.get(thread.thread_id).messages
         asked = {
             str(call["id"]): str(call["args"]["question"])
             for each in messages

@@ -35,7 +35,7 @@ def team(scripts: dict[str, Any], tools: Sequence[Any] = (look,)) -> Agent:
 def told(session: Session, agent: str = "head") -> list[str]:
     """Return what an agent's calls were answered with, in the order of the calls."""
     [found] = [each for each in session.trace().walk() if each.agent == agent]
-    messages = session.store.get(found.thread_id).messages
+    messages = session.thread_store.get(found.thread_id).messages
     answers = {each.tool_call_id: each.text for each in messages if isinstance(each, ToolMessage)}
     calls = [each for each in messages if isinstance(each, AIMessage)]
     return [str(answers[call["id"] or ""]) for each in calls for call in each.tool_calls]

@@ -197,7 +197,7 @@ def report(folder: Path, case: Case) -> dict[str, Any]:
     """Return what a case came to."""
     with SqliteCheckpointer(folder / "trip.sqlite") as saver:
         rows = saver.conn.execute("SELECT data FROM events WHERE kind = 'message'").fetchall()
-        left = [each for each in saver.ledger.keys() if "/effect/" in each]  # noqa: SIM118
+        left = [each for each in saver.ledger.list_keys() if "/effect/" in each]
     results = [json.loads(data) for (data,) in rows]
     told = [each["content"] for each in results if each["role"] == "tool"]
     return {

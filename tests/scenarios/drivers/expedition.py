@@ -143,7 +143,7 @@ async def atake(session: Session, step: Sequence[Any]) -> Result:
 
 def stored(session: Session) -> dict[str, Any]:
     """Return everything that is stored of the thread."""
-    store = session.store
+    store = session.thread_store
     links = store.verify(session.thread_id)
     threads = [session.thread_id, *(link.sub_agent_thread_id for link in links)]
     return {

@@ -115,7 +115,9 @@ def go_on(folder: Path, world: str) -> dict[str, Any]:
     with Session(tree(Log(folder / "log.txt")), folder / "trip.sqlite", thread="trip") as session:
         found = {"lines": lines(folder), "stored": work_stored(session)}
         try:
-            found["links"] = [str(each.state) for each in session.store.verify(session.thread_id)]
+            found["links"] = [
+                str(each.state) for each in session.thread_store.verify(session.thread_id)
+            ]
         except EchelonsError:  # it died before anything was stored
             found["links"] = []
         unknown: list[str] = []

@@ -16,7 +16,7 @@ from langgraph.types import interrupt
 
 from echelons import Agent, AsyncRun, Result, Run, Session, SqliteCheckpointer
 from echelons.checkpoints.coordination.race_ledger import TreeRaces
-from echelons.delegation.race import Entrant
+from echelons.delegation.race import RaceEntry
 from echelons.graphs import compiled_tree
 from echelons.testing import Call, ScriptedModel, delegate, report
 
@@ -188,7 +188,7 @@ class Race:
 
             decided = False
 
-            def place(self, entrant: Entrant) -> int:
+            def place(self, entrant: RaceEntry) -> int:
                 place = super().place(entrant)
                 self.decided = entrant.group == 2
                 if self.decided and not _in_a_loop():

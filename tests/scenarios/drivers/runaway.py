@@ -111,9 +111,9 @@ async def _arun(session: Session) -> str:
 def told(session: Session) -> dict[str, list[str]]:
     """Return what every agent's conversation says, by path."""
     return {
-        "/".join(session.store.get(each.thread_id).path): [
+        "/".join(session.thread_store.get(each.thread_id).path): [
             f"{message.type}: {message.text}"
-            for message in session.store.get(each.thread_id).messages
+            for message in session.thread_store.get(each.thread_id).messages
         ]
         for each in session.trace().walk()
     }

@@ -21,7 +21,7 @@ from typing import Any
 from langgraph.checkpoint.sqlite import SqliteSaver
 
 from echelons import SqliteCheckpointer
-from echelons.checkpoints.clock import now
+from echelons.checkpoints.clock import utc_now
 from echelons.checkpoints.ledger import Fence, Lease, SqliteLedger, Transaction
 from echelons.checkpoints.storage.migrations import migrate
 from echelons.testing.crash import Death, Watch, WatchedConnection, fork, watched
@@ -76,7 +76,7 @@ def lease(ledger: SqliteLedger) -> None:
 def migration(database: Path, last: int) -> None:
     """Bring a database up to date that has nothing but LangGraph's own tables."""
     with watched(Death(last, "before")), closing(sqlite3.connect(database)) as connection:
-        migrate(connection, str(database), now)
+        migrate(connection, str(database), utc_now)
 
 
 def bare(database: Path) -> None:

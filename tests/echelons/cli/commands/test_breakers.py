@@ -9,17 +9,17 @@ from pathlib import Path
 from typer.testing import Result
 
 from echelons import SqliteCheckpointer
-from echelons.checkpoints.coordination.circuit_breakers import Breakers
-from echelons.guards.circuit_breaker import End
+from echelons.checkpoints.coordination.circuit_breakers import TreeBreakers
+from echelons.guards.circuit_breaker import AttemptOutcome
 
 Call = Callable[..., Result]
 
 
 def fail(agent: str, times: int) -> None:
     with SqliteCheckpointer("trips.sqlite") as saver:
-        breakers = Breakers(saver.ledger, "head")
+        breakers = TreeBreakers(saver.ledger, "head")
         for _ in range(times):
-            breakers.note(agent, "head", breakers.admit(agent), End.FAILED)
+            breakers.note(agent, "head", breakers.admit(agent), AttemptOutcome.FAILED)
 
 
 def test_who_failed_is_listed_with_its_state(echelons: Call, folder: Path) -> None:
@@ -57,7 +57,7 @@ def test_a_circuit_is_closed_by_hand(echelons: Call, folder: Path) -> None:
     assert (closed.exit_code, closed.stdout) == (0, "")
     assert "every circuit is closed" in closed.stderr
     with SqliteCheckpointer("trips.sqlite") as saver:
-        assert Breakers(saver.ledger, "head").admit("clerk").admitted
+        assert TreeBreakers(saver.ledger, "head").admit("clerk").admitted
 
 
 def test_a_circuit_that_there_is_not_is_refused(echelons: Call, folder: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import Result
 
 from echelons import Session
-from echelons.cli.team_loader import TeamName, load
+from echelons.cli.team_loader import TeamSpec, load_team
 
 Call = Callable[..., Result]
 Process = Callable[..., subprocess.CompletedProcess[str]]
@@ -196,7 +196,7 @@ def test_a_function_that_only_a_database_names_is_not_called(echelons: Call) -> 
 
 
 def test_a_thread_that_notes_no_team_wants_one_named(echelons: Call) -> None:
-    with Session(load(TeamName("trips:asking")), "trips.sqlite", thread="mine") as session:
+    with Session(load_team(TeamSpec("trips:asking")), "trips.sqlite", thread="mine") as session:
         assert session.send("A table").result().questions
     done = echelons("answer", "yes")
 

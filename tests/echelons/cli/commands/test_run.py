@@ -13,7 +13,7 @@ import pytest
 from typer.testing import Result
 
 from echelons import Agent, SqliteCheckpointer
-from echelons.identity.lineage import root_thread_id
+from echelons.identity.lineage import derive_root_thread_id
 from echelons.testing import ScriptedModel
 
 Call = Callable[..., Result]
@@ -73,7 +73,7 @@ def test_two_runs_without_a_thread_never_share_one(echelons: Call) -> None:
 
 def test_a_thread_given_by_its_id_keeps_its_name(echelons: Call) -> None:
     echelons("run", "trips:plain", "Hello", "--thread", "rome")
-    echelons("run", "trips:plain", "Again", "--thread", root_thread_id("rome").upper())
+    echelons("run", "trips:plain", "Again", "--thread", derive_root_thread_id("rome").upper())
 
     (listed,) = echelons("threads", "--json").stdout.splitlines()
     assert json.loads(listed)["thread"] == "rome"
@@ -94,7 +94,7 @@ def test_a_program_gets_an_event_a_line_and_the_result_last(echelons: Call) -> N
         event for event in events if event["kind"] == "delegation"
     ).items()
     assert result["kind"] == "result"
-    assert (result["thread"], result["thread_id"]) == ("rome", root_thread_id("rome"))
+    assert (result["thread"], result["thread_id"]) == ("rome", derive_root_thread_id("rome"))
     assert (result["finished"], result["text"], result["questions"]) == (True, "No room.", [])
     assert result["models"] == ["scripted"]
     assert result["exit_code"] == done.exit_code == 0

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
-from echelons.identity.lineage import root_thread_id
+from echelons.identity.lineage import derive_root_thread_id
 
 Call = Callable[..., Result]
 READING = [["inbox"], ["answer", "yes"], ["resume"], ["threads"], ["trace"], ["show"], ["draw"]]
@@ -59,7 +59,7 @@ def test_a_conversation_names_the_thread_that_each_call_began(echelons: Call) ->
     shown = echelons("show", "rome").stdout
 
     (below,) = re.findall(r"asks hotels, on thread ([0-9a-f-]{36}):\n    a room\n", shown)
-    assert shown.startswith(f"head  thread {root_thread_id('rome')}\n\ntask:\n  A room\n")
+    assert shown.startswith(f"head  thread {derive_root_thread_id('rome')}\n\ntask:\n  A room\n")
     assert "result (error):" in shown
     assert shown.endswith("head:\n  No room.\n")
     assert "task:\n  a room\n" in echelons("show", below).stdout
@@ -83,7 +83,9 @@ def test_a_trace_shows_every_agents_thread_and_that_all_links_hold(echelons: Cal
     done = echelons("trace", "--verify")
 
     assert done.exit_code == 0
-    assert done.stdout.startswith(f"head  root  {root_thread_id('rome')}\n└── clerk  fulfilled  ")
+    assert done.stdout.startswith(
+        f"head  root  {derive_root_thread_id('rome')}\n└── clerk  fulfilled  "
+    )
     assert "[confirm]" in done.stdout
     assert "1 link, all hold" in done.stdout
 

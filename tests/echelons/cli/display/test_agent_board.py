@@ -7,48 +7,52 @@ from typing import Any
 import pytest
 
 from echelons import Agent, Session
-from echelons.cli.display.agent_board import Board, Doing
+from echelons.cli.display.agent_board import AgentBoard, AgentState
 from echelons.delegation.request import Usage
-from echelons.runtime.run_events import Kind, RunEvent
+from echelons.runtime.run_events import RunEvent, RunEventKind
 from echelons.runtime.session_run import Result
 from echelons.testing import FakeClock, ScriptedModel, delegate
 
 
-def event(path: str, kind: Kind, content: str = "", **data: Any) -> RunEvent:
+def event(path: str, kind: RunEventKind, content: str = "", **data: Any) -> RunEvent:
     return RunEvent(path, kind, content, data=data)
 
 
 def asks(path: str, whom: Any, call: str = "1") -> RunEvent:
     arguments = {"subordinate": whom, "message": "look"}
-    return event(path, Kind.DELEGATION, "call_subordinate", id=call, arguments=arguments)
+    return event(path, RunEventKind.DELEGATION, "call_subordinate", id=call, arguments=arguments)
 
 
 def responds(path: str, status: str, call: str = "1", reason: str = "") -> RunEvent:
-    return event(path, Kind.RESPONSE, "seen", id=call, status=status, reason=reason, final=True)
+    return event(
+        path, RunEventKind.RESPONSE, "seen", id=call, status=status, reason=reason, final=True
+    )
 
 
-def doings(board: Board) -> dict[str, str]:
-    return {row.path: row.doing for row in board.rows()}
+def doings(board: AgentBoard) -> dict[str, str]:
+    return {row.path: row.state for row in board.list_rows()}
 
 
-def board_of(*events: RunEvent) -> Board:
-    board = Board(FakeClock().now)
+def board_of(*events: RunEvent) -> AgentBoard:
+    board = AgentBoard(FakeClock().now)
     for each in events:
-        board.show(each)
+        board.apply_event(each)
     return board
 
 
 def test_a_superior_waits_while_its_subordinates_work_and_then_goes_on() -> None:
-    board = board_of(event("head", Kind.TASK, "go"), asks("head", "a"), asks("head", "b", "2"))
+    board = board_of(
+        event("head", RunEventKind.TASK, "go"), asks("head", "a"), asks("head", "b", "2")
+    )
     assert doings(board) == {"head": "waiting", "head/a": "waiting", "head/b": "waiting"}
 
-    board.show(event("head/a", Kind.TASK, "look"))
-    board.show(responds("head/a", "fulfilled"))
+    board.apply_event(event("head/a", RunEventKind.TASK, "look"))
+    board.apply_event(responds("head/a", "fulfilled"))
     assert doings(board) == {"head": "waiting", "head/a": "done", "head/b": "waiting"}
 
-    board.show(responds("head/b", "unable", "2", "all booked"))
+    board.apply_event(responds("head/b", "unable", "2", "all booked"))
     assert doings(board) == {"head": "running", "head/a": "done", "head/b": "unable"}
-    assert board.rows()[2].detail == "all booked"
+    assert board.list_rows()[2].detail == "all booked"
 
 
 @pytest.mark.parametrize(
@@ -56,40 +60,40 @@ def test_a_superior_waits_while_its_subordinates_work_and_then_goes_on() -> None
     [("fulfilled", "done"), ("partial", "partial"), ("needs_input", "needs input")],
 )
 def test_a_response_says_how_an_agent_ended(status: str, doing: str) -> None:
-    board = board_of(event("head/a", Kind.TASK), responds("head/a", status))
+    board = board_of(event("head/a", RunEventKind.TASK), responds("head/a", status))
 
     assert doings(board)["head/a"] == doing
 
 
 def test_time_is_counted_from_an_agents_beginning_to_its_end() -> None:
     clock = FakeClock()
-    board = Board(clock.now)
-    board.show(asks("head", "a"))
+    board = AgentBoard(clock.now)
+    board.apply_event(asks("head", "a"))
     clock.advance(1)
-    board.show(event("head/a", Kind.TASK))
+    board.apply_event(event("head/a", RunEventKind.TASK))
     clock.advance(2)
-    assert board.rows()[1].seconds(board.now) == 2
-    board.show(responds("head/a", "fulfilled"))
+    assert board.list_rows()[1].elapsed_seconds(board.now) == 2
+    board.apply_event(responds("head/a", "fulfilled"))
     clock.advance(3)
 
-    assert board.rows()[1].seconds(board.now) == 2
+    assert board.list_rows()[1].elapsed_seconds(board.now) == 2
     assert board.seconds == 6
 
 
 def test_tokens_are_those_of_an_agents_own_replies() -> None:
     cost = Usage(input_tokens=100, output_tokens=20, model_calls=1)
     board = board_of(
-        RunEvent("head/a", Kind.MESSAGE, "x", usage=cost, data={"model": "m"}),
-        RunEvent("head/a", Kind.MESSAGE, "y", usage=cost, data={"model": "m"}),
+        RunEvent("head/a", RunEventKind.MESSAGE, "x", usage=cost, data={"model": "m"}),
+        RunEvent("head/a", RunEventKind.MESSAGE, "y", usage=cost, data={"model": "m"}),
         responds("head/a", "fulfilled"),
     )
 
-    assert [(row.path, row.tokens) for row in board.rows()] == [("head", 0), ("head/a", 240)]
+    assert [(row.path, row.tokens) for row in board.list_rows()] == [("head", 0), ("head/a", 240)]
     assert board.models == {"m"}
 
 
 def test_an_agent_that_goes_on_in_the_middle_is_shown_below_its_superiors() -> None:
-    board = board_of(event("head/a/b", Kind.TOOL_RESULT, "yes", id="9", name="ask"))
+    board = board_of(event("head/a/b", RunEventKind.TOOL_RESULT, "yes", id="9", name="ask"))
 
     assert doings(board) == {"head": "waiting", "head/a": "waiting", "head/a/b": "running"}
 
@@ -97,62 +101,66 @@ def test_an_agent_that_goes_on_in_the_middle_is_shown_below_its_superiors() -> N
 def test_agents_stand_below_their_superiors_in_the_order_of_their_calls() -> None:
     board = board_of(asks("head", "b"), asks("head", "a", "2"), asks("head/b", "c"))
 
-    assert [row.path for row in board.rows()] == ["head", "head/b", "head/b/c", "head/a"]
+    assert [row.path for row in board.list_rows()] == ["head", "head/b", "head/b/c", "head/a"]
 
 
 def test_a_call_of_somebody_who_is_not_there_leaves_nobody_waiting() -> None:
-    board = board_of(event("head", Kind.TASK), asks("head", "ghost"))
+    board = board_of(event("head", RunEventKind.TASK), asks("head", "ghost"))
     assert "head/ghost" in doings(board)
 
-    board.show(event("head", Kind.TOOL_RESULT, "no such", id="1", name="call_subordinate"))
+    board.apply_event(
+        event("head", RunEventKind.TOOL_RESULT, "no such", id="1", name="call_subordinate")
+    )
 
     assert doings(board) == {"head": "running"}
 
 
 @pytest.mark.parametrize("whom", [None, 3, "a/b", "[bold]", "x" * 99])
 def test_what_a_model_calls_a_subordinate_is_no_row_unless_it_is_a_name(whom: Any) -> None:
-    board = board_of(event("head", Kind.TASK), asks("head", whom))
+    board = board_of(event("head", RunEventKind.TASK), asks("head", whom))
 
     assert doings(board) == {"head": "waiting"}
 
 
 def test_the_roots_words_are_kept_until_its_message_is_whole() -> None:
-    board = board_of(event("head", Kind.TOKEN, "Go "), event("head/a", Kind.TOKEN, "no"))
-    board.show(event("head", Kind.TOKEN, "to Rome"))
-    assert board.speech == "Go to Rome"
+    board = board_of(
+        event("head", RunEventKind.TOKEN, "Go "), event("head/a", RunEventKind.TOKEN, "no")
+    )
+    board.apply_event(event("head", RunEventKind.TOKEN, "to Rome"))
+    assert board.root_text == "Go to Rome"
 
-    board.show(event("head", Kind.MESSAGE, "Go to Rome", model="m"))
-    assert board.speech == ""
+    board.apply_event(event("head", RunEventKind.MESSAGE, "Go to Rome", model="m"))
+    assert board.root_text == ""
 
 
 def test_a_question_and_an_error_stop_their_agent() -> None:
     board = board_of(
-        event("head/a", Kind.TASK),
-        event("head/a", Kind.QUESTION, "?", id="q", value={"question": "Book it?"}),
-        event("head/b", Kind.TASK),
-        event("head/b", Kind.ERROR, "ValueError('x')"),
+        event("head/a", RunEventKind.TASK),
+        event("head/a", RunEventKind.QUESTION, "?", id="q", value={"question": "Book it?"}),
+        event("head/b", RunEventKind.TASK),
+        event("head/b", RunEventKind.ERROR, "ValueError('x')"),
     )
 
     assert doings(board) == {"head": "waiting", "head/a": "asking", "head/b": "failed"}
-    assert board.rows()[1].detail == "Book it?"
+    assert board.list_rows()[1].detail == "Book it?"
 
 
 def test_a_run_that_is_stopped_leaves_its_agents_stopped() -> None:
-    board = board_of(event("head", Kind.TASK), event("head/a", Kind.TASK))
-    board.end(Result("", (), finished=False, usage=Usage()))
+    board = board_of(event("head", RunEventKind.TASK), event("head/a", RunEventKind.TASK))
+    board.apply_result(Result("", (), finished=False, usage=Usage()))
 
-    assert set(doings(board).values()) == {Doing.STOPPED}
+    assert set(doings(board).values()) == {AgentState.STOPPED}
 
 
 def test_who_never_came_to_an_end_below_one_that_was_cut_short_is_not_done() -> None:
     board = board_of(
-        event("head", Kind.TASK, "go"),
-        event("head/a", Kind.TASK, "look"),
-        event("head/a/b", Kind.TASK, "look"),
+        event("head", RunEventKind.TASK, "go"),
+        event("head/a", RunEventKind.TASK, "look"),
+        event("head/a/b", RunEventKind.TASK, "look"),
         responds("head/a", "unable", reason="stopped: others have answered"),
     )
 
-    board.end(Result("seen", (), finished=True, usage=Usage()))
+    board.apply_result(Result("seen", (), finished=True, usage=Usage()))
 
     assert doings(board) == {"head": "done", "head/a": "unable", "head/a/b": "stopped"}
 
@@ -166,11 +174,11 @@ def test_after_a_real_run_everybody_is_at_an_end() -> None:
         }
     )
     tree = Agent("head", model=model, subordinates=[Agent("a", subordinates=[Agent("b")])])
-    board = Board(FakeClock().now)
+    board = AgentBoard(FakeClock().now)
     with Session(tree, ":memory:") as session:
         run = session.send("Go")
         for each in run:
-            board.show(each)
-        board.end(run.result())
+            board.apply_event(each)
+        board.apply_result(run.result())
 
     assert doings(board) == {"head": "done", "head/a": "done", "head/a/b": "done"}

@@ -12,9 +12,15 @@ from pathlib import Path
 
 from rich.console import Console
 
-from echelons.cli.display.agent_board import Board, Doing, Row
-from echelons.cli.display.live_view import LiveView, fitting, frame, guides, lines_of
-from echelons.runtime.run_events import Kind, RunEvent
+from echelons.cli.display.agent_board import AgentBoard, AgentRow, AgentState
+from echelons.cli.display.live_view import (
+    LiveView,
+    draw_frame,
+    draw_guides,
+    format_rows,
+    select_rows,
+)
+from echelons.runtime.run_events import RunEvent, RunEventKind
 from echelons.testing import FakeClock
 
 MAIN = "from echelons.cli.app import main; main()"
@@ -31,12 +37,18 @@ def drawn(console: Console) -> list[str]:
 
 def test_a_row_says_who_does_what_for_how_long_and_at_what_cost() -> None:
     rows = [
-        Row("head", Doing.WAITING, began=0.0, tokens=1321),
-        Row("head/flights", Doing.RUNNING, "find_flights(destination='Rome')", 954, began=1.5),
-        Row("head/hotels"),
+        AgentRow("head", AgentState.WAITING, started_at=0.0, tokens=1321),
+        AgentRow(
+            "head/flights",
+            AgentState.RUNNING,
+            "find_flights(destination='Rome')",
+            954,
+            started_at=1.5,
+        ),
+        AgentRow("head/hotels"),
     ]
 
-    lines = [line.plain for line in lines_of(rows, now=4.0, width=60)]
+    lines = [line.plain for line in format_rows(rows, now=4.0, width=60)]
 
     assert lines == [
         "head         waiting  4.0 s  1.3k tok",
@@ -48,7 +60,7 @@ def test_a_row_says_who_does_what_for_how_long_and_at_what_cost() -> None:
 def test_guides_are_drawn_to_the_last_of_each_level() -> None:
     paths = ["a", "a/b", "a/b/c", "a/b/c/d", "a/b/e", "a/f", "a/f/g"]
 
-    assert guides(paths) == [
+    assert draw_guides(paths) == [
         "",
         "├── ",
         "│   ├── ",
@@ -60,22 +72,28 @@ def test_guides_are_drawn_to_the_last_of_each_level() -> None:
 
 
 def test_where_there_is_too_little_room_those_at_work_are_shown_with_their_superiors() -> None:
-    done = [Row(f"head/d{number}", Doing.DONE) for number in range(50)]
-    rows = [Row("head"), *done[:25], Row("head/x"), Row("head/x/y", Doing.RUNNING), *done[25:]]
+    done = [AgentRow(f"head/d{number}", AgentState.DONE) for number in range(50)]
+    rows = [
+        AgentRow("head"),
+        *done[:25],
+        AgentRow("head/x"),
+        AgentRow("head/x/y", AgentState.RUNNING),
+        *done[25:],
+    ]
 
-    shown = [row.path for row in fitting(rows, 5)]
+    shown = [row.path for row in select_rows(rows, 5)]
 
     assert shown == ["head", "head/x", "head/x/y", "head/d48", "head/d49"]
 
 
 def test_a_frame_fits_the_terminal_and_counts_what_it_leaves_out() -> None:
     console = terminal(height=10)
-    board = Board(FakeClock().now)
+    board = AgentBoard(FakeClock().now)
     for number in range(30):
-        board.show(RunEvent(f"head/a{number}", Kind.TASK))
-    board.show(RunEvent("head", Kind.TOKEN, "many words " * 200))
+        board.apply_event(RunEvent(f"head/a{number}", RunEventKind.TASK))
+    board.apply_event(RunEvent("head", RunEventKind.TOKEN, "many words " * 200))
 
-    console.print(frame(board, board.rows(), console))
+    console.print(draw_frame(board, board.list_rows(), console))
 
     assert len(drawn(console)) <= 10
     assert "and 25 more" in drawn(console)
@@ -83,11 +101,11 @@ def test_a_frame_fits_the_terminal_and_counts_what_it_leaves_out() -> None:
 
 def test_the_roots_last_words_stream_below_the_tree() -> None:
     console = terminal(height=8)
-    board = Board(FakeClock().now)
+    board = AgentBoard(FakeClock().now)
     for number in range(9):
-        board.show(RunEvent("head", Kind.TOKEN, f"line {number} [b]\x1b[31m\n"))
+        board.apply_event(RunEvent("head", RunEventKind.TOKEN, f"line {number} [b]\x1b[31m\n"))
 
-    console.print(frame(board, board.rows(), console))
+    console.print(draw_frame(board, board.list_rows(), console))
 
     assert drawn(console)[-2:] == ["line 7 [b]\\x1b[31m", "line 8 [b]\\x1b[31m"]
     assert drawn(console)[0].startswith("head  running")
@@ -95,21 +113,21 @@ def test_the_roots_last_words_stream_below_the_tree() -> None:
 
 def test_the_first_ctrl_c_is_acknowledged_on_the_screen() -> None:
     console = terminal()
-    board = Board(FakeClock().now)
+    board = AgentBoard(FakeClock().now)
     board.stopping = True
 
-    console.print(frame(board, board.rows(), console))
+    console.print(draw_frame(board, board.list_rows(), console))
 
     assert "Ctrl-C again stops at once." in drawn(console)[-1]
 
 
 def test_what_stays_on_the_screen_is_the_tree_without_the_words() -> None:
     console = terminal()
-    board = Board(FakeClock().now)
+    board = AgentBoard(FakeClock().now)
     view = LiveView(board, console)
     with view:
-        board.show(RunEvent("head", Kind.TASK))
-        board.show(RunEvent("head", Kind.TOKEN, "Fine."))
+        board.apply_event(RunEvent("head", RunEventKind.TASK))
+        board.apply_event(RunEvent("head", RunEventKind.TOKEN, "Fine."))
 
     *_, last, cursor = drawn(console)
     assert "Fine." not in last

@@ -12,7 +12,7 @@ from langchain_core.tools import BaseTool, tool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from echelons.models.planner import OfflinePlanner
-from echelons.tree.roster import Entry, render
+from echelons.tree.roster import RosterEntry, render_roster
 
 Schema = dict[str, Any]
 
@@ -25,11 +25,11 @@ def _function(name: str, description: str, properties: Schema, *required: str) -
     }
 
 
-def _delegating(entries: Sequence[Entry]) -> Schema:
+def _delegating(entries: Sequence[RosterEntry]) -> Schema:
     whom = {"type": "string", "enum": [entry.name for entry in entries]}
     return _function(
         "call_subordinate",
-        f"Hand a task to a subordinate:\n{render(entries)}",
+        f"Hand a task to a subordinate:\n{render_roster(entries)}",
         {"message": {"type": "string"}, "subordinate": whom, "reset": {"type": "boolean"}},
         "message",
         "subordinate",
@@ -63,12 +63,12 @@ class Actor:
     below: list[Actor] = field(default_factory=list)
 
     @property
-    def entry(self) -> Entry:
+    def entry(self) -> RosterEntry:
         able = dict(self.capabilities)
         for actor in self.below:
             for name, confidence in actor.entry.capabilities.items():
                 able[name] = max(confidence, able.get(name, 0.0))
-        return Entry(self.name, self.description, able)
+        return RosterEntry(self.name, self.description, able)
 
     def schemas(self, *, root: bool) -> list[Schema]:
         schemas = [convert_to_openai_tool(each) for each in self.tools]
@@ -251,7 +251,7 @@ def report_tool() -> BaseTool:
 
 
 @pytest.fixture
-def delegating() -> Callable[[Sequence[Entry]], Schema]:
+def delegating() -> Callable[[Sequence[RosterEntry]], Schema]:
     """Makes the schema of ``call_subordinate``."""
     return _delegating
 

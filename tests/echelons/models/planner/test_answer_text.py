@@ -3,21 +3,27 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from echelons.models.planner.answer_text import LONGEST_REASON, compose, contributions
-from echelons.models.planner.planner_turn import Answer
+from echelons.models.planner.answer_text import (
+    MAX_REASON_CHARACTERS,
+    compose_answer,
+    select_contributions,
+)
+from echelons.models.planner.planner_turn import CallAnswer
 
 
-def from_subordinate(name: str, text: str, sure: float | None = None, asked: str = "q") -> Answer:
-    return Answer(name, asked, text, confidence=sure, delegated=True)
+def from_subordinate(
+    name: str, text: str, sure: float | None = None, asked: str = "q"
+) -> CallAnswer:
+    return CallAnswer(name, asked, text, confidence=sure, delegated=True)
 
 
 def test_each_contribution_stands_under_who_gave_it() -> None:
     answers = [from_subordinate("flights", "BA 548", asked="a"), from_subordinate("hotels", "Inn")]
-    assert compose(answers) == "flights:\nBA 548\n\nhotels:\nInn"
+    assert compose_answer(answers) == "flights:\nBA 548\n\nhotels:\nInn"
 
 
 def test_the_only_answer_of_a_tool_stands_for_itself() -> None:
-    assert compose([Answer("find_food", "", "Roscioli")]) == "Roscioli"
+    assert compose_answer([CallAnswer("find_food", "", "Roscioli")]) == "Roscioli"
 
 
 def test_answers_to_the_same_question_come_best_first() -> None:
@@ -28,38 +34,38 @@ def test_answers_to_the_same_question_come_best_first() -> None:
         from_subordinate("d", "4", 0.5, asked="something else"),
         from_subordinate("e", "5", 0.9),
     ]
-    assert [one.source for one in contributions(answers)] == ["c", "e", "a", "b", "d"]
+    assert [one.source for one in select_contributions(answers)] == ["c", "e", "a", "b", "d"]
 
 
 def test_what_could_not_be_had_is_said_in_one_line_at_the_end() -> None:
     answers = [
-        Answer("events", "", "", "unable", reason="closed\ntoday"),
+        CallAnswer("events", "", "", "unable", reason="closed\ntoday"),
         from_subordinate("flights", "BA 548"),
-        Answer("tours", "", "  "),
+        CallAnswer("tours", "", "  "),
     ]
-    assert compose(answers) == (
+    assert compose_answer(answers) == (
         "flights:\nBA 548\n\nNot available: events (closed today), tours (empty answer)"
     )
 
 
 def test_an_open_question_keeps_who_asked_it_through_all_levels() -> None:
-    first = Answer("restaurants", "", "", "needs_input", reason="which restaurant?")
-    assert compose([first]) == "Open question: restaurants asks: which restaurant?"
-    passed = Answer("experiences", "", "", "needs_input", reason="restaurants asks: which one?")
-    assert compose([passed]) == "Open question: restaurants asks: which one?"
+    first = CallAnswer("restaurants", "", "", "needs_input", reason="which restaurant?")
+    assert compose_answer([first]) == "Open question: restaurants asks: which restaurant?"
+    passed = CallAnswer("experiences", "", "", "needs_input", reason="restaurants asks: which one?")
+    assert compose_answer([passed]) == "Open question: restaurants asks: which one?"
 
 
 def test_a_part_of_an_answer_is_given_as_a_part() -> None:
-    part = Answer("hotels", "", "Inn", "partial", reason="Rome only", delegated=True)
-    assert compose([part]) == "hotels:\nInn\n\nIncomplete: hotels (Rome only)"
+    part = CallAnswer("hotels", "", "Inn", "partial", reason="Rome only", delegated=True)
+    assert compose_answer([part]) == "hotels:\nInn\n\nIncomplete: hotels (Rome only)"
 
 
 def test_a_page_of_reasons_is_told_in_short() -> None:
-    text = compose([Answer("a", "", "", "unable", reason="because " * 500)])
-    assert LONGEST_REASON < len(text) < LONGEST_REASON + 40
+    text = compose_answer([CallAnswer("a", "", "", "unable", reason="because " * 500)])
+    assert MAX_REASON_CHARACTERS < len(text) < MAX_REASON_CHARACTERS + 40
 
 
 @given(st.lists(st.builds(from_subordinate, st.just("x"), st.text(), st.none() | st.floats(0, 1))))
-def test_contributions_are_never_changed(answers: list[Answer]) -> None:
-    text = compose(answers)
+def test_contributions_are_never_changed(answers: list[CallAnswer]) -> None:
+    text = compose_answer(answers)
     assert all(one.text in text for one in answers if one.text.strip())

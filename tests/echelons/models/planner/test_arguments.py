@@ -4,23 +4,23 @@ from typing import Any
 
 import pytest
 
-from echelons.language.tokens import Reading
-from echelons.models.planner.arguments import fill
-from echelons.models.planner.conversation_context import Said
-from echelons.models.planner.task_brief import Brief
-from echelons.models.planner.toolbox import Tool
+from echelons.language.tokens import TokenizedText
+from echelons.models.planner.arguments import fill_arguments
+from echelons.models.planner.conversation_context import TaskContext
+from echelons.models.planner.task_brief import TaskBrief
+from echelons.models.planner.toolbox import ToolSpec
 
 
-def tool(name: str, properties: dict[str, Any], *required: str, about: str = "") -> Tool:
+def tool(name: str, properties: dict[str, Any], *required: str, about: str = "") -> ToolSpec:
     schema = {"properties": properties, "required": list(required)}
-    read = Tool.read({"name": name, "description": about, "parameters": schema})
+    read = ToolSpec.from_openai({"name": name, "description": about, "parameters": schema})
     assert read is not None
     return read
 
 
-def given(used: Tool, text: str, *earlier: str) -> dict[str, Any] | None:
-    said = Said(Brief.read(text), tuple(map(Reading, earlier)))
-    calls = fill(used, said).calls
+def given(used: ToolSpec, text: str, *earlier: str) -> dict[str, Any] | None:
+    said = TaskContext(TaskBrief.from_text(text), tuple(map(TokenizedText, earlier)))
+    calls = fill_arguments(used, said).calls
     return calls[0] if calls else None
 
 
@@ -62,7 +62,7 @@ def test_a_journey_has_ends_and_days(text: str, expected: dict[str, Any] | None)
 def test_a_table_needs_a_house_and_an_hour() -> None:
     text = "Book a table for two at the restaurant Da Enzo tomorrow at 8pm"
     assert given(TABLE, text) == {"restaurant": "Da Enzo", "when": "tomorrow at 8pm", "people": 2}
-    filled = fill(TABLE, Said(Brief("Book a table in Rome tonight")))
+    filled = fill_arguments(TABLE, TaskContext(TaskBrief("Book a table in Rome tonight")))
     assert filled.calls == ()
     assert filled.missing == ("restaurant",)
     assert "when" in filled.given
@@ -167,8 +167,8 @@ def test_names_and_descriptions_tell_what_is_asked_for(
 
 
 def test_places_in_one_breath_make_a_call_each() -> None:
-    said = Said(Brief("hotels in Rome, Florence and Venice for 2 nights"))
-    assert fill(STAY, said).calls == tuple(
+    said = TaskContext(TaskBrief("hotels in Rome, Florence and Venice for 2 nights"))
+    assert fill_arguments(STAY, said).calls == tuple(
         {"city": city, "nights": 2} for city in ("Rome", "Florence", "Venice")
     )
 

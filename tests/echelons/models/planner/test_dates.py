@@ -4,7 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from echelons.models.planner.dates import edges, iso_date, iso_time, moments, spoken
+from echelons.models.planner.dates import (
+    find_date_range,
+    find_moments,
+    find_when,
+    to_iso_date,
+    to_iso_time,
+)
 
 
 @pytest.mark.parametrize(
@@ -26,11 +32,11 @@ from echelons.models.planner.dates import edges, iso_date, iso_time, moments, sp
     ],
 )
 def test_it_is_heard_when_something_is_to_be(text: str, when: str) -> None:
-    assert spoken(text) == when
+    assert find_when(text) == when
 
 
 def test_a_day_and_an_hour_far_apart_are_put_together() -> None:
-    assert spoken("book for tomorrow, a quiet table for two people, at 8pm") == "tomorrow at 8pm"
+    assert find_when("book for tomorrow, a quiet table for two people, at 8pm") == "tomorrow at 8pm"
 
 
 @pytest.mark.parametrize(
@@ -45,7 +51,7 @@ def test_a_day_and_an_hour_far_apart_are_put_together() -> None:
     ],
 )
 def test_a_span_has_two_edges(text: str, first: str, last: str) -> None:
-    assert edges(text) == (first, last)
+    assert find_date_range(text) == (first, last)
 
 
 @pytest.mark.parametrize(
@@ -59,11 +65,11 @@ def test_a_span_has_two_edges(text: str, first: str, last: str) -> None:
     ],
 )
 def test_only_a_whole_date_is_written_as_iso(said: str, iso: str) -> None:
-    assert iso_date(said) == iso
+    assert to_iso_date(said) == iso
 
 
 def test_hours_are_written_as_iso() -> None:
-    assert [iso_time(said) for said in ("12am", "12pm", "8.30 pm", "25:00", "")] == [
+    assert [to_iso_time(said) for said in ("12am", "12pm", "8.30 pm", "25:00", "")] == [
         "00:00:00",
         "12:00:00",
         "20:30:00",
@@ -74,7 +80,7 @@ def test_hours_are_written_as_iso() -> None:
 
 @given(st.text(st.sampled_from("0123456789 May:-/.pm,to")) | st.text())
 def test_moments_lie_in_the_text_they_are_of(text: str) -> None:
-    for moment in moments(text):
+    for moment in find_moments(text):
         assert text[moment.start : moment.end] == moment.text
-        iso_date(moment.text)
-        iso_time(moment.text)
+        to_iso_date(moment.text)
+        to_iso_time(moment.text)

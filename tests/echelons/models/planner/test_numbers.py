@@ -2,8 +2,8 @@
 
 import pytest
 
-from echelons.models.planner.numbers import number
-from echelons.models.planner.tool_parameters import Parameter
+from echelons.models.planner.numbers import find_number
+from echelons.models.planner.tool_parameters import ToolParameter
 
 
 @pytest.mark.parametrize(
@@ -27,22 +27,22 @@ from echelons.models.planner.tool_parameters import Parameter
     ],
 )
 def test_the_number_beside_the_right_word_is_meant(name: str, text: str, value: int | None) -> None:
-    assert number(Parameter(name, "integer"), text) == value
+    assert find_number(ToolParameter(name, "integer"), text) == value
 
 
 def test_a_description_tells_what_is_counted() -> None:
-    size = Parameter("n", "integer", "How many people will come")
-    assert number(size, "5 nights for 3 people") == 3
+    size = ToolParameter("n", "integer", "How many people will come")
+    assert find_number(size, "5 nights for 3 people") == 3
 
 
 def test_a_lone_number_is_meant_where_one_is_needed() -> None:
-    assert number(Parameter("code", "integer", required=True), "open 42") == 42
-    assert number(Parameter("code", "integer"), "open 42") is None
-    assert number(Parameter("code", "integer", required=True), "open 42 or 43") is None
-    assert number(Parameter("code", "integer", required=True), "for 3 people") is None
+    assert find_number(ToolParameter("code", "integer", required=True), "open 42") == 42
+    assert find_number(ToolParameter("code", "integer"), "open 42") is None
+    assert find_number(ToolParameter("code", "integer", required=True), "open 42 or 43") is None
+    assert find_number(ToolParameter("code", "integer", required=True), "for 3 people") is None
 
 
 def test_a_number_out_of_bounds_is_not_given() -> None:
-    people = Parameter("people", "integer", bounds=(1, 8))
-    assert number(people, "for 20 people") is None
-    assert number(people, "for 2.5 people") is None
+    people = ToolParameter("people", "integer", bounds=(1, 8))
+    assert find_number(people, "for 20 people") is None
+    assert find_number(people, "for 2.5 people") is None

@@ -21,8 +21,8 @@ from langchain_core.tools import tool
 from pydantic import BaseModel
 
 from echelons.models.planner import OfflinePlanner
-from echelons.models.planner.reply_message import answer
-from echelons.tree.roster import Entry
+from echelons.models.planner.reply_message import build_message
+from echelons.tree.roster import RosterEntry
 
 TRIP = "Plan a trip to Rome with food for two"
 
@@ -132,8 +132,8 @@ tools = st.lists(
 def bound(delegating: Any, reporting: Any) -> Any:
     """The planner of an agent in the middle of a tree."""
     entries = [
-        Entry("hotels", "Beds", {"hotels": 0.9, "trip": 0.5}),
-        Entry("food", "Kitchens", {"food": 0.9, "trip": 0.5}),
+        RosterEntry("hotels", "Beds", {"hotels": 0.9, "trip": 0.5}),
+        RosterEntry("food", "Kitchens", {"food": 0.9, "trip": 0.5}),
     ]
     return OfflinePlanner().bind_tools([delegating(entries), reporting])
 
@@ -161,7 +161,7 @@ def test_a_reply_says_who_it_is_from(bound: Any) -> None:
 
 
 def test_usage_counts_four_characters_as_a_token() -> None:
-    message = answer([HumanMessage("x" * 33)], [])
+    message = build_message([HumanMessage("x" * 33)], [])
     usage = message.usage_metadata
     assert usage is not None
     assert usage["input_tokens"] == 10  # "human: " and 33 characters
@@ -261,8 +261,8 @@ def test_each_call_is_made_once_in_a_turn(bound: Any) -> None:
 def test_no_conversation_and_no_tool_is_too_odd(
     messages: list[BaseMessage], odd: list[Any]
 ) -> None:
-    first = answer(messages, odd)
-    assert first == answer(messages, odd)
+    first = build_message(messages, odd)
+    assert first == build_message(messages, odd)
     ids = [call["id"] for call in first.tool_calls]
     assert len(set(ids)) == len(ids)
     assert bool(first.text) != bool(first.tool_calls)
@@ -275,7 +275,7 @@ def test_only_bound_tools_and_names_on_the_roster_are_called(text: str) -> None:
     whom = {"type": "string", "enum": ["hotels", "food"]}
     schema = {"properties": {"subordinate": whom}}
     function = {"name": "call_subordinate", "description": roster, "parameters": schema}
-    made = answer([HumanMessage(f"{text} food {text}")], [{"function": function}])
+    made = build_message([HumanMessage(f"{text} food {text}")], [{"function": function}])
     assert {call["name"] for call in made.tool_calls} <= {"call_subordinate"}
     assert {call["args"]["subordinate"] for call in made.tool_calls} <= {"hotels", "food"}
 
@@ -302,9 +302,9 @@ def test_a_long_task_is_planned_without_a_quadratic_rule(
     reserve = function(
         "reserve_table", LONG[kind], {"place": text, "when": text, "people": whole}, "place", "when"
     )
-    team = delegating([Entry("food", LONG[kind][:3_000], {"food": 0.9, "what to eat": 0.9})])
+    team = delegating([RosterEntry("food", LONG[kind][:3_000], {"food": 0.9, "what to eat": 0.9})])
     messages: list[BaseMessage] = [HumanMessage(LONG[kind]), HumanMessage(f"{LONG[kind]} there")]
-    answer([HumanMessage("warm up the stemmer")], [team, reserve])
+    build_message([HumanMessage("warm up the stemmer")], [team, reserve])
     began = process_time()
-    answer(messages, [team, reserve])
+    build_message(messages, [team, reserve])
     assert process_time() - began < 5  # seconds; a quadratic rule takes minutes

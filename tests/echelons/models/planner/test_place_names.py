@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from echelons.language.tokens import Reading
-from echelons.models.planner.place_names import enumerated, places
+from echelons.language.tokens import TokenizedText
+from echelons.models.planner.place_names import find_listed_places, find_place_names
 
 
 @pytest.mark.parametrize(
@@ -30,14 +30,17 @@ from echelons.models.planner.place_names import enumerated, places
     ],
 )
 def test_places_are_found_by_their_role(text: str, expected: list[str]) -> None:
-    found = places(Reading(text))
+    found = find_place_names(TokenizedText(text))
     assert [place.name for place in found] == [each.rpartition(" ")[0] for each in expected]
     for place, each in zip(found, expected, strict=True):
         assert place.role.value.startswith(each.rpartition(" ")[2])
 
 
 def test_places_without_capitals_are_less_certain() -> None:
-    assert [place.certain for place in places(Reading("from Rome to paris"))] == [True, False]
+    assert [place.certain for place in find_place_names(TokenizedText("from Rome to paris"))] == [
+        True,
+        False,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -51,13 +54,13 @@ def test_places_without_capitals_are_less_certain() -> None:
     ],
 )
 def test_places_named_in_one_breath_belong_together(text: str, names: list[str]) -> None:
-    reading = Reading(text)
-    found = places(reading)
-    assert [place.name for place in enumerated(reading.tokens, found, found[0])] == names
+    reading = TokenizedText(text)
+    found = find_place_names(reading)
+    assert [place.name for place in find_listed_places(reading.tokens, found, found[0])] == names
 
 
 @given(st.text())
 def test_any_text_has_places_in_order_or_none(text: str) -> None:
-    found = places(Reading(text))
+    found = find_place_names(TokenizedText(text))
     assert all(a.end <= b.start for a, b in pairwise(found))
     assert all(place.name.strip() for place in found)

@@ -6,7 +6,7 @@ import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from pydantic import BaseModel
 
-from echelons.models.planner.planner_turn import NO_ANSWER, Answer, Turn
+from echelons.models.planner.planner_turn import NO_ANSWER, CallAnswer, PlannerTurn
 
 
 def call(id_: str, name: str = "call_subordinate", **args: Any) -> dict[str, Any]:
@@ -17,8 +17,8 @@ def asked(*calls: dict[str, Any]) -> AIMessage:
     return AIMessage("", tool_calls=list(calls))
 
 
-def answered(*messages: BaseMessage) -> Answer:
-    (answer,) = Turn.read([HumanMessage("x"), *messages]).answers
+def answered(*messages: BaseMessage) -> CallAnswer:
+    (answer,) = PlannerTurn.from_messages([HumanMessage("x"), *messages]).answers
     return answer
 
 
@@ -26,7 +26,7 @@ ASKED = asked(call("1", message="q", subordinate="hotels"))
 
 
 def test_the_task_is_what_the_human_said_last() -> None:
-    turn = Turn.read(
+    turn = PlannerTurn.from_messages(
         [
             SystemMessage("You plan."),
             HumanMessage("fly to Rome"),
@@ -36,20 +36,20 @@ def test_the_task_is_what_the_human_said_last() -> None:
             HumanMessage([{"type": "text", "text": "and hotels?"}]),
         ]
     )
-    assert turn.said.task.text == "and hotels?"
-    assert [reading.text for reading in turn.said.earlier] == ["fly to Rome"]
-    assert turn.called == ()
+    assert turn.context.task.text == "and hotels?"
+    assert [reading.text for reading in turn.context.earlier] == ["fly to Rome"]
+    assert turn.called_tools == ()
 
 
 def test_without_a_human_there_is_no_task() -> None:
-    assert Turn.read([]).said.task.text == ""
-    assert Turn.read([SystemMessage("x"), AIMessage("y")]).answers == ()
+    assert PlannerTurn.from_messages([]).context.task.text == ""
+    assert PlannerTurn.from_messages([SystemMessage("x"), AIMessage("y")]).answers == ()
 
 
 def test_a_subordinates_answer_is_read_from_its_response() -> None:
     response = {"status": "partial", "result": "Inn", "confidence": 0.4, "reason": "one only"}
     answer = answered(ASKED, ToolMessage("noise", tool_call_id="1", artifact=response))
-    assert answer == Answer("hotels", "q", "Inn", "partial", 0.4, "one only", delegated=True)
+    assert answer == CallAnswer("hotels", "q", "Inn", "partial", 0.4, "one only", delegated=True)
 
 
 def test_a_response_may_be_an_object() -> None:

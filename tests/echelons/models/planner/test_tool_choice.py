@@ -4,17 +4,17 @@ from typing import Any
 
 import pytest
 
-from echelons.models.planner.conversation_context import Said
-from echelons.models.planner.task_brief import Brief
-from echelons.models.planner.tool_choice import MOST_TOOLS, Choice, choose
-from echelons.models.planner.toolbox import Tool
+from echelons.models.planner.conversation_context import TaskContext
+from echelons.models.planner.task_brief import TaskBrief
+from echelons.models.planner.tool_choice import MAX_TOOLS, ToolChoice, choose_tools
+from echelons.models.planner.toolbox import ToolSpec
 
 TEXT = {"type": "string"}
 
 
-def tool(name: str, about: str, *required: str, **properties: Any) -> Tool:
+def tool(name: str, about: str, *required: str, **properties: Any) -> ToolSpec:
     schema = {"properties": properties, "required": list(required)}
-    read = Tool.read({"name": name, "description": about, "parameters": schema})
+    read = ToolSpec.from_openai({"name": name, "description": about, "parameters": schema})
     assert read is not None
     return read
 
@@ -31,11 +31,11 @@ RESERVE = tool(
 KITCHEN = (FOOD, RESERVE)
 
 
-def chosen(tools: tuple[Tool, ...], text: str, *, alone: bool = True) -> Choice:
-    return choose(tools, Said(Brief.read(text)), alone)
+def chosen(tools: tuple[ToolSpec, ...], text: str, *, alone: bool = True) -> ToolChoice:
+    return choose_tools(tools, TaskContext(TaskBrief.from_text(text)), alone)
 
 
-def called(tools: tuple[Tool, ...], text: str, *, alone: bool = True) -> list[str]:
+def called(tools: tuple[ToolSpec, ...], text: str, *, alone: bool = True) -> list[str]:
     return [name for name, _ in chosen(tools, text, alone=alone).calls]
 
 
@@ -96,7 +96,7 @@ def test_without_a_match_the_first_tool_that_can_is_used_unless_others_are_asked
 
 def test_an_act_is_never_a_way_out() -> None:
     tools = (tool("send_alarm", "Ring all bells"), tool("open_door", "Unlock the door"))
-    assert chosen(tools, "hello") == Choice()
+    assert chosen(tools, "hello") == ToolChoice()
 
 
 def test_a_verb_that_is_meant_for_others_sets_nothing_off() -> None:
@@ -108,10 +108,10 @@ def test_a_verb_that_is_meant_for_others_sets_nothing_off() -> None:
 def test_something_found_of_what_is_needed_asks_for_the_rest() -> None:
     route = (tool("route", "Roads", "from", "to", **{"from": TEXT, "to": TEXT}),)
     assert chosen(route, "Plan something from Rome").missing == ("to",)
-    assert chosen(route, "hello") == Choice()
+    assert chosen(route, "hello") == ToolChoice()
 
 
 def test_not_all_tools_are_called_at_once() -> None:
     tools = tuple(tool(f"list_{name}", "") for name in ("ants", "bees", "cats", "dogs", "elks"))
     more = (*tools, tool("list_flies", ""), tool("list_gnus", ""))
-    assert len(called(more, "ants bees cats dogs elks flies gnus")) == MOST_TOOLS
+    assert len(called(more, "ants bees cats dogs elks flies gnus")) == MAX_TOOLS

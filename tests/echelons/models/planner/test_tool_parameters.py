@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from echelons.models.planner.tool_parameters import Parameter, parameters
+from echelons.models.planner.tool_parameters import ToolParameter, read_parameters
 
 json = st.recursive(
     st.none() | st.booleans() | st.floats() | st.text(max_size=5) | st.just("#/$defs/a"),
@@ -35,8 +35,8 @@ json = st.recursive(
 )
 
 
-def one(schema: dict[str, Any], **root: Any) -> Parameter:
-    (read,) = parameters({"properties": {"x": schema}, **root})
+def one(schema: dict[str, Any], **root: Any) -> ToolParameter:
+    (read,) = read_parameters({"properties": {"x": schema}, **root})
     return read
 
 
@@ -62,7 +62,7 @@ def test_objects_and_lists_have_parameters_inside() -> None:
     guest = {"properties": {"name": {"type": "string"}}, "required": ["name"]}
     read = one({"type": "array", "items": guest})
     assert read.inner[0].type == "object"
-    assert read.inner[0].inner == (Parameter("name", required=True),)
+    assert read.inner[0].inner == (ToolParameter("name", required=True),)
 
 
 def test_a_schema_that_refers_to_itself_comes_to_an_end() -> None:
@@ -77,10 +77,10 @@ def test_a_schema_that_refers_to_itself_comes_to_an_end() -> None:
 
 @pytest.mark.parametrize("odd", [None, 3, "x", [], {"properties": 1}, {"properties": {"x": None}}])
 def test_an_odd_schema_raises_nothing(odd: object) -> None:
-    assert len(parameters(odd)) <= 1
+    assert len(read_parameters(odd)) <= 1
 
 
 @given(json)
 def test_any_json_is_read_as_some_parameters(schema: Any) -> None:
-    parameters(schema)
-    parameters({"properties": {"x": schema}, "$defs": {"a": schema}})
+    read_parameters(schema)
+    read_parameters({"properties": {"x": schema}, "$defs": {"a": schema}})

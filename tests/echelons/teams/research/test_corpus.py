@@ -8,7 +8,13 @@ from pathlib import Path
 import pytest
 
 from echelons.errors import FolderMissing, NotAFolder, NothingToRead
-from echelons.teams.research.corpus import ENORMOUS, Document, Folder, arrange, collect
+from echelons.teams.research.corpus import (
+    LARGEST_FILE,
+    Document,
+    DocumentFolder,
+    build_folder_tree,
+    read_documents,
+)
 
 linux_only = pytest.mark.skipif(sys.platform == "win32", reason="needs a POSIX file system")
 
@@ -20,11 +26,11 @@ def write(root: Path, files: dict[str, str]) -> None:
 
 
 def skipped(root: Path) -> dict[str, str]:
-    return {each.path: each.reason for each in collect(root)[1]}
+    return {each.path: each.reason for each in read_documents(root)[1]}
 
 
 def paths(root: Path) -> list[str]:
-    return [document.path for document in collect(root)[0]]
+    return [document.path for document in read_documents(root)[0]]
 
 
 def test_documents_of_all_kinds_and_levels_are_found_in_order(tmp_path: Path) -> None:
@@ -60,7 +66,7 @@ def test_hidden_files_and_folders_are_passed_over(tmp_path: Path) -> None:
 def test_what_cannot_be_read_is_listed_with_its_reason(tmp_path: Path) -> None:
     write(tmp_path, {"good.md": "words", "empty.md": "", "blank.txt": " \n\t\n"})
     (tmp_path / "picture.png").write_bytes(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR")
-    (tmp_path / "log.txt").write_bytes(b"x" * (ENORMOUS + 1))
+    (tmp_path / "log.txt").write_bytes(b"x" * (LARGEST_FILE + 1))
 
     assert paths(tmp_path) == ["good.md"]
     assert skipped(tmp_path) == {
@@ -72,7 +78,7 @@ def test_what_cannot_be_read_is_listed_with_its_reason(tmp_path: Path) -> None:
 
 
 def test_a_file_of_exactly_the_limit_is_read(tmp_path: Path) -> None:
-    (tmp_path / "log.txt").write_bytes(b"x" * ENORMOUS)
+    (tmp_path / "log.txt").write_bytes(b"x" * LARGEST_FILE)
 
     assert paths(tmp_path) == ["log.txt"]
 
@@ -125,7 +131,7 @@ def test_a_pipe_or_socket_is_never_opened(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_a_missing_folder_is_named(tmp_path: Path) -> None:
     with pytest.raises(FolderMissing, match="nowhere") as raised:
-        collect(tmp_path / "nowhere")
+        read_documents(tmp_path / "nowhere")
 
     assert raised.value.folder == tmp_path / "nowhere"
 
@@ -135,7 +141,7 @@ def test_a_path_that_cannot_exist_is_a_missing_folder(tmp_path: Path, path: str)
     write(tmp_path, {"a.md": "a"})
 
     with pytest.raises(FolderMissing):
-        collect(tmp_path / path)
+        read_documents(tmp_path / path)
 
 
 @linux_only
@@ -143,16 +149,16 @@ def test_a_folder_that_cannot_be_opened_says_why(tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
 
     with pytest.raises(NothingToRead, match="unreadable: Too many levels of symbolic links"):
-        collect(tmp_path / "loop")
+        read_documents(tmp_path / "loop")
     with pytest.raises(NothingToRead, match="unreadable: File name too long"):
-        collect(tmp_path / ("x" * 300))
+        read_documents(tmp_path / ("x" * 300))
 
 
 def test_a_file_instead_of_a_folder_is_told_which_folder_to_pass(tmp_path: Path) -> None:
     write(tmp_path, {"a.md": "a"})
 
     with pytest.raises(NotAFolder, match="is a file") as raised:
-        collect(tmp_path / "a.md")
+        read_documents(tmp_path / "a.md")
 
     assert raised.value.folder == tmp_path
 
@@ -161,18 +167,18 @@ def test_a_folder_without_a_readable_document_says_what_it_found(tmp_path: Path)
     write(tmp_path, {"empty.md": "", "deep/er/empty.txt": ""})
 
     with pytest.raises(NothingToRead, match=r"deep/er/empty.txt \(empty\)") as raised:
-        collect(tmp_path)
+        read_documents(tmp_path)
 
     assert raised.value.skipped == (("deep/er/empty.txt", "empty"), ("empty.md", "empty"))
 
 
 def test_an_empty_folder_has_nothing_to_read(tmp_path: Path) -> None:
     with pytest.raises(NothingToRead, match=r"\(empty\); put text files"):
-        collect(tmp_path)
+        read_documents(tmp_path)
 
 
-def tree(*where: str, levels: int = 9) -> Folder:
-    return arrange([Document(path, "text") for path in sorted(where)], levels)
+def tree(*where: str, levels: int = 9) -> DocumentFolder:
+    return build_folder_tree([Document(path, "text") for path in sorted(where)], levels)
 
 
 def test_folders_hold_their_own_documents() -> None:
@@ -181,7 +187,7 @@ def test_folders_hold_their_own_documents() -> None:
     assert [folder.path for folder in root.folders] == ["a", "b"]
     assert [folder.path for folder in root.folders[1].folders] == ["b/c"]
     assert [document.path for document in root.folders[0].documents] == ["a/x.md", "a/y.md"]
-    assert [document.path for document in root.every()] == [
+    assert [document.path for document in root.iterate_documents()] == [
         "top.md",
         "a/x.md",
         "a/y.md",
@@ -224,7 +230,7 @@ def test_folders_nested_as_deep_as_a_file_system_allows_are_read(tmp_path: Path)
     (deepest / "found.md").write_text("here")
     (tmp_path / "top.md").write_text("top")
 
-    documents, _ = collect(tmp_path)
+    documents, _ = read_documents(tmp_path)
 
     assert [document.path for document in documents] == ["d/" * 600 + "found.md", "top.md"]
-    assert arrange(documents, 3).folders[0].path == "d/" * 599 + "d"
+    assert build_folder_tree(documents, 3).folders[0].path == "d/" * 599 + "d"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from echelons.teams.research.file_decoding import NotText, decode
+from echelons.teams.research.file_decoding import NotText, decode_text
 
 
 @pytest.mark.parametrize(
@@ -24,15 +24,15 @@ from echelons.teams.research.file_decoding import NotText, decode
     ],
 )
 def test_every_common_encoding_gives_the_same_text(data: bytes) -> None:
-    assert decode(data) == "Café — 8 €"
+    assert decode_text(data) == "Café — 8 €"
 
 
 def test_latin_1_is_read_where_it_looks_like_text() -> None:
-    assert decode("Überall müde Füße".encode("latin-1")) == "Überall müde Füße"
+    assert decode_text("Überall müde Füße".encode("latin-1")) == "Überall müde Füße"
 
 
 def test_line_ends_of_all_systems_become_line_feeds() -> None:
-    assert decode(b"a\r\nb\rc\n\r\nd") == "a\nb\nc\n\nd"
+    assert decode_text(b"a\r\nb\rc\n\r\nd") == "a\nb\nc\n\nd"
 
 
 @pytest.mark.parametrize(
@@ -49,16 +49,16 @@ def test_line_ends_of_all_systems_become_line_feeds() -> None:
 )
 def test_what_is_no_readable_text_says_so(data: bytes) -> None:
     with pytest.raises(NotText, match="binary"):
-        decode(data)
+        decode_text(data)
 
 
 def test_a_pdf_without_compression_is_named_as_what_it_is() -> None:
     with pytest.raises(NotText, match=r"PDF.*convert"):
-        decode(b"%PDF-1.4\n1 0 obj << /Type /Catalog >> endobj\n")
+        decode_text(b"%PDF-1.4\n1 0 obj << /Type /Catalog >> endobj\n")
 
 
 def test_control_characters_never_reach_a_terminal() -> None:
-    text = decode(b"page one\fpage \x1b[31mtwo\n" + b"harmless words " * 50)
+    text = decode_text(b"page one\fpage \x1b[31mtwo\n" + b"harmless words " * 50)
 
     assert text.startswith("page one page \ufffd[31mtwo\n")
 
@@ -66,7 +66,7 @@ def test_control_characters_never_reach_a_terminal() -> None:
 @given(st.binary(max_size=300))
 def test_any_bytes_give_clean_text_or_a_reason(data: bytes) -> None:
     try:
-        text = decode(data)
+        text = decode_text(data)
     except NotText as error:
         assert str(error)
     else:
@@ -77,4 +77,4 @@ def test_any_bytes_give_clean_text_or_a_reason(data: bytes) -> None:
 
 @given(st.text(st.characters(exclude_categories=["Cc", "Cs"]), min_size=1))
 def test_text_in_utf_8_comes_back_unchanged(text: str) -> None:
-    assert decode(codecs.BOM_UTF8 + text.encode()) == text
+    assert decode_text(codecs.BOM_UTF8 + text.encode()) == text

@@ -6,12 +6,12 @@ import pytest
 
 from echelons import Session
 from echelons.agent import Agent
-from echelons.language.task_split import split
-from echelons.language.team_index import team_of
-from echelons.language.tokens import Reading
+from echelons.language.task_split import split_task
+from echelons.language.team_index import parse_team
+from echelons.language.tokens import TokenizedText
 from echelons.models.planner import OfflinePlanner
 from echelons.teams.research import team
-from echelons.teams.research.library import MOST_AGENTS, MOST_DOCUMENTS, Library
+from echelons.teams.research.library import MOST_AGENTS, MOST_DOCUMENTS, DocumentLibrary
 
 THINGS = "kettle ladder lantern saddle barrel anchor trowel bellows mirror chisel".split()  # noqa: SIM905
 DEEP = "a/b/c/d/e/f/g/h"
@@ -99,11 +99,13 @@ def test_a_follow_up_leads_to_the_documents_of_the_question_before(
 def test_only_subordinates_are_chosen_that_lead_to_a_document(big: Agent) -> None:
     assert isinstance(big.model, OfflinePlanner)
     library = big.model.sharing
-    assert isinstance(library, Library)
+    assert isinstance(library, DocumentLibrary)
 
-    leads = library(team_of("", ("houses", "a")), Reading("How often is the anchor mended?"))
+    leads = library(
+        parse_team("", ("houses", "a")), TokenizedText("How often is the anchor mended?")
+    )
     assert [share.name for share in leads] == ["houses"]
 
 
 def test_a_planner_without_a_library_goes_by_capabilities() -> None:
-    assert OfflinePlanner().sharing is split
+    assert OfflinePlanner().sharing is split_task

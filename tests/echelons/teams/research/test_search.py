@@ -8,26 +8,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from echelons.teams.research import Survey
-from echelons.teams.research.outline import outline
-from echelons.teams.research.passages import Index, index
-from echelons.teams.research.question import Question, asked
-from echelons.teams.research.search import PASSAGES, Found, find
-from echelons.teams.research.word_weights import profile, vocabulary
-from echelons.text.stemming import stems
+from echelons.teams.research.outline import parse_outline
+from echelons.teams.research.passages import PassageIndex, build_index
+from echelons.teams.research.question import SearchQuestion, parse_question
+from echelons.teams.research.search import MOST_PASSAGES, SearchResult, find_passages
+from echelons.teams.research.word_weights import build_profile, count_documents
+from echelons.text.stemming import extract_stems
 
 
-def opened(survey: Survey, path: str) -> Index:
-    return index(outline(path, survey.readings[path].document.text))
+def opened(survey: Survey, path: str) -> PassageIndex:
+    return build_index(parse_outline(path, survey.surveyed[path].document.text))
 
 
-def ranked(survey: Survey, question: str) -> list[tuple[str, Found]]:
-    wanted = asked(question, survey.known)
-    found = [(path, find(opened(survey, path), wanted)) for path in survey.readings]
+def ranked(survey: Survey, question: str) -> list[tuple[str, SearchResult]]:
+    wanted = parse_question(question, survey.vocabulary)
+    found = [(path, find_passages(opened(survey, path), wanted)) for path in survey.surveyed]
     said = [(path, each) for path, each in found if each is not None]
     return sorted(said, key=lambda pair: -pair[1].confidence)
 
 
-def quoted(found: Found) -> str:
+def quoted(found: SearchResult) -> str:
     return "\n".join(row.text for rows in found.passages for row in rows)
 
 
@@ -87,12 +87,14 @@ def test_a_question_that_no_document_speaks_of_finds_nothing(
 
 
 def test_a_question_without_a_telling_word_asks_for_nothing(surveyed: Survey) -> None:
-    assert asked("What is it, and why?", surveyed.known).shares == {}
-    assert asked("?!", surveyed.known).shares == {}
+    assert parse_question("What is it, and why?", surveyed.vocabulary).shares == {}
+    assert parse_question("?!", surveyed.vocabulary).shares == {}
 
 
 def test_shares_of_a_question_add_up_and_rare_words_weigh_more(surveyed: Survey) -> None:
-    shares = asked("Do the hours of a tide make the mites leave?", surveyed.known).shares
+    shares = parse_question(
+        "Do the hours of a tide make the mites leave?", surveyed.vocabulary
+    ).shares
 
     assert sum(shares.values()) == pytest.approx(1)
     assert shares["mite"] > shares["hour"]
@@ -100,13 +102,15 @@ def test_shares_of_a_question_add_up_and_rare_words_weigh_more(surveyed: Survey)
 
 
 def test_two_questions_at_once_bring_a_passage_for_each(surveyed: Survey) -> None:
-    wanted = asked("When do neap tides come, and what is the rule of twelfths?", surveyed.known)
-    found = find(opened(surveyed, "sea/tides.md"), wanted)
+    wanted = parse_question(
+        "When do neap tides come, and what is the rule of twelfths?", surveyed.vocabulary
+    )
+    found = find_passages(opened(surveyed, "sea/tides.md"), wanted)
 
     assert found
     assert "quarters" in quoted(found)
     assert "twelfths of the range" in quoted(found)
-    assert len(found.passages) <= PASSAGES
+    assert len(found.passages) <= MOST_PASSAGES
 
 
 @pytest.mark.parametrize(
@@ -120,24 +124,27 @@ def test_two_questions_at_once_bring_a_passage_for_each(surveyed: Survey) -> Non
 def test_of_several_questions_each_document_answers_its_own(
     surveyed: Survey, path: str, answer: str
 ) -> None:
-    wanted = asked(
+    wanted = parse_question(
         "What may pass a half-open breaker, how often is a backup restored, "
         "and where is the largest tidal range?",
-        surveyed.known,
+        surveyed.vocabulary,
     )
-    found = find(opened(surveyed, path), wanted)
+    found = find_passages(opened(surveyed, path), wanted)
 
     assert found
     assert answer in quoted(found)
-    assert find(opened(surveyed, "kitchen/knives.txt"), wanted) is None
+    assert find_passages(opened(surveyed, "kitchen/knives.txt"), wanted) is None
 
 
 def test_words_close_together_count_more_than_scattered_ones() -> None:
     together = "The red kite flies.\n\nNothing else.\n\nNothing at all.\n"
     scattered = "The red door.\n\nA kite of paper.\n\nTime flies.\n"
-    known = vocabulary([profile("", [], together), profile("", [], scattered)])
-    wanted = asked("Does the red kite fly?", known)
-    close, far = (find(index(outline("a.md", text)), wanted) for text in (together, scattered))
+    known = count_documents([build_profile("", [], together), build_profile("", [], scattered)])
+    wanted = parse_question("Does the red kite fly?", known)
+    close, far = (
+        find_passages(build_index(parse_outline("a.md", text)), wanted)
+        for text in (together, scattered)
+    )
 
     assert close
     assert far
@@ -146,7 +153,9 @@ def test_words_close_together_count_more_than_scattered_ones() -> None:
 
 def test_a_section_is_found_by_its_heading_and_quoted_with_it() -> None:
     text = "# Manual\n\nAbout it.\n\n## Returning goods\n\nWithin thirty days, by post.\n"
-    found = find(index(outline("a.md", text)), Question({"return": 0.5, "good": 0.5}))
+    found = find_passages(
+        build_index(parse_outline("a.md", text)), SearchQuestion({"return": 0.5, "good": 0.5})
+    )
 
     assert found
     assert quoted(found) == "## Returning goods\n\nWithin thirty days, by post."
@@ -155,8 +164,12 @@ def test_a_section_is_found_by_its_heading_and_quoted_with_it() -> None:
 def test_lists_tables_and_code_are_quoted_whole() -> None:
     birds = "- the kite\n- the swift\n- the owl\n"
     text = f"# T\n\n{birds}\nOther words.\n\n| bird | eats |\n|-|-|\n| heron | fish |\n"
-    found_list = find(index(outline("a.md", text)), Question({"swift": 1.0}))
-    found_row = find(index(outline("a.md", text)), Question({"heron": 1.0}))
+    found_list = find_passages(
+        build_index(parse_outline("a.md", text)), SearchQuestion({"swift": 1.0})
+    )
+    found_row = find_passages(
+        build_index(parse_outline("a.md", text)), SearchQuestion({"heron": 1.0})
+    )
 
     assert found_list
     assert birds.strip() in quoted(found_list)
@@ -166,7 +179,9 @@ def test_lists_tables_and_code_are_quoted_whole() -> None:
 
 def test_a_line_of_a_megabyte_is_searched_and_quoted_in_part() -> None:
     text = "Start. " + "Filler goes on and on. " * 40_000 + "The heron eats fish. " + "More. " * 99
-    found = find(index(outline("a.txt", text)), Question({"heron": 0.5, "fish": 0.5}))
+    found = find_passages(
+        build_index(parse_outline("a.txt", text)), SearchQuestion({"heron": 0.5, "fish": 0.5})
+    )
 
     assert found
     assert "The heron eats fish." in quoted(found)
@@ -180,21 +195,25 @@ line = st.lists(word, max_size=6).map(" ".join)
 @settings(max_examples=60)
 @given(st.lists(line, max_size=40).map("\n".join), st.lists(word, min_size=1, max_size=4))
 def test_every_quoted_row_stands_where_the_citation_says(text: str, words: list[str]) -> None:
-    wanted = dict.fromkeys(stems(" ".join(words)), 0.5)
-    found = find(index(outline("a.md", text)), Question(wanted)) if wanted else None
+    wanted = dict.fromkeys(extract_stems(" ".join(words)), 0.5)
+    found = (
+        find_passages(build_index(parse_outline("a.md", text)), SearchQuestion(wanted))
+        if wanted
+        else None
+    )
     lines = text.split("\n")
     for rows in found.passages if found else ():
         numbers = [row.line for row in rows]
         assert numbers == list(range(numbers[0], numbers[-1] + 1))
         assert [row.text for row in rows] == [lines[number - 1] for number in numbers]
-        assert set(stems("\n".join(lines))) & wanted.keys()
+        assert set(extract_stems("\n".join(lines))) & wanted.keys()
 
 
 def test_every_document_answers_with_its_own_headings(surveyed: Survey, corpus: Path) -> None:
-    for path, reading in surveyed.readings.items():
+    for path, reading in surveyed.surveyed.items():
         for _, heading in reading.headings:
-            wanted = asked(heading, surveyed.known)
-            found = find(opened(surveyed, path), wanted)
+            wanted = parse_question(heading, surveyed.vocabulary)
+            found = find_passages(opened(surveyed, path), wanted)
             if not wanted.shares:  # "What it is not" says nothing by itself
                 assert found is None
                 continue
@@ -216,14 +235,14 @@ def test_every_document_answers_with_its_own_headings(surveyed: Survey, corpus: 
 def test_a_question_for_a_number_is_told_from_others(
     surveyed: Survey, text: str, expected: bool
 ) -> None:
-    assert asked(text, surveyed.known).for_a_number is expected
+    assert parse_question(text, surveyed.vocabulary).wants_number is expected
 
 
 def test_of_equal_passages_the_one_with_a_number_answers_how_long() -> None:
     text = "# T\n\n## A\n\nThe gate stays shut.\n\n## B\n\nThe gate shut for 20 minutes.\n"
-    one = index(outline("a.md", text))
-    how_long = find(one, Question({"gate": 0.5, "shut": 0.5}, for_a_number=True))
-    why = find(one, Question({"gate": 0.5, "shut": 0.5}))
+    one = build_index(parse_outline("a.md", text))
+    how_long = find_passages(one, SearchQuestion({"gate": 0.5, "shut": 0.5}, wants_number=True))
+    why = find_passages(one, SearchQuestion({"gate": 0.5, "shut": 0.5}))
 
     assert how_long
     assert why

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from echelons.agent import Agent
 from echelons.errors import FolderMissing, NotAFolder, NothingToRead
 from echelons.teams.research import survey, team
-from echelons.teams.research.prompts import WHOLE
+from echelons.teams.research.prompts import MOST_CHARACTERS
 from echelons.tree.members import Member
-from echelons.tree.walk import fingerprint, walk
+from echelons.tree.walk import fingerprint_tree, walk_tree
 
 
 def write(root: Path, files: dict[str, str]) -> None:
@@ -24,11 +24,11 @@ def write(root: Path, files: dict[str, str]) -> None:
 
 
 def names(member: Member) -> set[str]:
-    return {place.member.name for place in walk(member)}
+    return {place.member.name for place in walk_tree(member)}
 
 
 def agent(root: Agent, name: str) -> Agent:
-    found = next(place.member for place in walk(root) if place.member.name == name)
+    found = next(place.member for place in walk_tree(root) if place.member.name == name)
     assert isinstance(found, Agent)
     return found
 
@@ -36,7 +36,7 @@ def agent(root: Agent, name: str) -> Agent:
 def test_folders_and_documents_are_the_hierarchy(corpus: Path) -> None:
     root = team(corpus)
 
-    assert {place.text for place in walk(root)} == {
+    assert {place.path_text for place in walk_tree(root)} == {
         "research",
         "research/README",
         "research/engineering",
@@ -59,7 +59,7 @@ def test_folders_and_documents_are_the_hierarchy(corpus: Path) -> None:
 
 
 def test_only_agents_of_documents_have_tools(corpus: Path) -> None:
-    for place in walk(team(corpus)):
+    for place in walk_tree(team(corpus)):
         assert isinstance(place.member, Agent)
         assert bool(place.member.tools) is not bool(place.member.subordinates)
 
@@ -81,7 +81,7 @@ def test_a_prompt_holds_the_outline_and_the_numbered_text(corpus: Path) -> None:
 
 
 def test_a_long_document_stays_out_of_the_prompt(tmp_path: Path) -> None:
-    write(tmp_path, {"long.md": "# Long\n\n" + "Words and more words. " * WHOLE})
+    write(tmp_path, {"long.md": "# Long\n\n" + "Words and more words. " * MOST_CHARACTERS})
     prompt = agent(team(tmp_path), "long_md").prompt
 
     assert len(prompt) < 2_000
@@ -136,7 +136,7 @@ def test_folders_deeper_than_a_tree_may_be_are_flattened(tmp_path: Path) -> None
     write(tmp_path, {"d/" * depth + "note.md": "text" for depth in range(60)})
     root = team(tmp_path)
 
-    assert sum(not place.member.subordinates for place in walk(root)) == 60
+    assert sum(not place.member.subordinates for place in walk_tree(root)) == 60
 
 
 def test_a_team_can_work_for_others(corpus: Path) -> None:
@@ -177,7 +177,7 @@ def test_a_team_is_the_same_in_every_process(corpus: Path) -> None:
     }
 
     assert len(runs) == 1
-    assert runs.pop().startswith(fingerprint(team(corpus)))
+    assert runs.pop().startswith(fingerprint_tree(team(corpus)))
 
 
 part = st.text("abA_-.1 é", min_size=1, max_size=5).filter(lambda name: name[0] not in ". ")
@@ -198,7 +198,7 @@ def test_any_names_of_files_and_folders_make_a_team(
         except OSError:  # a file stands where this one wants a folder
             continue
 
-    leaves = [place for place in walk(team(root)) if not place.member.subordinates]
+    leaves = [place for place in walk_tree(team(root)) if not place.member.subordinates]
 
     assert len(leaves) == len(kept)
 

@@ -11,14 +11,14 @@ from langchain_core.tools import BaseTool, ToolException
 
 from echelons.teams.research import Survey
 from echelons.teams.research.corpus import Document
-from echelons.teams.research.tools import LONGEST_QUOTE, Desk, opened, tools
-from echelons.teams.research.word_weights import vocabulary
+from echelons.teams.research.tools import LONGEST_QUOTE, DocumentSearch, build_tools, open_index
+from echelons.teams.research.word_weights import count_documents
 
 
 @pytest.fixture
 def both(surveyed: Survey) -> list[BaseTool]:
-    document = surveyed.readings["engineering/circuit-breakers.md"].document
-    return tools(Desk(document, surveyed.known))
+    document = surveyed.surveyed["engineering/circuit-breakers.md"].document
+    return build_tools(DocumentSearch(document, surveyed.vocabulary))
 
 
 def call(tool: BaseTool, **arguments: Any) -> ToolMessage:
@@ -77,7 +77,7 @@ def test_lines_out_of_range_are_refused_with_the_range(
 
 
 def test_too_many_lines_at_once_are_refused_with_the_limit() -> None:
-    _, quote = tools(Desk(Document("a.txt", "line\n" * 500), vocabulary([])))
+    _, quote = build_tools(DocumentSearch(Document("a.txt", "line\n" * 500), count_documents([])))
 
     assert str(call(quote, first_line=2, last_line=1 + LONGEST_QUOTE).content).count("> line") == 80
     with pytest.raises(ToolException, match=f"81 lines, the limit is {LONGEST_QUOTE}"):
@@ -91,18 +91,20 @@ def test_the_first_tool_takes_the_task_as_it_is(both: list[BaseTool]) -> None:
 
 
 def test_a_document_is_taken_apart_at_its_first_question_only(surveyed: Survey) -> None:
-    desk = Desk(surveyed.readings["sea/tides.md"].document, surveyed.known)
-    opened.cache_clear()
+    desk = DocumentSearch(surveyed.surveyed["sea/tides.md"].document, surveyed.vocabulary)
+    open_index.cache_clear()
 
     desk.search_document("When do neap tides come?")
     desk.quote(1, 2)
 
-    assert opened.cache_info().misses == 1
+    assert open_index.cache_info().misses == 1
 
 
 @given(st.text(max_size=200))
 def test_any_question_is_answered_or_refused(question: str) -> None:
-    desk = Desk(Document("a.md", "# Kites\n\nA red kite eats mice.\n"), vocabulary([]))
+    desk = DocumentSearch(
+        Document("a.md", "# Kites\n\nA red kite eats mice.\n"), count_documents([])
+    )
     try:
         content, artifact = desk.search_document(question)
     except ToolException as error:

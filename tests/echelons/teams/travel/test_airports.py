@@ -28,10 +28,10 @@ METRE = 1e-3
 
 @pytest.fixture
 def no_airportsdata(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    airports._table.cache_clear()
+    airports._load_table.cache_clear()
     monkeypatch.setitem(sys.modules, "airportsdata", None)
     yield
-    airports._table.cache_clear()
+    airports._load_table.cache_clear()
 
 
 def between(one: str, other: str) -> float:

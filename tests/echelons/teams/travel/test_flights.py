@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 from langchain_core.tools import ToolException
 
 from echelons.teams.travel.airports import find_airport
-from echelons.teams.travel.flights import LIMITS, find_flights
-from echelons.teams.travel.gazetteer import gazetteer
+from echelons.teams.travel.flights import LIMITS_NOTE, find_flights
+from echelons.teams.travel.gazetteer import load_gazetteer
 
 
 def test_a_city_answers_with_its_airports_and_no_distance_without_an_origin() -> None:
     assert find_flights("Rome") == (
         "Rome: FCO Leonardo Da Vinci (Fiumicino) International Airport (airportsdata)\n"
-        f"Rome: CIA Ciampino Airport (airportsdata)\n{LIMITS}"
+        f"Rome: CIA Ciampino Airport (airportsdata)\n{LIMITS_NOTE}"
     )
 
 
@@ -27,7 +27,7 @@ def test_the_distance_from_a_known_origin_and_the_time_are_given() -> None:
 
 def test_a_country_answers_with_its_main_airports() -> None:
     codes = [line.split(": ")[1][:3] for line in find_flights("Italy").splitlines()[:-1]]
-    italy = next(region for region in gazetteer().regions if region.name == "Italy")
+    italy = next(region for region in load_gazetteer().regions if region.name == "Italy")
     assert codes == list(italy.airports)
 
 
@@ -76,4 +76,4 @@ def test_any_input_is_answered_or_refused(destination: str, origin: str | None) 
     except ToolException as refusal:
         assert "known places are" in str(refusal)
     else:
-        assert answer.endswith(LIMITS)
+        assert answer.endswith(LIMITS_NOTE)

@@ -8,11 +8,11 @@ import pytest
 from pydantic import ValidationError
 
 from echelons.teams.travel.airports import find_airport
-from echelons.teams.travel.gazetteer import City, Fact, Gazetteer, Place, gazetteer
+from echelons.teams.travel.gazetteer import City, Fact, Gazetteer, GazetteerPlace, load_gazetteer
 
-CITIES = gazetteer().cities
+CITIES = load_gazetteer().cities
 FACTS = [(city.name, fact) for city in CITIES for fact in city.facts]
-PLACES: list[Place] = [*gazetteer().regions, *CITIES]
+PLACES: list[GazetteerPlace] = [*load_gazetteer().regions, *CITIES]
 EATING = {"restaurant", "cafe", "market", "shop"}
 NAMED_SOURCE = re.compile(r"^[\w .,'&()-]+: \S")
 TITLED_SOURCES = ("UNESCO World Heritage List: ", "EU register of geographical indications: ")
@@ -23,7 +23,7 @@ def of_kinds(city: City, *kinds: str) -> list[Fact]:
 
 
 def test_the_gazetteer_is_read_once() -> None:
-    assert gazetteer() is gazetteer()
+    assert load_gazetteer() is load_gazetteer()
 
 
 def test_it_knows_twelve_countries_and_thirty_cities() -> None:
@@ -82,14 +82,14 @@ def test_every_name_and_alias_belongs_to_one_place() -> None:
 
 
 @pytest.mark.parametrize("place", PLACES, ids=lambda place: place.name)
-def test_every_airport_is_in_airportsdata(place: Place) -> None:
+def test_every_airport_is_in_airportsdata(place: GazetteerPlace) -> None:
     for code in place.airports:
         assert find_airport(code) is not None, code
     assert len(place.airports) == len(set(place.airports))
 
 
 def test_a_region_without_an_entry_for_its_city_is_refused() -> None:
-    region = gazetteer().regions[0].model_dump() | {"cities": ["Nowhere"]}
+    region = load_gazetteer().regions[0].model_dump() | {"cities": ["Nowhere"]}
     with pytest.raises(ValidationError, match="Nowhere"):
         Gazetteer.model_validate({"regions": [region], "cities": []})
 

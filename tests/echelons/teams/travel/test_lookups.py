@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from langchain_core.tools import ToolException
 
 from echelons.teams.travel.fact_answers import MOST_LINES
-from echelons.teams.travel.gazetteer import gazetteer
+from echelons.teams.travel.gazetteer import load_gazetteer
 from echelons.teams.travel.lookups import find_events, find_food, find_places_to_stay, find_tours
 
 TOOLS: list[Callable[..., str]] = [find_food, find_tours, find_events, find_places_to_stay]
 CHOOSING: list[Callable[..., str]] = [find_food, find_tours, find_events]
-NAMES = [place.name for place in (*gazetteer().regions, *gazetteer().cities)]
-SOURCES = {fact.source for city in gazetteer().cities for fact in city.facts}
+NAMES = [place.name for place in (*load_gazetteer().regions, *load_gazetteer().cities)]
+SOURCES = {fact.source for city in load_gazetteer().cities for fact in city.facts}
 
 
 def kinds_in(answer: str) -> set[str]:

@@ -7,14 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.tools import ToolException
 
-from echelons.teams.travel.gazetteer import gazetteer
+from echelons.teams.travel.gazetteer import load_gazetteer
 from echelons.teams.travel.places import find_places, known_places, split_route
 
-NAMES = [place.name for place in (*gazetteer().regions, *gazetteer().cities)]
+NAMES = [place.name for place in (*load_gazetteer().regions, *load_gazetteer().cities)]
 
 
 def cities_in(text: str) -> set[str]:
-    return {city.name for place in find_places(text) for city in gazetteer().cities_of(place)}
+    return {
+        city.name for place in find_places(text) for city in load_gazetteer().list_cities(place)
+    }
 
 
 def named(text: str) -> list[str]:

@@ -6,7 +6,7 @@ import pytest
 
 from echelons.agent import Agent
 from echelons.teams.travel.team import team
-from echelons.text.stemming import stem, words
+from echelons.text.stemming import extract_words, stem
 
 
 def agents() -> dict[str, Agent]:
@@ -21,7 +21,7 @@ def agents() -> dict[str, Agent]:
 
 
 def stemmed(phrase: str) -> list[str]:
-    return [stem(word) for word in words(phrase)]
+    return [stem(word) for word in extract_words(phrase)]
 
 
 def leading_to(phrase: str) -> set[str]:

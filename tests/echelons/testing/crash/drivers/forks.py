@@ -27,7 +27,7 @@ def why(process: Process) -> list[Any]:
     try:
         return [process.result()]
     except ProcessFailed as failed:
-        return [failed.code, failed.told]
+        return [failed.code, failed.output]
 
 
 def stopped(folder: Path) -> dict[str, Any]:
