@@ -237,7 +237,7 @@ class Stage:
             )
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(attempt, "timed", own_time)
+            patch.setattr(attempt, "with_deadline", own_time)
             patch.setattr(run_level, "monotonic", lambda: 0.0)
             yield
 

@@ -84,11 +84,11 @@ def test_a_circuit_survives_the_death_of_its_process(tmp_path: Path, clock: Cale
     script = f"""
 import os, signal
 from echelons import SqliteCheckpointer
-from echelons.checkpoints.coordination.circuit_breakers import Breakers
-from echelons.guards.circuit_breaker import End
-breakers = Breakers(SqliteCheckpointer({str(tmp_path / "t.sqlite")!r}).ledger, "travel")
+from echelons.checkpoints.coordination.circuit_breakers import TreeBreakers
+from echelons.guards.circuit_breaker import AttemptOutcome
+breakers = TreeBreakers(SqliteCheckpointer({str(tmp_path / "t.sqlite")!r}).ledger, "travel")
 for _ in range(3):
-    breakers.note("eat", "head", breakers.admit("eat"), End.FAILED)
+    breakers.note("eat", "head", breakers.admit("eat"), AttemptOutcome.FAILED)
 os.kill(os.getpid(), signal.SIGKILL)
 """
     killed = subprocess.run([sys.executable, "-c", script], check=False, env={**os.environ})

@@ -209,7 +209,7 @@ def test_entries_do_not_pile_up_in_a_file() -> None:
 
 
 def test_a_foreign_saver_keeps_only_the_latest_results(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journal_cleanup, "KEPT", 4)
+    monkeypatch.setattr(journal_cleanup, "MAX_KEPT_RESULTS", 4)
     saver = InMemorySaver()
 
     for number in range(10):

@@ -211,7 +211,7 @@ class Counting(SqliteCheckpointer):
 
     rows = 0
 
-    def _row(self, kind: Any, found: Any) -> Any:
+    def _check_row(self, kind: Any, found: Any) -> Any:
         self.rows += 1
         return super()._check_row(kind, found)
 

@@ -151,7 +151,7 @@ def test_a_step_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Mo
     before = schema(database)
     broken = (*MIGRATION_STEPS, "CREATE TABLE half (id);\nINSERT INTO nowhere VALUES (1);")
     with monkeypatch.context() as patch:
-        patch.setattr("echelons.checkpoints.storage.migrations.STEPS", broken)
+        patch.setattr("echelons.checkpoints.storage.migrations.MIGRATION_STEPS", broken)
         with pytest.raises(StorageError, match="nowhere"):
             SqliteCheckpointer(database)
 

@@ -49,7 +49,7 @@ def test_a_name_that_is_a_uuid_is_the_id_itself(name: str) -> None:
 def test_another_process_comes_to_the_same_ids() -> None:
     code = (
         "from echelons.identity.lineage import *; "
-        "print(root_thread_id('trip'), message_id('t', '0'))"
+        "print(derive_root_thread_id('trip'), derive_message_id('t', '0'))"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 

@@ -50,7 +50,7 @@ def test_a_general_name_does_not_take_what_a_special_one_is_meant_for(
     moot = [2.0, 1.52, 0.48, 0.48, 0.0]
     assert found(moot) == "meetings"
 
-    monkeypatch.setattr(naming_module, "HELD_BACK", 0.0)
+    monkeypatch.setattr(naming_module, "PENALTY_FRACTION", 0.0)
     assert found(moot) == "calendar"
 
 

@@ -158,7 +158,7 @@ def test_a_turn_whose_end_was_not_written_down_is_replayed_from_the_thread(
 ) -> None:
     session = Session(counting(), saver)
     with monkeypatch.context() as dying:
-        dying.setattr("echelons.checkpoints.coordination.turns.finish", die)
+        dying.setattr("echelons.checkpoints.coordination.turns.finish_turn", die)
         with pytest.raises(Died):
             session.send("go", turn_id="1").result()
 
@@ -175,7 +175,7 @@ def test_a_turn_whose_end_was_not_written_down_is_found_behind_a_turn_of_a_graph
 ) -> None:
     session = Session(counting(), saver)
     with monkeypatch.context() as dying:
-        dying.setattr("echelons.checkpoints.coordination.turns.finish", die)
+        dying.setattr("echelons.checkpoints.coordination.turns.finish_turn", die)
         with pytest.raises(Died):
             session.send("go", turn_id="1").result()
 
@@ -400,7 +400,7 @@ def test_an_answer_that_was_written_down_and_not_delivered_is_delivered_by_a_res
     with Session(agent, tmp_path / "t.sqlite") as session:
         [question] = session.send("plan").result().questions
         with monkeypatch.context() as dying:
-            dying.setattr("echelons.runtime.turn_engine.Engine._stream", die)
+            dying.setattr("echelons.runtime.turn_engine.TurnEngine._stream", die)
             with pytest.raises(Died):
                 session.answer(question.id, "yes").result()
 

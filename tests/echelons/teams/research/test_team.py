@@ -161,9 +161,9 @@ def test_a_team_is_the_same_in_every_process(corpus: Path) -> None:
     code = (
         "import sys, json\n"
         "from echelons.teams.research import team\n"
-        "from echelons.tree.walk import fingerprint\n"
+        "from echelons.tree.walk import fingerprint_tree\n"
         "root = team(sys.argv[1])\n"
-        "print(fingerprint(root), json.dumps(dict(root.capabilities)))"
+        "print(fingerprint_tree(root), json.dumps(dict(root.capabilities)))"
     )
     runs = {
         subprocess.run(
