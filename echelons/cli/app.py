@@ -36,7 +36,7 @@ EXIT_CODES_HELP = "\n".join(
 
 app = typer.Typer(
     name="echelons",
-    help="Hierarchies of agents on LangGraph: run them, answer them, look at what they did.",
+    help="Hierarchies of agents on LangGraph: run them, answer their questions, read threads.",
     epilog=EXIT_CODES_HELP,
     no_args_is_help=True,
     rich_markup_mode="rich",

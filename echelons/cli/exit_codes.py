@@ -28,8 +28,8 @@ EXIT_CODE_MEANINGS = {
     ExitCode.ASKING: "the turn waits for an answer: `echelons inbox`",
     ExitCode.FAILED: "the turn stopped at an error, or is paused, and is stored: `echelons resume`",
     ExitCode.BROKEN: "`echelons trace --verify` or `echelons doctor` found something broken",
-    ExitCode.BUSY: "somebody else is at work on the thread: try again, or use another",
-    ExitCode.NOBODY: "`echelons route` found nobody who fits the task",
+    ExitCode.BUSY: "another process is running the thread: try again, or use another thread",
+    ExitCode.NOBODY: "`echelons route` found no agent that fits the task",
     ExitCode.INTERRUPTED: "stopped by Ctrl-C; all that was done is stored: `echelons resume`",
 }
 """What each code means, as `echelons --help` says it."""

@@ -43,7 +43,7 @@ TeamOption = Annotated[
     typer.Option(
         "--team",
         metavar="TEAM",
-        help="Another team than the one that the thread noted.",
+        help="The team to use instead of the one stored with the thread.",
         autocompletion=complete_team,
         callback=check_name_argument,
         show_default=False,
@@ -61,7 +61,7 @@ class DatabaseOptions:
             "--db",
             metavar="FILE",
             envvar=DATABASE_VARIABLE,
-            help="The database; a file in your data folder if left out.",
+            help="The database file; by default one in your data folder.",
             show_default=False,
         ),
     ] = None
@@ -102,8 +102,8 @@ class TeamOptions:
         typer.Option(
             "--model",
             metavar="NAME",
-            help="The model to think with, such as [b]openai:gpt-5-mini[/b]; a team without one "
-            "uses the offline planner.",
+            help="The chat model, such as [b]openai:gpt-5-mini[/b]; by default the offline "
+            "planner.",
             show_default=False,
         ),
     ] = None
@@ -112,7 +112,7 @@ class TeamOptions:
         typer.Option(
             "--docs",
             metavar="FOLDER",
-            help="The documents that [b]research[/b] answers from.",
+            help="The folder of documents for the team [b]research[/b].",
             show_default=False,
         ),
     ] = None
@@ -127,8 +127,8 @@ class CapabilityOptions(TeamOptions):
         typer.Option(
             "--model",
             metavar="NAME",
-            help="The model that says what agents can do that declare nothing, such as "
-            "[b]openai:gpt-5-mini[/b]; without one, their names say it.",
+            help="The chat model that derives capabilities for agents that declare none, such "
+            "as [b]openai:gpt-5-mini[/b]; by default they are derived from names.",
             show_default=False,
         ),
     ] = None

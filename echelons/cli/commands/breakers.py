@@ -17,7 +17,7 @@ CloseOption = Annotated[
     typer.Option(
         "--close",
         metavar="AGENT",
-        help="Close the circuit of this agent, so that it is asked again at once.",
+        help="Close the circuit of this agent, so that it gets requests again.",
         callback=check_text_argument,
     ),
 ]
@@ -25,7 +25,7 @@ CloseOption = Annotated[
 
 @command
 def breakers(close: CloseOption = None, *, place: DatabaseOptions, how: OutputOptions) -> ExitCode:
-    """List the circuits of agents that have failed, and whether they are asked."""
+    """List the circuit breakers of agents that have failed."""
     from echelons.checkpoints.coordination.circuit_breakers import close_circuits, list_circuits
 
     with database.open_database(place.db) as saver:

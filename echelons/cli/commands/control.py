@@ -24,7 +24,7 @@ PathArgument = Annotated[
     str | None,
     typer.Argument(
         metavar="PATH",
-        help="The agent, such as [b]head/north[/b], with all below it; the whole turn if left out.",
+        help="The agent, such as [b]head/north[/b], with all below it; by default the whole tree.",
         callback=check_name_argument,
         show_default=False,
     ),
@@ -35,7 +35,7 @@ PathArgument = Annotated[
 def stop(
     path: PathArgument = None, team: TeamOption = None, *, place: ThreadOptions, how: OutputOptions
 ) -> ExitCode:
-    """End an agent and all below it, or the whole turn, in whichever process it runs."""
+    """Stop an agent and all below it, or the whole turn, in any process."""
     return _give_order("stopped", path, team, place, how)
 
 
@@ -43,7 +43,7 @@ def stop(
 def pause(
     path: PathArgument = None, team: TeamOption = None, *, place: ThreadOptions, how: OutputOptions
 ) -> ExitCode:
-    """Hold an agent and all below it, or the whole tree, before their next model call."""
+    """Pause an agent and all below it, or the whole tree, before the next model call."""
     return _give_order("paused", path, team, place, how)
 
 

@@ -22,7 +22,7 @@ DrawnArgument = Annotated[
     str | None,
     typer.Argument(
         metavar="TEAM",
-        help="A shipped team or [b]module:agent[/b]; left out, the team of a thread.",
+        help="A shipped team or [b]module:agent[/b]; by default the team of a thread.",
         autocompletion=complete_team,
         callback=check_name_argument,
         show_default=False,

@@ -26,7 +26,7 @@ QuestionArgument = Annotated[
     str | None,
     typer.Argument(
         metavar="QUESTION_ID",
-        help="The question, by its id or the beginning of it; left out if only one is pending.",
+        help="The question, by its id or the beginning of it; not needed if only one is pending.",
         callback=check_text_argument,
         show_default=False,
     ),
@@ -48,7 +48,7 @@ ResultOption = Annotated[
     typer.Option(
         "--result",
         metavar="TEXT",
-        help="What a call came to that [b]happened[/b] though it was cut short.",
+        help="The result of an interrupted call that [b]happened[/b].",
         callback=check_text_argument,
         show_default=False,
     ),
@@ -87,7 +87,7 @@ def answer(  # noqa: PLR0913  each option stands for itself
     remaking: StoredTeamOptions,
     how: RunOutputOptions,
 ) -> ExitCode:
-    """Answer a question, and go on with the turn that asked it."""
+    """Answer a question, and continue the turn that asked it."""
     where = str(database.resolve_path(place.db))
     with database.open_database(place.db) as saver:
         found = unfinished_threads.list_root_statuses(saver, place.thread)

@@ -27,7 +27,7 @@ TaskArgument = Annotated[
     str,
     typer.Argument(
         metavar="TASK",
-        help='What is asked for; "-" reads it from the standard input.',
+        help='The task, in words; "-" reads it from the standard input.',
         callback=check_text_argument,
         show_default=False,
     ),
@@ -37,7 +37,7 @@ ReceiverOption = Annotated[
     typer.Option(
         "--at",
         metavar="AGENT",
-        help="The agent that has the request, by name or path; the team's head if left out.",
+        help="The agent that would delegate the task, by name or path; by default the root.",
         callback=check_name_argument,
         show_default=False,
     ),
@@ -47,7 +47,7 @@ ThresholdOption = Annotated[
     typer.Option(
         "--threshold",
         metavar="MATCH",
-        help="The match that an agent needs, from 0 to 1.",
+        help="The lowest match of an agent that counts as fitting, from 0 to 1.",
         show_default=False,
     ),
 ]
@@ -74,9 +74,9 @@ def route(
     making: CapabilityOptions,
     how: OutputOptions,
 ) -> ExitCode:
-    """Print who of a team fits a task, and why.
+    """Print which agents of a team fit a task, and why.
 
-    If nobody does, the exit code is 8.
+    If no agent fits, the exit code is 8.
     """
     from echelons.routing import Router
 

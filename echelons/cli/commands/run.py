@@ -43,8 +43,7 @@ TurnOption = Annotated[
     typer.Option(
         "--turn",
         metavar="ID",
-        help="What you call the turn; submitted again, it is never run again. "
-        "Needs [b]--thread[/b].",
+        help="An id for the turn: submitted again, it is not run twice. Needs [b]--thread[/b].",
         callback=check_name_argument,
         show_default=False,
     ),
@@ -61,10 +60,10 @@ def run(
     making: TeamOptions,
     how: RunOutputOptions,
 ) -> ExitCode:
-    """Give a team a task, and watch it work.
+    """Give a team a task, show its work, and print the answer.
 
-    Without [b]--thread[/b] the task begins a thread of its own.
-    With it, the team remembers what was said on that thread before.
+    Without [b]--thread[/b] the task starts a new thread.
+    With it, the team remembers the earlier turns of that thread.
     """
     words = read_text_argument(task)
     if turn_id is not None and place.thread is None:
@@ -104,7 +103,7 @@ PausedArgument = Annotated[
     typer.Argument(
         metavar="PATH",
         help="The agent whose pause ends, such as [b]head/north[/b], with those below it; "
-        "all pauses if left out.",
+        "by default all pauses end.",
         callback=check_name_argument,
         show_default=False,
     ),
@@ -119,9 +118,9 @@ def resume(
     remaking: StoredTeamOptions,
     how: RunOutputOptions,
 ) -> ExitCode:
-    """Go on with a turn that was stopped, killed, paused, or has failed.
+    """Continue a turn that was stopped, killed or paused, or has failed.
 
-    Without [b]--thread[/b] it is the only unfinished one.
+    Without [b]--thread[/b], the only unfinished thread is continued.
     """
     # One agent's pause may end while others ask.
     states = unfinished_threads.OPEN_STATES if path else (unfinished_threads.RootState.UNFINISHED,)

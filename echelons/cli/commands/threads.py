@@ -29,13 +29,13 @@ ShownArgument = Annotated[
     str | None,
     typer.Argument(
         metavar="THREAD",
-        help="A thread by name or id, the id of any agent's thread too.",
+        help="A root thread by name or id, or the thread of any agent by its id.",
         autocompletion=complete_thread,
         callback=check_name_argument,
         show_default=False,
     ),
 ]
-AllOption = Annotated[bool, typer.Option("--all", "-a", help="Every agent's thread, too.")]
+AllOption = Annotated[bool, typer.Option("--all", "-a", help="Include the threads of all agents.")]
 
 
 @command
@@ -111,9 +111,9 @@ def _format_local_time(moment: str) -> str:
 
 @command
 def show(shown: ShownArgument = None, *, place: ThreadOptions, how: OutputOptions) -> ExitCode:
-    """Print the conversation of a thread: who said what, and which thread each call began.
+    """Print the conversation of a thread, with the thread that each call started.
 
-    Without [b]THREAD[/b] it is the latest.
+    Without [b]THREAD[/b], the latest thread is shown.
     """
     from echelons.checkpoints.threads.store import ThreadStore
 

@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 VerifyOption = Annotated[
     bool,
-    typer.Option("--verify", help="Check every link between a call and the thread it began."),
+    typer.Option("--verify", help="Check every link between a call and the thread it started."),
 ]
 
 
 @command
 def trace(verify: VerifyOption = False, *, place: ThreadOptions, how: OutputOptions) -> ExitCode:
-    """Print who called whom: every agent's thread, how it ended, and its tools.
+    """Print the delegations of a thread as a tree, with each agent's thread, status and tools.
 
-    Without [b]--thread[/b] it is the latest thread.
+    Without [b]--thread[/b], the latest thread is shown.
     """
     from echelons.checkpoints.threads.store import ThreadStore
     from echelons.checkpoints.threads.trace import list_links

@@ -50,12 +50,12 @@ YoungerOption = Annotated[
         "--younger",
         metavar="AGE",
         parser=parse_age,
-        help="Keep what is younger, such as [b]36h[/b], [b]30d[/b] or [b]2w[/b].",
+        help="Keep checkpoints younger than this, such as [b]36h[/b], [b]30d[/b] or [b]2w[/b].",
     ),
 ]
 EveryOption = Annotated[bool, typer.Option("--all", "-a", help="Prune every thread.")]
-EventsOption = Annotated[bool, typer.Option("--events", help="Take out their events, too.")]
-DryOption = Annotated[bool, typer.Option("--dry-run", help="Only say what would be taken out.")]
+EventsOption = Annotated[bool, typer.Option("--events", help="Delete the events, too.")]
+DryOption = Annotated[bool, typer.Option("--dry-run", help="Only count what would be deleted.")]
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="The new file.")]
 
 
@@ -71,10 +71,10 @@ def prune(  # noqa: PLR0913  each is an option of its own
     place: ThreadOptions,
     how: OutputOptions,
 ) -> ExitCode:
-    """Take the past out of a thread: its conversation stays whole, and it can be gone on with.
+    """Delete old checkpoints of a thread. Its conversation stays whole and can be continued.
 
-    Only going back to what was taken out is no longer possible. Without --latest, --turns or
-    --younger, the latest checkpoint of every agent is kept.
+    You can no longer go back to a deleted checkpoint. Without --latest, --turns or --younger,
+    the latest checkpoint of every agent is kept.
     """
     keep = _choose_strategy(latest, turns, younger)
     if every and place.thread is not None:
@@ -137,7 +137,7 @@ def doctor(*, place: DatabaseOptions, how: OutputOptions) -> ExitCode:
 
 @command
 def backup(file: FileArgument, *, place: DatabaseOptions, how: OutputOptions) -> ExitCode:
-    """Copy the database, as it is at this moment, into a new file that only you can read."""
+    """Copy the database, also while it is in use, into a new file that only you can read."""
     target = file.expanduser()
     with database.open_database(place.db) as saver:
         saver.backup(target)

@@ -76,7 +76,7 @@ def test_a_model_that_cannot_be_asked_is_refused(
 def test_the_help_says_what_a_model_is_asked(echelons: Call, command: str) -> None:
     shown = " ".join(echelons(command, "--help").stdout.replace("│", " ").split())
 
-    assert "what agents can do that declare nothing" in shown
+    assert "capabilities for agents that declare none" in shown
 
 
 def test_the_offline_planner_is_not_asked_what_agents_can_do(echelons: Call) -> None:
@@ -112,10 +112,10 @@ def test_the_exit_code_says_whether_anybody_fits(echelons: Call, how: tuple[str,
     assert nobody.stderr == ""
 
 
-def test_the_help_says_how_a_script_knows_that_nobody_fits(echelons: Call) -> None:
+def test_the_help_says_how_a_script_knows_that_no_agent_fits(echelons: Call) -> None:
     shown = " ".join(echelons("route", "--help").stdout.split())
 
-    assert "If nobody does, the exit code is 8." in shown
+    assert "If no agent fits, the exit code is 8." in shown
 
 
 def test_the_receiver_and_the_threshold_may_be_named(echelons: Call) -> None:
