@@ -18,7 +18,6 @@ from echelons.errors import (
     DuplicateName,
     InnerLimits,
     InvalidField,
-    InvalidModel,
     InvalidName,
     UnknownTool,
 )
@@ -162,7 +161,8 @@ def _check_model(agent: str, model: Any) -> None:
     # A model class has all the methods too, but is not an instance.
     usable = not isinstance(model, type) and callable(getattr(model, "bind_tools", None))
     if not (model is None or named or usable):
-        raise InvalidModel(agent, model)
+        expected = "BaseChatModel or str, such as 'openai:gpt-5-mini' (the default is inherited)"
+        raise InvalidField(agent, "model", model, expected)
 
 
 def _check_tools(agent: str, tools: Any) -> tuple[Any, ...]:

@@ -19,7 +19,7 @@ from echelons.capabilities.deriver import (
     derive_from_names,
     get_capabilities,
 )
-from echelons.errors import DuplicateName, UnknownAgent
+from echelons.errors import DuplicateName, UnknownPath
 from echelons.text.stemming import extract_words
 from echelons.tree.members import Member
 from echelons.tree.names import PATH_SEPARATOR
@@ -97,12 +97,12 @@ class CapabilityMap:
             deriver: As for `discover`.
 
         Raises:
-            UnknownAgent: There is no agent at that path.
+            UnknownPath: There is no agent at that path.
             DuplicateName: The name is already on the path or among the siblings.
         """
         path = superior.split(PATH_SEPARATOR) if isinstance(superior, str) else list(superior)
         if not path or path[0] != self.agent:
-            raise UnknownAgent(PATH_SEPARATOR.join(path), [self.agent])
+            raise UnknownPath(PATH_SEPARATOR.join(path), [self.agent])
         return self._add_at(path[1:], CapabilityMap.discover(member, deriver), self.agent)
 
     def walk(self, above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], CapabilityMap]]:
@@ -149,7 +149,7 @@ class CapabilityMap:
         if not path:
             return self._with_subordinates((*self.subordinates, new))
         if path[0] not in names:
-            raise UnknownAgent(f"{here}{PATH_SEPARATOR}{path[0]}", names)
+            raise UnknownPath(f"{here}{PATH_SEPARATOR}{path[0]}", names)
         place = names.index(path[0])
         child = self.subordinates[place]._add_at(path[1:], new, f"{here}{PATH_SEPARATOR}{path[0]}")
         return self._with_subordinates(

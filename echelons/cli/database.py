@@ -12,7 +12,6 @@ from uuid import UUID
 from echelons.checkpoints.default_path import get_default_database, make_database_folder
 from echelons.cli.output import print_remark
 from echelons.errors import (
-    DatabaseFolderMissing,
     StorageError,
     ThreadNotFound,
     ThreadNotNamed,
@@ -38,8 +37,8 @@ def resolve_writable_path(given: Path | None) -> Path:
     Only the folder of the default database is created.
 
     Raises:
-        DatabaseFolderMissing: The folder of a given path does not exist.
-        StorageError: The default folder cannot be created, or the given one not be read.
+        StorageError: The default folder cannot be created, or the given one does not exist or
+            cannot be read.
     """
     database = resolve_path(given)
     if given is None:
@@ -50,7 +49,8 @@ def resolve_writable_path(given: Path | None) -> Path:
     except OSError as error:
         raise StorageError(str(database), str(error)) from error
     if not there:
-        raise DatabaseFolderMissing(str(database), str(database.parent))
+        why = f"there is no folder {str(database.parent)!r}; make the folder"
+        raise StorageError(str(database), why)
     return database
 
 

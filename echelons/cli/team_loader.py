@@ -18,7 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from echelons.errors import EchelonsError, InvalidTeam, TeamNotTrusted, UnknownTeam
+from echelons.errors import EchelonsError, InvalidTeam, UnknownTeam
 
 if TYPE_CHECKING:
     from echelons.agent import Agent
@@ -180,8 +180,8 @@ class ImportedTeam:
         """Import the module, as from the current folder, and return or build the root agent.
 
         Raises:
-            InvalidTeam: It cannot be imported, its function fails, or it is no agent.
-            TeamNotTrusted: Only a database names the function.
+            InvalidTeam: It cannot be imported, its function fails or may not be called, or it
+                is no agent.
         """
         from echelons.agent import Agent
 
@@ -221,7 +221,11 @@ class ImportedTeam:
         if not inspect.isroutine(make) or inspect.iscoroutinefunction(make):
             return make
         if not self.trusted and not _returns_agent(make):
-            raise TeamNotTrusted(self.team)
+            raise InvalidTeam(
+                self.team,
+                "a function that only a database names is not called unless it is annotated "
+                f"`-> Agent`: annotate it, or name it yourself with --team {self.team}",
+            )
         try:
             inspect.signature(make).bind()
         except (TypeError, ValueError) as error:

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from echelons.cli.database import find_root, list_roots, root_label
-from echelons.errors import NothingUnfinished, ThreadNotNamed
+from echelons.errors import NoOpenThread, ThreadNotNamed
 
 if TYPE_CHECKING:
     from echelons.checkpoints.checkpointer import SqliteCheckpointer
@@ -73,14 +73,14 @@ def find_unfinished_root(
 
     Raises:
         ThreadNotFound: No thread has that name.
-        NothingUnfinished: No name is given, and no thread is in such a state.
+        NoOpenThread: No name is given, and no thread is in such a state.
         ThreadNotNamed: No name is given, and several threads are in such a state.
     """
     if thread is not None:
         return find_root(saver, thread)
     left = [each.root for each in list_root_statuses(saver, None) if each.state in states]
     if not left:
-        raise NothingUnfinished(saver.path)
+        raise NoOpenThread(saver.path, "is unfinished")
     if len(left) > 1:
         raise ThreadNotNamed([root_label(root) for root in left])
     return left[0]

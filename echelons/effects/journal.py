@@ -17,6 +17,7 @@ from uuid import uuid5
 
 from echelons.errors import NoCall
 from echelons.identity.lineage import ECHELONS_NS
+from echelons.text.input_limits import shorten_repr
 from echelons.text.sanitize import sanitize_value
 
 IDEMPOTENCY_KEY = "idempotency_key"
@@ -90,7 +91,7 @@ def idempotency_key(call: object) -> str:
     config = call if isinstance(call, Mapping) else getattr(call, "config", None)
     found = (config.get("configurable") or {}) if isinstance(config, Mapping) else {}
     if IDEMPOTENCY_KEY not in found:
-        raise NoCall(call)
+        raise NoCall(shorten_repr(call))
     return str(found[IDEMPOTENCY_KEY])
 
 

@@ -6,19 +6,18 @@ can read the text. A family has one file, and all are imported from here::
 
     EchelonsError
     ├── ConfigurationError    configuration  an agent or a tree that cannot work
-    ├── ModelError            models         a model that cannot be used
+    ├── ModelError                           a model that cannot be used
     ├── InvalidInput          inputs         invalid input of a caller
-    ├── QuestionError         questions      answers that fit no pending question
+    ├── QuestionError                        answers that fit no pending question
     ├── ThreadNotFound, …     threads        which thread, and what it can do now
     ├── StorageError          storage        a database that cannot be opened, read or written
-    ├── LedgerError           ledger         records, and the leases of threads: ThreadBusy
-    ├── NoCall, CallContested effects        calls of tools and functions
+    ├── CheckpointTampered                   stored rows, seals, values that cannot be stored
+    ├── LedgerError                          records, and the leases of threads: ThreadBusy
     ├── DelegationError       delegation     requests that are not passed on
-    ├── ControlError          control        stops and pauses that cannot be carried out
-    ├── CheckpointTampered    tampering      stored rows, seals, values that cannot be stored
+    ├── RoutingError                         names and paths of agents, matchers, thresholds
+    ├── ControlError                         stops and pauses that cannot be carried out
     ├── TeamError             teams          naming, loading and trusting a team
-    ├── RoutingError          routing        names and paths of agents, matchers, thresholds
-    ├── DocumentsError        documents      folders of documents, missing packages
+    ├── DocumentsError                       folders of documents, missing packages
     └── ScriptError           scripts        the scripts of test models
 """
 
@@ -26,18 +25,10 @@ from __future__ import annotations
 
 from echelons.errors.base import *
 from echelons.errors.configuration import *
-from echelons.errors.control import *
 from echelons.errors.delegation import *
-from echelons.errors.documents import *
-from echelons.errors.effects import *
 from echelons.errors.inputs import *
-from echelons.errors.ledger import *
-from echelons.errors.models import *
-from echelons.errors.questions import *
-from echelons.errors.routing import *
 from echelons.errors.scripts import *
 from echelons.errors.storage import *
-from echelons.errors.tampering import *
 from echelons.errors.teams import *
 from echelons.errors.threads import *
 

@@ -1,10 +1,8 @@
-"""The root of the tree of errors: typed fields, and a message made of them.
-
-Every other file of the package imports this one.
-"""
+"""The root of the tree of errors: typed fields, and a message made of them."""
 
 from __future__ import annotations
 
+import copyreg
 from dataclasses import Field, field
 from inspect import Parameter, Signature, get_annotations
 from reprlib import Repr
@@ -35,13 +33,9 @@ class _FieldSignature:
     def __get__(self, _: object, owner: type[EchelonsError]) -> Signature:
         return Signature(
             [
-                Parameter(
-                    name,
-                    Parameter.POSITIONAL_OR_KEYWORD,
-                    default=getattr(owner, name, Parameter.empty),
-                    annotation=kind,
-                )
+                Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=kind)
                 for name, kind in owner._get_fields().items()
+                if not isinstance(default := getattr(owner, name, Parameter.empty), Field)
             ]
         )
 
@@ -51,7 +45,8 @@ class EchelonsError(Exception):
     """The root of all errors of this library.
 
     The annotations of a subclass are its fields, as in a dataclass. Its message is the template
-    `message`, filled with the fields, or what its `_describe` returns.
+    `message`, filled with the fields, or what its `_describe` returns. A field that is no
+    parameter, `field(init=False, default=...)`, is such a template too.
     """
 
     # `dataclass` would compile a constructor for each of a hundred classes: 15 ms at the import.
@@ -68,36 +63,27 @@ class EchelonsError(Exception):
         for name, value in bound.arguments.items():
             several = "Sequence[" in str(fields[name])
             setattr(self, name, tuple(value) if several else value)
-        self.__post_init__()
-
-    def __post_init__(self) -> None:
+        for name in fields:
+            if isinstance(derived := getattr(type(self), name, None), Field):
+                setattr(self, name, self._fill(str(derived.default)))
         super().__init__(self._describe())
 
     @classmethod
     def _get_fields(cls) -> dict[str, Any]:
-        """Return the types of the constructor's parameters; none where a subclass has its own."""
+        """Return the types of the fields; none where a subclass has its own constructor."""
         if cls.__init__ is not EchelonsError.__init__:
             return {}
         own = [each for each in reversed(cls.__mro__) if issubclass(each, EchelonsError)]
         kinds = {name: kind for each in own for name, kind in get_annotations(each).items()}
-        return {
-            name: kind
-            for name, kind in kinds.items()
-            if "ClassVar" not in str(kind) and not isinstance(getattr(cls, name, None), Field)
-        }
+        return {name: kind for name, kind in kinds.items() if "ClassVar" not in str(kind)}
 
     def _describe(self) -> str:
         """Return the message: the value, the limit and the way out."""
-        return _MessageFormatter().vformat(self.message, (), vars(self))
+        return self._fill(self.message)
+
+    def _fill(self, template: str) -> str:
+        return _MessageFormatter().vformat(template, (), vars(self))
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Python would make a copy of the message alone, and an error is made of its fields.
-        return _restore, (type(self), self.args, self.__dict__)
-
-
-def _restore(
-    kind: type[EchelonsError], args: tuple[Any, ...], fields: dict[str, Any]
-) -> EchelonsError:
-    error = kind.__new__(kind, *args)
-    error.__dict__.update(fields)
-    return error
+        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]

@@ -1,7 +1,4 @@
-"""Errors of agents and trees with an invalid configuration.
-
-Raised when an agent, a tree or a session is made, before anything runs.
-"""
+"""Errors of agents, trees and models that cannot work, raised before anything runs."""
 
 from __future__ import annotations
 
@@ -139,24 +136,8 @@ class InvalidSubordinate(ConfigurationError):
     message = "agent {superior!r}: {subordinate!r} is no subordinate: {why}"
 
 
-class InvalidModel(ConfigurationError):
-    """A model is neither a name nor something that can be called like a chat model.
-
-    Attributes:
-        agent: The agent that was given it.
-        model: What was given.
-    """
-
-    agent: str
-    model: object
-    message = (
-        "agent {agent!r}: {model!r} is no model; pass a LangChain chat model, a name such as "
-        "'openai:gpt-5-mini', or nothing to inherit the superior's"
-    )
-
-
 class InvalidField(ConfigurationError):
-    """A field of an agent has a value of the wrong type.
+    """A field of an agent has an invalid value, such as one of the wrong type.
 
     Attributes:
         agent: The agent that was given it.
@@ -199,4 +180,71 @@ class InvalidDatabase(ConfigurationError, TypeError):
     message = (
         "{given!r} is no database; pass a LangGraph saver, the path of a SQLite database, or "
         "':memory:' to keep nothing"
+    )
+
+
+class ModelError(EchelonsError):
+    """A model cannot be used as requested."""
+
+
+class ModelKeyMissing(ModelError):
+    """A named model needs a key, and the environment has none.
+
+    Attributes:
+        model: The model as it was named, `"openai:gpt-5-mini"`.
+        variable: The environment variable that would hold the key.
+    """
+
+    model: str
+    variable: str
+    message = (
+        "model {model!r} needs a key, and {variable} is not set; set {variable}, or leave the "
+        "model out to use the offline planner"
+    )
+
+
+class UnknownModel(ModelError):
+    """No known provider accepts the name of a model.
+
+    Attributes:
+        model: The name as it was given.
+        known: The known forms of names.
+    """
+
+    model: str
+    known: Sequence[str]
+    message = (
+        "unknown model {model!r}; known forms are {known}, or pass any LangChain chat model object"
+    )
+
+
+class ModelCannotCall(ModelError):
+    """A model without tool calls belongs to an agent with tools or subordinates.
+
+    Attributes:
+        agent: The agent.
+        model: The model's class.
+    """
+
+    agent: str
+    model: str
+    message = (
+        "agent {agent!r} has tools or subordinates, and its model {model} cannot call any; give "
+        "the agent a model with bind_tools, or take its tools and subordinates away"
+    )
+
+
+class InvalidModelAddress(ModelError):
+    """The environment has an invalid address of a model server.
+
+    Attributes:
+        variable: The environment variable that holds the address.
+        value: The address as it was found.
+    """
+
+    variable: str
+    value: str
+    message = (
+        "{variable} is {value!r}, which is no address of a model server; give it as "
+        "http://HOST:PORT/v1 or https://…, or unset it to use OpenAI's own"
     )

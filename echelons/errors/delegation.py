@@ -1,13 +1,10 @@
-"""Errors of delegation: requests that are not passed on.
-
-Inside a delegation these are raised; the superior gets the status `unable` with the reason.
-"""
+"""Errors of requests that are not passed on, of routing, and of stops and pauses."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from echelons.errors.base import EchelonsError
+from echelons.errors.base import SHORT, EchelonsError
 
 
 class DelegationError(EchelonsError):
@@ -180,3 +177,100 @@ class NoCircuit(DelegationError):
     message = (
         "{agent:short} has not failed, so there is no circuit to close; those that have: {known}"
     )
+
+
+class RoutingError(EchelonsError):
+    """A task cannot be routed as requested."""
+
+
+class InvalidThreshold(RoutingError):
+    """A threshold is not a number from 0 to 1.
+
+    Attributes:
+        threshold: What was given.
+    """
+
+    threshold: object
+    message = (
+        "{threshold!r} is no threshold; pass a number from 0 (whoever matches at all) to 1, or "
+        "leave it out"
+    )
+
+
+class MatcherFailed(RoutingError):
+    """A matcher returned an invalid match.
+
+    Attributes:
+        matcher: The matcher.
+        why: What is wrong.
+    """
+
+    matcher: str
+    why: str
+    message = "the matcher {matcher} failed: {why}; route with another one, such as LexicalMatcher"
+
+
+class DeriverFailed(RoutingError):
+    """A model returned no valid description of what an agent can do.
+
+    Attributes:
+        agent: The agent.
+        why: What is wrong.
+    """
+
+    agent: str
+    why: str
+    message = (
+        "the model did not say what {agent!r} can do: {why}; ask another model, or declare its "
+        "capabilities"
+    )
+
+
+class ControlError(EchelonsError):
+    """An order cannot be carried out; nothing was changed."""
+
+
+class UnknownPath(ControlError, RoutingError):
+    """A name or path leads to no agent of the tree.
+
+    Attributes:
+        path: What was given.
+        known: The names or paths of the tree.
+    """
+
+    path: str
+    known: Sequence[str]
+
+    def _describe(self) -> str:
+        more = len(self.known) - 20
+        return (
+            f"no agent {SHORT.repr(self.path)} in the tree; there are: "
+            f"{', '.join(self.known[:20]) or 'none'}{f' and {more} more' * (more > 0)}"
+        )
+
+
+class NothingRunning(ControlError):
+    """An order was given to a thread whose last turn has ended.
+
+    Attributes:
+        thread: The thread's name or id.
+    """
+
+    thread: str
+    message = (
+        "no turn of thread {thread!r} is on its way, so nothing can be stopped or paused; an order "
+        "holds for the turn that it is given in, and begins with it"
+    )
+
+
+class NotPaused(ControlError):
+    """There is no pause to lift at a path.
+
+    Attributes:
+        path: The path as it was given.
+        paused: The paths that are paused.
+    """
+
+    path: str
+    paused: Sequence[str]
+    message = "nothing is paused at {path:short} or below it; paused are: {paused}"

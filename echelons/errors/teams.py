@@ -1,7 +1,4 @@
-"""Errors of teams: naming, loading and trusting one.
-
-Raised by the commands, which load a team by its name.
-"""
+"""Errors of teams: naming, loading and trusting one, and the documents that it needs."""
 
 from __future__ import annotations
 
@@ -48,21 +45,6 @@ class InvalidTeam(TeamError):
     message = "team {team!r}: {why}"
 
 
-class TeamNotTrusted(TeamError):
-    """A database names a function as its team that is not annotated to return an agent.
-
-    Attributes:
-        team: The name as it was stored.
-    """
-
-    team: str
-    message = (
-        "the database names {team!r} as the team; a function that only a database names is not "
-        "called unless it is annotated `-> Agent`: annotate it, or name it yourself with --team "
-        "{team}"
-    )
-
-
 class TeamNotRecorded(TeamError):
     """A thread has no record of its team.
 
@@ -75,3 +57,68 @@ class TeamNotRecorded(TeamError):
         "thread {thread!r} does not say which team it belongs to (`echelons run` notes it); name "
         "it with --team TEAM"
     )
+
+
+class DocumentsError(EchelonsError):
+    """A folder of documents cannot be made into a team."""
+
+
+class FolderMissing(DocumentsError):
+    """The folder of documents does not exist.
+
+    Attributes:
+        folder: The path as it was given.
+    """
+
+    folder: object
+    message = "there is no folder {folder:quoted}; check the path of the documents"
+
+
+class NotAFolder(DocumentsError):
+    """The path of the documents is a file, not a folder.
+
+    Attributes:
+        path: The path as it was given.
+        folder: The folder that the file lies in.
+    """
+
+    path: object
+    folder: object
+    message = (
+        "{path:quoted} is a file, not a folder; pass the folder that it lies in, {folder:quoted}, "
+        "or put it into a folder of its own"
+    )
+
+
+class NothingToRead(DocumentsError):
+    """A folder holds no document that could be read.
+
+    Attributes:
+        folder: The folder.
+        skipped: Files found and skipped, as pairs of path and reason.
+    """
+
+    folder: object
+    skipped: Sequence[tuple[str, str]]
+
+    def _describe(self) -> str:
+        shown = "; ".join(f"{path} ({reason})" for path, reason in self.skipped[:5])
+        rest = len(self.skipped) - 5
+        found = f"skipped: {shown}{f' and {rest} more' if rest > 0 else ''}" if shown else "empty"
+        return (
+            f"no readable document in {str(self.folder)!r} ({found}); put text files into it, "
+            "Markdown for example"
+        )
+
+
+class MissingExtra(EchelonsError):
+    """Something needs a package that only an optional extra of Echelons brings.
+
+    Attributes:
+        extra: The extra, `"travel"`.
+        package: The package that is missing.
+    """
+
+    extra: str
+    package: str
+    message = "the package {package!r} is not installed; pip install 'echelons[{extra}]'"

@@ -1,7 +1,4 @@
-"""Errors of threads and their turns: which one, and what it can do now.
-
-Raised by sessions, the store of threads and the commands.
-"""
+"""Errors of threads, their turns and calls: which one, and what it can do now."""
 
 from __future__ import annotations
 
@@ -106,17 +103,19 @@ class NothingToResume(EchelonsError):
     message = "thread {thread!r} has nothing to resume; send it a task"
 
 
-class NothingUnfinished(EchelonsError):
-    """No thread of a database has a turn to resume.
+class NoOpenThread(EchelonsError):
+    """No thread of a database is open: none is unfinished, or none asks anything.
 
     Attributes:
         database: The database.
+        state: What none of them does or is.
     """
 
     database: str
+    state: str
     message = (
-        "no thread in {database!r} is unfinished; `echelons run` begins a turn, `echelons inbox` "
-        "shows what waits for an answer"
+        "no thread in {database!r} {state}; `echelons threads` lists them, `echelons run` begins "
+        "a turn"
     )
 
 
@@ -133,4 +132,18 @@ class RunFailed(EchelonsError):
     message = (
         "the turn of thread {thread!r} stopped at {reason}; all that was done before is stored, "
         "and `echelons resume` goes on from there"
+    )
+
+
+class NoCall(EchelonsError):
+    """An idempotency key was requested outside of any call.
+
+    Attributes:
+        given: The argument, shortened.
+    """
+
+    given: str
+    message = (
+        "{given} belongs to no call of an agent; give idempotency_key() the ToolRuntime that the "
+        "tool was called with, or its config"
     )

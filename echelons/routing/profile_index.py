@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from echelons.capabilities import Capability, CapabilityMap, DeclaredCapabilities
-from echelons.errors import UnknownAgent
+from echelons.errors import UnknownPath
 from echelons.routing.matcher import Profile
 from echelons.tree.names import PATH_SEPARATOR
 
@@ -38,7 +38,7 @@ class ProfileIndex:
         """Return the position of an agent by its name or path; the root's if it is empty.
 
         Raises:
-            UnknownAgent: No agent has that name or path.
+            UnknownPath: No agent has that name or path.
         """
         path = agent.split(PATH_SEPARATOR) if isinstance(agent, str) else list(agent)
         if not path:
@@ -46,7 +46,7 @@ class ProfileIndex:
         place = self._names.get(path[-1])
         # A name alone is enough, as names are unique; a path must be the agent's own.
         if place is None or (len(path) > 1 and tuple(path) != self.paths[place]):
-            raise UnknownAgent(PATH_SEPARATOR.join(path), list(self._names))
+            raise UnknownPath(PATH_SEPARATOR.join(path), list(self._names))
         return place
 
     def get_subtree(self, place: int) -> range:

@@ -75,7 +75,7 @@ class Router:
 
         Raises:
             InvalidTask: The task is not a string, or blank.
-            UnknownAgent: There is no such receiver.
+            UnknownPath: There is no such receiver.
         """
         return self._rank(self._build_query(task, receiver, without))
 
@@ -101,7 +101,7 @@ class Router:
 
         Raises:
             InvalidTask: The task is not a string, or blank.
-            UnknownAgent: There is no such receiver.
+            UnknownPath: There is no such receiver.
         """
         asked, steps = self._start_split(self._build_query(task, receiver, without))
         while steps.next_text:
@@ -125,7 +125,7 @@ class Router:
 
         Raises:
             InvalidTask: The task is not a string, or blank.
-            UnknownAgent: There is no such receiver.
+            UnknownPath: There is no such receiver.
         """
         asked = self._build_query(task, receiver, ())
         needed = self._get_vocabulary(asked.receiver).find_capabilities(task)
@@ -138,7 +138,7 @@ class Router:
         and the common spelling are included.
 
         Raises:
-            UnknownAgent: There is no such agent.
+            UnknownPath: There is no such agent.
         """
         own = self._profiles.profiles[self._profiles.find_position(agent_name)].capabilities
         return frozenset({*own, *map(self._get_vocabulary(0).normalize_spelling, own)})

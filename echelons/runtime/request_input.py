@@ -9,7 +9,7 @@ from langchain_core.messages import HumanMessage
 
 from echelons.errors import AnswerMissing, AnswerUnnamed, InvalidId, InvalidTask, InvalidThread
 from echelons.runtime.session_requests import AnswerRequest, SendRequest
-from echelons.text.input_limits import LONGEST_ID, check_id, check_value, is_label, shorten_repr
+from echelons.text.input_limits import check_id, check_value, is_label, shorten_repr
 
 MISSING: Any = object()
 """The default of an answer that was not given; `None` is a valid answer."""
@@ -48,11 +48,11 @@ def build_answer_request(question: str | Mapping[str, Any], value: Any) -> Answe
         AnswerMissing: No value is given.
     """
     if not isinstance(question, (str, Mapping)):
-        raise InvalidId("id of a question", shorten_repr(question), LONGEST_ID)
+        raise InvalidId("id of a question", shorten_repr(question))
     given = question if isinstance(question, Mapping) else {question: value}
     for key in given:
         if not isinstance(key, str):
-            raise InvalidId("id of a question", shorten_repr(key), LONGEST_ID)
+            raise InvalidId("id of a question", shorten_repr(key))
     if isinstance(question, Mapping) and value is not MISSING:
         raise AnswerUnnamed(value, list(given))
     if not given:

@@ -15,17 +15,16 @@ from echelons.errors import (
     InputTooDeep,
     InputTooLarge,
     InvalidId,
-    InvalidLabel,
     InvalidNote,
     InvalidText,
     InvalidValue,
 )
 
-ID_PATTERN = re.compile(r"[A-Za-z0-9._:-]{1,128}")
-"""The form of an id."""
 LONGEST_ID = 128
 LONGEST_NAME = 512
 """Maximum lengths in characters."""
+ID_PATTERN = re.compile(rf"[A-Za-z0-9._:-]{{1,{LONGEST_ID}}}")
+"""The form of an id."""
 MESSAGE_BYTES = 1024 * 1024
 """Maximum size of a message or answer in bytes, with texts as UTF-8."""
 INPUT_BYTES = 4 * MESSAGE_BYTES
@@ -54,7 +53,7 @@ def check_id(given: object, what: str) -> str:
     """
     text = str(given) if isinstance(given, (str, int, UUID)) else ""
     if not ID_PATTERN.fullmatch(text):
-        raise InvalidId(what, shorten_repr(given), LONGEST_ID)
+        raise InvalidId(what, shorten_repr(given))
     return text
 
 
@@ -74,11 +73,12 @@ def check_label(given: object, what: str) -> None:
     """Check a display name.
 
     Raises:
-        InvalidLabel: It is not a string, has control characters, line breaks or lone
+        InvalidId: It is not a string, has control characters, line breaks or lone
             surrogates, begins or ends with a space, or is empty or too long.
     """
     if not is_label(given):
-        raise InvalidLabel(what, shorten_repr(given), LONGEST_NAME)
+        form = f"1 to {LONGEST_NAME} characters that can be printed, and no spaces at the ends"
+        raise InvalidId(what, shorten_repr(given), form)
 
 
 def check_value(given: Any, what: str) -> Any:

@@ -18,7 +18,6 @@ from echelons.errors import (
     DuplicateName,
     InvalidCapability,
     InvalidField,
-    InvalidModel,
     InvalidName,
     UnknownTool,
 )
@@ -212,10 +211,10 @@ def test_an_agent_without_a_model_uses_that_of_the_nearest_superior_with_one() -
     "model", ["", "  ", 5, b"openai:x", object(), SimpleNamespace(bind_tools=1), ScriptedModel]
 )
 def test_what_cannot_be_called_like_a_model_is_refused(model: Any) -> None:
-    with pytest.raises(InvalidModel) as refused:
+    with pytest.raises(InvalidField) as refused:
         Agent("head", model=model)
 
-    assert (refused.value.agent, refused.value.model) == ("head", model)
+    assert (refused.value.agent, refused.value.value) == ("head", model)
     for part in ("'head'", repr(model), "openai:gpt-5-mini", "inherit"):
         assert part in str(refused.value)
 

@@ -14,7 +14,7 @@ from echelons.cli.display.text_format import (
     format_question_value,
     format_tool_call,
 )
-from echelons.errors import NothingAsked, QuestionNotNamed, UnknownQuestion
+from echelons.errors import NoOpenThread, QuestionNotNamed, UnknownQuestion
 from echelons.tree.names import PATH_SEPARATOR
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def match_answer(
 
     Raises:
         BadParameter: There is no answer.
-        NothingAsked: There is no question.
+        NoOpenThread: There is no question.
         QuestionNotNamed: There are several, and no id is given.
         UnknownQuestion: The id is that of no open question, or its beginning of several.
     """
@@ -83,7 +83,7 @@ def match_answer(
     if second is not None:
         return _find_question_id(pending, first), second
     if not pending:
-        raise NothingAsked(database)
+        raise NoOpenThread(database, "asks anything")
     if len(pending) > 1:
         raise QuestionNotNamed(pending)
     return pending[0], first

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from echelons import Agent
 from echelons.capabilities import Capability, CapabilityMap
-from echelons.errors import DuplicateName, UnknownAgent
+from echelons.errors import DuplicateName, UnknownPath
 
 
 def team() -> Agent:
@@ -98,7 +98,7 @@ def test_an_agent_below_a_leaf_makes_the_tree_deeper() -> None:
 
 @pytest.mark.parametrize("path", ["nobody", "head/nobody", "fun", "", [], "head/fun/eat/more"])
 def test_nobody_can_be_added_under_nobody(path: str | list[str]) -> None:
-    with pytest.raises(UnknownAgent, match="no agent"):
+    with pytest.raises(UnknownPath, match="no agent"):
         CapabilityMap.discover(team()).add(path, Agent("opera"))
 
 

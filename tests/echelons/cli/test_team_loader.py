@@ -10,7 +10,7 @@ from typer.testing import Result
 
 from echelons import Agent
 from echelons.cli.team_loader import TeamSpec, find_team_source, list_shipped_teams, load_team
-from echelons.errors import TeamNotTrusted, UnknownTeam
+from echelons.errors import InvalidTeam, UnknownTeam
 from echelons.models.planner import OfflinePlanner
 
 Call = Callable[..., Result]
@@ -150,7 +150,7 @@ def test_a_thread_notes_what_its_team_is_made_from() -> None:
 
 def test_a_databases_word_calls_only_functions_that_say_what_they_return(folder: Path) -> None:
     assert isinstance(load_team(TeamSpec("trips:made", trusted=False)), Agent)
-    with pytest.raises(TeamNotTrusted):
+    with pytest.raises(InvalidTeam, match="only a database names"):
         load_team(TeamSpec("trips:unannotated", trusted=False))
-    with pytest.raises(TeamNotTrusted):
+    with pytest.raises(InvalidTeam, match="only a database names"):
         load_team(TeamSpec("os:abort", trusted=False))

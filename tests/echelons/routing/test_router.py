@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from echelons import Agent
 from echelons.capabilities import CapabilityMap
-from echelons.errors import InvalidTask, InvalidThreshold, UnknownAgent
+from echelons.errors import InvalidTask, InvalidThreshold, UnknownPath
 from echelons.routing import DEPTH_PENALTY, Router
 from echelons.text.stemming import stem
 from tests.echelons.routing.trees import Fixed, travel
@@ -98,7 +98,7 @@ def test_a_task_that_is_none_is_refused(task: Any) -> None:
 
 @pytest.mark.parametrize("receiver", ["nobody", "head/tours", ["flights", "tours"], "head/nobody"])
 def test_a_receiver_that_is_not_there_is_refused(receiver: Any) -> None:
-    with pytest.raises(UnknownAgent, match="there are: head, flights"):
+    with pytest.raises(UnknownPath, match="there are: head, flights"):
         Router(travel()).route("food", receiver)
 
 

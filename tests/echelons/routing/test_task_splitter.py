@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from echelons import Agent
 from echelons.capabilities import Capability, CapabilityMap
-from echelons.errors import InvalidTask, UnknownAgent
+from echelons.errors import InvalidTask, UnknownPath
 from echelons.routing import Part, Router
 from tests.echelons.routing.trees import Fixed, below, travel
 
@@ -265,9 +265,9 @@ async def test_what_is_no_task_is_refused(task: Any) -> None:
 
 async def test_who_is_not_in_the_tree_is_refused() -> None:
     router = Router(travel())
-    with pytest.raises(UnknownAgent):
+    with pytest.raises(UnknownPath):
         router.needs("food", "nobody")
-    with pytest.raises(UnknownAgent):
+    with pytest.raises(UnknownPath):
         router.able("nobody")
-    with pytest.raises(UnknownAgent):
+    with pytest.raises(UnknownPath):
         await router.asplit("food", "nobody")

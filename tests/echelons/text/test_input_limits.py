@@ -15,7 +15,6 @@ from echelons.errors import (
     InputTooLarge,
     InvalidId,
     InvalidInput,
-    InvalidLabel,
     InvalidNote,
     InvalidText,
     InvalidValue,
@@ -97,10 +96,10 @@ def test_people_may_call_something_so(name: str) -> None:
 )
 def test_nobody_may_call_something_so(name: Any) -> None:
     assert not is_label(name)
-    with pytest.raises(InvalidLabel) as refused:
+    with pytest.raises(InvalidId) as refused:
         check_label(name, "name of a thing")
 
-    assert refused.value.label in str(refused.value)
+    assert refused.value.id in str(refused.value)
     assert str(refused.value).isprintable()
 
 
