@@ -16,6 +16,7 @@ from echelons.cli.exit_codes import ExitCode
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PROSE = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
+LINKED = ("graphs", "nodes", "checkpoints")
 CLI = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
 
 
@@ -36,6 +37,40 @@ def test_the_readme_leads_to_every_page() -> None:
 
     pages = [name(page) for page in PAGES if page.parent == ROOT / "docs"]
     assert [each for each in pages if f"({each})" not in linked] == []
+
+
+def modules() -> set[str]:
+    """Return the paths of all modules, without the link that leads to them."""
+    folders = [ROOT / "echelons" / each for each in ("", *LINKED)]
+    found = {path.relative_to(ROOT / "echelons") for each in folders for path in each.rglob("*.py")}
+    return {str(each if each.parts[0] in LINKED else "echelons" / each) for each in found}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_module_that_a_page_names_is_there(page: Path) -> None:
+    named = re.findall(
+        r"`((?:echelons|graphs|nodes|checkpoints)/[\w/]+\.py)`", page.read_text(encoding="utf-8")
+    )
+
+    assert set(named) - modules() == set()
+
+
+def test_the_page_of_the_architecture_lists_every_folder_and_no_other() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+
+    # A sample team, or a fake, is no row of its own.
+    folders = {
+        re.sub(r"^(echelons/(teams|testing))/.*", r"\1", str(Path(each).parent))
+        for each in modules()
+    }
+    assert set(re.findall(r"^\| `([a-z_/]+)/` ", page, re.MULTILINE)) == folders
+
+
+def test_the_terms_of_the_glossary_stand_in_order() -> None:
+    rows = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8").split("| --- |")[1]
+
+    terms = re.findall(r"^\| ([^|]+) \|", rows, re.MULTILINE)
+    assert terms == sorted(terms, key=str.lower)
 
 
 @pytest.mark.parametrize("public", [*echelons.__all__, *echelons.testing.__all__])
