@@ -113,12 +113,12 @@ class _JournaledToolCall(JournaledCall):
     def invoke(self, config: RunnableConfig) -> Any:
         return sanitize_output(self._tools.invoke([self._tool_call], config, **self._kwargs))
 
-    async def ainvoke(self, config: RunnableConfig, late: LateCallback) -> Any:
+    async def ainvoke(self, config: RunnableConfig, on_late_result: LateCallback) -> Any:
         if not self._threaded:
             return sanitize_output(
                 await self._tools.ainvoke([self._tool_call], config, **self._kwargs)
             )
-        comer = DetachedCall(lambda came: late(self._convert_late_result(came)))
+        comer = DetachedCall(lambda came: on_late_result(self._convert_late_result(came)))
         own = {**config["configurable"], DETACHED_CALL_KEY: comer}
         around: RunnableConfig = {**config, "configurable": own}
         try:

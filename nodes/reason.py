@@ -184,9 +184,11 @@ class Reason(Node):
             return build_late_reply_update(
                 halt, context.messages, context.message, context.identity
             )
-        mind = self._settings
-        limits = context.parsed.requests and RequestLimits.begin(mind.depth, mind.policy, config)
-        return plan_reply_update(mind, context, routed, limits or None)
+        settings = self._settings
+        limits = None
+        if context.parsed.requests:
+            limits = RequestLimits.begin(settings.depth, settings.policy, config)
+        return plan_reply_update(settings, context, routed, limits)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,9 +20,11 @@ class Told(OpenGate):
     def __init__(self) -> None:
         self.listeners: list[Callable[[Halt], None]] = []
 
-    def listen(self, config: Mapping[str, Any], told: Callable[[Halt], None]) -> Callable[[], None]:
-        self.listeners.append(told)
-        return lambda: self.listeners.remove(told)
+    def listen(
+        self, config: Mapping[str, Any], callback: Callable[[Halt], None]
+    ) -> Callable[[], None]:
+        self.listeners.append(callback)
+        return lambda: self.listeners.remove(callback)
 
     def stop(self) -> None:
         for listener in list(self.listeners):
