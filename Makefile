@@ -18,8 +18,8 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: demo test studio-test check format formatted lint types imports docs notebooks bench bench-routing \
-        bench-peers bench-research proof clean help
+.PHONY: demo test studio-test check format formatted lint types imports docs notebooks compat \
+        compat-lowest compat-newest bench bench-routing bench-peers bench-research proof clean help
 
 demo: $(READY) ## Run the travel team offline, then print the thread of every agent
 	@rm -f $(DEMO) $(DEMO)-wal $(DEMO)-shm
@@ -59,6 +59,12 @@ docs: $(READY) ## Run the examples in docstrings, the README and docs/
 notebooks: $(READY) ## Execute every notebook
 	@$(BIN)/pytest --nbmake notebooks $(ARGS)
 
+compat: compat-lowest compat-newest ## Run a sample of the tests with the lowest and with the newest versions allowed
+
+compat-lowest compat-newest: compat-%: $(READY)
+	@$(call compat_install,.$@,$(RESOLVE_$*))
+	@.$@/bin/python -m pytest -n auto --dist loadfile $(COMPAT_TESTS) $(ARGS)
+
 bench: $(READY) ## Measure against the targets (ARGS=--help lists what else it does)
 	@$(BIN)/python tests/benchmarks/run.py $(ARGS)
 
@@ -78,7 +84,7 @@ bench-research: $(READY) ## Measure the research team on DATA=folder with the qu
 	@$(BIN)/python -m tests.benchmarks.research "$(DATA)" "$(ASKED)" $(ARGS)
 
 clean: ## Remove all that make and the tools have made (.venv, caches, builds, the demo)
-	@rm -rf $(VENV) .peers build dist *.egg-info $(DEMO) $(DEMO)-wal $(DEMO)-shm
+	@rm -rf $(VENV) .compat-* .peers build dist *.egg-info $(DEMO) $(DEMO)-wal $(DEMO)-shm
 	@rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .langgraph_api
 	@find . -name .git -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -98,6 +104,33 @@ $(STUDIO): $(READY)
 	@touch $@
 
 comma := ,
+
+# What `make compat` runs: contract tests, bytes that are stored, and scenarios of every kind. One
+# test is left out whose tenth of a second is about the machine, not about versions.
+COMPAT_TESTS = $(wildcard tests/contracts) tests/graphs/pregel tests/graphs/test_delegation_graph.py \
+  tests/nodes/tool_execution tests/checkpoints/test_conformance.py \
+  $(addprefix tests/checkpoints/storage/test_,serde.py seals.py schema.py stored_names.py) \
+  $(addprefix tests/scenarios/test_,continuing.py delegate_many.py embedded.py foreign.py \
+    savers.py stop.py stored_databases.py ways_in.py) \
+  tests/echelons/cli/commands tests/echelons/cli/display tests/echelons/models/test_openai_chat.py \
+  --deselect tests/echelons/models/test_openai_chat.py::test_silence_before_or_within_an_answer_is_a_timeout \
+  tests/echelons/text tests/echelons/test_public.py
+RESOLVE_lowest := lowest-direct
+RESOLVE_newest := highest
+
+# Only uv resolves to the lowest versions: where it is not installed, it gets an environment too.
+# Each environment is made anew, for an installer leaves alone what is there and will do.
+define compat_install
+uv=$$(command -v uv) || { uv=.compat-uv/bin/uv; test -x $$uv || { \
+  echo "Installing uv into .compat-uv (once) ..."; rm -rf .compat-uv; \
+  $(BIN)/python -m venv .compat-uv && .compat-uv/bin/python -m pip install -qq uv; }; } || exit 1; \
+echo "Installing the $(patsubst .compat-%,%,$(1)) versions allowed into $(1) ..."; \
+rm -rf $(1) && $$uv venv --quiet --seed --python $(BIN)/python $(1) \
+  && $$uv pip install --quiet --python $(1)/bin/python --resolution $(2) \
+    -r pyproject.toml --extra travel --group test \
+  && $$uv pip install --quiet --python $(1)/bin/python --no-deps -e . \
+  && $$uv pip list --quiet --python $(1)/bin/python | grep -E '^(lang(graph|chain)|pydantic |typer )'
+endef
 
 # A shim for a Python that is not installed is on the PATH but does not run: ask each to work.
 define create
