@@ -6,6 +6,7 @@ the commands import what is heavy.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -21,11 +22,6 @@ from echelons.cli.commands.threads import show, threads
 from echelons.cli.commands.trace import trace
 from echelons.cli.commands.upkeep import backup, doctor, prune
 from echelons.cli.exit_codes import EXIT_CODE_MEANINGS
-
-
-def _format_examples(*lines: str) -> str:
-    return "\n".join(["[b]Examples[/b]", *(f"  {line}" for line in lines)])
-
 
 EXIT_CODES_HELP = "\n".join(
     [
@@ -43,90 +39,52 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-app.command(
-    epilog=_format_examples(
-        'echelons run travel "Plan a trip to Italy with great food"',
-        'echelons run research "What are circuit breakers for?" --docs notes/',
-        'echelons run mine:head "Hello" --model openai:gpt-5-mini --thread hello',
-        'echelons run travel "A table for two" --thread rome --turn order-17',
-    )
-)(run)
-app.command(
-    epilog=_format_examples(
-        "echelons inbox",
-        "echelons inbox --thread trip --json",
-    )
-)(inbox)
-app.command(
-    epilog=_format_examples(
-        "echelons answer yes",
-        'echelons answer 3f1c "Friday at eight, please"',
-        "echelons answer 3f1c '{\"approved\": true}' --json-value",
-        "echelons answer 3f1c - < letter.txt",
-    )
-)(answer)
-app.command(
-    epilog=_format_examples(
-        "echelons resume",
-        "echelons resume --thread trip",
-        "echelons resume head/experiences",
-    )
-)(resume)
-app.command(
-    epilog=_format_examples(
-        "echelons stop",
-        "echelons stop head/experiences --thread trip",
-        "echelons stop head/flights --json",
-    )
-)(stop)
-app.command(
-    epilog=_format_examples(
-        "echelons pause",
-        "echelons pause head/experiences --thread trip",
-    )
-)(pause)
-app.command(epilog=_format_examples("echelons threads", "echelons threads --all"))(threads)
-app.command(epilog=_format_examples("echelons trace", "echelons trace --thread trip --verify"))(
-    trace
-)
-app.command(
-    epilog=_format_examples("echelons show trip", "echelons show 8f1d0a52-6a5e-5c0b-9d55-…")
-)(show)
-app.command(
-    epilog=_format_examples(
-        "echelons draw travel",
-        "echelons draw research --docs notes/ --mermaid",
-        "echelons draw --thread trip",
-    )
-)(draw)
-app.command(
-    epilog=_format_examples(
-        "echelons capabilities travel",
-        "echelons capabilities mine:head --model openai:gpt-5-mini",
-        "echelons capabilities research --docs notes/ --json",
-    )
-)(capabilities)
-app.command(
-    epilog=_format_examples(
-        'echelons route travel "Plan a trip to Italy with great food"',
-        'echelons route travel "See an opera" --at experiences',
-        'echelons route mine:head "Hello" --threshold 0.5 --json',
-    )
-)(route)
-app.command(epilog=_format_examples("echelons breakers", "echelons breakers --close flights"))(
-    breakers
-)
-app.command(
-    epilog=_format_examples(
-        "echelons prune --thread trip",
-        "echelons prune --thread trip --turns 3 --dry-run",
-        "echelons prune --all --younger 30d --json",
-    )
-)(prune)
-app.command(epilog=_format_examples("echelons doctor", "echelons doctor --db trips.sqlite --json"))(
-    doctor
-)
-app.command(epilog=_format_examples("echelons backup trips-monday.sqlite"))(backup)
+EXAMPLES: dict[Callable[..., None], tuple[str, ...]] = {
+    run: (
+        'run travel "Plan a trip to Italy with great food"',
+        'run research "What are circuit breakers for?" --docs notes/',
+        'run mine:head "Hello" --model openai:gpt-5-mini --thread hello',
+        'run travel "A table for two" --thread rome --turn order-17',
+    ),
+    inbox: ("inbox", "inbox --thread trip --json"),
+    answer: (
+        "answer yes",
+        'answer 3f1c "Friday at eight, please"',
+        "answer 3f1c '{\"approved\": true}' --json-value",
+        "answer 3f1c - < letter.txt",
+    ),
+    resume: ("resume", "resume --thread trip", "resume head/experiences"),
+    stop: ("stop", "stop head/experiences --thread trip", "stop head/flights --json"),
+    pause: ("pause", "pause head/experiences --thread trip"),
+    threads: ("threads", "threads --all"),
+    trace: ("trace", "trace --thread trip --verify"),
+    show: ("show trip", "show 8f1d0a52-6a5e-5c0b-9d55-…"),
+    draw: ("draw travel", "draw research --docs notes/ --mermaid", "draw --thread trip"),
+    capabilities: (
+        "capabilities travel",
+        "capabilities mine:head --model openai:gpt-5-mini",
+        "capabilities research --docs notes/ --json",
+    ),
+    route: (
+        'route travel "Plan a trip to Italy with great food"',
+        'route travel "See an opera" --at experiences',
+        'route mine:head "Hello" --threshold 0.5 --json',
+    ),
+    breakers: ("breakers", "breakers --close flights"),
+    prune: (
+        "prune --thread trip",
+        "prune --thread trip --turns 3 --dry-run",
+        "prune --all --younger 30d --json",
+    ),
+    doctor: ("doctor", "doctor --db trips.sqlite --json"),
+    backup: ("backup trips-monday.sqlite",),
+}
+"""The commands, in the order of `echelons --help`, each with its examples."""
+
+for _command, _examples in EXAMPLES.items():
+    app.command(
+        epilog="\n".join(["[b]Examples[/b]", *(f"  echelons {line}" for line in _examples)])
+    )(_command)
 
 
 def _print_version(wanted: bool) -> None:

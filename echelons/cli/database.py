@@ -11,11 +11,7 @@ from uuid import UUID
 
 from echelons.checkpoints.default_path import get_default_database, make_database_folder
 from echelons.cli.output import print_remark
-from echelons.errors import (
-    StorageError,
-    ThreadNotFound,
-    ThreadNotNamed,
-)
+from echelons.errors import StorageError, ThreadNotFound, ThreadNotNamed
 from echelons.identity.lineage import derive_root_thread_id
 
 if TYPE_CHECKING:
@@ -55,12 +51,7 @@ def resolve_writable_path(given: Path | None) -> Path:
 
 
 def open_database(given: Path | None) -> SqliteCheckpointer:
-    """Open an existing database.
-
-    Raises:
-        DatabaseMissing: It does not exist.
-        StorageError: It cannot be opened, or is not a database of threads.
-    """
+    """Open an existing database."""
     from echelons.checkpoints.open import open_existing
 
     return open_existing(resolve_path(given))
@@ -108,12 +99,9 @@ def choose_root(saver: SqliteCheckpointer, thread: str | None) -> RootThread:
 def choose_shown_root(
     saver: SqliteCheckpointer, thread: str | None, *, quietly: bool
 ) -> RootThread:
-    """Return the named root thread, else the latest; for commands that only read it.
+    """Return the named root thread, else the latest, for commands that only read it.
 
-    Args:
-        saver: The database.
-        thread: The name or id of the thread, or None for the latest.
-        quietly: Whether to leave out the remark that there are several.
+    Unless it is done `quietly`, a remark says when there are several.
 
     Raises:
         ThreadNotFound: No thread has that name, or there is none at all.
@@ -124,27 +112,22 @@ def choose_shown_root(
     if not found:
         raise ThreadNotFound(MAIN_THREAD)
     if len(found) > 1 and not quietly:
-        print_remark(
-            f"thread {root_label(found[0])}, the latest of {len(found)}; --thread names another"
-        )
+        latest = root_label(found[0])
+        print_remark(f"thread {latest}, the latest of {len(found)}; --thread names another")
     return found[0]
 
 
 def resolve_thread_name(database: Path, thread: str) -> str:
     """Return the name of a thread that is given by name or id."""
-    if not database.exists() or not _is_uuid(thread):
+    try:
+        UUID(thread)
+    except ValueError:
+        return thread
+    if not database.exists():
         return thread
     with open_database(database) as saver:
         found = {root.id: root_label(root) for root in list_roots(saver)}
     return found.get(derive_root_thread_id(thread), thread)
-
-
-def _is_uuid(thread: str) -> bool:
-    try:
-        UUID(thread)
-    except ValueError:
-        return False
-    return True
 
 
 def root_label(root: RootThread) -> str:

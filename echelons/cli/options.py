@@ -12,8 +12,31 @@ from typing import Annotated
 import typer
 
 from echelons.checkpoints.default_path import DATABASE_VARIABLE
-from echelons.cli.completion import complete_team, complete_thread
 from echelons.cli.display.text_format import check_name_argument
+from echelons.errors import EchelonsError
+
+
+def complete_team(incomplete: str) -> list[str]:
+    """Return the shipped teams that start with the text."""
+    from echelons.cli.team_loader import list_shipped_teams
+
+    return [name for name in list_shipped_teams() if name.startswith(incomplete)]
+
+
+def complete_thread(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the threads of the database whose label starts with the text, latest first.
+
+    Never fails and never creates a database: the user is in the middle of typing.
+    """
+    from echelons.cli.database import list_roots, open_database, root_label
+
+    try:
+        with open_database(ctx.params.get("db")) as saver:
+            labels = [root_label(root) for root in list_roots(saver)]
+    except EchelonsError:
+        return []
+    return [label for label in labels if label.startswith(incomplete)]
+
 
 TeamArgument = Annotated[
     str,
@@ -22,7 +45,6 @@ TeamArgument = Annotated[
         help="A shipped team ([b]travel[/b], [b]research[/b]), or [b]module:agent[/b] of your own.",
         autocompletion=complete_team,
         callback=check_name_argument,
-        show_default=False,
     ),
 ]
 ThreadOption = Annotated[
@@ -33,11 +55,8 @@ ThreadOption = Annotated[
         help="The thread, by name or id.",
         autocompletion=complete_thread,
         callback=check_name_argument,
-        show_default=False,
     ),
 ]
-
-
 TeamOption = Annotated[
     str | None,
     typer.Option(
@@ -46,7 +65,6 @@ TeamOption = Annotated[
         help="The team to use instead of the one stored with the thread.",
         autocompletion=complete_team,
         callback=check_name_argument,
-        show_default=False,
     ),
 ]
 
@@ -62,7 +80,6 @@ class DatabaseOptions:
             metavar="FILE",
             envvar=DATABASE_VARIABLE,
             help="The database file; by default one in your data folder.",
-            show_default=False,
         ),
     ] = None
 
@@ -102,18 +119,13 @@ class TeamOptions:
         typer.Option(
             "--model",
             metavar="NAME",
-            help="The chat model, such as [b]openai:gpt-5-mini[/b]; by default the offline "
-            "planner.",
-            show_default=False,
+            help="The chat model, such as [b]openai:gpt-5-mini[/b]; by default the offline planner.",
         ),
     ] = None
     docs: Annotated[
         Path | None,
         typer.Option(
-            "--docs",
-            metavar="FOLDER",
-            help="The folder of documents for the team [b]research[/b].",
-            show_default=False,
+            "--docs", metavar="FOLDER", help="The folder of documents for the team [b]research[/b]."
         ),
     ] = None
 
@@ -129,7 +141,6 @@ class CapabilityOptions(TeamOptions):
             metavar="NAME",
             help="The chat model that derives capabilities for agents that declare none, such "
             "as [b]openai:gpt-5-mini[/b]; by default they are derived from names.",
-            show_default=False,
         ),
     ] = None
 

@@ -98,8 +98,7 @@ def accept_any_text() -> None:
     """Make both streams accept any text, whatever the encoding of the terminal."""
     codecs.register_error(PLAIN_ERROR_HANDLER, _replace_unencodable)
     for stream in (sys.stdout, sys.stderr):
-        reconfigure = getattr(stream, "reconfigure", None)
-        if reconfigure is not None:
+        if reconfigure := getattr(stream, "reconfigure", None):
             reconfigure(errors=PLAIN_ERROR_HANDLER)
 
 

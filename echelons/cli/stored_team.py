@@ -1,17 +1,21 @@
-"""The team of a stored thread: what the thread recorded, unless options replace it."""
+"""Stored threads: the team that one recorded, unless options replace it, and its next turn."""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from echelons.cli.database import root_label
-from echelons.cli.options import StoredTeamOptions
-from echelons.cli.team_loader import TeamSpec
+from echelons.cli.exit_codes import ExitCode
+from echelons.cli.options import RunOutputOptions, StoredTeamOptions, ThreadOptions
+from echelons.cli.team_loader import TeamSpec, load_team
 from echelons.errors import TeamNotRecorded
 
 if TYPE_CHECKING:
     from echelons.checkpoints.threads.store import RootThread
+    from echelons.runtime.session import Session
+    from echelons.runtime.session_run import AsyncRun
 
 
 def resolve_stored_team(root: RootThread, options: StoredTeamOptions) -> TeamSpec:
@@ -29,3 +33,18 @@ def resolve_stored_team(root: RootThread, options: StoredTeamOptions) -> TeamSpe
     if options.docs is not None:
         name = replace(name, docs=options.docs.expanduser().absolute())
     return name if options.model is None else replace(name, model=options.model)
+
+
+def run_stored_turn(
+    root: RootThread,
+    start: Callable[[Session], Awaitable[AsyncRun]],
+    place: ThreadOptions,
+    remaking: StoredTeamOptions,
+    how: RunOutputOptions,
+) -> ExitCode:
+    """Load the team of a stored thread, run the turn that `start` starts, and show it."""
+    from echelons.cli.turn_runner import PlannedTurn, run_planned_turn
+
+    team = resolve_stored_team(root, remaking)
+    turn = PlannedTurn(load_team(team), team, root_label(root), place.db, start)
+    return run_planned_turn(turn, how)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 
 from echelons.agent import Agent
 from echelons.cli import output
-from echelons.cli.ctrl_c import handle_ctrl_c
+from echelons.cli.database import resolve_path
 from echelons.cli.display.agent_board import AgentBoard
 from echelons.cli.display.question_text import format_questions
 from echelons.cli.display.run_views import choose_view
@@ -39,18 +43,16 @@ class PlannedTurn:
         agent: The root agent.
         team: What the team is built from; the thread records it.
         thread: The name of the thread.
-        database: The path of the database.
-        db_option: The database as given on the command line, for the commands that are printed.
+        db: The database as given on the command line.
         start: Starts the turn.
-        opening_remarks: Remarks that are printed at its start.
-        closing_remarks: Remarks that are printed when it has finished.
+        opening_remarks: Printed at its start.
+        closing_remarks: Printed when it has finished.
     """
 
     agent: Agent
     team: TeamSpec
     thread: str
-    database: Path
-    db_option: Path | None
+    db: Path | None
     start: Callable[[Session], Awaitable[AsyncRun]]
     opening_remarks: tuple[str, ...] = ()
     closing_remarks: tuple[str, ...] = ()
@@ -63,14 +65,33 @@ def run_planned_turn(turn: PlannedTurn, how: RunOutputOptions) -> ExitCode:
         RunFailed: A model or a function failed.
         EchelonsError: The turn cannot start or go on.
     """
-    performance = _TurnRunner(turn, how)
-    with handle_ctrl_c(performance.pause, performance.view.restore_terminal):
-        return performance.print_result(asyncio.run(performance.run()))
+    runner = _TurnRunner(turn, how)
+    with _handle_ctrl_c(runner.pause, runner.view.restore_terminal):
+        return runner.print_result(asyncio.run(runner.run()))
+
+
+@contextmanager
+def _handle_ctrl_c(pause: Callable[[], None], abandon: Callable[[], None]) -> Iterator[None]:
+    """Let the first Ctrl-C pause, and the second end the process; what is stored stays stored."""
+    pressed = False
+
+    def handle_signal(signum: int, frame: FrameType | None) -> None:
+        nonlocal pressed
+        if pressed:
+            abandon()
+            # Not an exception: a thread that hangs in a model's call would hold it up.
+            os._exit(ExitCode.INTERRUPTED)
+        pressed = True
+        pause()
+
+    before = signal.signal(signal.SIGINT, handle_signal)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 class _TurnRunner:
-    """Runs one turn and shows it."""
-
     def __init__(self, turn: PlannedTurn, how: RunOutputOptions) -> None:
         self._turn = turn
         self._how = how
@@ -90,11 +111,9 @@ class _TurnRunner:
             self.view.show_stopping()
 
     async def run(self) -> Result:
-        """Run the turn and show it."""
         turn = self._turn
-        async with Session(
-            turn.agent, turn.database, thread=turn.thread, metadata=turn.team.to_metadata()
-        ) as session:
+        database, metadata = resolve_path(turn.db), turn.team.to_metadata()
+        async with Session(turn.agent, database, thread=turn.thread, metadata=metadata) as session:
             self._thread = SessionThread(session.thread, session.thread_id)
             async with await turn.start(session) as self._run:
                 self._print_remarks(turn.opening_remarks)
@@ -108,7 +127,6 @@ class _TurnRunner:
             return result
 
     def print_result(self, result: Result) -> ExitCode:
-        """Print the result of the turn, and return the exit code."""
         turn, board = self._turn, self._board
         code = choose_exit_code(result, board)
         if self._how.json:
@@ -117,10 +135,10 @@ class _TurnRunner:
         if result.text:
             output.print_prose(result.text)
         if result.questions:
-            output.print_result(format_questions(result.questions, turn.db_option))
+            output.print_result(format_questions(result.questions, turn.db))
         after = turn.closing_remarks if code is ExitCode.FINISHED else ()
         unmoved = explain_no_run(result)
-        ended = (unmoved,) if unmoved else format_closing(board, turn.thread, code, turn.db_option)
+        ended = (unmoved,) if unmoved else format_closing(board, turn.thread, code, turn.db)
         self._print_remarks((*ended, *after))
         return code
 

@@ -30,21 +30,14 @@ OPEN_STATES = (RootState.ASKING, RootState.UNFINISHED)
 
 @dataclass(frozen=True, slots=True)
 class RootStatus:
-    """A root thread, its state and its open questions.
-
-    Attributes:
-        root: The thread.
-        state: Whether it has work left; a thread that is running is unfinished, too.
-        questions: Its open questions.
-    """
+    """A root thread, its state and its open questions; one that is running is unfinished, too."""
 
     root: RootThread
     state: RootState
     questions: tuple[Question, ...]
 
 
-def read_root_status(saver: SqliteCheckpointer, root: RootThread) -> RootStatus:
-    """Return the status of a root thread."""
+def _read_root_status(saver: SqliteCheckpointer, root: RootThread) -> RootStatus:
     from echelons.checkpoints.queries import OneCheckpoint, run_plan
     from echelons.checkpoints.threads.answer_outbox import read_open_questions
     from echelons.checkpoints.threads.pending_work import is_finished
@@ -57,13 +50,9 @@ def read_root_status(saver: SqliteCheckpointer, root: RootThread) -> RootStatus:
 
 
 def list_root_statuses(saver: SqliteCheckpointer, thread: str | None) -> list[RootStatus]:
-    """Return the status of the named root thread, or of all, latest first.
-
-    Raises:
-        ThreadNotFound: No thread has that name.
-    """
+    """Return the status of the named root thread, or of all, latest first."""
     chosen = list_roots(saver) if thread is None else [find_root(saver, thread)]
-    return [read_root_status(saver, root) for root in chosen]
+    return [_read_root_status(saver, root) for root in chosen]
 
 
 def find_unfinished_root(
@@ -72,9 +61,8 @@ def find_unfinished_root(
     """Return the named root thread, else the only one in one of the states.
 
     Raises:
-        ThreadNotFound: No thread has that name.
         NoOpenThread: No name is given, and no thread is in such a state.
-        ThreadNotNamed: No name is given, and several threads are in such a state.
+        ThreadNotNamed: No name is given, and several are.
     """
     if thread is not None:
         return find_root(saver, thread)

@@ -120,37 +120,25 @@ class ScriptedModel(BaseChatModel):
     # without metadata: the four entry points therefore pass the metadata as a keyword.
 
     def invoke(
-        self,
-        input: LanguageModelInput,
-        config: RunnableConfig | None = None,
-        **kwargs: Any,
+        self, input: LanguageModelInput, config: RunnableConfig | None = None, **kwargs: Any
     ) -> AIMessage:
         """Answer with the next step of the caller's script."""
         return super().invoke(input, config, **_add_caller(config, kwargs))
 
     async def ainvoke(
-        self,
-        input: LanguageModelInput,
-        config: RunnableConfig | None = None,
-        **kwargs: Any,
+        self, input: LanguageModelInput, config: RunnableConfig | None = None, **kwargs: Any
     ) -> AIMessage:
         """Async version of `invoke`."""
         return await super().ainvoke(input, config, **_add_caller(config, kwargs))
 
     def stream(
-        self,
-        input: LanguageModelInput,
-        config: RunnableConfig | None = None,
-        **kwargs: Any,
+        self, input: LanguageModelInput, config: RunnableConfig | None = None, **kwargs: Any
     ) -> Iterator[AIMessageChunk]:
         """Answer with the next step of the caller's script, word by word."""
         return super().stream(input, config, **_add_caller(config, kwargs))
 
     def astream(
-        self,
-        input: LanguageModelInput,
-        config: RunnableConfig | None = None,
-        **kwargs: Any,
+        self, input: LanguageModelInput, config: RunnableConfig | None = None, **kwargs: Any
     ) -> AsyncIterator[AIMessageChunk]:
         """Async version of `stream`."""
         return super().astream(input, config, **_add_caller(config, kwargs))

@@ -73,10 +73,7 @@ def _is_token_pair(usage: object) -> bool:
 
 
 def delegate(
-    subordinate: str | None,
-    message: str,
-    reset: bool = False,
-    id: str | None = None,
+    subordinate: str | None, message: str, reset: bool = False, id: str | None = None
 ) -> Call:
     """Return the call that delegates a message to a subordinate.
 
@@ -97,10 +94,7 @@ def delegate(
 
 
 def delegate_many(
-    *requests: Call,
-    join: str = "all",
-    n: int | None = None,
-    id: str | None = None,
+    *requests: Call, join: str = "all", n: int | None = None, id: str | None = None
 ) -> Call:
     """Return the call that delegates several messages to subordinates at the same time.
 
@@ -120,12 +114,7 @@ def delegate_many(
     return Call("delegate_many", args, id)
 
 
-def report(
-    status: str,
-    result: Any,
-    id: str | None = None,
-    **more: Any,
-) -> Call:
+def report(status: str, result: Any, id: str | None = None, **more: Any) -> Call:
     """Return the call that reports how a subordinate's work ended.
 
     Args:

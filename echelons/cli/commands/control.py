@@ -16,7 +16,6 @@ from echelons.cli.team_loader import load_team
 from echelons.errors import EchelonsError, UnknownPath
 
 if TYPE_CHECKING:
-    from echelons.checkpoints.checkpointer import SqliteCheckpointer
     from echelons.checkpoints.threads.stop_and_pause import ControlOrder
     from echelons.checkpoints.threads.store import RootThread
 
@@ -26,7 +25,6 @@ PathArgument = Annotated[
         metavar="PATH",
         help="The agent, such as [b]head/north[/b], with all below it; by default the whole tree.",
         callback=check_name_argument,
-        show_default=False,
     ),
 ]
 
@@ -55,6 +53,7 @@ def _give_order(
     how: OutputOptions,
 ) -> ExitCode:
     """Give an order to an agent that has begun, or else to one that the team declares."""
+    from echelons.checkpoints.ledger import build_key
     from echelons.checkpoints.queries import run_plan
     from echelons.checkpoints.threads.stop_and_pause import give_order
 
@@ -65,10 +64,18 @@ def _give_order(
         try:
             ordered = run_plan(saver, give_order(order, root.id, path))
         except UnknownPath:
-            ordered = run_plan(
-                saver, give_order(order, root.id, path, _list_agent_paths(root, team))
-            )
-        return _print_order(saver, root, {order: ordered}, place, how)
+            declared = _list_agent_paths(root, team)
+            ordered = run_plan(saver, give_order(order, root.id, path, declared))
+        running = saver.ledger.get_holder(build_key(root.id)) is not None
+    thread = database.root_label(root)
+    if how.json:
+        output.print_json({order: ordered, "thread": thread, "running": running})
+        return ExitCode.FINISHED
+    output.print_result(f"{order} {ordered} in thread {thread}")
+    if not running:
+        again = build_command_line("resume", "--thread", thread, db=place.db)
+        output.print_remark(f"nobody is at work on it now; go on with: {again}")
+    return ExitCode.FINISHED
 
 
 def _list_agent_paths(root: RootThread, team: str | None) -> frozenset[str]:
@@ -81,25 +88,3 @@ def _list_agent_paths(root: RootThread, team: str | None) -> frozenset[str]:
             raise
         return frozenset()  # without --team, agents that have begun can still be named
     return frozenset(place.path_text for place in walk_tree(agent))
-
-
-def _print_order(
-    saver: SqliteCheckpointer,
-    root: RootThread,
-    done: dict[str, str],
-    place: ThreadOptions,
-    how: OutputOptions,
-) -> ExitCode:
-    from echelons.checkpoints.ledger import build_key
-
-    running = saver.ledger.get_holder(build_key(root.id)) is not None
-    thread = database.root_label(root)
-    if how.json:
-        output.print_json({**done, "thread": thread, "running": running})
-        return ExitCode.FINISHED
-    for what, path in done.items():
-        output.print_result(f"{what} {path} in thread {thread}")
-    if not running:
-        again = build_command_line("resume", "--thread", thread, db=place.db)
-        output.print_remark(f"nobody is at work on it now; go on with: {again}")
-    return ExitCode.FINISHED

@@ -13,12 +13,10 @@ from echelons.cli.display.question_text import format_questions, match_answer, q
 from echelons.cli.display.text_format import check_text_argument, read_text_argument
 from echelons.cli.exit_codes import ExitCode
 from echelons.cli.options import OutputOptions, RunOutputOptions, StoredTeamOptions, ThreadOptions
-from echelons.cli.stored_team import resolve_stored_team
-from echelons.cli.team_loader import load_team
+from echelons.cli.stored_team import run_stored_turn
 from echelons.errors import WrongAnswer
 
 if TYPE_CHECKING:
-    from echelons.checkpoints.threads.pending_work import Question
     from echelons.runtime.session import Session
     from echelons.runtime.session_run import AsyncRun
 
@@ -28,7 +26,6 @@ QuestionArgument = Annotated[
         metavar="QUESTION_ID",
         help="The question, by its id or the beginning of it; not needed if only one is pending.",
         callback=check_text_argument,
-        show_default=False,
     ),
 ]
 ValueArgument = Annotated[
@@ -37,7 +34,6 @@ ValueArgument = Annotated[
         metavar="VALUE",
         help="The answer; [b]-[/b] reads it from the standard input.",
         callback=check_text_argument,
-        show_default=False,
     ),
 ]
 JsonValueOption = Annotated[
@@ -50,7 +46,6 @@ ResultOption = Annotated[
         metavar="TEXT",
         help="The result of an interrupted call that [b]happened[/b].",
         callback=check_text_argument,
-        show_default=False,
     ),
 ]
 
@@ -88,55 +83,33 @@ def answer(  # noqa: PLR0913  each option stands for itself
     how: RunOutputOptions,
 ) -> ExitCode:
     """Answer a question, and continue the turn that asked it."""
-    where = str(database.resolve_path(place.db))
-    with database.open_database(place.db) as saver:
-        found = unfinished_threads.list_root_statuses(saver, place.thread)
-    asked = [question for each in found for question in each.questions]
-    question, words = match_answer(asked, first, second, where)
-    value = _parse_value(read_text_argument(words), json_value)
-    if result is not None:
-        value = _build_outcome(next(each for each in asked if each.id == question), value, result)
-    root = next(
-        each.root for each in found if question in [pending.id for pending in each.questions]
-    )
-    name = resolve_stored_team(root, remaking)
-    agent = load_team(name)
-
-    from echelons.cli.turn_runner import PlannedTurn, run_planned_turn
-
-    turn = PlannedTurn(
-        agent=agent,
-        team=name,
-        thread=database.root_label(root),
-        database=database.resolve_path(place.db),
-        db_option=place.db,
-        start=lambda session: _send_answer(session, question, value, json_value),
-    )
-    return run_planned_turn(turn, how)
-
-
-async def _send_answer(session: Session, question: str, value: Any, as_json: bool) -> AsyncRun:
-    try:
-        return await session.aanswer(question, value)
-    except WrongAnswer as error:
-        if as_json or not isinstance(value, str):
-            raise
-        hint = "if it is meant as JSON, add --json-value"
-        raise WrongAnswer(error.id, error.value, f"{error.why} ({hint})") from error
-
-
-def _build_outcome(question: Question, outcome: Any, result: str) -> Any:
     from echelons.effects.unknown_outcome import is_outcome_question
 
-    if not is_outcome_question(question.value):
-        raise typer.BadParameter("--result is for a call that was cut short; this asks something")
-    return {"outcome": outcome, "result": result}
+    with database.open_database(place.db) as saver:
+        found = unfinished_threads.list_root_statuses(saver, place.thread)
+    roots = {question.id: each.root for each in found for question in each.questions}
+    asked = [question for each in found for question in each.questions]
+    question, words = match_answer(asked, first, second, str(database.resolve_path(place.db)))
+    value: Any = read_text_argument(words)
+    if json_value:
+        try:
+            value = json.loads(value)
+        except ValueError as error:
+            raise typer.BadParameter(f"the answer is no JSON: {error}") from error
+    if result is not None:
+        if not is_outcome_question(question.value):
+            raise typer.BadParameter(
+                "--result is for a call that was cut short; this asks something"
+            )
+        value = {"outcome": value, "result": result}
 
+    async def send_answer(session: Session) -> AsyncRun:
+        try:
+            return await session.aanswer(question.id, value)
+        except WrongAnswer as error:
+            if json_value or not isinstance(value, str):
+                raise
+            hint = "if it is meant as JSON, add --json-value"
+            raise WrongAnswer(error.id, error.value, f"{error.why} ({hint})") from error
 
-def _parse_value(words: str, as_json: bool) -> Any:
-    if not as_json:
-        return words
-    try:
-        return json.loads(words)
-    except ValueError as error:
-        raise typer.BadParameter(f"the answer is no JSON: {error}") from error
+    return run_stored_turn(roots[question.id], send_answer, place, remaking, how)

@@ -29,7 +29,6 @@ TaskArgument = Annotated[
         metavar="TASK",
         help='The task, in words; "-" reads it from the standard input.',
         callback=check_text_argument,
-        show_default=False,
     ),
 ]
 ReceiverOption = Annotated[
@@ -39,7 +38,6 @@ ReceiverOption = Annotated[
         metavar="AGENT",
         help="The agent that would delegate the task, by name or path; by default the root.",
         callback=check_name_argument,
-        show_default=False,
     ),
 ]
 ThresholdOption = Annotated[
@@ -48,7 +46,6 @@ ThresholdOption = Annotated[
         "--threshold",
         metavar="MATCH",
         help="The lowest match of an agent that counts as fitting, from 0 to 1.",
-        show_default=False,
     ),
 ]
 

@@ -24,7 +24,7 @@ from echelons.cli.options import (
     TeamOptions,
     ThreadOptions,
 )
-from echelons.cli.stored_team import resolve_stored_team
+from echelons.cli.stored_team import run_stored_turn
 from echelons.cli.team_loader import TeamSpec, find_team_source, load_team
 from echelons.errors import InvalidTask
 
@@ -34,7 +34,6 @@ TaskArgument = Annotated[
         metavar="TASK",
         help="What to do, in words; [b]-[/b] reads it from the standard input.",
         callback=check_text_argument,
-        show_default=False,
     ),
 ]
 
@@ -45,7 +44,6 @@ TurnOption = Annotated[
         metavar="ID",
         help="An id for the turn: submitted again, it is not run twice. Needs [b]--thread[/b].",
         callback=check_name_argument,
-        show_default=False,
     ),
 ]
 
@@ -78,7 +76,10 @@ def run(
     if place.thread is None:
         own = agent.name if ":" in team else team
         thread = make_thread_name(own, datetime.now(), uuid4().hex)
-        after = (f"go on with: {_build_next_command(name, thread, place)}",)
+        docs = ["--docs", str(name.docs)] if name.docs else []
+        model = ["--model", name.model] if name.model else []
+        again = ("run", name.team, "TASK", "--thread", thread, *docs, *model)
+        after = (f"go on with: {build_command_line(*again, db=place.db)}",)
     else:
         thread = database.resolve_thread_name(stored, place.thread)
     remarks = "" if how.json or how.quiet else made_from.format_remarks()
@@ -89,8 +90,7 @@ def run(
         agent=agent,
         team=name,
         thread=thread,
-        database=stored,
-        db_option=place.db,
+        db=place.db,
         start=lambda session: session.asend(words, turn_id=turn_id),
         opening_remarks=tuple(filter(None, (remarks, f"thread {thread}"))),
         closing_remarks=after,
@@ -105,7 +105,6 @@ PausedArgument = Annotated[
         help="The agent whose pause ends, such as [b]head/north[/b], with those below it; "
         "by default all pauses end.",
         callback=check_name_argument,
-        show_default=False,
     ),
 ]
 
@@ -126,20 +125,7 @@ def resume(
     states = unfinished_threads.OPEN_STATES if path else (unfinished_threads.RootState.UNFINISHED,)
     with database.open_database(place.db) as saver:
         root = unfinished_threads.find_unfinished_root(saver, place.thread, states)
-    name = resolve_stored_team(root, remaking)
-    agent = load_team(name)
-
-    from echelons.cli.turn_runner import PlannedTurn, run_planned_turn
-
-    turn = PlannedTurn(
-        agent=agent,
-        team=name,
-        thread=database.root_label(root),
-        database=database.resolve_path(place.db),
-        db_option=place.db,
-        start=lambda session: session.aresume(path),
-    )
-    return run_planned_turn(turn, how)
+    return run_stored_turn(root, lambda session: session.aresume(path), place, remaking, how)
 
 
 def make_thread_name(team: str, now: datetime, chance: str) -> str:
@@ -149,11 +135,3 @@ def make_thread_name(team: str, now: datetime, chance: str) -> str:
     'travel-20261121-224501-4f2a'
     """
     return f"{team}-{now:%Y%m%d-%H%M%S}-{chance[:4]}"
-
-
-def _build_next_command(name: TeamSpec, thread: str, place: ThreadOptions) -> str:
-    docs = ["--docs", str(name.docs)] if name.docs else []
-    model = ["--model", name.model] if name.model else []
-    return build_command_line(
-        "run", name.team, "TASK", "--thread", thread, *docs, *model, db=place.db
-    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,11 +10,9 @@ import typer
 
 from echelons.cli import database, output, unfinished_threads
 from echelons.cli.command import command
-from echelons.cli.completion import complete_thread
-from echelons.cli.display.conversation import format_conversation
-from echelons.cli.display.text_format import check_name_argument, escape_controls
+from echelons.cli.display.text_format import check_name_argument, escape_controls, format_tool_call
 from echelons.cli.exit_codes import ExitCode
-from echelons.cli.options import OutputOptions, ThreadOptions
+from echelons.cli.options import OutputOptions, ThreadOptions, complete_thread
 from echelons.errors import ThreadNotFound
 from echelons.identity.lineage import derive_root_thread_id
 from echelons.tree.names import PATH_SEPARATOR
@@ -22,6 +20,7 @@ from echelons.tree.names import PATH_SEPARATOR
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from echelons.checkpoints.thread_events import ThreadEvent
     from echelons.checkpoints.threads.store import ThreadStore
     from echelons.checkpoints.threads.trace import Trace
 
@@ -32,7 +31,6 @@ ShownArgument = Annotated[
         help="A root thread by name or id, or the thread of any agent by its id.",
         autocompletion=complete_thread,
         callback=check_name_argument,
-        show_default=False,
     ),
 ]
 AllOption = Annotated[bool, typer.Option("--all", "-a", help="Include the threads of all agents.")]
@@ -99,14 +97,11 @@ def _build_table(rows: Sequence[dict[str, Any]]) -> Table:
             escape_controls(row["agent"]),
             row["state"],
             str(row["turns"]),
-            _format_local_time(row["updated_at"]),
+            row["updated_at"]
+            and f"{datetime.fromisoformat(row['updated_at']).astimezone():%Y-%m-%d %H:%M}",
             row["thread_id"],
         )
     return table
-
-
-def _format_local_time(moment: str) -> str:
-    return f"{datetime.fromisoformat(moment).astimezone():%Y-%m-%d %H:%M}" if moment else ""
 
 
 @command
@@ -135,5 +130,44 @@ def show(shown: ShownArgument = None, *, place: ThreadOptions, how: OutputOption
     else:
         path = PATH_SEPARATOR.join(found.path)
         output.print_result(f"{path}  thread {found.id}\n")
-        output.print_result(format_conversation(found.agent, found.events))
+        output.print_result(_format_conversation(found.agent, found.events))
     return ExitCode.FINISHED
+
+
+def _format_conversation(agent: str, events: Sequence[ThreadEvent]) -> str:
+    """Return the events of an agent's thread as text, a paragraph for each message."""
+    said: list[str] = []
+    for event in events:
+        if event.kind == "message":
+            said.append(_format_message(agent, event.data))
+        elif said:  # a call stands below the message that makes it
+            said[-1] = f"{said[-1]}\n  {_format_call(event.data)}"
+    return "\n\n".join(said)
+
+
+def _format_message(agent: str, data: Mapping[str, Any]) -> str:
+    who = {"human": "task", "ai": agent, "tool": "result"}.get(data["role"], data["role"])
+    if data.get("status") == "error":
+        who = f"{who} (error)"
+    words = "\n".join(_iterate_texts(data["content"]))
+    return f"{who}:\n  " + words.replace("\n", "\n  ") if words else f"{who}:"
+
+
+def _iterate_texts(content: Any) -> Iterator[str]:
+    """Yield the texts of a message; for a block without text, its type."""
+    for block in [content] if isinstance(content, str) else content:
+        if isinstance(block, str):
+            yield block
+        elif isinstance(block, Mapping):
+            yield str(block.get("text") or f"[{block.get('type', 'data')}]")
+
+
+def _format_call(data: Mapping[str, Any]) -> str:
+    arguments, thread = data["arguments"], data.get("sub_agent_thread_id")
+    if thread is None:
+        return f"calls {format_tool_call(data['intent'], arguments)}"
+    words = str(arguments.get("message", "")).replace("\n", "\n    ")
+    # Without a named subordinate, the request holds the one that routing found.
+    sent = data.get("request") or {}
+    whom = sent.get("current") or arguments.get("subordinate") or "whoever can"
+    return f"asks {whom}, on thread {thread}:\n    {words}"

@@ -34,17 +34,17 @@ def trace(verify: VerifyOption = False, *, place: ThreadOptions, how: OutputOpti
         found = ThreadStore(saver).trace(root.id)
     links = list_links(found) if verify else []
     if how.json:
-        checked = {"links": [_link_to_json(link) for link in links]} if verify else {}
-        output.print_json({**trace_to_json(found), **checked})
+        keys = ("superior_thread_id", "sub_agent_thread_id", "agent", "state", "holds")
+        listed = [{key: getattr(link, key) for key in keys} for link in links]
+        output.print_json({**_trace_to_json(found), **({"links": listed} if verify else {})})
     else:
         output.print_result(found.text)
         if verify:
-            output.print_result(f"\n{format_links(links)}")
+            output.print_result(f"\n{_format_links(links)}")
     return ExitCode.FINISHED if all(link.holds for link in links) else ExitCode.BROKEN
 
 
-def trace_to_json(trace: Trace) -> dict[str, Any]:
-    """Return a trace as a JSON object, with its subordinates."""
+def _trace_to_json(trace: Trace) -> dict[str, Any]:
     return {
         "thread_id": trace.thread_id,
         "agent": trace.agent,
@@ -62,11 +62,11 @@ def trace_to_json(trace: Trace) -> dict[str, Any]:
             for request in trace.requests
         ],
         "tools": list(trace.tools),
-        "subordinates": [trace_to_json(each) for each in trace.subordinates],
+        "subordinates": [_trace_to_json(each) for each in trace.subordinates],
     }
 
 
-def format_links(links: list[TraceLink]) -> str:
+def _format_links(links: list[TraceLink]) -> str:
     """Return the links as text, a line for each, then a summary."""
     lines = [
         f"{link.state:<11}  {link.superior_thread_id} -> {link.sub_agent_thread_id}  {link.agent}"
@@ -75,13 +75,3 @@ def format_links(links: list[TraceLink]) -> str:
     broken = sum(not link.holds for link in links)
     total = f"{len(links)} link{'' if len(links) == 1 else 's'}"
     return "\n".join([*lines, f"{total}, {broken} broken" if broken else f"{total}, all hold"])
-
-
-def _link_to_json(link: TraceLink) -> dict[str, Any]:
-    return {
-        "superior_thread_id": link.superior_thread_id,
-        "sub_agent_thread_id": link.sub_agent_thread_id,
-        "agent": link.agent,
-        "state": str(link.state),
-        "holds": link.holds,
-    }

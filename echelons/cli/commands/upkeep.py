@@ -16,8 +16,6 @@ from echelons.cli.options import DatabaseOptions, OutputOptions, ThreadOptions
 
 if TYPE_CHECKING:
     from echelons.checkpoints.maintenance.retention_policies import Strategy
-    from echelons.checkpoints.maintenance.thread_admin import RemovedRows
-    from echelons.checkpoints.threads.store import RootThread
 
 AGE_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
@@ -41,8 +39,7 @@ LatestOption = Annotated[
     ),
 ]
 TurnsOption = Annotated[
-    int | None,
-    typer.Option("--turns", metavar="N", min=0, help="Keep the last N finished turns."),
+    int | None, typer.Option("--turns", metavar="N", min=0, help="Keep the last N finished turns.")
 ]
 YoungerOption = Annotated[
     timedelta | None,
@@ -82,8 +79,14 @@ def prune(  # noqa: PLR0913  each is an option of its own
     with database.open_database(place.db) as saver:
         meant = database.list_roots(saver) if every else [database.choose_root(saver, place.thread)]
         for root in meant:
-            removed = saver.retain([root.id], keep, events=not events, dry_run=dry)
-            _print_removed(root, removed, dry, how)
+            removed = saver.retain([root.id], keep, events=not events, dry_run=dry)._asdict()
+            name = database.root_label(root)
+            if how.json:
+                output.print_json({"thread": name, "thread_id": root.id, **removed, "dry_run": dry})
+            else:
+                what = ", ".join(f"{count} {table}" for table, count in removed.items())
+                done = "would be taken out" if dry else "taken out"
+                output.print_result(f"{name}: {what} {done}")
     return ExitCode.FINISHED
 
 
@@ -102,31 +105,15 @@ def _choose_strategy(latest: int | None, turns: int | None, younger: timedelta |
     return KeepYounger(younger) if younger is not None else KeepLatest(latest or 1)
 
 
-def _print_removed(root: RootThread, removed: RemovedRows, dry: bool, how: OutputOptions) -> None:
-    name = database.root_label(root)
-    if how.json:
-        output.print_json(
-            {"thread": name, "thread_id": root.id, **removed._asdict(), "dry_run": dry}
-        )
-        return
-    what = ", ".join(f"{count} {table}" for table, count in removed._asdict().items())
-    output.print_result(f"{name}: {what} {'would be taken out' if dry else 'taken out'}")
-
-
 @command
 def doctor(*, place: DatabaseOptions, how: OutputOptions) -> ExitCode:
     """Check the database: the file, every row, and every link between threads."""
     with database.open_database(place.db) as saver:
         report = saver.check()
     if how.json:
-        output.print_json(
-            {
-                "sound": report.is_sound,
-                "rows": report.rows,
-                "threads": report.threads,
-                "faults": [{"where": each.where, "why": each.why} for each in report.faults],
-            }
-        )
+        faults = [{"where": each.where, "why": each.why} for each in report.faults]
+        counts = {"rows": report.rows, "threads": report.threads}
+        output.print_json({"sound": report.is_sound, **counts, "faults": faults})
     else:
         for fault in report.faults:
             output.print_result(str(fault))

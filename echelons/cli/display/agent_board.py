@@ -35,20 +35,7 @@ class AgentState(StrEnum):
     @property
     def is_final(self) -> bool:
         """Whether the agent has ended by itself."""
-        return self not in (
-            AgentState.WAITING,
-            AgentState.RUNNING,
-            AgentState.ASKING,
-            AgentState.STOPPED,
-        )
-
-
-_FINAL_STATES = {
-    "fulfilled": AgentState.DONE,
-    "partial": AgentState.PARTIAL,
-    "unable": AgentState.UNABLE,
-    "needs_input": AgentState.NEEDS_INPUT,
-}
+        return self not in ("waiting", "running", "asking", "stopped")
 
 
 @dataclass(slots=True)
@@ -56,8 +43,6 @@ class AgentRow:
     """One agent of the run.
 
     Attributes:
-        path: Its path in the tree.
-        state: Its state.
         detail: Its tool call, its question, or the reason why it is unable.
         tokens: Input and output tokens of its own model calls.
         pending: Number of subordinates that it waits for.
@@ -86,11 +71,7 @@ class AgentRow:
 
 
 class AgentBoard:
-    """The agents of a run.
-
-    Args:
-        clock: Returns the time in seconds since some fixed moment.
-    """
+    """The agents of a run, and the time on a clock that counts seconds."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -117,26 +98,29 @@ class AgentBoard:
         below: dict[str, list[AgentRow]] = {}
         for row in list(self._rows.values()):
             below.setdefault(row.path.rpartition(PATH_SEPARATOR)[0], []).append(row)
-        return list(_walk_rows("", below))
+
+        def walk(path: str) -> Iterator[AgentRow]:
+            for row in below.get(path, ()):
+                yield row
+                yield from walk(row.path)
+
+        return list(walk(""))
 
     def apply_event(self, event: RunEvent) -> None:
         """Update the rows with an event."""
-        handle: Callable[[AgentRow, RunEvent], None] | None = getattr(
-            self, f"_on_{event.kind}", None
-        )
+        handle = getattr(self, f"_on_{event.kind}", None)
         if handle is not None:
             handle(self._ensure_row(event.path), event)
 
     def apply_result(self, result: Result) -> None:
         """Update the rows with the end of the run."""
+        if not result.finished and result.questions:
+            return
         for row in self._rows.values():
             if row.state in (AgentState.WAITING, AgentState.RUNNING) and row.started_at is not None:
-                if result.finished:
-                    # The root gets no response event; any other agent without one was cut short.
-                    cut = PATH_SEPARATOR in row.path
-                    self._end_row(row, AgentState.STOPPED if cut else AgentState.DONE)
-                elif not result.questions:
-                    self._end_row(row, AgentState.STOPPED)
+                # The root gets no response event; any other agent without one was cut short.
+                done = result.finished and PATH_SEPARATOR not in row.path
+                self._end_row(row, AgentState.DONE if done else AgentState.STOPPED)
 
     def _ensure_row(self, path: str) -> AgentRow:
         if path not in self._rows:
@@ -171,9 +155,8 @@ class AgentBoard:
             self.root_text = ""
 
     def _on_tool_call(self, row: AgentRow, event: RunEvent) -> None:
-        self._mark_running(
-            row, shorten_line(format_tool_call(event.content, event.data["arguments"]))
-        )
+        call = format_tool_call(event.content, event.data["arguments"])
+        self._mark_running(row, shorten_line(call))
 
     def _on_tool_result(self, row: AgentRow, event: RunEvent) -> None:
         called = self._called_paths.pop((row.path, str(event.data.get("id"))), None)
@@ -194,15 +177,14 @@ class AgentBoard:
             name = ""
         path = f"{row.path}{PATH_SEPARATOR}{name}"
         self._called_paths[row.path, str(event.data.get("id"))] = path
-        if name and self._ensure_row(path).state is not AgentState.RUNNING:
-            subordinate = self._ensure_row(path)
+        if name and (subordinate := self._ensure_row(path)).state is not AgentState.RUNNING:
             subordinate.state = AgentState.WAITING
             subordinate.detail = shorten_line(str(arguments.get("message", "")))
 
     def _on_response(self, row: AgentRow, event: RunEvent) -> None:
-        self._end_row(
-            row, _FINAL_STATES[event.data["status"]], shorten_line(str(event.data["reason"]))
-        )
+        status = event.data["status"]
+        state = AgentState.DONE if status == "fulfilled" else AgentState(status.replace("_", " "))
+        self._end_row(row, state, shorten_line(str(event.data["reason"])))
         if event.data["final"]:
             self._count_response(self._ensure_row(row.path.rpartition(PATH_SEPARATOR)[0]))
 
@@ -212,15 +194,8 @@ class AgentBoard:
             self._mark_running(superior)
 
     def _on_question(self, row: AgentRow, event: RunEvent) -> None:
-        self._end_row(
-            row, AgentState.ASKING, shorten_line(format_question_value(event.data["value"]))
-        )
+        question = format_question_value(event.data["value"])
+        self._end_row(row, AgentState.ASKING, shorten_line(question))
 
     def _on_error(self, row: AgentRow, event: RunEvent) -> None:
         self._end_row(row, AgentState.FAILED, shorten_line(event.content))
-
-
-def _walk_rows(path: str, below: dict[str, list[AgentRow]]) -> Iterator[AgentRow]:
-    for row in below.get(path, ()):
-        yield row
-        yield from _walk_rows(row.path, below)

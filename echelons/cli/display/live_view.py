@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from types import TracebackType
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
 from echelons.cli.display.agent_board import AgentBoard, AgentRow, AgentState
+from echelons.cli.display.run_views import RunView
 from echelons.cli.display.text_format import escape_controls, format_count, format_duration
-from echelons.runtime.run_events import RunEvent
 from echelons.tree.names import PATH_SEPARATOR
 
 STATE_STYLES = {
@@ -32,48 +31,28 @@ STATE_STYLES = {
 }
 STOPPING_TEXT = "Stopping at the end of the current step. Ctrl-C again stops at once."
 SHOW_CURSOR = b"\x1b[?25h\n"
-FRAMES_PER_SECOND = 8
-"""Drawings a second."""
 MARGIN_LINES = 4
 """Lines of the terminal that the tree leaves free."""
 
 
-class LiveView:
-    """Shows a run on a terminal.
-
-    Args:
-        board: The agents of the run.
-        console: The terminal.
-    """
+class LiveView(RunView):
+    """Shows a run on a terminal: each drawing reads the board, which has had every event."""
 
     def __init__(self, board: AgentBoard, console: Console) -> None:
         self._board = board
         self._console = console
         self._ended = False
-        self._live = Live(
-            get_renderable=self._draw, console=console, refresh_per_second=FRAMES_PER_SECOND
-        )
+        self._live = Live(get_renderable=self._draw, console=console, refresh_per_second=8)
 
     def __enter__(self) -> None:
         self._live.start()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self._ended = True
         self._live.stop()
 
-    def show_event(self, event: RunEvent) -> None:
-        """Do nothing: the board has the event, and the next drawing shows it."""
-
-    def show_stopping(self) -> None:
-        """Do nothing: the next drawing says it."""
-
     def restore_terminal(self) -> None:
-        """Show the terminal's cursor again, because the process is about to end."""
+        """Show the terminal's cursor again."""
         # Not through Rich, whose locks the interrupted code may hold.
         os.write(self._console.file.fileno(), SHOW_CURSOR)
 
@@ -128,7 +107,12 @@ def format_rows(rows: Sequence[AgentRow], now: float, width: int) -> list[Text]:
         width: Columns of the terminal; longer lines are truncated.
     """
     cells = [
-        (f"{guide}{row.name}", row.state.value, _format_time(row, now), _format_tokens(row))
+        (
+            f"{guide}{row.name}",
+            row.state.value,
+            "" if (seconds := row.elapsed_seconds(now)) is None else format_duration(seconds),
+            f"{format_count(row.tokens)} tok" if row.tokens else "",
+        )
         for guide, row in zip(draw_guides([row.path for row in rows]), rows, strict=True)
     ]
     name, doing, time, tokens = (
@@ -148,15 +132,6 @@ def format_rows(rows: Sequence[AgentRow], now: float, width: int) -> list[Text]:
         line.truncate(width, overflow="ellipsis")
         lines.append(line)
     return lines
-
-
-def _format_time(row: AgentRow, now: float) -> str:
-    seconds = row.elapsed_seconds(now)
-    return "" if seconds is None else format_duration(seconds)
-
-
-def _format_tokens(row: AgentRow) -> str:
-    return f"{format_count(row.tokens)} tok" if row.tokens else ""
 
 
 def draw_guides(paths: Sequence[str]) -> list[str]:

@@ -25,12 +25,7 @@ SHORTEST_PREFIX = 4
 
 
 def format_questions(questions: Sequence[Question], given: Path | None) -> str:
-    """Return questions as text, each with the command that answers it.
-
-    Args:
-        questions: The questions.
-        given: The database as given on the command line.
-    """
+    """Return questions as text, each with the command that answers it in the given database."""
     return "\n\n".join(_format_question(each, given) for each in questions)
 
 
@@ -62,14 +57,10 @@ def question_to_json(question: Question, thread: str) -> dict[str, Any]:
 
 def match_answer(
     questions: Sequence[Question], first: str | None, second: str | None, database: str
-) -> tuple[str, str]:
-    """Return the id of the question that is answered, and the answer.
+) -> tuple[Question, str]:
+    """Return the question that is answered, and the answer.
 
-    Args:
-        questions: The open questions.
-        first: The id or its beginning, if there are two words; else the answer.
-        second: The answer, if there are two words.
-        database: The path of the database, for the error.
+    Of two words, the first is the id or its beginning; one word is the answer.
 
     Raises:
         BadParameter: There is no answer.
@@ -77,22 +68,16 @@ def match_answer(
         QuestionNotNamed: There are several, and no id is given.
         UnknownQuestion: The id is that of no open question, or its beginning of several.
     """
-    pending = [question.id for question in questions]
+    pending = {question.id: question for question in questions}
     if first is None or (second is None and first in pending):
         raise typer.BadParameter("give the answer: echelons answer QUESTION_ID VALUE")
     if second is not None:
-        return _find_question_id(pending, first), second
+        begun = [each for each in pending if each.startswith(first)]
+        if first not in pending and (len(begun) != 1 or len(first) < SHORTEST_PREFIX):
+            raise UnknownQuestion(first, list(pending))
+        return pending[first if first in pending else begun[0]], second
     if not pending:
         raise NoOpenThread(database, "asks anything")
     if len(pending) > 1:
-        raise QuestionNotNamed(pending)
-    return pending[0], first
-
-
-def _find_question_id(pending: Sequence[str], prefix: str) -> str:
-    if prefix in pending:
-        return prefix
-    begun = [each for each in pending if len(prefix) >= SHORTEST_PREFIX and each.startswith(prefix)]
-    if len(begun) != 1:
-        raise UnknownQuestion(prefix, pending)
-    return begun[0]
+        raise QuestionNotNamed(list(pending))
+    return questions[0], first

@@ -32,14 +32,7 @@ def choose_exit_code(result: Result, board: AgentBoard) -> ExitCode:
 def format_closing(
     board: AgentBoard, thread: str, code: ExitCode, given: Path | None
 ) -> Iterator[str]:
-    """Yield the remarks at the end of a turn, beside the answer.
-
-    Args:
-        board: The agents of the run.
-        thread: The name of the thread.
-        code: The exit code of the turn.
-        given: The database as given on the command line.
-    """
+    """Yield the remarks at the end of a turn; `given` is the database of the command line."""
     rows = board.list_rows()
     tokens = sum(row.tokens for row in rows)
     spent = f", {format_count(tokens)} tokens" if tokens else ""
