@@ -15,7 +15,6 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from echelons.checkpoints.clock import utc_now
 from echelons.checkpoints.coordination.journal_cleanup import get_completed_calls, removes_entries
 from echelons.checkpoints.coordination.journal_entries import (
-    EntryJson,
     entry_from_json,
     entry_to_json,
     lost_result_to_json,
@@ -41,24 +40,62 @@ class LedgerJournal:
 
     def begin(self, call: EffectCall, config: Config) -> CallStart:
         """Record that a call is started, or return its existing entry."""
-        saver, entry = _require_saver(config), _make_started_entry()
-        found = get_ledger(saver).commit(_build_begin_work(call, entry, config))
-        return _load_begun(saver, call, entry, found)
+        saver, name = _require_saver(config), build_call_key(call)
+        turn = get_turn(config["configurable"])
+        fresh = JournalEntry(CallState.STARTED, utc_now().isoformat(), version=0)
+        value = entry_to_json(saver.serde, call, fresh)
+
+        def work(open_: Transaction) -> VersionedValue | int:
+            if turn:
+                # A run must begin no more effects once it has lost its lease, or once a write of
+                # it has failed: nothing stored would show that it had come so far.
+                turn.check_in(open_)
+            version = open_.compare_and_set(name, None, value)
+            # Without a version the call was begun before; in this transaction it cannot change.
+            return open_.get(name) or 0 if version is None else version
+
+        found = get_ledger(saver).commit(work)
+        if isinstance(found, int):
+            return CallStart(replace(fresh, version=found), fresh=True)
+        entry = entry_from_json(saver.serde, name, found)
+        if entry.state is CallState.DONE:
+            get_completed_calls(saver).add(call.task_id, name, entry.version)
+        return CallStart(entry, fresh=False)
 
     def note(self, call: EffectCall, entry: JournalEntry, config: Config) -> JournalEntry:
         """Store the new state of a call, and return its entry with the new version."""
-        saver, timed = _require_saver(config), _set_time(entry)
+        saver, turn = _require_saver(config), get_turn(config["configurable"])
+        timed = entry if entry.at else replace(entry, at=utc_now().isoformat())
         value = entry_to_json(saver.serde, call, timed)
-        return _set_version(
-            call, timed, get_ledger(saver).commit(_build_note_work(call, timed, value, config))
+        version = get_ledger(saver).compare_and_set(
+            build_call_key(call), entry.version, value, fence=turn and turn.fence
         )
+        if version is None:
+            raise CallContested(call.tool, call.call_id)
+        return replace(timed, version=version)
 
     def end(self, call: EffectCall, entry: JournalEntry, result: Any, config: Config) -> None:
         """Store the result of a call, unless it was started again or its end is known."""
-        saver = _require_saver(config)
-        _register_completed(
-            saver, call, get_ledger(saver).commit(_build_end_work(saver, call, entry, result))
-        )
+        saver, name = _require_saver(config), build_call_key(call)
+        done = replace(entry, state=CallState.DONE)
+        value = result_to_json(saver.serde, call, done, result)
+
+        def work(open_: Transaction) -> int | None:
+            version = _find_started_version(open_.get(name), entry)
+            if version is None:
+                return None
+            try:
+                return open_.compare_and_set(name, version, value)
+            except RecordTooLarge as error:
+                why = f"it has {error.size} bytes, and the limit is {error.limit}"
+                return open_.compare_and_set(name, version, lost_result_to_json(call, done, why))
+
+        version = get_ledger(saver).commit(work)
+        if version is not None:
+            completed = get_completed_calls(saver)
+            completed.add(call.task_id, name, version)
+            if not removes_entries(saver):
+                completed.drop_oldest(get_ledger(saver))
 
     async def arun(self, work: Callable[[], T], config: Config) -> T:
         """Call one of these methods in an event loop, and again if the ledger was busy."""
@@ -70,76 +107,6 @@ def build_call_key(call: EffectCall) -> str:
     return build_key(call.thread_id, "effect", call.position_id)
 
 
-def _build_begin_work(
-    call: EffectCall, entry: JournalEntry, config: Config
-) -> Callable[[Transaction], VersionedValue | int]:
-    name, turn = build_call_key(call), get_turn(config["configurable"])
-    value = entry_to_json(_require_saver(config).serde, call, entry)
-
-    def work(open_: Transaction) -> VersionedValue | int:
-        if turn:
-            # A run must begin no more effects once it has lost its lease, or once a write of it
-            # has failed: nothing stored would show that it had come so far.
-            turn.check_in(open_)
-        version = open_.compare_and_set(name, None, value)
-        # Without a version the call was begun before; within this transaction it cannot change.
-        return open_.get(name) or 0 if version is None else version
-
-    return work
-
-
-def _load_begun(
-    saver: BaseCheckpointSaver[Any],
-    call: EffectCall,
-    fresh: JournalEntry,
-    found: VersionedValue | int,
-) -> CallStart:
-    if isinstance(found, int):
-        return CallStart(replace(fresh, version=found), fresh=True)
-    entry = entry_from_json(saver.serde, build_call_key(call), found)
-    if entry.state is CallState.DONE:
-        get_completed_calls(saver).add(call.task_id, build_call_key(call), entry.version)
-    return CallStart(entry, fresh=False)
-
-
-def _build_note_work(
-    call: EffectCall, entry: JournalEntry, value: EntryJson, config: Config
-) -> Callable[[Transaction], int | None]:
-    name, turn = build_call_key(call), get_turn(config["configurable"])
-
-    def work(open_: Transaction) -> int | None:
-        if turn:
-            open_.require_lease(turn.fence)
-        return open_.compare_and_set(name, entry.version, value)
-
-    return work
-
-
-def _set_version(call: EffectCall, entry: JournalEntry, version: int | None) -> JournalEntry:
-    if version is None:
-        raise CallContested(call.tool, call.call_id)
-    return replace(entry, version=version)
-
-
-def _build_end_work(
-    saver: BaseCheckpointSaver[Any], call: EffectCall, entry: JournalEntry, result: Any
-) -> Callable[[Transaction], int | None]:
-    name, done = build_call_key(call), replace(entry, state=CallState.DONE)
-    value = result_to_json(saver.serde, call, done, result)
-
-    def work(open_: Transaction) -> int | None:
-        version = _find_started_version(open_.get(name), entry)
-        if version is None:
-            return None
-        try:
-            return open_.compare_and_set(name, version, value)
-        except RecordTooLarge as error:
-            why = f"it has {error.size} bytes, and the limit is {error.limit}"
-            return open_.compare_and_set(name, version, lost_result_to_json(call, done, why))
-
-    return work
-
-
 def _find_started_version(found: VersionedValue | None, entry: JournalEntry) -> int | None:
     """Return the version of a call that is still started, whether a human was asked or not."""
     if found is None or found.version == entry.version:
@@ -147,25 +114,6 @@ def _find_started_version(found: VersionedValue | None, entry: JournalEntry) -> 
     head = {"state": str(CallState.STARTED), "at": entry.at}
     asked = isinstance(found.value, dict) and head.items() <= found.value.items()
     return found.version if asked else None
-
-
-def _register_completed(
-    saver: BaseCheckpointSaver[Any], call: EffectCall, version: int | None
-) -> None:
-    if version is None:
-        return
-    done = get_completed_calls(saver)
-    done.add(call.task_id, build_call_key(call), version)
-    if not removes_entries(saver):
-        done.drop_oldest(get_ledger(saver))
-
-
-def _make_started_entry() -> JournalEntry:
-    return JournalEntry(CallState.STARTED, utc_now().isoformat(), version=0)
-
-
-def _set_time(entry: JournalEntry) -> JournalEntry:
-    return entry if entry.at else replace(entry, at=utc_now().isoformat())
 
 
 def _require_saver(config: Config) -> BaseCheckpointSaver[Any]:

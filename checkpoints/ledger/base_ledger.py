@@ -31,7 +31,10 @@ T = TypeVar("T")
 class Ledger(ABC):
     """What has happened outside the checkpoints; it is never forked and never rolled back.
 
-    Ordered streams of records, keys with compare-and-set, and leases.
+    Ordered streams of records, keys with compare-and-set, and leases. The operations of a
+    `Transaction` are here as well, each in a commit or query of its own: with the same errors,
+    `StorageError` if the store cannot be read or written, and `LeaseLost` if a `fence` is given
+    and another holder has taken its lease.
 
     Args:
         locks: Tell which holders of leases are alive.
@@ -87,103 +90,39 @@ class Ledger(ABC):
         return work()
 
     def append(self, stream: str, record: Json, *, fence: Fence | None = None) -> int:
-        """Add a record to the end of a stream, and return its sequence, counted from 1.
-
-        Args:
-            stream: Its name; the first record makes it.
-            record: The record.
-            fence: The lease that must still be held.
-
-        Raises:
-            InvalidLedgerName: The stream's name cannot be kept.
-            NotJson: The record would not be read back as it is.
-            RecordTooLarge: The record is larger than the ledger keeps.
-            LeaseLost: Another holder has taken the lease.
-            StorageError: The store could not write.
-        """
+        """Add a record to the end of a stream, and return its sequence, counted from 1."""
         return self.commit(lambda open_: _require_fence(open_, fence).append(stream, record))
 
     def read(self, stream: str, after: int = 0, limit: int | None = None) -> list[StreamEntry]:
-        """Return the entries of a stream after a sequence, in order.
-
-        Args:
-            stream: Its name; a stream that was never written has no entries.
-            after: The sequence of the last entry already read.
-            limit: How many to return at most.
-
-        Raises:
-            InvalidLedgerName: The stream's name cannot be kept.
-            LedgerDamaged: A stored record is no JSON.
-            StorageError: The store could not read.
-        """
+        """Return the entries of a stream after a sequence, in order, at most `limit` of them."""
         return self.query(lambda open_: open_.read(stream, after, limit))
 
     def get_last_sequence(self, stream: str) -> int:
-        """Return the sequence of a stream's last entry, 0 if it has none.
-
-        Raises:
-            InvalidLedgerName: The stream's name cannot be kept.
-            StorageError: The store could not read.
-        """
+        """Return the sequence of a stream's last entry, 0 if it has none."""
         return self.query(lambda open_: open_.get_last_sequence(stream))
 
     def get(self, key: str) -> VersionedValue | None:
-        """Return the value and version of a key, or `None`.
-
-        Raises:
-            InvalidLedgerName: The key cannot be kept.
-            LedgerDamaged: The stored value is no JSON.
-            StorageError: The store could not read.
-        """
+        """Return the value and version of a key, or `None`."""
         return self.query(lambda open_: open_.get(key))
 
     def compare_and_set(
         self, key: str, expected: int | None, value: Json, *, fence: Fence | None = None
     ) -> int | None:
-        """Set a key if it still has the expected version.
-
-        Args:
-            key: Its name.
-            expected: The version that it must have; `None` if it must not exist.
-            value: The new value.
-            fence: The lease that must still be held.
+        """Set a key if it still has the expected version, `None` if it must not exist.
 
         Returns:
             The new version, or `None` if the key has another version than expected.
-
-        Raises:
-            InvalidLedgerName: The key cannot be kept.
-            NotJson: The value would not be read back as it is.
-            RecordTooLarge: The value is larger than the ledger keeps.
-            LeaseLost: Another holder has taken the lease.
-            StorageError: The store could not write.
         """
         return self.commit(
             lambda open_: _require_fence(open_, fence).compare_and_set(key, expected, value)
         )
 
     def delete(self, key: str, expected: int, *, fence: Fence | None = None) -> bool:
-        """Remove a key if it still has the expected version; return whether it was removed.
-
-        Args:
-            key: Its name.
-            expected: The version that it must have.
-            fence: The lease that must still be held.
-
-        Raises:
-            InvalidLedgerName: The key cannot be kept.
-            LeaseLost: Another holder has taken the lease.
-            StorageError: The store could not write.
-        """
+        """Remove a key if it still has the expected version; return whether it was removed."""
         return self.commit(lambda open_: _require_fence(open_, fence).delete(key, expected))
 
     def list_keys(self, prefix: str = "") -> list[str]:
-        """Return the keys that begin with a prefix, in the order of their code points.
-
-        Raises:
-            InvalidLedgerName: No key can begin so.
-            StorageError: The store could not read.
-        """
+        """Return the keys that begin with a prefix, in the order of their code points."""
         return self.query(lambda open_: open_.list_keys(prefix))
 
     def lease(self, name: str) -> Lease:
@@ -193,9 +132,7 @@ class Ledger(ABC):
         a lease that is garbage-collected is released with a `ResourceWarning`.
 
         Raises:
-            InvalidLedgerName: The name cannot be kept.
             ThreadBusy: It is held, in this process or another.
-            StorageError: The store could not write.
         """
         # First by a read: a holder that was stopped (SIGSTOP) may still have the write lock.
         self.query(lambda open_: self._refuse_taken(open_, name))
@@ -210,10 +147,6 @@ class Ledger(ABC):
 
         What the old holder still writes under its fence is refused with `LeaseLost`. Its other
         side effects are not: end its process where that is possible.
-
-        Raises:
-            InvalidLedgerName: The name cannot be kept.
-            StorageError: The store could not write.
         """
         return self._take_lease(name, lambda _, __: None)
 
@@ -222,12 +155,7 @@ class Ledger(ABC):
         return await self._atake_lease(lambda: self.take_over(name))
 
     def get_holder(self, name: str) -> LeaseHolder | None:
-        """Return the current holder of a lease, `None` if it is free.
-
-        Raises:
-            InvalidLedgerName: The name cannot be kept.
-            StorageError: The store could not read.
-        """
+        """Return the current holder of a lease, `None` if it is free."""
         return self.query(lambda open_: self._find_living_holder(open_, name))
 
     async def _atake_lease(self, take: Callable[[], Lease]) -> Lease:

@@ -97,18 +97,18 @@ class FileLocks:
         """
         path = self._build_path(name, epoch)
         with _FORK_LOCK:
-            file = FileIO(path, "r+", opener=_open_private)
+            file = FileIO(
+                path, "r+", opener=lambda name, flags: os.open(name, flags | os.O_CREAT, 0o600)
+            )
             lock = FileLock(path, file)
             _OPEN_LOCKS.add(lock)
+        taken = False
         try:
             taken = _lock(file)
-        except BaseException:
-            lock.close()
-            raise
-        if not taken:
-            lock.close()
-            return None
-        return lock
+        finally:
+            if not taken:
+                lock.close()
+        return lock if taken else None
 
     def is_taken(self, name: str, epoch: int) -> bool:
         """Return whether the holder of an epoch is alive and has not released it.
@@ -131,10 +131,6 @@ def _unlink(path: Path) -> None:
     # A file that stays, as it does on Windows while it is open, is harmless.
     with suppress(OSError):
         path.unlink()
-
-
-def _open_private(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_CREAT, 0o600)
 
 
 # A forked child shares the open files of its parent, and with them the locks: it would keep the

@@ -85,9 +85,6 @@ class PendingLease:
     The thread and the task both release a lease that is abandoned, so that it is freed whichever
     of them comes last, and even if the event loop no longer runs.
 
-    Args:
-        take: Takes the lease.
-
     Attributes:
         running: Whether it is being taken at this moment.
     """

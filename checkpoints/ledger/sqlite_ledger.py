@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar
 from echelons.checkpoints.clock import Clock, utc_now
 from echelons.checkpoints.ledger.base_ledger import Ledger
 from echelons.checkpoints.ledger.file_locks import FileLocks
-from echelons.checkpoints.ledger.locks import LeaseLocks, LocalLocks
+from echelons.checkpoints.ledger.locks import LocalLocks
 from echelons.checkpoints.ledger.records import MAX_RECORD_SIZE
 from echelons.checkpoints.ledger.transaction import Fence, LeaseHolder, Transaction
 
@@ -40,23 +40,23 @@ class LedgerDatabase(Protocol):
 class SqliteLedger(Ledger):
     """A ledger in the database of a checkpointer, for any number of threads and processes.
 
-    The leases of a database without a file exclude only users of this object, for no one else
-    can see whether a holder is alive; their epochs fence all the same.
+    The leases of a database without a file exclude only users of this object, for other processes
+    cannot see whether a holder is alive; their epochs fence all the same.
 
     Args:
         database: The checkpointer. It stays open for as long as the ledger is used, and
             decides how durable a commit is.
         clock: Tells the time of what is stored.
         limit: The largest record or value, in bytes of JSON in UTF-8.
-
-    Raises:
-        StorageError: The database cannot be read.
     """
 
     def __init__(
         self, database: LedgerDatabase, *, clock: Clock = utc_now, limit: int = MAX_RECORD_SIZE
     ) -> None:
-        super().__init__(_make_locks(database))
+        with database.cursor(transaction=False) as cursor:
+            # As SQLite knows it: absolute, without symbolic links, and empty if there is no file.
+            files = {name: file for _, name, file in cursor.execute("PRAGMA database_list")}
+        super().__init__(FileLocks(files["main"]) if files["main"] else LocalLocks())
         self._database = database
         self._clock = clock
         self._limit = limit
@@ -89,9 +89,7 @@ def require_lease(cursor: sqlite3.Cursor, fence: Fence) -> None:
     under the lease, or not at all.
 
     Raises:
-        InvalidLedgerName: The lease's name cannot be kept.
         LeaseLost: Another holder has taken the lease.
-        sqlite3.Error: SQLite could not read.
     """
     if not cursor.connection.in_transaction:
         cursor.execute("BEGIN IMMEDIATE")
@@ -167,13 +165,6 @@ class SqliteTransaction(Transaction):
             "INSERT OR REPLACE INTO ledger_leases (name, epoch, pid, since) VALUES (?, ?, ?, ?)",
             (name, *holder),
         )
-
-
-def _make_locks(database: LedgerDatabase) -> LeaseLocks:
-    with database.cursor(transaction=False) as cursor:
-        # As SQLite knows it: absolute, without symbolic links, and empty if there is no file.
-        files = {name: file for _, name, file in cursor.execute("PRAGMA database_list")}
-    return FileLocks(files["main"]) if files["main"] else LocalLocks()
 
 
 def _clamp(number: int) -> int:

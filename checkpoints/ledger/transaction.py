@@ -71,6 +71,8 @@ class LeaseHolder(NamedTuple):
 class Transaction(ABC):
     """Operations on the ledger that are committed together, or not at all.
 
+    Each raises `InvalidLedgerName` for a stream, key or lease whose name cannot be kept.
+
     Args:
         clock: Tells the times that are stored.
         limit: The largest record or value, in bytes of JSON in UTF-8.
@@ -81,10 +83,9 @@ class Transaction(ABC):
         self._limit = limit
 
     def append(self, stream: str, record: Json) -> int:
-        """Add a record to the end of a stream, and return its sequence.
+        """Add a record to the end of a stream, and return its sequence, counted from 1.
 
         Raises:
-            InvalidLedgerName: The stream's name cannot be kept.
             NotJson: The record would not be read back as it is.
             RecordTooLarge: The record is larger than the ledger keeps.
         """
@@ -102,7 +103,6 @@ class Transaction(ABC):
             limit: How many to return at most.
 
         Raises:
-            InvalidLedgerName: The stream's name cannot be kept.
             LedgerDamaged: A stored record is no JSON.
         """
         found = self._read_entries(validate_name(stream), after, limit)
@@ -111,36 +111,25 @@ class Transaction(ABC):
         ]
 
     def get_last_sequence(self, stream: str) -> int:
-        """Return the sequence of a stream's last entry, 0 if it has none.
-
-        Raises:
-            InvalidLedgerName: The stream's name cannot be kept.
-        """
+        """Return the sequence of a stream's last entry, 0 if it has none."""
         return self._read_last(validate_name(stream))
 
     def get(self, key: str) -> VersionedValue | None:
         """Return the value and version of a key, or `None`.
 
         Raises:
-            InvalidLedgerName: The key cannot be kept.
             LedgerDamaged: The stored value is no JSON.
         """
         found = self._read_value(validate_name(key))
         return VersionedValue(decode_record(key, found[0]), found[1]) if found else None
 
     def compare_and_set(self, key: str, expected: int | None, value: Json) -> int | None:
-        """Set a key if it still has the expected version.
-
-        Args:
-            key: Its name.
-            expected: The version that it must have; `None` if it must not exist.
-            value: The new value.
+        """Set a key if it still has the expected version, `None` if it must not exist.
 
         Returns:
             The new version, or `None` if the key has another version than expected.
 
         Raises:
-            InvalidLedgerName: The key cannot be kept.
             NotJson: The value would not be read back as it is.
             RecordTooLarge: The value is larger than the ledger keeps.
         """
@@ -153,15 +142,7 @@ class Transaction(ABC):
         return version
 
     def delete(self, key: str, expected: int) -> bool:
-        """Remove a key if it still has the expected version; return whether it was removed.
-
-        Args:
-            key: Its name.
-            expected: The version that it must have.
-
-        Raises:
-            InvalidLedgerName: The key cannot be kept.
-        """
+        """Remove a key if it still has the expected version; return whether it was removed."""
         if self._read_version(validate_name(key)) != expected:
             return False
         self._remove_key(key)
@@ -170,18 +151,13 @@ class Transaction(ABC):
         return True
 
     def list_keys(self, prefix: str = "") -> list[str]:
-        """Return the keys that begin with a prefix, in the order of their code points.
-
-        Raises:
-            InvalidLedgerName: No key can begin so.
-        """
+        """Return the keys that begin with a prefix, in the order of their code points."""
         return list(self._read_keys(validate_name(prefix) if prefix else ""))
 
     def require_lease(self, fence: Fence) -> None:
         """Refuse to go on if another holder has taken the lease.
 
         Raises:
-            InvalidLedgerName: The lease's name cannot be kept.
             LeaseLost: Another holder has taken it.
         """
         holder = self.get_last_holder(fence.name)
@@ -190,19 +166,11 @@ class Transaction(ABC):
             raise LeaseLost(fence.name, fence.epoch, current)
 
     def get_last_holder(self, name: str) -> LeaseHolder | None:
-        """Return the last holder of a lease, dead or alive; `None` if it was never taken.
-
-        Raises:
-            InvalidLedgerName: The lease's name cannot be kept.
-        """
+        """Return the last holder of a lease, dead or alive; `None` if it was never taken."""
         return self._read_holder(validate_name(name))
 
     def begin_epoch(self, name: str, epoch: int, pid: int) -> LeaseHolder:
-        """Store a new holder of a lease; the caller must have the lock of the epoch.
-
-        Raises:
-            InvalidLedgerName: The lease's name cannot be kept.
-        """
+        """Store a new holder of a lease; the caller must have the lock of the epoch."""
         holder = LeaseHolder(epoch, pid, self._now())
         self._store_holder(validate_name(name), holder)
         return holder
