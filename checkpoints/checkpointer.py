@@ -30,12 +30,12 @@ from echelons.checkpoints.coordination.turns import get_turn, record_failure
 from echelons.checkpoints.ledger import SqliteLedger
 from echelons.checkpoints.maintenance.backup import Backups
 from echelons.checkpoints.storage.connection import (
+    ConnectionLock,
     Synchronous,
     open_connection,
     read_data_version,
     wrap_storage_errors,
 )
-from echelons.checkpoints.storage.connection_lock import ConnectionLock
 from echelons.checkpoints.storage.event_rows import (
     FIND_QUESTION,
     WriteLocation,
@@ -182,7 +182,7 @@ class SqliteCheckpointer(AsyncMethods, Backups):
     @contextmanager
     def _hold_connection(self, transaction: bool = True) -> Iterator[sqlite3.Cursor]:
         """Hold the connection as `cursor` does, for writers that update the caches themselves."""
-        with wrap_storage_errors(self.path), self._connection_lock.hold() as connection:
+        with self._connection_lock.hold() as connection:
             cursor = connection.cursor()
             # The connection was used directly, so the caches may be stale.
             if self.conn.total_changes != self._total_changes:
@@ -295,7 +295,7 @@ class SqliteCheckpointer(AsyncMethods, Backups):
             StorageError: SQLite could not read.
         """
         # Called before each step of each agent, so it skips the cost of a cursor.
-        with wrap_storage_errors(self.path), self._connection_lock.hold() as connection:
+        with self._connection_lock.hold() as connection:
             return read_data_version(connection)
 
     def has_question(self, thread_id: str, question_id: str) -> bool:

@@ -15,7 +15,6 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from echelons.delegation.calls import iterate_requests
-from echelons.delegation.request import DelegationRequest
 from echelons.delegation.request_builder import load_sent_requests
 from echelons.identity.lineage import THREADS_KEY
 from echelons.text.sanitize import sanitize_value
@@ -51,12 +50,7 @@ class ThreadEvent:
 def build_thread_events(
     messages: Iterable[Any], agent: str, thread_id: str
 ) -> Iterator[ThreadEvent]:
-    """Yield the events of some messages, in order; values that are not messages are skipped.
-
-    Args:
-        messages: The messages.
-        agent: Name of the agent whose conversation they belong to.
-        thread_id: Id of its thread.
+    """Yield the events of an agent's messages, in order; other values are skipped.
 
     Raises:
         UnreadableRecord: The request records in a message are damaged.
@@ -86,10 +80,10 @@ def _describe_message(message: BaseMessage) -> dict[str, Any]:
 
 def _build_call_events(message: AIMessage, agent: str, thread_id: str) -> Iterator[ThreadEvent]:
     threads: Mapping[str, str] = message.response_metadata.get(THREADS_KEY) or {}
-    begun = {
-        call_id: {"sub_agent_thread_id": threads[call_id], "request": _describe_request(request)}
-        for call_id, request in load_sent_requests(message, agent, thread_id).items()
-    }
+    begun: dict[str, dict[str, Any]] = {}
+    for call_id, request in load_sent_requests(message, agent, thread_id).items():
+        fields = {key: each for key, each in request.stored().items() if key not in _LEFT_OUT}
+        begun[call_id] = {"sub_agent_thread_id": threads[call_id], "request": fields}
     for call in message.tool_calls:
         call_id = call["id"] or ""
         kind = EventKind.DELEGATION if call_id in begun else EventKind.TOOL_CALL
@@ -103,10 +97,8 @@ def _build_call_events(message: AIMessage, agent: str, thread_id: str) -> Iterat
             yield _build_event(EventKind.DELEGATION, key, {**fields, **begun.get(part.call_id, {})})
 
 
-def _describe_request(request: DelegationRequest) -> dict[str, Any]:
-    """Return the request of a delegation event as JSON, without its task."""
-    left_out = ("model", "version", "task")
-    return {key: each for key, each in request.stored().items() if key not in left_out}
+_LEFT_OUT = ("model", "version", "task")
+"""Fields of a request that its delegation event does not repeat."""
 
 
 def _build_event(kind: EventKind, key: str, data: Mapping[str, Any]) -> ThreadEvent:

@@ -7,7 +7,6 @@ for each database, and not once for each process.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from functools import partial
 from typing import Any, Final, TypeVar
 
 from echelons.capabilities import Capability, Derivation, check_capabilities
@@ -38,37 +37,30 @@ class CapabilityCache:
         self._tree = tree
 
     def read(self, agents: Collection[str], /) -> Mapping[str, Derivation]:
-        """Return the stored derivations of some agents, by name.
-
-        Raises:
-            StorageError: The ledger could not be read.
-        """
-        return self._ledger.query(partial(self._read, agents))
+        """Return the stored derivations of some agents, by name."""
+        keys = {agent: self._build_key(agent) for agent in agents}
+        stored = self._ledger.query(
+            lambda open_: {agent: open_.get(key) for agent, key in keys.items()}
+        )
+        read = ((agent, _from_json(value.value)) for agent, value in stored.items() if value)
+        return {agent: each for agent, each in read if each}
 
     def write(self, derivations: Mapping[str, Derivation], /) -> None:
-        """Store some derivations, replacing earlier ones.
+        """Store some derivations, replacing earlier ones."""
 
-        Raises:
-            StorageError: The ledger could not be written.
-        """
+        def store(open_: Transaction) -> None:
+            for agent, each in derivations.items():
+                before = open_.get(self._build_key(agent))
+                open_.compare_and_set(
+                    self._build_key(agent), before.version if before else None, _to_json(each)
+                )
+
         if derivations:
-            self._ledger.commit(partial(self._write, derivations))
+            self._ledger.commit(store)
 
     async def arun(self, work: Callable[[], T]) -> T:
         """Call some of these methods in an event loop; all of it again if the ledger was busy."""
         return await self._ledger.arun(work)
-
-    def _read(self, agents: Collection[str], open_: Transaction) -> Mapping[str, Derivation]:
-        stored = ((agent, open_.get(self._build_key(agent))) for agent in agents)
-        read = ((agent, _from_json(value.value)) for agent, value in stored if value)
-        return {agent: each for agent, each in read if each}
-
-    def _write(self, derivations: Mapping[str, Derivation], open_: Transaction) -> None:
-        for agent, each in derivations.items():
-            before = open_.get(self._build_key(agent))
-            open_.compare_and_set(
-                self._build_key(agent), before.version if before else None, _to_json(each)
-            )
 
     def _build_key(self, agent: str) -> str:
         return "/".join((DERIVED_PREFIX, self._tree, agent))

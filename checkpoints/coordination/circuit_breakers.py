@@ -65,14 +65,10 @@ class TreeBreakers:
         self._clock = clock
 
     def admit(self, agent: str) -> Admission:
-        """Return whether an agent may be called now.
-
-        Raises:
-            StorageError: The ledger could not be read or written.
-        """
+        """Return whether an agent may be called now."""
         name = self._build_key(agent)
         # Most circuits are closed, and then no write is needed.
-        circuit = self._ledger.query(lambda open_: _load_circuit(open_, name))
+        circuit = self._ledger.query(lambda open_: _load_circuit(open_, name)[0])
         if circuit.opened_at is None:
             return Admission(admitted=True, failures=circuit.failures)
         return self._ledger.commit(
@@ -86,17 +82,8 @@ class TreeBreakers:
     ) -> FailureIntensity | None:
         """Record the outcome of an admitted call.
 
-        Args:
-            agent: Name of the agent.
-            superior: Path of its superior.
-            admission: The admission of the call.
-            outcome: The call's outcome.
-
         Returns:
-            The failures below the superior, if they exceed its limit.
-
-        Raises:
-            StorageError: The ledger could not be read or written.
+            The failures below the superior, named by its path, if they exceed its limit.
         """
         if outcome is AttemptOutcome.FAILED:
             return self._record_failure(agent, superior, admission.probe)
@@ -153,14 +140,11 @@ def list_circuits(ledger: Ledger, clock: Clock = utc_now) -> list[CircuitStatus]
     """Return the circuits of a ledger, by tree and agent.
 
     Each is judged by the rules that opened it: the tree's own rules are not known here.
-
-    Raises:
-        StorageError: The ledger could not be read.
     """
     at = clock().timestamp()
     found: list[CircuitStatus] = []
     for name in ledger.list_keys(f"{BREAKER_PREFIX}/"):
-        circuit = ledger.query(lambda open_, name=name: _load_circuit(open_, name))  # type: ignore[misc]
+        circuit, _ = ledger.query(lambda open_, name=name: _load_circuit(open_, name))  # type: ignore[misc]
         rules = BreakerPolicy(seconds=circuit.seconds)
         _, admission = circuit.admit(rules, at)
         _, tree, agent = name.split("/", 2)
@@ -174,35 +158,29 @@ def close_circuits(ledger: Ledger, agent: str) -> None:
 
     Raises:
         NoCircuit: It has none, for it has not failed since its last answer.
-        StorageError: The ledger could not be read or written.
     """
 
     def close(open_: Transaction) -> None:
-        names = [
-            name for name in open_.list_keys(f"{BREAKER_PREFIX}/") if name.split("/", 2)[2] == agent
-        ]
-        for name in names:
-            found = open_.get(name)
-            if found:
+        agents = {name: name.split("/", 2)[2] for name in open_.list_keys(f"{BREAKER_PREFIX}/")}
+        if agent not in agents.values():
+            raise NoCircuit(agent, sorted(agents.values()))
+        for name, each in agents.items():
+            if each == agent and (found := open_.get(name)):
                 open_.delete(name, found.version)
-        if not names:
-            known = sorted(name.split("/", 2)[2] for name in open_.list_keys(f"{BREAKER_PREFIX}/"))
-            raise NoCircuit(agent, known)
 
     ledger.commit(close)
 
 
-def _load_circuit(open_: Transaction, name: str) -> Circuit:
+def _load_circuit(open_: Transaction, name: str) -> tuple[Circuit, int | None]:
     found = open_.get(name)
-    return Circuit(**found.value) if found else Circuit()
+    return (Circuit(**found.value), found.version) if found else (Circuit(), None)
 
 
 def _update_circuit(
     open_: Transaction, name: str, change: Callable[[Circuit], tuple[Circuit, T]]
 ) -> T:
-    found = open_.get(name)
-    before = Circuit(**found.value) if found else Circuit()
+    before, version = _load_circuit(open_, name)
     after, result = change(before)
     if after != before:
-        open_.compare_and_set(name, found.version if found else None, asdict(after))
+        open_.compare_and_set(name, version, asdict(after))
     return result

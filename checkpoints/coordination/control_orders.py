@@ -7,7 +7,6 @@ depends on them.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 from echelons.checkpoints.ledger import Ledger, Transaction, build_key
 from echelons.guards.gate import Halt, Pause
@@ -45,11 +44,7 @@ class ControlOrders:
     def read(cls, open_: Transaction, name: str) -> ControlOrders:
         """Return the orders stored under a key of the ledger."""
         found = open_.get(name)
-        return cls._from_json(found.value) if found else cls()
-
-    @classmethod
-    def _from_json(cls, stored: Any) -> ControlOrders:
-        return cls(tuple(stored["stopped"]), tuple(stored["paused"]))
+        return cls(tuple(found.value["stopped"]), tuple(found.value["paused"])) if found else cls()
 
     @classmethod
     def read_from(cls, ledger: Ledger, name: str) -> ControlOrders:

@@ -68,7 +68,7 @@ class LedgerJournal:
         timed = entry if entry.at else replace(entry, at=utc_now().isoformat())
         value = entry_to_json(saver.serde, call, timed)
         version = get_ledger(saver).compare_and_set(
-            build_call_key(call), entry.version, value, fence=turn and turn.fence
+            build_call_key(call), entry.version, value, fence=turn.fence if turn else None
         )
         if version is None:
             raise CallContested(call.tool, call.call_id)

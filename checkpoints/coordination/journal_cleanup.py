@@ -53,14 +53,11 @@ class CompletedCalls:
     def drop_oldest(self, ledger: Ledger) -> None:
         """Remove the oldest entries, but for the latest `MAX_KEPT_RESULTS`."""
         while len(self._done) > MAX_KEPT_RESULTS:
-            oldest = next(iter(self._done))
-            done = self._done.pop(oldest)
+            done = self._done.pop(next(iter(self._done)))
             ledger.delete(done.key, done.version)
 
 
-_OF_FOREIGN_SAVERS: WeakKeyDictionary[BaseCheckpointSaver[Any], CompletedCalls] = (
-    WeakKeyDictionary()
-)
+_FOREIGN_CALLS: WeakKeyDictionary[BaseCheckpointSaver[Any], CompletedCalls] = WeakKeyDictionary()
 
 
 def removes_entries(saver: BaseCheckpointSaver[Any]) -> bool:
@@ -71,8 +68,6 @@ def removes_entries(saver: BaseCheckpointSaver[Any]) -> bool:
 def get_completed_calls(saver: BaseCheckpointSaver[Any]) -> CompletedCalls:
     """Return the completed calls of a saver, the same object every time."""
     own = getattr(saver, "unsettled", None)
-    return (
-        own
-        if isinstance(own, CompletedCalls)
-        else _OF_FOREIGN_SAVERS.setdefault(saver, CompletedCalls())
-    )
+    if isinstance(own, CompletedCalls):
+        return own
+    return _FOREIGN_CALLS.setdefault(saver, CompletedCalls())

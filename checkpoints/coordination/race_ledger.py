@@ -9,7 +9,7 @@ from collections.abc import Callable
 from threading import Lock
 from typing import TypeVar
 
-from echelons.checkpoints.ledger import Fence, Ledger, Transaction, build_key
+from echelons.checkpoints.ledger import Fence, Ledger, Transaction, VersionedValue, build_key
 from echelons.checkpoints.queries import LedgerQuery, ReadPlan
 from echelons.delegation.race import RaceEntry
 
@@ -54,9 +54,20 @@ class TreeRaces:
 
         Raises:
             LeaseLost: Another run has the thread now.
-            StorageError: The ledger could not be written.
         """
-        placed = self._ledger.commit(lambda open_: self._record_place(open_, entrant))
+        name = self._build_key(entrant.race)
+
+        def record(open_: Transaction) -> list[int]:
+            if self._fence:
+                open_.require_lease(self._fence)
+            found = open_.get(name)
+            placed: list[int] = list(found.value) if found else []
+            if entrant.group not in placed:
+                placed.append(entrant.group)
+                open_.compare_and_set(name, found.version if found else None, placed)
+            return placed
+
+        placed = self._ledger.commit(record)
         with self._lock:
             # Of two that commit at the same time, the first may be the last to get here.
             known = self._places.get(entrant.race, [])
@@ -70,17 +81,11 @@ class TreeRaces:
         return placed.index(entrant.group) + 1
 
     def has_lost(self, entrant: RaceEntry) -> bool:
-        """Return whether a race is over and an entrant has not won.
-
-        Raises:
-            StorageError: The ledger could not be read.
-        """
+        """Return whether a race is over and an entrant has not won."""
         if entrant.enough and entrant.race not in self._places:
-            read = self._ledger.query(
-                lambda open_: _read_places(open_, self._build_key(entrant.race))
-            )
+            found = self._ledger.get(self._build_key(entrant.race))
             with self._lock:
-                self._places.setdefault(entrant.race, read)
+                self._places.setdefault(entrant.race, list(found.value) if found else [])
         with self._lock:
             return self._is_lost(entrant)
 
@@ -97,9 +102,8 @@ class TreeRaces:
     def listen(self, entrant: RaceEntry, callback: Callable[[], None]) -> Callable[[], None]:
         """Add a listener, called from any thread once an entrant has lost; return its removal."""
 
-        def notify() -> (
-            None
-        ):  # a new function each time, for a caller may add the same listener twice
+        # A new function each time, for a caller may add the same listener twice.
+        def notify() -> None:
             callback()
 
         with self._lock:
@@ -117,17 +121,6 @@ class TreeRaces:
     def _is_lost(self, entrant: RaceEntry) -> bool:
         return entrant.has_lost(self._places.get(entrant.race, []))
 
-    def _record_place(self, open_: Transaction, entrant: RaceEntry) -> list[int]:
-        if self._fence:
-            open_.require_lease(self._fence)
-        name = self._build_key(entrant.race)
-        found = open_.get(name)
-        placed: list[int] = list(found.value) if found else []
-        if entrant.group not in placed:
-            placed.append(entrant.group)
-            open_.compare_and_set(name, found.version if found else None, placed)
-        return placed
-
     def _build_key(self, race: str) -> str:
         return _build_race_key(self._thread_id, self._turn, race)
 
@@ -137,16 +130,9 @@ def plan_has_lost(thread_id: str, turn: str, entrant: RaceEntry) -> ReadPlan[boo
     if not entrant.enough:
         return False
     name = _build_race_key(thread_id, turn, entrant.race)
-    placed: list[int] = yield LedgerQuery(
-        lambda ledger: ledger.query(lambda open_: _read_places(open_, name))
-    )
-    return entrant.has_lost(placed)
+    found: VersionedValue | None = yield LedgerQuery(lambda ledger: ledger.get(name))
+    return entrant.has_lost(list(found.value) if found else [])
 
 
 def _build_race_key(thread_id: str, turn: str, race: str) -> str:
     return f"{build_key(thread_id, 'race', turn)}/{race}"
-
-
-def _read_places(open_: Transaction, name: str) -> list[int]:
-    found = open_.get(name)
-    return list(found.value) if found else []

@@ -78,7 +78,9 @@ class TreeGate:
         with self._lock:
             # Before anything is counted: all of this runs again if the ledger is busy.
             order = self._read_order(path)
-            self._meter.add_tokens(_count_tokens(reply))
+            usage = reply.usage_metadata if isinstance(reply, AIMessage) else None
+            if usage:
+                self._meter.add_tokens(usage["input_tokens"] + usage["output_tokens"])
             self._has_ended = path == self._root and not getattr(reply, "tool_calls", None)
             return order if isinstance(order, Halt) else None
 
@@ -102,9 +104,7 @@ class TreeGate:
         """Store the tokens and seconds since the last step, unless the turn has ended.
 
         Raises:
-            StorageError: The ledger could not be written; these tokens and seconds are then
-                missing from the counts.
-            LeaseLost: Another run has the thread now.
+            StorageError, LeaseLost: These tokens and seconds are then missing from the counts.
         """
         with self._lock:
             if not self._has_ended and self._meter.has_counted:
@@ -158,8 +158,3 @@ def _raise_or_log(error: BaseException | None, lost: Exception) -> None:
 
 def _get_agent_path(config: Mapping[str, Any]) -> str:
     return str(config["metadata"].get("agent_path", ""))
-
-
-def _count_tokens(reply: Any) -> int:
-    usage = reply.usage_metadata if isinstance(reply, AIMessage) else None
-    return usage["input_tokens"] + usage["output_tokens"] if usage else 0

@@ -64,11 +64,7 @@ class Turn:
         open_.require_lease(self.fence)
 
     def check_failures(self) -> None:
-        """Refuse to go on after a failed write.
-
-        Raises:
-            StorageError: A write has failed.
-        """
+        """Refuse to go on after a failed write, with its `StorageError`."""
         for failure in self.failures[:1]:
             raise StorageError(failure.path, failure.why)
 
@@ -76,9 +72,8 @@ class Turn:
         """Record a turn that may be submitted again, in the transaction of its first checkpoint."""
         if self.task:
             open_ = SqliteTransaction(cursor, utc_now, MAX_RECORD_SIZE)
-            open_.compare_and_set(
-                _build_turn_key(self.thread_id, self.id), None, {"task": self.task}
-            )
+            name = _build_turn_key(self.thread_id, self.id)
+            open_.compare_and_set(name, None, {"task": self.task})
 
     def announce(self, open_: Transaction) -> None:
         """Record a turn that may be submitted again, where the checkpoints are stored elsewhere.
@@ -107,12 +102,7 @@ class TurnRecord:
 
 @contextmanager
 def record_failure(configurable: Mapping[str, Any], final: bool = True) -> Iterator[None]:
-    """Context manager that records a failed write in its turn.
-
-    Args:
-        configurable: The `configurable` of the write's config.
-        final: Whether the write is not retried.
-    """
+    """Record a failed write in its turn, if it is final and not retried."""
     try:
         yield
     except StorageError as error:
@@ -142,9 +132,8 @@ def finish_turn(open_: Transaction, thread_id: str, turn_id: str, text: str) -> 
     name = _build_turn_key(thread_id, turn_id)
     found = open_.get(name)
     if found and "text" not in found.value:
-        open_.compare_and_set(
-            name, found.version, {**found.value, "text": text[:MAX_ANSWER_LENGTH]}
-        )
+        value = {**found.value, "text": text[:MAX_ANSWER_LENGTH]}
+        open_.compare_and_set(name, found.version, value)
 
 
 def digest_task(task: str) -> str:

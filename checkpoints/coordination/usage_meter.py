@@ -56,11 +56,9 @@ class Meter:
         self._tokens += tokens
 
     def count(self, open_: Transaction, step: Step | None = None) -> Callable[[], Halt | None]:
-        """Count a step, and the tokens and seconds since the last one, in a transaction.
+        """Count a step, or the end of a run, with the tokens and seconds since the last step.
 
-        Args:
-            open_: The transaction. It may be rolled back: nothing changes here before the commit.
-            step: The step, `None` at the end of a run.
+        The transaction may be rolled back, so nothing changes here before its commit.
 
         Returns:
             What to call after the commit. It returns the limit that is reached, `None` if the
@@ -75,8 +73,7 @@ class Meter:
             before.tokens + tokens,
             before.seconds + now - self._since,
         )
-        reached = self._find_reached_limit(spent, step) if step else None
-        if reached:
+        if step and (reached := self._find_reached_limit(spent, step)):
             return lambda: reached
         open_.compare_and_set(self._name, found.version if found else None, spent._asdict())
 

@@ -17,7 +17,11 @@ from uuid import uuid4
 
 from echelons.checkpoints.maintenance.integrity_check import IntegrityCheck, IntegrityReport
 from echelons.checkpoints.maintenance.thread_admin import ThreadAdmin
-from echelons.checkpoints.storage.connection import IN_MEMORY, wrap_storage_errors
+from echelons.checkpoints.storage.connection import (
+    IN_MEMORY,
+    create_private_file,
+    wrap_storage_errors,
+)
 from echelons.errors import BackupExists
 
 
@@ -37,9 +41,6 @@ class Backups(ThreadAdmin):
 
         Returns:
             A report of all faults.
-
-        Raises:
-            StorageError: SQLite could not read.
         """
         with self._open_reader() as connection:
             return IntegrityCheck(connection, self.serde, self._seals).run()
@@ -90,12 +91,12 @@ class Backups(ThreadAdmin):
 def _reserve_file(path: str) -> Iterator[str]:
     """Yield a private temporary file, and rename it to a path once it is complete."""
     try:
-        _create_private_file(path)
+        create_private_file(path, os.O_EXCL)
     except FileExistsError:
         raise BackupExists(path) from None
     part = f"{path}.{uuid4().hex}.part"
     try:
-        _create_private_file(part)
+        create_private_file(part, os.O_EXCL)
         yield part
         Path(part).replace(path)
     except BaseException:
@@ -103,10 +104,3 @@ def _reserve_file(path: str) -> Iterator[str]:
             with suppress(OSError):
                 Path(each).unlink()
         raise
-
-
-def _create_private_file(path: str) -> None:
-    try:
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-    except ValueError as error:  # a NUL, which ends a path
-        raise OSError(str(error)) from error

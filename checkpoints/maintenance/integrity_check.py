@@ -21,10 +21,7 @@ from echelons.checkpoints.storage.verified_saver import VerifiedSaver
 from echelons.checkpoints.threads.store import ThreadStore
 from echelons.errors import CheckpointTampered, EchelonsError, ThreadNotFound
 
-JSON_COLUMNS: tuple[tuple[str, str], ...] = (
-    ("ledger_entries", "record"),
-    ("ledger_values", "value"),
-)
+JSON_COLUMNS = (("ledger_entries", "record"), ("ledger_values", "value"))
 """Tables and their columns of JSON text."""
 
 
@@ -95,7 +92,9 @@ class IntegrityCheck:
             self._find_unreadable_rows(
                 "checkpoints", SELECT_CHECKPOINTS, CheckpointRow, self._check_checkpoint
             ),
-            self._find_unreadable_rows("writes", SELECT_WRITES, WriteRow, self._check_write),
+            self._find_unreadable_rows(
+                "writes", SELECT_WRITES, WriteRow, lambda row: load_write(row, self._serde)
+            ),
             self._find_orphans(),
             self._find_invalid_json(),
             self._find_broken_links(),
@@ -112,7 +111,7 @@ class IntegrityCheck:
                 yield IntegrityFault("the file", str(line))
 
     def _find_unreadable_rows(
-        self, table: str, select: str, kind: Any, read: Callable[[Any], None]
+        self, table: str, select: str, kind: Any, read: Callable[[Any], object]
     ) -> Iterator[IntegrityFault]:
         # Row by row: SQLite ends a query at the first invalid text.
         numbers = self._connection.execute(f"SELECT rowid FROM {table}")  # noqa: S608
@@ -124,27 +123,20 @@ class IntegrityCheck:
                 held = kind(*columns)
                 self._seals.check_row(held, seal)
                 read(held)
-            except DatabaseError as error:
-                yield IntegrityFault(f"row {number} of {table}", str(error))
             except CheckpointTampered as error:
                 yield IntegrityFault(error.where, error.why)
-            except EchelonsError as error:
+            except (DatabaseError, EchelonsError) as error:
                 yield IntegrityFault(f"row {number} of {table}", str(error))
 
     def _check_checkpoint(self, row: CheckpointRow) -> None:
         before = list_unresolved_channels(row, self._serde)
-        if before and row.parent_checkpoint_id and not self._has_parent(row):
+        if not before or not row.parent_checkpoint_id:
+            return
+        above = (row.thread_id, row.checkpoint_ns, row.parent_checkpoint_id)
+        if self._connection.execute(_SELECT_PARENT, above).fetchone() is None:
             parts = ", ".join(sorted(before))
             why = f"checkpoint {row.parent_checkpoint_id!r}, of which its {parts} is made, is gone"
             raise CheckpointTampered(row.description, why)
-
-    def _has_parent(self, row: CheckpointRow) -> bool:
-        above = (row.thread_id, row.checkpoint_ns, row.parent_checkpoint_id)
-        query = f"SELECT 1 FROM checkpoints WHERE {_CHECKPOINT_PLACE}"  # noqa: S608
-        return self._connection.execute(query, above).fetchone() is not None
-
-    def _check_write(self, row: WriteRow) -> None:
-        load_write(row, self._serde)
 
     def _find_orphans(self) -> Iterator[IntegrityFault]:
         for thread_id, checkpoint_id in self._fetch_all(
@@ -163,14 +155,14 @@ class IntegrityCheck:
                 try:
                     json.loads(text)
                 except (TypeError, ValueError, RecursionError) as error:
-                    yield IntegrityFault(
-                        f"row {number} of {table}", f"its {column} is no JSON ({error})"
-                    )
+                    why = f"its {column} is no JSON ({error})"
+                    yield IntegrityFault(f"row {number} of {table}", why)
 
     def _find_broken_links(self) -> Iterator[IntegrityFault]:
         reader = VerifiedSaver(self._connection, self._serde, self._seals)
         reader.is_setup = True
-        for thread_id in self._list_threads():
+        for (stored_id,) in self._fetch_all("SELECT DISTINCT thread_id FROM checkpoints"):
+            thread_id = str(stored_id)
             self._thread_count += 1
             try:
                 links = ThreadStore(reader).verify(thread_id)
@@ -184,27 +176,19 @@ class IntegrityCheck:
                 continue
             for link in links:
                 if not link.holds:
-                    where = f"thread {link.superior_thread_id!r}"
                     lost = f"{link.agent!r}, {link.sub_agent_thread_id!r}"
-                    yield IntegrityFault(
-                        where, f"it called a thread of {lost}, that is not its own"
-                    )
-
-    def _list_threads(self) -> Iterator[str]:
-        for (thread_id,) in self._fetch_all("SELECT DISTINCT thread_id FROM checkpoints"):
-            yield str(thread_id)
+                    why = f"it called a thread of {lost}, that is not its own"
+                    yield IntegrityFault(f"thread {link.superior_thread_id!r}", why)
 
     def _fetch_all(self, query: str) -> list[tuple[Any, ...]]:
-        self._connection.text_factory = _decode_text
+        # Show a damaged id as far as it can be decoded.
+        self._connection.text_factory = lambda stored: stored.decode("utf-8", "backslashreplace")
         try:
             return self._connection.execute(query).fetchall()
         finally:
             self._connection.text_factory = str
 
 
-_CHECKPOINT_PLACE = "thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"
-
-
-def _decode_text(stored: bytes) -> str:
-    # Show a damaged id as far as it can be decoded.
-    return stored.decode("utf-8", "backslashreplace")
+_SELECT_PARENT = (
+    "SELECT 1 FROM checkpoints WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"
+)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -75,13 +76,12 @@ class KeepYounger(Strategy):
 
     def chosen(self, rows: Sequence[CheckpointTuple], at: datetime) -> Iterator[CheckpointTuple]:
         """Yield the checkpoints whose time is recent, or unknown."""
-        return (row for row in rows if not self._is_older(row, at))
-
-    def _is_older(self, row: CheckpointTuple, at: datetime) -> bool:
-        try:
-            return at - datetime.fromisoformat(row.checkpoint["ts"]) > self.age
-        except (ValueError, TypeError):  # no time, or one without a zone
-            return False
+        for row in rows:
+            # No time, or one without a zone, is unknown.
+            with suppress(ValueError, TypeError):
+                if at - datetime.fromisoformat(row.checkpoint["ts"]) > self.age:
+                    continue
+            yield row
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,17 +107,14 @@ class KeepTurns(Strategy):
         for row in own:
             if row.metadata.get("source") == "input":
                 # Ids grow with time. Outside of sessions a turn has no id but its input's.
-                begun[_get_turn_id(row)] = row.checkpoint["id"]
+                input_id = row.checkpoint["id"]
+                begun[str(row.metadata.get("turn_id") or input_id)] = input_id
         count = self.count + bool(own and has_work_left(own[0]))
         if count >= len(begun):
             yield from rows
         elif count:
             first = list(begun.values())[count - 1]
             yield from (row for row in rows if row.checkpoint["id"] >= first)
-
-
-def _get_turn_id(row: CheckpointTuple) -> str:
-    return str(row.metadata.get("turn_id") or row.checkpoint["id"])
 
 
 def _get_namespace(row: CheckpointTuple) -> str:

@@ -8,26 +8,26 @@ from __future__ import annotations
 
 import json
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from sqlite3 import Cursor
 from typing import NamedTuple, TypeVar
 
-from langgraph.checkpoint.base import CheckpointTuple
-
 from echelons.checkpoints.clock import Clock
-from echelons.checkpoints.ledger.thread_rows import (
-    copy_thread_keys,
-    delete_thread_rows,
-    has_thread_keys,
-)
-from echelons.checkpoints.maintenance.copy_thread import copy_thread_rows
 from echelons.checkpoints.maintenance.reachability import (
     NamespacePlace,
     plan_retention,
     plan_run_removal,
 )
 from echelons.checkpoints.maintenance.retention_policies import KeepLatest, Strategy
+from echelons.checkpoints.maintenance.thread_rows import (
+    STATE_TABLES,
+    THREAD_TABLES,
+    copy_thread_rows,
+    delete_thread_rows,
+    has_thread_rows,
+)
 from echelons.checkpoints.queries import run_plan
 from echelons.checkpoints.storage.cached_saver import CachedSaver
 from echelons.checkpoints.storage.json_text import to_json_text
@@ -36,8 +36,6 @@ from echelons.checkpoints.storage.verified_saver import VerifiedSaver
 from echelons.errors import InvalidStrategy, ThreadTaken
 
 T = TypeVar("T")
-STATE_TABLES = ("checkpoints", "writes", "seals")
-THREAD_TABLES = (*STATE_TABLES, "events")
 KEEP_LATEST = "keep_latest"
 DELETE_STRATEGIES = ("delete", "delete_all")
 """Names that LangGraph and its server use for the strategy that keeps nothing."""
@@ -58,7 +56,10 @@ class RemovedRows(NamedTuple):
 
 
 class ThreadAdmin(CachedSaver):
-    """A SQLite saver with events whose threads can be deleted, copied and pruned."""
+    """A SQLite saver with events whose threads can be deleted, copied and pruned.
+
+    Each method raises `StorageError` if SQLite cannot read or write.
+    """
 
     _clock: Clock
 
@@ -70,12 +71,9 @@ class ThreadAdmin(CachedSaver):
         """Delete a root's thread: checkpoints, writes and events of its whole tree.
 
         Its rows in the ledger are deleted too, except for the epochs of its lease.
-
-        Raises:
-            StorageError: SQLite could not write.
         """
         with self.cursor() as cursor:
-            _delete_thread(cursor, str(thread_id))
+            delete_thread_rows(cursor, str(thread_id))
 
     async def adelete_thread(self, thread_id: str) -> None:
         """Async version of `delete_thread`."""
@@ -89,13 +87,16 @@ class ThreadAdmin(CachedSaver):
 
         Args:
             run_ids: The server's ids of the runs; unknown ones are ignored.
-
-        Raises:
-            StorageError: SQLite could not read or write.
         """
         runs = frozenset(map(str, run_ids))
         with self._open_rewrite() as (cursor, reader):
-            for thread_id in _find_threads(cursor, runs):
+            cursor.execute(
+                "SELECT DISTINCT thread_id FROM checkpoints"
+                " WHERE json_extract(CAST(metadata AS TEXT), '$.run_id')"
+                " IN (SELECT value FROM json_each(?))",
+                (json.dumps(sorted(runs)),),
+            )
+            for (thread_id,) in cursor.fetchall():
                 kept = run_plan(reader, plan_run_removal(thread_id, runs))
                 for table in THREAD_TABLES:
                     _delete_checkpoints(cursor, table, thread_id, kept.gone)
@@ -117,16 +118,13 @@ class ThreadAdmin(CachedSaver):
 
         Raises:
             ThreadTaken: The target id is in use.
-            StorageError: SQLite could not read or write.
         """
         source, target = str(source_thread_id), str(target_thread_id)
         with self._open_rewrite() as (cursor, _):
-            taken = "SELECT 1 FROM checkpoints WHERE thread_id = ?"
-            if cursor.execute(taken, (target,)).fetchone() or has_thread_keys(cursor, target):
+            if has_thread_rows(cursor, target):
                 raise ThreadTaken(target)
             self._seals.check_thread(cursor, source)
             copy_thread_rows(cursor, source, target)
-            copy_thread_keys(cursor, source, target)
             self._seals.seal_thread(cursor, target)
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
@@ -146,15 +144,15 @@ class ThreadAdmin(CachedSaver):
 
         Raises:
             InvalidStrategy: There is no such strategy.
-            StorageError: SQLite could not read or write.
         """
-        if isinstance(strategy, Strategy) or strategy == KEEP_LATEST:
-            keep = strategy if isinstance(strategy, Strategy) else KeepLatest()
-            self.retain(thread_ids, keep)
+        if isinstance(strategy, Strategy):
+            self.retain(thread_ids, strategy)
+        elif strategy == KEEP_LATEST:
+            self.retain(thread_ids, KeepLatest())
         elif strategy in DELETE_STRATEGIES:
             with self._open_rewrite() as (cursor, _):
                 for thread_id in map(str, thread_ids):
-                    _delete_thread(cursor, thread_id)
+                    delete_thread_rows(cursor, thread_id)
         else:
             known = ", ".join((KEEP_LATEST, *DELETE_STRATEGIES))
             raise InvalidStrategy(repr(strategy), f"is no strategy; use one of {known}")
@@ -188,9 +186,6 @@ class ThreadAdmin(CachedSaver):
 
         Returns:
             The numbers of rows that were deleted, or would be.
-
-        Raises:
-            StorageError: SQLite could not read or write.
         """
         tables = STATE_TABLES if events else THREAD_TABLES
         before: dict[str, int] = dict.fromkeys(THREAD_TABLES, 0)
@@ -199,7 +194,13 @@ class ThreadAdmin(CachedSaver):
                 kept = run_plan(reader, plan_retention(thread_id, keep, self._clock()))
                 for table in tables:
                     before[table] += _delete_checkpoints(cursor, table, thread_id, kept.gone)
-                self._store_checkpoints(cursor, thread_id, kept.changed)
+                for place, row in kept.changed.items():
+                    above = (row.parent_config or {}).get("configurable", {}).get("checkpoint_id")
+                    data = self.serde.dumps_typed(row.checkpoint)
+                    metadata = to_json_text(row.metadata).encode()
+                    stored = CheckpointRow(thread_id, *place, above, *data, metadata)
+                    cursor.execute(PUT_CHECKPOINT, stored)
+                    self._seals.seal_rows(cursor, [stored])
             if dry_run:
                 cursor.connection.rollback()
         return RemovedRows(before["checkpoints"], before["writes"], before["events"])
@@ -213,9 +214,8 @@ class ThreadAdmin(CachedSaver):
         dry_run: bool = False,
     ) -> RemovedRows:
         """Async version of `retain`."""
-        return await self._run(
-            lambda: self.retain(thread_ids, keep, events=events, dry_run=dry_run)
-        )
+        work = partial(self.retain, thread_ids, keep, events=events, dry_run=dry_run)
+        return await self._run(work)
 
     @contextmanager
     def _open_rewrite(self) -> Iterator[tuple[Cursor, VerifiedSaver]]:
@@ -226,24 +226,6 @@ class ThreadAdmin(CachedSaver):
             # Its setup would commit the transaction.
             reader.is_setup = True
             yield cursor, reader
-
-    def _store_checkpoints(
-        self, cursor: Cursor, thread_id: str, rows: Mapping[NamespacePlace, CheckpointTuple]
-    ) -> None:
-        for place, row in rows.items():
-            above = (row.parent_config or {}).get("configurable", {}).get("checkpoint_id")
-            kind, blob = self.serde.dumps_typed(row.checkpoint)
-            stored = CheckpointRow(
-                thread_id, *place, above, kind, blob, to_json_text(row.metadata).encode()
-            )
-            cursor.execute(PUT_CHECKPOINT, stored)
-            self._seals.seal_rows(cursor, [stored])
-
-
-def _delete_thread(cursor: Cursor, thread_id: str) -> None:
-    for table in THREAD_TABLES:
-        cursor.execute(f"DELETE FROM {table} WHERE thread_id = ?", (thread_id,))  # noqa: S608
-    delete_thread_rows(cursor, thread_id)
 
 
 def _delete_checkpoints(
@@ -256,13 +238,3 @@ def _delete_checkpoints(
         rows,
     )
     return max(0, cursor.rowcount)
-
-
-def _find_threads(cursor: Cursor, runs: Iterable[str]) -> list[str]:
-    cursor.execute(
-        "SELECT DISTINCT thread_id FROM checkpoints"
-        " WHERE json_extract(CAST(metadata AS TEXT), '$.run_id')"
-        " IN (SELECT value FROM json_each(?))",
-        (json.dumps(sorted(runs)),),
-    )
-    return [thread_id for (thread_id,) in cursor.fetchall()]

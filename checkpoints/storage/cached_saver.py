@@ -41,14 +41,7 @@ _GRAPHS_PER_LEVEL = 2
 
 
 class CachedSaver(VerifiedSaver):
-    """A `VerifiedSaver` with a cache of conversations.
-
-    Args:
-        conn: The connection.
-        serde: The serializer of values.
-        seals: The seals of the database.
-        remembered: Number of cached conversations.
-    """
+    """A `VerifiedSaver` with a cache of `remembered` conversations."""
 
     def __init__(
         self,
@@ -63,11 +56,7 @@ class CachedSaver(VerifiedSaver):
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
-        """Return the history of some delta channels before a checkpoint.
-
-        Raises:
-            CheckpointTampered: A row on the way is damaged or missing.
-        """
+        """Return the history of some delta channels before a checkpoint."""
         place = get_conversation_place(config)
         wanted = get_checkpoint_id(config) or self.get_latest_id(config)
         with self._open_cursor(config) as cursor, _read_snapshot(cursor):
@@ -80,7 +69,7 @@ class CachedSaver(VerifiedSaver):
         self,
         place: ConversationPlace,
         row: CheckpointRow | None,
-        found: Mapping[str, DeltaChannelHistory],
+        found: dict[str, DeltaChannelHistory],
         point: HistoryPoint | None,
     ) -> Mapping[str, DeltaChannelHistory]:
         if row is None:
@@ -92,11 +81,9 @@ class CachedSaver(VerifiedSaver):
         self._history_cache.keep_point(place, point)
         values = {MESSAGES: point.messages.messages(), HEADS: deepcopy(point.heads)}
         # LangGraph may ask for further channels that a checkpoint does not have.
-        known: dict[str, DeltaChannelHistory] = {
-            channel: {"seed": DeltaSnapshot(values[channel]), "writes": []}
-            for channel in found.keys() & values.keys()
-        }
-        return {**found, **known}
+        for channel in found.keys() & values.keys():
+            found[channel] = {"seed": DeltaSnapshot(values[channel]), "writes": []}
+        return found
 
     def _build_point(
         self,
@@ -122,17 +109,12 @@ class CachedSaver(VerifiedSaver):
         if not all(issubclass(kind, BaseMessage) for kind in set(map(type, values[MESSAGES]))):
             return None
         shown = CopyOnReadMessages(
-            values[MESSAGES], self._copy_message, before.messages if before else None
+            values[MESSAGES],
+            lambda message: self.serde.loads_typed(self.serde.dumps_typed(message)),
+            before.messages if before else None,
         )
-        return HistoryPoint(
-            row.checkpoint_id,
-            shown,
-            deepcopy(values[HEADS]),
-            frozenset(DELTA_CHANNELS.keys() & whole.keys()),
-        )
-
-    def _copy_message(self, message: BaseMessage) -> Any:
-        return self.serde.loads_typed(self.serde.dumps_typed(message))
+        snapshots = frozenset(DELTA_CHANNELS.keys() & whole.keys())
+        return HistoryPoint(row.checkpoint_id, shown, deepcopy(values[HEADS]), snapshots)
 
 
 @contextmanager

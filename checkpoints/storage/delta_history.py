@@ -105,11 +105,7 @@ class DeltaWalk:
 
 
 def load_writes(rows: Iterable[WriteRow], serde: SerializerProtocol) -> list[PendingWrite]:
-    """Return the writes at a checkpoint, in LangGraph's order.
-
-    Raises:
-        CheckpointTampered: A row is not valid.
-    """
+    """Return the writes at a checkpoint, in LangGraph's order."""
     # Each is checked before sorting: damaged values may not be comparable.
     checked = [(row, load_write(row, serde)) for row in rows]
     checked.sort(key=lambda each: writes_sort_key(each[0].task_path, each[0].task_id, each[0].idx))

@@ -11,6 +11,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+_ENCODER = json.JSONEncoder(ensure_ascii=False, default=str, allow_nan=False)
+
 
 def to_json_text(value: Any) -> str:
     """Return a value as JSON text; values that JSON does not have become strings.
@@ -20,9 +22,9 @@ def to_json_text(value: Any) -> str:
         '{"(1, 2)": "inf", "name": "café"}'
     """
     try:
-        text = json.dumps(value, ensure_ascii=False, default=str, allow_nan=False)
+        text = _ENCODER.encode(value)
     except (TypeError, ValueError):
-        text = json.dumps(_make_serializable(value), ensure_ascii=False, default=str)
+        text = _ENCODER.encode(_make_serializable(value))
     # A lone surrogate cannot be encoded in UTF-8.
     return text.encode("utf-8", "replace").decode()
 

@@ -7,7 +7,6 @@ LangGraph's own tables exist. A released step is never edited: a later step corr
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
 
 from echelons.checkpoints.clock import Clock
 from echelons.checkpoints.storage.schema import DELEGATIONS_VIEW, EVENTS_SCHEMA, LEDGER
@@ -38,10 +37,6 @@ def migrate(connection: sqlite3.Connection, path: str, clock: Clock) -> None:
     """Take the missing steps of a database, all of them or none.
 
     Safe in several processes at once: one takes the steps while the others wait.
-
-    Raises:
-        DatabaseTooNew: It has steps that this version does not know.
-        sqlite3.Error: SQLite could not read or write.
     """
     refuse_newer(connection, path)
     if _count_steps_taken(connection) == len(MIGRATION_STEPS):
@@ -54,8 +49,12 @@ def migrate(connection: sqlite3.Connection, path: str, clock: Clock) -> None:
         taken = _count_steps_taken(connection)
         for number, script in enumerate(MIGRATION_STEPS[taken:], start=taken + 1):
             # Not `executescript`, which commits first.
-            for statement in _split_statements(script):
-                connection.execute(statement)
+            statement = ""
+            for line in script.splitlines():
+                statement += f"{line}\n"
+                if sqlite3.complete_statement(statement):
+                    connection.execute(statement)
+                    statement = ""
             connection.execute(
                 "INSERT INTO echelons_schema VALUES (?, ?)", (number, clock().isoformat())
             )
@@ -67,12 +66,3 @@ def _count_steps_taken(connection: sqlite3.Connection) -> int:
         return 0
     (taken,) = connection.execute("SELECT coalesce(max(step), 0) FROM echelons_schema").fetchone()
     return int(taken)
-
-
-def _split_statements(script: str) -> Iterator[str]:
-    statement = ""
-    for line in script.splitlines():
-        statement += f"{line}\n"
-        if sqlite3.complete_statement(statement):
-            yield statement
-            statement = ""

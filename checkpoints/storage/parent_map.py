@@ -59,9 +59,8 @@ def complete_parents(parents: Parents, above: Callable[[str, str], Parents]) -> 
     while found and ROOT_NAMESPACE not in found:
         highest = min(found, key=len)
         # A damaged map may lead back down.
-        new = {
-            name: each for name, each in above(highest, found[highest]).items() if name < highest
-        }
+        higher = above(highest, found[highest])
+        new = {name: each for name, each in higher.items() if name < highest}
         if not new:
             break
         found = {**new, **found}

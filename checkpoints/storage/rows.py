@@ -95,11 +95,7 @@ KEEP_WRITE = _build_insert("IGNORE", "writes", WriteRow._fields)
 def load_checkpoint_tuple(
     row: CheckpointRow, writes: list[PendingWrite], serde: SerializerProtocol
 ) -> CheckpointTuple:
-    """Return the `CheckpointTuple` of a row and its pending writes.
-
-    Raises:
-        CheckpointTampered: The row is not valid.
-    """
+    """Return the `CheckpointTuple` of a row and its pending writes."""
     place = {"thread_id": row.thread_id, "checkpoint_ns": row.checkpoint_ns}
     config: RunnableConfig = {"configurable": {**place, "checkpoint_id": row.checkpoint_id}}
     above: RunnableConfig | None = None

@@ -9,7 +9,6 @@ database is an old copy.
 from __future__ import annotations
 
 import hmac
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from sqlite3 import Connection, Cursor
 from struct import pack
@@ -36,10 +35,9 @@ CREATE TABLE seals (
 """Step 3 of the database's schema: the place of a row, the id of the key, and the seal."""
 
 
-class Seals(ABC):
-    """Seals and checks the rows of a database."""
+class Seals:
+    """The seals of a database; these are of one without seals: nothing is sealed or checked."""
 
-    @abstractmethod
     def seal_rows(self, cursor: Cursor, rows: Iterable[StoredRow], replace: bool = True) -> None:
         """Seal rows that are written in this transaction.
 
@@ -52,27 +50,20 @@ class Seals(ABC):
             SealKeyMissing: The database is sealed, and there is no key.
         """
 
-    @abstractmethod
     def check_row(self, row: StoredRow, seal: object) -> None:
         """Check a row against its seal.
 
         Raises:
-            CheckpointTampered: The row does not match its seal.
+            CheckpointTampered: The row has no seal, or does not match it.
+            UnknownSealKey: It was sealed with another key.
         """
 
-    @abstractmethod
     def check_thread(self, cursor: Cursor, thread_id: str) -> None:
-        """Check every row of a thread before it is copied.
+        """Check every row of a thread before it is copied."""
 
-        Raises:
-            CheckpointTampered: A row does not match its seal.
-        """
-
-    @abstractmethod
     def seal_thread(self, cursor: Cursor, thread_id: str) -> None:
         """Seal every row of a thread that was copied."""
 
-    @abstractmethod
     def reseal_all(self, cursor: Cursor, adopt: bool) -> int:
         """Check every row of the database, seal it with the first key, and count them.
 
@@ -81,55 +72,23 @@ class Seals(ABC):
             adopt: Whether rows without a seal are accepted.
 
         Raises:
-            CheckpointTampered: A row does not match its seal.
             InvalidSealKey: There is no key.
-        """
-
-
-class NoSeals(Seals):
-    """The seals of a database without seals: nothing is sealed or checked."""
-
-    def seal_rows(self, cursor: Cursor, rows: Iterable[StoredRow], replace: bool = True) -> None:
-        """Do nothing."""
-
-    def check_row(self, row: StoredRow, seal: object) -> None:
-        """Do nothing."""
-
-    def check_thread(self, cursor: Cursor, thread_id: str) -> None:
-        """Do nothing."""
-
-    def seal_thread(self, cursor: Cursor, thread_id: str) -> None:
-        """Do nothing."""
-
-    def reseal_all(self, cursor: Cursor, adopt: bool) -> int:
-        """Refuse.
-
-        Raises:
-            InvalidSealKey: Always.
         """
         raise InvalidSealKey("no key", MIN_KEY_BYTES)
 
 
-class MissingKeySeals(NoSeals):
+class MissingKeySeals(Seals):
     """The seals of a sealed database opened without a key: it can be read, but not written."""
 
     def __init__(self, path: str) -> None:
         self._path = path
 
     def seal_rows(self, cursor: Cursor, rows: Iterable[StoredRow], replace: bool = True) -> None:
-        """Refuse to write.
-
-        Raises:
-            SealKeyMissing: Always.
-        """
+        """Refuse to write."""
         raise SealKeyMissing(self._path)
 
     def seal_thread(self, cursor: Cursor, thread_id: str) -> None:
-        """Refuse to write.
-
-        Raises:
-            SealKeyMissing: Always.
-        """
+        """Refuse to write."""
         raise SealKeyMissing(self._path)
 
 
@@ -157,12 +116,7 @@ class KeyedSeals(Seals):
         cursor.executemany(_REPLACE_SEAL if replace else _KEEP_SEAL, sealed)
 
     def check_row(self, row: StoredRow, seal: object) -> None:
-        """Check a row against its seal.
-
-        Raises:
-            CheckpointTampered: The row has no seal, or does not match it.
-            UnknownSealKey: It was sealed with another key.
-        """
+        """Check a row against its seal."""
         if seal is None:
             raise CheckpointTampered(row.description, "it has no seal")
         if not isinstance(seal, bytes) or len(seal) != _KEY_ID_BYTES + _MAC_BYTES:
@@ -176,11 +130,7 @@ class KeyedSeals(Seals):
             )
 
     def check_thread(self, cursor: Cursor, thread_id: str) -> None:
-        """Check every row of a thread.
-
-        Raises:
-            CheckpointTampered: A row does not match its seal.
-        """
+        """Check every row of a thread."""
         for row, seal in _load_sealed_rows(cursor.connection, thread_id):
             self.check_row(row, seal)
 
@@ -189,11 +139,7 @@ class KeyedSeals(Seals):
         self.seal_rows(cursor, (row for row, _ in _load_sealed_rows(cursor.connection, thread_id)))
 
     def reseal_all(self, cursor: Cursor, adopt: bool) -> int:
-        """Check every row of the database, seal it with the first key, and count them.
-
-        Raises:
-            CheckpointTampered: A row does not match its seal.
-        """
+        """Check every row of the database, seal it with the first key, and count them."""
         every = cursor.execute(
             "SELECT thread_id FROM checkpoints UNION SELECT thread_id FROM writes"
         )
@@ -214,15 +160,11 @@ class KeyedSeals(Seals):
 
 
 def choose_seals(keys: bytes | Sequence[bytes] | None, connection: Connection, path: str) -> Seals:
-    """Return the `Seals` for the keys that a database was opened with.
-
-    Raises:
-        InvalidSealKey: A key is not bytes, or too short.
-    """
+    """Return the `Seals` for the keys that a database was opened with."""
     if keys is not None:
         return KeyedSeals([keys] if isinstance(keys, (bytes, bytearray, str)) else list(keys))
     sealed = connection.execute("SELECT 1 FROM seals LIMIT 1").fetchone()
-    return MissingKeySeals(path) if sealed else NoSeals()
+    return MissingKeySeals(path) if sealed else Seals()
 
 
 def _compute_key_id(key: bytes) -> bytes:
@@ -233,25 +175,19 @@ def _encode_row(row: StoredRow) -> bytes:
     """Return an unambiguous encoding of a row: each value with its type and length."""
     parts = [type(row).__name__.encode()]
     for value in row:
-        tag, data = _encode_value(value)
+        if isinstance(value, bytes):
+            tag, data = b"b", value
+        elif isinstance(value, str):
+            tag, data = b"s", value.encode()
+        else:
+            tag, data = (b"n", b"") if value is None else (b"i", str(value).encode())
         parts += [tag, pack(">Q", len(data)), data]
     return b"".join(parts)
 
 
-def _encode_value(value: Any) -> tuple[bytes, bytes]:
-    if isinstance(value, bytes):
-        return b"b", value
-    if isinstance(value, str):
-        return b"s", value.encode()
-    return (b"n", b"") if value is None else (b"i", str(value).encode())
-
-
 def _load_sealed_rows(connection: Connection, thread_id: str) -> Iterator[tuple[StoredRow, object]]:
-    kinds: tuple[tuple[Any, str], ...] = (
-        (CheckpointRow, SELECT_CHECKPOINTS),
-        (WriteRow, SELECT_WRITES),
-    )
-    for kind, select in kinds:
+    kinds: dict[Any, str] = {CheckpointRow: SELECT_CHECKPOINTS, WriteRow: SELECT_WRITES}
+    for kind, select in kinds.items():
         # Fetched at once, because the caller changes the seals while it iterates.
         found = connection.execute(f"{select} WHERE thread_id = ?", (thread_id,)).fetchall()
         for *columns, seal in found:

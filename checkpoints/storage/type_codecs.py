@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
+from operator import attrgetter, methodcaller
 from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -96,10 +97,6 @@ def _take_attributes(*names: str) -> Conversion:
     return lambda value: {name: getattr(value, name) for name in names}
 
 
-def _take_attribute_tuple(*names: str) -> Conversion:
-    return lambda value: tuple(getattr(value, name) for name in names)
-
-
 def _call_with_keywords(kind: Callable[..., Any]) -> Conversion:
     return lambda parts: kind(**parts)
 
@@ -135,44 +132,23 @@ def _list_message_types() -> Iterator[type[Any]]:
     yield messages.RemoveMessage
 
 
-def _make_single_codecs() -> Iterator[tuple[type[Any], TypeCodec]]:
+def _list_plain_types() -> Iterator[tuple[int, Any, Conversion, Conversion]]:
+    """Yield the arguments of `make_codec` for types that are neither models nor dataclasses."""
     for kind in (set, frozenset, deque):
-        yield kind, make_codec(SINGLE, kind, tuple, _require_type(list, kind))
+        yield SINGLE, kind, tuple, _require_type(list, kind)
     names = [f"IPv{v}{part}" for v in (4, 6) for part in ("Address", "Interface", "Network")]
     for kind in (Decimal, *(getattr(ipaddress, name) for name in names)):
-        yield kind, make_codec(SINGLE, kind, str, _require_type(str, kind))
-    yield UUID, make_codec(SINGLE, UUID, lambda value: value.hex, _require_type(str, UUID))
-    yield (
-        ZoneInfo,
-        make_codec(SINGLE, ZoneInfo, lambda value: value.key, _require_type(str, ZoneInfo)),
-    )
-
-
-def _make_time_codecs() -> Iterator[tuple[type[Any], TypeCodec]]:
-    moment = make_codec(
-        METHOD, datetime, datetime.isoformat, _require_type(str, datetime.fromisoformat)
-    )
-    yield datetime, moment._replace(method=["fromisoformat"])
-    yield (
-        date,
-        make_codec(
-            POSITIONAL,
-            date,
-            _take_attribute_tuple("year", "month", "day"),
-            _call_with_positions(date),
-        ),
-    )
-    parts = _take_attribute_tuple("days", "seconds", "microseconds")
-    yield timedelta, make_codec(POSITIONAL, timedelta, parts, _call_with_positions(timedelta))
-    zone: Any = timezone
-    yield (
-        zone,
-        make_codec(
-            POSITIONAL, zone, lambda value: value.__getinitargs__(), _call_with_positions(zone)
-        ),
-    )
+        yield SINGLE, kind, str, _require_type(str, kind)
+    yield SINGLE, UUID, attrgetter("hex"), _require_type(str, UUID)
+    yield SINGLE, ZoneInfo, attrgetter("key"), _require_type(str, ZoneInfo)
+    yield POSITIONAL, date, attrgetter("year", "month", "day"), _call_with_positions(date)
+    span = attrgetter("days", "seconds", "microseconds")
+    yield POSITIONAL, timedelta, span, _call_with_positions(timedelta)
+    yield POSITIONAL, timezone, methodcaller("__getinitargs__"), _call_with_positions(timezone)
+    yield POSITIONAL, type(Path()), attrgetter("parts"), _call_with_positions(Path)
+    yield POSITIONAL, Send, _take_send_apart, _make_send
     clock = _take_attributes("hour", "minute", "second", "microsecond", "tzinfo", "fold")
-    yield time, make_codec(KEYWORD, time, clock, _call_with_keywords(time))
+    yield KEYWORD, time, clock, _call_with_keywords(time)
 
 
 def _make_builtin_codecs() -> Iterator[tuple[type[Any], TypeCodec]]:
@@ -180,11 +156,10 @@ def _make_builtin_codecs() -> Iterator[tuple[type[Any], TypeCodec]]:
     yield from ((kind, make_model_codec(kind)) for kind in models)
     dataclasses_: tuple[type[Any], ...] = (Interrupt, Overwrite, TimeoutPolicy)
     yield from ((kind, make_dataclass_codec(kind)) for kind in dataclasses_)
-    yield Send, make_codec(POSITIONAL, Send, _take_send_apart, _make_send)
-    yield from _make_single_codecs()
-    yield from _make_time_codecs()
-    here = type(Path())
-    yield here, make_codec(POSITIONAL, here, lambda value: value.parts, _call_with_positions(Path))
+    yield from ((parts[1], make_codec(*parts)) for parts in _list_plain_types())
+    from_text = _require_type(str, datetime.fromisoformat)
+    moment = make_codec(METHOD, datetime, datetime.isoformat, from_text)
+    yield datetime, moment._replace(method=["fromisoformat"])
 
 
 CODECS_BY_TYPE: Mapping[type[Any], TypeCodec] = dict(_make_builtin_codecs())

@@ -8,22 +8,18 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, Self
+from uuid import UUID
 
 from langchain_core.runnables import RunnableConfig
-from langgraph.checkpoint.base import (
-    CheckpointTuple,
-    DeltaChannelHistory,
-    get_checkpoint_id,
-)
+from langgraph.checkpoint.base import CheckpointTuple, DeltaChannelHistory, get_checkpoint_id
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.sqlite import SqliteSaver
 
 from echelons.checkpoints.storage.delta_history import DeltaWalk, load_writes
-from echelons.checkpoints.storage.monotonic_ids import advance_past
 from echelons.checkpoints.storage.parent_map import CheckpointPlace, Parents, complete_parents
 from echelons.checkpoints.storage.rows import (
     CheckpointRow,
@@ -31,14 +27,18 @@ from echelons.checkpoints.storage.rows import (
     load_checkpoint_tuple,
     load_metadata,
 )
-from echelons.checkpoints.storage.seals import SELECT_CHECKPOINTS, SELECT_WRITES, NoSeals, Seals
+from echelons.checkpoints.storage.seals import SELECT_CHECKPOINTS, SELECT_WRITES, Seals
 from echelons.errors import CheckpointTampered
-from echelons.langgraph_internals import search_where
+from echelons.langgraph_internals import advance_checkpoint_ids, search_where
 
 KnownParents = dict[CheckpointPlace, Parents]
 """Stored parent maps by checkpoint."""
 _UNREADABLE_MESSAGES = ("Could not decode to UTF-8", "malformed JSON")
 """Prefixes of SQLite's messages about a damaged row, rather than a damaged database."""
+_UUID_VERSION = 6
+_LATEST_TICKS = 2**60 - 2**50
+"""Ticks of 100 ns since 1582. A uuid can hold ticks up to the year 5236; a stored id near that end
+is ignored, because it would leave no room for later ones."""
 
 
 class VerifiedSaver(SqliteSaver):
@@ -48,7 +48,7 @@ class VerifiedSaver(SqliteSaver):
         self, conn: sqlite3.Connection, serde: SerializerProtocol, seals: Seals | None = None
     ) -> None:
         super().__init__(conn, serde=serde)
-        self._seals = seals or NoSeals()
+        self._seals = seals or Seals()
 
     def with_allowlist(self, extra_allowlist: Collection[tuple[str, ...]]) -> Self:
         """Return the saver unchanged: no environment variable affects what it reads."""
@@ -69,11 +69,9 @@ class VerifiedSaver(SqliteSaver):
                 cursor.execute(f"{_SELECT_AT} ORDER BY checkpoint_id DESC LIMIT 1", place)
             found = cursor.fetchone()
             saved = self._load_checkpoint_tuple(cursor, found) if found else None
-            last = (
-                cursor.execute(_SELECT_LAST_ID, place).fetchone()[0]
-                if wanted
-                else found and found[2]
-            )
+            last = found and found[2]
+            if wanted:
+                (last,) = cursor.execute(_SELECT_LAST_ID, place).fetchone()
         if last:
             advance_past(str(last))
         return saved._replace(config=config) if saved and wanted else saved
@@ -127,16 +125,12 @@ class VerifiedSaver(SqliteSaver):
         while (found := cursor.fetchone()) and walk.visit(self._check_row(CheckpointRow, found)):
             pass
         walk.check_complete()
-        return {
-            channel: walk.build_history(channel, self._read_writes(cursor, place, channel, passed))
-            for channel, passed in walk.checkpoint_ids.items()
-        }
-
-    def _read_writes(
-        self, cursor: sqlite3.Cursor, place: tuple[str, str], channel: str, passed: Sequence[str]
-    ) -> Iterable[WriteRow]:
-        cursor.execute(_SELECT_CHANNEL_WRITES, (*place, channel, json.dumps(passed)))
-        return [self._check_row(WriteRow, each) for each in cursor.fetchall()]
+        histories: dict[str, DeltaChannelHistory] = {}
+        for channel, passed in walk.checkpoint_ids.items():
+            cursor.execute(_SELECT_CHANNEL_WRITES, (*place, channel, json.dumps(passed)))
+            rows = [self._check_row(WriteRow, each) for each in cursor.fetchall()]
+            histories[channel] = walk.build_history(channel, rows)
+        return histories
 
     def _load_checkpoint_tuple(
         self, cursor: sqlite3.Cursor, found: Sequence[Any], known: KnownParents | None = None
@@ -175,13 +169,25 @@ class VerifiedSaver(SqliteSaver):
                 yield cursor
             except sqlite3.OperationalError as error:
                 if str(error).startswith(_UNREADABLE_MESSAGES):
-                    where = (
-                        f"a row of thread {get_conversation_place(config)[0]!r}"
-                        if config
-                        else "a row"
-                    )
-                    raise CheckpointTampered(where, str(error)) from error
+                    of = f" of thread {get_conversation_place(config)[0]!r}" if config else ""
+                    raise CheckpointTampered(f"a row{of}", str(error)) from error
                 raise
+
+
+def advance_past(checkpoint_id: str) -> None:
+    """Make all further ids of this process later than a stored one, if that is LangGraph's.
+
+    LangGraph makes an id, a uuid of version 6, from the time, later than the last one of its
+    process, and the checkpoint with the greatest id counts as the latest. A process whose clock is
+    behind that of an earlier writer would store checkpoints that are never read.
+    """
+    try:
+        found = UUID(checkpoint_id)
+    except ValueError:
+        return
+    ticks = (found.int >> 80) << 12 | (found.int >> 64) & 0xFFF
+    if found.version == _UUID_VERSION and ticks < _LATEST_TICKS:
+        advance_checkpoint_ids(ticks)
 
 
 def get_conversation_place(config: RunnableConfig) -> tuple[str, str]:

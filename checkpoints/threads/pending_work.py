@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from langgraph.checkpoint.base import CheckpointTuple
@@ -88,22 +89,22 @@ class PendingWork:
     withdrawn: frozenset[str] = frozenset()
 
 
-def read_questions(thread_id: str) -> ReadPlan[list[Question]]:
-    """Return the pending questions of a root's thread, in the order of the tree."""
-    return list((yield from read_pending_work(thread_id)).questions)
-
-
-def read_pending_work(thread_id: str) -> ReadPlan[PendingWork]:
-    """Return the pending work of a root's thread."""
-    root = yield OneCheckpoint(thread_id)
-    return (yield from read_pending_work_at(root, thread_id)) if root else PendingWork()
-
-
-def read_pending_work_at(root: CheckpointTuple, thread_id: str) -> ReadPlan[PendingWork]:
+def read_pending_work(root: CheckpointTuple, thread_id: str) -> ReadPlan[PendingWork]:
     """Return the pending work of a root's thread at a checkpoint of the root."""
-    return (
-        yield from _drop_stopped((yield from _walk_open_tasks(root, thread_id)), root, thread_id)
+    found = yield from _walk_open_tasks(root, thread_id)
+    identity = Identity.from_metadata(root.metadata)
+    if identity is None or not found.questions:
+        return found
+    # The questions of stopped agents are withdrawn.
+    name = build_orders_key(thread_id, identity.turn)
+    orders: ControlOrders = yield LedgerQuery(lambda ledger: ControlOrders.read_from(ledger, name))
+    left = tuple(
+        each
+        for each in found.questions
+        if not isinstance(orders.find_order(PATH_SEPARATOR.join(each.path)), Halt)
     )
+    withdrawn = frozenset(each.id for each in found.questions if each not in left)
+    return PendingWork(left, found.can_proceed or bool(withdrawn), withdrawn)
 
 
 def _walk_open_tasks(level: CheckpointTuple, thread_id: str) -> ReadPlan[PendingWork]:
@@ -126,35 +127,14 @@ def _walk_open_tasks(level: CheckpointTuple, thread_id: str) -> ReadPlan[Pending
     return PendingWork(tuple(found), moves)
 
 
-def _drop_stopped(
-    found: PendingWork, root: CheckpointTuple, thread_id: str
-) -> ReadPlan[PendingWork]:
-    """Return the pending work without the questions of stopped agents."""
-    identity = Identity.from_metadata(root.metadata)
-    if identity is None or not found.questions:
-        return found
-    name = build_orders_key(thread_id, identity.turn)
-    orders: ControlOrders = yield LedgerQuery(lambda ledger: ControlOrders.read_from(ledger, name))
-    left = tuple(
-        each
-        for each in found.questions
-        if not isinstance(orders.find_order(PATH_SEPARATOR.join(each.path)), Halt)
-    )
-    withdrawn = frozenset(each.id for each in found.questions if each not in left)
-    return PendingWork(left, found.can_proceed or bool(withdrawn), withdrawn)
-
-
 def _has_lost_race(saved: CheckpointTuple, thread_id: str) -> ReadPlan[bool]:
     """Return whether a delegation is part of a race that others have already won."""
-    queue, identity = (
-        saved.checkpoint["channel_values"].get("queue"),
-        Identity.from_metadata(saved.metadata),
-    )
-    if not queue or identity is None or not isinstance(queue[0], Mapping):
+    identity = Identity.from_metadata(saved.metadata)
+    queue = saved.checkpoint["channel_values"].get("queue")
+    first = queue[0] if queue else None
+    if identity is None or not isinstance(first, Mapping) or "part" not in first:
         return False
-    if "part" not in queue[0]:
-        return False
-    return (yield from plan_has_lost(thread_id, identity.turn, RaceEntry.load(queue[0]["part"])))
+    return (yield from plan_has_lost(thread_id, identity.turn, RaceEntry.load(first["part"])))
 
 
 def _find_inner_graph(
@@ -162,9 +142,8 @@ def _find_inner_graph(
 ) -> ReadPlan[CheckpointTuple | None]:
     """Return the latest checkpoint of the graph that a task runs, if it runs one."""
     for node in nodes:
-        inner = yield OneCheckpoint(
-            thread_id, build_child_namespace(_get_namespace(level), node, task_id)
-        )
+        namespace = build_child_namespace(_get_namespace(level), node, task_id)
+        inner = yield OneCheckpoint(thread_id, namespace)
         if inner is not None:
             return inner  # type: ignore[no-any-return]  # a plan is sent what it asked for
     return None
@@ -183,17 +162,11 @@ class _OpenTasks:
     @classmethod
     def from_checkpoint(cls, saved: CheckpointTuple) -> _OpenTasks:
         values = saved.checkpoint["channel_values"]
-        nodes = [send.node for send in values.get(TASKS) or ()]
-        nodes += [
-            key.removeprefix(BRANCH_PREFIX) for key in values if key.startswith(BRANCH_PREFIX)
-        ]
+        nodes = _list_triggered_nodes(values)
         writes = [write for write in saved.pending_writes or () if write[0] != NULL_TASK_ID]
         ended = {task for task, channel, _ in writes if channel not in OPEN_TASK_CHANNELS}
-        interrupted = {
-            task: value
-            for task, channel, value in writes
-            if channel == INTERRUPT and task not in ended
-        }
+        asked = {task: value for task, channel, value in writes if channel == INTERRUPT}
+        interrupted = {task: value for task, value in asked.items() if task not in ended}
         answers = {task: len(value) for task, channel, value in writes if channel == RESUME}
         untouched = len(nodes) + (START in values) > len(ended) + len(interrupted)
         unique = tuple(dict.fromkeys(nodes))
@@ -258,12 +231,8 @@ def find_unfinished_agents(root: OneCheckpoint) -> ReadPlan[list[OpenAgent]]:
         if name.startswith(root.checkpoint_ns) and _is_open_namespace(name, latest)
     ]
     open_ones.sort(key=lambda saved: get_namespace_depth(_get_namespace(saved)))
-    answered = frozenset(
-        request for saved in latest.values() for request in _list_answered_requests(saved)
-    )
-    return [
-        agent for saved in open_ones if (agent := build_open_agent(saved, answered)) is not None
-    ]
+    answered = frozenset(chain.from_iterable(map(_list_answered_requests, latest.values())))
+    return [agent for saved in open_ones if (agent := build_open_agent(saved, answered))]
 
 
 def build_open_agent(saved: CheckpointTuple, answered: Collection[str]) -> OpenAgent | None:
@@ -277,18 +246,21 @@ def build_open_agent(saved: CheckpointTuple, answered: Collection[str]) -> OpenA
     if identity is None:
         return None
     values = saved.checkpoint["channel_values"]
-    sends = values.get(TASKS) or ()
-    begun = (key for key in values if key.startswith(BRANCH_PREFIX))
-    triggered = [key.removeprefix(BRANCH_PREFIX) for key in begun]
     # A delegation that has not begun names its subordinates only in its superior's send. The
     # sends of finished delegations stay there until the whole step has ended.
-    given = [values, *(send.arg for send in sends if isinstance(send.arg, Mapping))]
-    requests = [order["request"] for each in given for order in each.get("queue") or ()]
+    sent = (send.arg for send in values.get(TASKS) or () if isinstance(send.arg, Mapping))
+    requests = [order["request"] for each in (values, *sent) for order in each.get("queue") or ()]
     return OpenAgent(
         identity.path,
-        tuple(dict.fromkeys([*(send.node for send in sends), *triggered])),
+        tuple(dict.fromkeys(_list_triggered_nodes(values))),
         tuple(dict.fromkeys(each["current"] for each in requests if each["id"] not in answered)),
     )
+
+
+def _list_triggered_nodes(values: Mapping[str, Any]) -> list[str]:
+    """Return the node of each task of the next step."""
+    begun = [key.removeprefix(BRANCH_PREFIX) for key in values if key.startswith(BRANCH_PREFIX)]
+    return [*(send.node for send in values.get(TASKS) or ()), *begun]
 
 
 def _list_answered_requests(saved: CheckpointTuple) -> Iterator[str]:
@@ -308,13 +280,9 @@ def _is_open_namespace(namespace: str, latest: Mapping[str, CheckpointTuple]) ->
         if above is None or here is None:
             return False
         started_from = (here.metadata.get("parents") or {}).get(_get_namespace(above))
-        if started_from != above.checkpoint["id"]:
-            return False
-        task_id = part.rpartition(":")[2]
-        if any(
-            task == task_id and channel not in OPEN_TASK_CHANNELS
-            for task, channel, _ in above.pending_writes or ()
-        ):
+        writes = above.pending_writes or ()
+        ended = {task for task, channel, _ in writes if channel not in OPEN_TASK_CHANNELS}
+        if started_from != above.checkpoint["id"] or part.rpartition(":")[2] in ended:
             return False
     return True
 

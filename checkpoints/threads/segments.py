@@ -75,7 +75,7 @@ class SavedHistory:
         return _build_head(end, end.get(saver)) if saver else Head()
 
     async def aload_head(self, config: Mapping[str, Any]) -> Head:
-        """Return the same in an event loop."""
+        """Async version of `load_head`."""
         saver = get_saver(config["configurable"])
         end = _build_end_query(config)
         return _build_head(end, await end.aget(saver)) if saver else Head()
@@ -86,13 +86,11 @@ class SavedHistory:
         return run_plan(saver, self._read_chain(saver, head, config)) if saver and head else Past()
 
     async def aload_past(self, head: Head | None, config: Mapping[str, Any]) -> Past:
-        """Return the same in an event loop."""
+        """Async version of `load_past`."""
         saver = get_saver(config["configurable"])
-        return (
-            await arun_plan(saver, self._read_chain(saver, head, config))
-            if saver and head
-            else Past()
-        )
+        if not saver or not head:
+            return Past()
+        return await arun_plan(saver, self._read_chain(saver, head, config))
 
     def _read_chain(self, saver: Saver, head: Head, config: Mapping[str, Any]) -> ReadPlan[Past]:
         thread_id = str(config["configurable"]["thread_id"])
@@ -140,11 +138,8 @@ def resolve_heads(heads: Mapping[str, Head], thread_id: str) -> ReadPlan[Mapping
             rows = yield AllCheckpoints(thread_id, {"agent_thread_id": thread})
             for latest in list_segments(rows)[:1]:
                 given = latest.config["configurable"]
-                found[thread] = {
-                    **head,
-                    "checkpoint_ns": str(given["checkpoint_ns"]),
-                    "checkpoint_id": str(given["checkpoint_id"]),
-                }
+                end = {key: str(given[key]) for key in ("checkpoint_ns", "checkpoint_id")}
+                found[thread] = cast("Head", {**head, **end})
     return found
 
 

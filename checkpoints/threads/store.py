@@ -62,6 +62,8 @@ class RootThread:
 class ThreadStore:
     """Reads threads through any checkpointer; each method has an async version, `a…`.
 
+    A method that is given the id of a thread raises `ThreadNotFound` if there is none.
+
     Args:
         saver: Any LangGraph checkpoint saver.
     """
@@ -83,9 +85,6 @@ class ThreadStore:
         Args:
             thread_id: Its own id.
             root: LangGraph's `thread_id`, to search in that tree only.
-
-        Raises:
-            ThreadNotFound: There is no such thread.
         """
         return run_plan(self._saver, _find_thread(thread_id, root))
 
@@ -94,11 +93,7 @@ class ThreadStore:
         return await arun_plan(self._saver, _find_thread(thread_id, root))
 
     def events(self, thread_id: str, root: str | None = None) -> tuple[ThreadEvent, ...]:
-        """Return the events of a thread, oldest first.
-
-        Raises:
-            ThreadNotFound: There is no such thread.
-        """
+        """Return the events of a thread, oldest first."""
         return self.get(thread_id, root).events
 
     async def aevents(self, thread_id: str, root: str | None = None) -> tuple[ThreadEvent, ...]:
@@ -106,11 +101,7 @@ class ThreadStore:
         return (await self.aget(thread_id, root)).events
 
     def subordinates(self, thread_id: str, root: str | None = None) -> tuple[str, ...]:
-        """Return the ids of the subordinate threads that a thread called, in order.
-
-        Raises:
-            ThreadNotFound: There is no such thread.
-        """
+        """Return the ids of the subordinate threads that a thread called, in order."""
         return _list_started_threads(self.get(thread_id, root))
 
     async def asubordinates(self, thread_id: str, root: str | None = None) -> tuple[str, ...]:
@@ -118,11 +109,7 @@ class ThreadStore:
         return _list_started_threads(await self.aget(thread_id, root))
 
     def trace(self, root: str) -> Trace:
-        """Return the threads under a root as a tree, with their requests and tool calls.
-
-        Raises:
-            ThreadNotFound: There is no such root thread.
-        """
+        """Return the threads under a root as a tree, with their requests and tool calls."""
         return run_plan(self._saver, _read_trace(root))
 
     async def atrace(self, root: str) -> Trace:
@@ -130,11 +117,7 @@ class ThreadStore:
         return await arun_plan(self._saver, _read_trace(root))
 
     def verify(self, root: str) -> list[TraceLink]:
-        """Return every link between the threads under a root, with its state.
-
-        Raises:
-            ThreadNotFound: There is no such root thread.
-        """
+        """Return every link between the threads under a root, with its state."""
         return list_links(self.trace(root))
 
     async def averify(self, root: str) -> list[TraceLink]:
@@ -161,9 +144,7 @@ def select_root_inputs(inputs: list[CheckpointTuple]) -> list[CheckpointTuple]:
 
     Its delegation graphs take input too, in namespaces below its own.
     """
-    depths = [
-        get_namespace_depth(str(row.config["configurable"]["checkpoint_ns"])) for row in inputs
-    ]
+    depths = [get_namespace_depth(row.config["configurable"]["checkpoint_ns"]) for row in inputs]
     return [row for row, depth in zip(inputs, depths, strict=True) if depth == min(depths)]
 
 

@@ -15,7 +15,7 @@ from echelons.checkpoints.threads.pending_work import (
     PendingWork,
     Question,
     has_work_left,
-    read_pending_work_at,
+    read_pending_work,
 )
 from echelons.checkpoints.threads.segments import list_pending_writes, read_past
 from echelons.identity.lineage import Identity
@@ -60,7 +60,7 @@ def read_thread_status(thread_id: str) -> ReadPlan[ThreadStatus]:
     saved = yield OneCheckpoint(thread_id)
     if saved is None:
         return ThreadStatus()
-    return ThreadStatus(saved, (yield from read_pending_work_at(saved, thread_id)))
+    return ThreadStatus(saved, (yield from read_pending_work(saved, thread_id)))
 
 
 def read_last_text(standing: ThreadStatus) -> ReadPlan[str]:

@@ -142,15 +142,10 @@ def build_trace(thread_id: str, threads: Mapping[str, Thread], ended: bool = Fal
         ended: Whether its agent has ended; then its open requests will not be answered.
     """
     thread = threads[thread_id]
-    return Trace(
-        thread_id=thread_id,
-        agent=thread.agent,
-        superior_thread_id=thread.superior_thread_id,
-        state=LinkState.OK,
-        requests=(),
-        tools=tuple(_list_tools(thread.messages)),
-        subordinates=tuple(_build_subordinates(thread, threads, ended)),
-    )
+    tools = tuple(_list_tools(thread.messages))
+    subordinates = tuple(_build_subordinates(thread, threads, ended))
+    above = thread.superior_thread_id
+    return Trace(thread_id, thread.agent, above, LinkState.OK, (), tools, subordinates)
 
 
 def list_links(trace: Trace) -> list[TraceLink]:
@@ -166,29 +161,21 @@ def _build_subordinates(
     thread: Thread, threads: Mapping[str, Thread], ended: bool
 ) -> Iterator[Trace]:
     called: dict[str, list[TracedRequest]] = {}
-    agents: dict[str, str] = {}
     for sub_thread_id, request in _iterate_requests(thread, ended):
         called.setdefault(sub_thread_id, []).append(request)
-        agents.setdefault(sub_thread_id, request.sent.current)
     for sub_thread_id, requests in called.items():
         stored = threads.get(sub_thread_id)
         if stored and _is_from_earlier_run(stored, thread, threads):
             continue
         state = _get_link_state(stored, thread.id, requests)
+        found = Trace(
+            sub_thread_id, requests[0].sent.current, thread.id, state, tuple(requests), (), ()
+        )
         # A broken link is not followed: it may lead back up.
-        over = requests[-1].status is not None
-        whole = (
-            build_trace(sub_thread_id, threads, over) if stored and state is LinkState.OK else None
-        )
-        yield Trace(
-            thread_id=sub_thread_id,
-            agent=whole.agent if whole else agents[sub_thread_id],
-            superior_thread_id=thread.id,
-            state=state,
-            requests=tuple(requests),
-            tools=whole.tools if whole else (),
-            subordinates=whole.subordinates if whole else (),
-        )
+        if state is LinkState.OK:
+            whole = build_trace(sub_thread_id, threads, requests[-1].status is not None)
+            found = replace(whole, requests=found.requests)
+        yield found
 
 
 def _is_from_earlier_run(stored: Thread, root: Thread, threads: Mapping[str, Thread]) -> bool:
@@ -220,32 +207,31 @@ def _get_link_state(
 
 def _iterate_requests(thread: Thread, ended: bool) -> Iterator[tuple[str, TracedRequest]]:
     messages = thread.messages
-    last_task = max(
-        (n for n, each in enumerate(messages) if isinstance(each, HumanMessage)), default=-1
-    )
+    tasks = [place for place, each in enumerate(messages) if isinstance(each, HumanMessage)]
     for place, message in enumerate(messages):
         threads = _get_thread_ids(message)
         if not threads or not isinstance(message, AIMessage):
             continue
+        # A stopped agent leaves its calls unanswered, and their requests are abandoned.
+        abandoned = ended or (tasks and place < tasks[-1])
         answers = _index_answers(messages[after] for after in range(place + 1, len(messages)))
         for asked, parted in iterate_requests(message, message.tool_calls):
-            if asked.call_id in threads:
-                answer = _load_response(answers.get(parted.call_id if parted else asked.call_id))
-                response = (
-                    _get_part_response(answer, parted.parts.index(asked)) if parted else answer
+            call_id = asked.call_id
+            if call_id not in threads:
+                continue
+            response = _load_response(answers.get(parted.call_id if parted else call_id))
+            if parted:
+                response = _get_part_response(response, parted.parts.index(asked))
+            first = request_as_sent(asked, parted, message, thread.agent, thread.id)
+            ways = load_candidates(message, call_id)
+            for thread_id, each in _iterate_attempts(
+                call_id, first, ways, threads[call_id], response
+            ):
+                cut = abandoned and each.status is None
+                yield (
+                    thread_id,
+                    replace(each, status=Status.UNABLE, reason=CUT_SHORT) if cut else each,
                 )
-                first = request_as_sent(asked, parted, message, thread.agent, thread.id)
-                ways = load_candidates(message, asked.call_id)
-                tries = _iterate_attempts(
-                    asked.call_id, first, ways, threads[asked.call_id], response
-                )
-                for thread_id, request in tries:
-                    # A stopped agent leaves its calls unanswered, and their requests are abandoned.
-                    cut = request.status is None and (ended or place < last_task)
-                    given = (
-                        replace(request, status=Status.UNABLE, reason=CUT_SHORT) if cut else request
-                    )
-                    yield thread_id, given
 
 
 def _iterate_attempts(
@@ -279,16 +265,8 @@ def _build_later_request(
     """Return a request as it was sent in a second or later attempt."""
     way = ways.remaining[attempt - 1] if len(ways.remaining) >= attempt else response.path[1:2]
     current, *route = way or (response.agent,)
-    return first.model_copy(
-        update={
-            "current": current,
-            "path": (*first.path[:-1], current),
-            "attempts": attempt,
-            "route": tuple(route),
-            "budget": {},
-            "deadline": None,
-        }
-    )
+    changed = {"current": current, "path": (*first.path[:-1], current), "route": tuple(route)}
+    return first.model_copy(update={**changed, "attempts": attempt, "budget": {}, "deadline": None})
 
 
 def _get_part_response(

@@ -56,11 +56,11 @@ def asking(limits: Limits | None = None) -> Agent:
 def pending(way: Way) -> list[Any]:
     """Return what is asked, as LangGraph itself tells."""
     from echelons.checkpoints.queries import arun_plan, run_plan
-    from echelons.checkpoints.threads.pending_work import read_questions
+    from echelons.checkpoints.threads.answer_outbox import read_open_questions
 
     if isinstance(way, OnServer):
-        return list(way.run(arun_plan(way.saver, read_questions(THREAD))))
-    return list(run_plan(way.saver, read_questions(THREAD)))
+        return list(way.run(arun_plan(way.saver, read_open_questions(THREAD))))
+    return list(run_plan(way.saver, read_open_questions(THREAD)))
 
 
 # One function for each row: whether it is kept, with or without a move to another process.

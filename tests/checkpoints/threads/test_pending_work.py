@@ -12,13 +12,13 @@ from langgraph.types import Command, interrupt
 
 from echelons import Agent, Question, SqliteCheckpointer, ThreadStore
 from echelons.checkpoints.queries import OneCheckpoint, arun_plan, run_plan
+from echelons.checkpoints.threads.answer_outbox import read_open_questions
 from echelons.checkpoints.threads.pending_work import (
     OpenAgent,
     find_unfinished_agents,
     is_finished,
-    read_pending_work,
-    read_questions,
 )
+from echelons.checkpoints.threads.thread_status import read_thread_status
 from echelons.nodes.dispatch import MAX_NODES
 from echelons.testing import Call, ScriptedModel, delegate
 
@@ -73,7 +73,7 @@ def saver(request: pytest.FixtureRequest) -> Any:
 
 
 def asked(saver: Any) -> list[Question]:
-    return run_plan(saver, read_questions("t"))
+    return run_plan(saver, read_open_questions("t"))
 
 
 def asking(saver: Any) -> list[tuple[str, Any]]:
@@ -102,7 +102,7 @@ async def test_a_question_is_found_with_who_asks_it_and_when(saver: Any) -> None
     store = ThreadStore(saver)
     assert [store.get(each.thread_id).agent for each in (first, second)] == ["eat", "sure"]
     assert first.asked_at.endswith("+00:00")
-    assert await arun_plan(saver, read_questions("t")) == [first, second]
+    assert await arun_plan(saver, read_open_questions("t")) == [first, second]
 
 
 def test_the_ids_are_those_that_langgraph_takes_answers_under(saver: Any) -> None:
@@ -196,7 +196,7 @@ def test_a_thread_that_is_finished_or_never_ran_asks_nothing(saver: Any, ran: bo
 def test_a_run_that_only_waits_for_answers_does_not_move(saver: Any) -> None:
     team().compile(saver).invoke(TASK, CONFIG)
 
-    found = run_plan(saver, read_pending_work("t"))
+    found = run_plan(saver, read_thread_status("t")).pending_work
 
     assert not found.can_proceed
     assert len(found.questions) == 2
@@ -214,7 +214,7 @@ def test_a_run_that_failed_beside_a_question_has_work_left(saver: Any) -> None:
     with pytest.raises(Broken):
         graph.invoke(TASK, CONFIG)
 
-    found = run_plan(saver, read_pending_work("t"))
+    found = run_plan(saver, read_thread_status("t")).pending_work
 
     assert found.can_proceed
     assert not run_plan(saver, is_finished(ROOT))

@@ -17,7 +17,7 @@ from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.base import empty_checkpoint
 
 from echelons import Agent, SqliteCheckpointer
-from echelons.checkpoints.storage.connection_lock import ConnectionLock
+from echelons.checkpoints.storage.connection import ConnectionLock
 from echelons.errors import StorageError
 from echelons.testing import ScriptedModel
 

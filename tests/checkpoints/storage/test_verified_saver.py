@@ -10,7 +10,7 @@ from langgraph.checkpoint.base import id as langgraph_id
 from langgraph.checkpoint.base.id import uuid6
 
 from echelons import Agent, Session, SqliteCheckpointer
-from echelons.checkpoints.storage.monotonic_ids import advance_past
+from echelons.checkpoints.storage.verified_saver import advance_past
 from echelons.testing import ScriptedModel
 
 DAY = 86400 * 10**9
