@@ -1,6 +1,6 @@
 """Closed word lists of the language rules; domain words of a team do not belong here.
 
-`clauses`, `requested_words` and the argument readers of the offline planner use them. All
+`clauses`, `word_marks` and the argument readers of the offline planner use them. All
 words are in lower case and without apostrophes, as `Token.word` is.
 """
 
@@ -42,8 +42,12 @@ CONNECTIVES: Final = to_word_set(
 
 TOTALITY_WORDS: Final = to_word_set("everything rest whole complete entire")
 
-SUBJECT_WORDS: Final = to_word_set("i we you they he she it please lets what where which how")
-AUXILIARIES: Final = to_word_set("am is are can could would will should do does did")
+AND_CLAUSE_OPENERS: Final = REQUEST_VERBS | to_word_set(
+    "i we you they he she it please lets what where which how "
+    "am is are can could would will should do does did"
+)
+"""Words before which an "and" or "or" begins a new clause."""
+
 FILLERS: Final = to_word_set("also then now please just only still")
 AFTER_SUBJECT: Final = to_word_set("have has had not is are was were i we they")
 """Words before a "just" that belongs to a verb: "we have just booked"."""

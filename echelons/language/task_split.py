@@ -1,6 +1,6 @@
 """Splits a task among the subordinates of a team, by the words that each of them offers.
 
-The offline planner and `routing.task_wording` use it. In a small team each word goes to the
+The offline planner and `routing.task_clauses` use it. In a small team each word goes to the
 subordinate with the highest confidence for it; in a large one (a folder of documents, say) a
 few subordinates are selected by how rare their words are in the team.
 """
@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from echelons.language.lexicon import TOTALITY_WORDS
-from echelons.language.requested_words import WordMark, mark_words
 from echelons.language.team_index import CapabilityMention, TeamIndex
 from echelons.language.tokens import TokenizedText
+from echelons.language.word_marks import WordMark, mark_words
 from echelons.text.stemming import extract_stems
 
 MAX_SUBORDINATES: Final = 10
@@ -63,14 +63,20 @@ def split_task(
     found = _select_mentions(team, task, word_marks, () if large else part)
     excluded = _find_excluded(team, task, word_marks, found)
     if large:
-        return _build_shares(
-            (name for name in _select_best(team, found) if name not in excluded), found
+        offers = [(place.words, [*place.offers]) for place in found]
+        names = _select_best(team, found)
+    else:
+        offers = [(place.words, place.best_names) for place in found]
+        owners = {owner for _, best in offers for owner in best}
+        marked = zip(task.tokens, word_marks, strict=True)
+        everything = any(
+            t.word in TOTALITY_WORDS and mark is WordMark.REQUESTED for t, mark in marked
         )
-    owners = {owner for place in found for owner in place.best_names}
-    if not found and _is_everything_requested(task, word_marks):
-        owners = set(team.names)
-    return _build_shares(
-        (name for name in team.names if name in owners - excluded), _keep_best_offers(found)
+        names = [name for name in team.names if name in owners or (everything and not found)]
+    return tuple(
+        TaskShare(name, tuple(dict.fromkeys(words for words, owners in offers if name in owners)))
+        for name in names
+        if name not in excluded
     )
 
 
@@ -81,10 +87,14 @@ def _select_mentions(
     part_tokens = TokenizedText(", ".join(part)).tokens
     if found := team.find_mentions(part_tokens, [WordMark.REQUESTED] * len(part_tokens)):
         return found
-    found = team.find_mentions(task.tokens, word_marks) or team.find_hinted_mentions(
-        task.tokens, word_marks
-    )
-    return [place for place in found if _is_requested(place)] or found
+    found = team.find_mentions(task.tokens, word_marks)
+    found = found or team.find_hinted_mentions(task.tokens, word_marks)
+    return [
+        place
+        for place in found
+        if place.mark is WordMark.REQUESTED
+        or (place.mark is WordMark.CIRCUMSTANCE and len(place.offers) == 1)
+    ] or found
 
 
 def _find_excluded(
@@ -116,37 +126,6 @@ def _find_excluded(
     }
 
 
-def _is_everything_requested(task: TokenizedText, word_marks: Sequence[WordMark]) -> bool:
-    return any(
-        token.word in TOTALITY_WORDS and mark is WordMark.REQUESTED
-        for token, mark in zip(task.tokens, word_marks, strict=True)
-    )
-
-
-def _is_requested(mention: CapabilityMention) -> bool:
-    if mention.mark is WordMark.CIRCUMSTANCE:
-        return len(mention.offers) == 1
-    return mention.mark is WordMark.REQUESTED
-
-
-def _keep_best_offers(found: Iterable[CapabilityMention]) -> list[CapabilityMention]:
-    return [
-        CapabilityMention(place.words, place.mark, dict.fromkeys(place.best_names, 1.0))
-        for place in found
-    ]
-
-
-def _build_shares(
-    names: Iterable[str], found: Sequence[CapabilityMention]
-) -> tuple[TaskShare, ...]:
-    return tuple(
-        TaskShare(
-            name, tuple(dict.fromkeys(place.words for place in found if name in place.offers))
-        )
-        for name in names
-    )
-
-
 def _select_best(team: TeamIndex, found: Sequence[CapabilityMention]) -> list[str]:
     """Return the names of a large team's subordinates to ask, the best first.
 
@@ -166,16 +145,14 @@ def _select_best(team: TeamIndex, found: Sequence[CapabilityMention]) -> list[st
         if for_open[best] < DROPPED_FRACTION * most:
             break
         chosen.append(best)
-        open_words = {w: place for w, place in open_words.items() if not _is_covered(best, place)}
-    near = [
-        name for name in scores if scores[name] >= SELECTED_FRACTION * most and name not in chosen
-    ]
-    chosen += sorted(near, key=lambda name: -scores[name])
+        open_words = {
+            words: place
+            for words, place in open_words.items()
+            if place.offers.get(best, 0.0) < COVERING_FRACTION * max(place.offers.values())
+        }
+    near = [n for n, score in scores.items() if score >= SELECTED_FRACTION * most]
+    chosen += sorted((n for n in near if n not in chosen), key=lambda name: -scores[name])
     return sorted(chosen[:MAX_SUBORDINATES], key=lambda name: -scores[name])
-
-
-def _is_covered(name: str, mention: CapabilityMention) -> bool:
-    return mention.offers.get(name, 0.0) >= COVERING_FRACTION * max(mention.offers.values())
 
 
 def _score_subordinates(team: TeamIndex, places: Iterable[CapabilityMention]) -> dict[str, float]:

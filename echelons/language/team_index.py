@@ -6,7 +6,8 @@ tool `call_subordinate`; it is cached by that text, which is the same at every t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from math import log
@@ -15,8 +16,8 @@ from typing import Final
 
 from echelons.errors import InvalidName
 from echelons.language.lexicon import GENERIC_REQUEST_VERBS, to_word_set
-from echelons.language.requested_words import WordMark
 from echelons.language.tokens import Token
+from echelons.language.word_marks import WordMark
 from echelons.text.stemming import STOPWORDS, extract_stems, extract_words, stem
 from echelons.tree.roster import RosterEntry, parse_roster
 
@@ -81,7 +82,13 @@ class TeamIndex:
         self._loose_phrases: dict[StemPhrase, StemPhrase] = {}
         self._hints: dict[str, set[str]] = {}
         for entry in entries:
-            self._add_entry(entry)
+            for capability, confidence in entry.capabilities.items():
+                self._add_phrase(capability, entry.name, confidence)
+            strongest = max(entry.capabilities.values(), default=1.0)
+            self._add_phrase(entry.name, entry.name, NAME_WEIGHT * strongest)
+            hints = {*extract_stems(entry.name), *extract_stems(entry.description)}
+            for hint in hints - GENERIC_STEMS:
+                self._hints.setdefault(hint, set()).add(entry.name)
         self._sizes = {entry.name: len(entry.capabilities) for entry in entries}
         self._longest_phrase = max((len(phrase) for phrase in self._offers), default=0)
 
@@ -92,7 +99,15 @@ class TeamIndex:
         self, tokens: Sequence[Token], marks: Sequence[WordMark]
     ) -> list[CapabilityMention]:
         """Return the phrases in `tokens` that can be served, each as long as possible, in order."""
-        return list(self._iterate_mentions(tokens, marks))
+        found: list[CapabilityMention] = []
+        i = 0
+        while i < len(tokens):
+            end, phrase = self._match_phrase(tokens, marks, i)
+            if phrase:
+                said = " ".join(token.word for token in tokens[i:end])
+                found.append(CapabilityMention(said, marks[i], self._offers[phrase]))
+            i = end
+        return found
 
     def find_hinted_mentions(
         self, tokens: Sequence[Token], marks: Sequence[WordMark]
@@ -107,34 +122,20 @@ class TeamIndex:
             for name in self._hints[hint]:
                 scores[name] += self.rarity(len(self._hints[hint]))
         best = max(scores.values(), default=0.0)
-        leaders = {name for name in self.names if best and scores[name] >= best}
+        leaders = [name for name in self.names if best and scores[name] >= best]
         return [
-            CapabilityMention(
-                word, mark, dict.fromkeys(self._sort_names(leaders & self._hints[hint]), 1.0)
-            )
+            CapabilityMention(word, mark, dict.fromkeys(owners, 1.0))
             for hint, (word, mark) in places.items()
-            if leaders & self._hints[hint]
+            if (owners := [name for name in leaders if name in self._hints[hint]])
         ]
 
     def is_broad(self, name: str) -> bool:
         """Return whether `name` offers far more than its colleagues, as a head of a team does."""
-        usual = median_low(self._sizes.values())
-        return self._sizes[name] > BROAD_RATIO * usual
+        return self._sizes[name] > BROAD_RATIO * median_low(self._sizes.values())
 
     def rarity(self, having: int) -> float:
         """Return the inverse document frequency, `log(1 + n / having)`, for `having` agents."""
         return log(1 + len(self.names) / max(having, 1))
-
-    def _sort_names(self, names: set[str]) -> list[str]:
-        return [name for name in self.names if name in names]
-
-    def _add_entry(self, entry: RosterEntry) -> None:
-        for capability, confidence in entry.capabilities.items():
-            self._add_phrase(capability, entry.name, confidence)
-        strongest = max(entry.capabilities.values(), default=1.0)
-        self._add_phrase(entry.name, entry.name, NAME_WEIGHT * strongest)
-        for hint in {*extract_stems(entry.name), *extract_stems(entry.description)} - GENERIC_STEMS:
-            self._hints.setdefault(hint, set()).add(entry.name)
 
     def _add_phrase(self, phrase: str, name: str, confidence: float) -> None:
         said = extract_words(phrase)[:MAX_PHRASE_WORDS]
@@ -144,17 +145,6 @@ class TeamIndex:
         if key and confidence > 0:
             offers = self._offers.setdefault(key, {})
             offers[name] = max(confidence, offers.get(name, 0.0))
-
-    def _iterate_mentions(
-        self, tokens: Sequence[Token], marks: Sequence[WordMark]
-    ) -> Iterator[CapabilityMention]:
-        i = 0
-        while i < len(tokens):
-            end, phrase = self._match_phrase(tokens, marks, i)
-            if phrase:
-                said = " ".join(token.word for token in tokens[i:end])
-                yield CapabilityMention(said, marks[i], self._offers[phrase])
-            i = end
 
     def _match_phrase(
         self, tokens: Sequence[Token], marks: Sequence[WordMark], i: int
@@ -177,11 +167,8 @@ class TeamIndex:
         """Match a phrase whose inner small words vary: "what can we see" is "what to see"."""
         for last in range(i + 2, min(len(tokens), i + MAX_PHRASE_WORDS + 1)):
             between = tokens[last - 1]
-            if (
-                between.is_content_word
-                or between.word in _FIXED_WORDS
-                or marks[last] is not marks[i]
-            ):
+            fixed = between.is_content_word or between.word in _FIXED_WORDS
+            if fixed or marks[last] is not marks[i]:
                 break
             phrase = self._loose_phrases.get((tokens[i].stem, tokens[last].stem))
             if phrase:
@@ -204,12 +191,8 @@ def parse_team(description: str, names: tuple[str, ...]) -> TeamIndex:
             missing from the roster becomes an entry without capabilities.
     """
     entries = {entry.name: entry for entry in parse_roster(description)}
-    known = (entries.get(name) or _create_entry(name) for name in dict.fromkeys(names) or entries)
-    return TeamIndex([entry for entry in known if entry])
-
-
-def _create_entry(name: str) -> RosterEntry | None:
-    try:
-        return RosterEntry(name)
-    except InvalidName:  # a foreign tool with the name of ours may list anything
-        return None
+    team: list[RosterEntry] = []
+    for name in dict.fromkeys(names) or entries:
+        with suppress(InvalidName):  # a foreign tool with the name of ours may list anything
+            team.append(entries.get(name) or RosterEntry(name))
+    return TeamIndex(team)

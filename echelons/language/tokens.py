@@ -1,12 +1,13 @@
 """The tokens of a text, with their spelling, spacing and offsets.
 
 All language rules start from them. The offline planner's `planner_turn` reads each message of
-the human this way, `routing.task_wording` each task.
+the human this way, `routing.task_clauses` each task.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Final, NamedTuple
 
@@ -52,6 +53,7 @@ class Token(NamedTuple):
         return self.word not in STOPWORDS
 
 
+@dataclass(frozen=True)
 class TokenizedText:
     """A text, tokenised once for all rules that look at it.
 
@@ -60,8 +62,7 @@ class TokenizedText:
         ['we', 'dont', 'fly', 'ann', 'car', 'is', 'full']
     """
 
-    def __init__(self, text: str) -> None:
-        self.text = text
+    text: str
 
     @cached_property
     def excerpt(self) -> str:
@@ -87,15 +88,6 @@ class TokenizedText:
                 gap = ""
             previous_end = raw.end()
         return tuple(tokens)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, TokenizedText) and self.text == other.text
-
-    def __hash__(self) -> int:
-        return hash(self.text)
-
-    def __repr__(self) -> str:
-        return f"Reading({self.text!r})"
 
 
 @lru_cache(maxsize=4096)

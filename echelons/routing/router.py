@@ -19,8 +19,8 @@ from echelons.routing.matcher import Matcher
 from echelons.routing.profile_index import ProfileIndex
 from echelons.routing.ranking import Ranking, RoutingQuery
 from echelons.routing.route import Route
+from echelons.routing.task_clauses import Vocabulary
 from echelons.routing.task_splitter import Part, SplitSteps, plan_parts
-from echelons.routing.task_wording import Vocabulary
 from echelons.text.error_lines import describe_failure
 
 LOG = logging.getLogger(__name__)

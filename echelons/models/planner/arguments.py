@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from echelons.language.lexicon import to_word_set
-from echelons.language.requested_words import WordMark, mark_words
 from echelons.language.tokens import TokenizedText
+from echelons.language.word_marks import WordMark, mark_words
 from echelons.models.planner import dates
 from echelons.models.planner.choice_values import find_choices, select_choice
 from echelons.models.planner.conversation_context import TaskContext

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from echelons.language.requested_words import WordMark, mark_words
 from echelons.language.tokens import TokenizedText
+from echelons.language.word_marks import WordMark, mark_words
 from echelons.models.planner.numbers import find_number
 from echelons.models.planner.tool_parameters import ToolParameter
 from echelons.text.stemming import extract_words, stem

@@ -9,8 +9,8 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from echelons.language.requested_words import mark_words
 from echelons.language.tokens import TokenizedText
+from echelons.language.word_marks import mark_words
 from echelons.models.planner.parameter_kinds import ParameterKind
 from echelons.models.planner.place_names import PlaceName, PlaceRole
 from echelons.models.planner.tool_parameters import ToolParameter

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from echelons.language import lexicon as lex
-from echelons.language.requested_words import WordMark, mark_words
 from echelons.language.team_index import GENERIC_STEMS
 from echelons.language.tokens import Token
+from echelons.language.word_marks import WordMark, mark_words
 from echelons.models.planner.conversation_context import TaskContext
 from echelons.models.planner.dates import find_moments
 from echelons.models.planner.place_names import find_place_names

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from functools import lru_cache
+from itertools import chain
 from typing import Final
 
 from echelons.language import lexicon as lex
@@ -34,8 +35,6 @@ MAX_LISTED_CLAUSES: Final = 12
 MAX_TOPIC_WORDS: Final = 4
 """Words of a topic at most that is put as a question and declined at once: "Hotels? No"."""
 
-MarkedSpan = tuple[range, WordMark]
-
 
 @lru_cache(maxsize=32)
 def mark_words(reading: TokenizedText) -> tuple[WordMark, ...]:
@@ -50,44 +49,37 @@ def mark_words(reading: TokenizedText) -> tuple[WordMark, ...]:
     words = [token.word for token in tokens]
     all_clauses = split_clauses(tokens)
     for number, clause in enumerate(all_clauses):
-        if number and _is_declined(tokens, all_clauses[number - 1], clause):
-            _lower_marks(marked, all_clauses[number - 1], WordMark.REFUSED)
-        for refusal in _find_refusals(words, clause):
-            _lower_marks(
-                marked,
-                range(refusal, _find_refusal_end(tokens, all_clauses, number, refusal)),
-                WordMark.REFUSED,
-            )
-        for span in _find_settled_spans(tokens, words, clause):
-            _lower_marks(marked, span, WordMark.REFUSED)
-        for span, mark in _find_side_remarks(tokens, words, clause):
-            _lower_marks(marked, span, mark)
+        refused = chain(
+            _find_refused_spans(tokens, words, all_clauses, number),
+            _find_settled_spans(tokens, words, clause),
+        )
+        remarks = _find_side_remarks(tokens, words, clause)
+        for span, mark in chain(((span, WordMark.REFUSED) for span in refused), remarks):
+            for i in span:
+                marked[i] = min(marked[i], mark)
     return tuple(marked)
-
-
-def _lower_marks(marked: list[WordMark], span: range, mark: WordMark) -> None:
-    for i in span:
-        marked[i] = min(marked[i], mark)
 
 
 def _is_declined(tokens: Sequence[Token], topic: range, clause: range) -> bool:
     """Return whether `clause` declines the clause before it: "Hotels? No thanks."."""
     said = [tokens[i].word for i in clause]
-    asked = "?" in tokens[clause.start].gap or ":" in tokens[clause.start].gap
-    return (
-        asked
-        and len(topic) <= MAX_TOPIC_WORDS
-        and said[0] == "no"
-        and lex.DECLINING_WORDS.issuperset(said)
-    )
+    if said[0] != "no" or len(topic) > MAX_TOPIC_WORDS:
+        return False
+    gap = tokens[clause.start].gap
+    return ("?" in gap or ":" in gap) and lex.DECLINING_WORDS.issuperset(said)
 
 
-def _find_refusals(words: Sequence[str], clause: range) -> Iterator[int]:
+def _find_refused_spans(
+    tokens: Sequence[Token], words: Sequence[str], all_clauses: Sequence[range], number: int
+) -> Iterator[range]:
+    clause = all_clauses[number]
+    if number and _is_declined(tokens, all_clauses[number - 1], clause):
+        yield all_clauses[number - 1]
     for i in clause:
         before = words[max(clause.start, i - 3) : i]
         after = words[i + 1 : min(clause.stop, i + 5)]
         if _is_refusal(words[i], before, after):
-            yield i
+            yield range(i, _find_refusal_end(tokens, all_clauses, number, i))
 
 
 def _is_refusal(word: str, before: Sequence[str], after: Sequence[str]) -> bool:
@@ -101,22 +93,14 @@ def _is_refusal(word: str, before: Sequence[str], after: Sequence[str]) -> bool:
         return not denied
     if word in lex.DENIALS and _is_denied_verb(after):
         return True
-    return word == "not" and _is_denied_noun(before, following)
+    begins = not before or before[-1] in lex.REFUSING_BEFORE_NOT
+    return word == "not" and begins and following not in lex.HARMLESS_AFTER_NOT
 
 
 def _is_denied_verb(after: Sequence[str]) -> bool:
     verbs = [word for word in after if word not in lex.ADVERBS]
-    return (
-        bool(verbs)
-        and verbs[0] in lex.REFUSABLE_VERBS
-        and not lex.VERBS_NEVER_REFUSED.intersection(verbs)
-    )
-
-
-def _is_denied_noun(before: Sequence[str], following: str) -> bool:
-    return (
-        not before or before[-1] in lex.REFUSING_BEFORE_NOT
-    ) and following not in lex.HARMLESS_AFTER_NOT
+    refusable = bool(lex.REFUSABLE_VERBS.intersection(verbs[:1]))
+    return refusable and not lex.VERBS_NEVER_REFUSED.intersection(verbs)
 
 
 def _find_refusal_end(
@@ -127,16 +111,13 @@ def _find_refusal_end(
     for i in range(start + 1, clause.stop):
         if tokens[i].word in lex.REFUSAL_ENDS:
             return i
-    joints = {"or", "nor"}
-    if tokens[start].word in lex.LIST_NEGATORS or tokens[start].word in lex.DENIALS:
-        joints.add("and")
+    word = tokens[start].word
+    covers_and = word in lex.LIST_NEGATORS or word in lex.DENIALS
+    joints = {"or", "nor", "and"} if covers_and else {"or", "nor"}
     for later in all_clauses[number + 1 : number + 1 + MAX_LISTED_CLAUSES]:
         listed = [tokens[i].word for i in later]  # "no flights, hotels or cars" is one list
-        if (
-            len(listed) > 4
-            or lex.REQUEST_VERBS.intersection(listed)
-            or "," not in tokens[later[0]].gap
-        ):
+        goes_on = len(listed) <= 4 and "," in tokens[later[0]].gap
+        if not goes_on or lex.REQUEST_VERBS.intersection(listed):
             break
         if joints.intersection(listed):
             return later.stop
@@ -160,20 +141,14 @@ def _is_possession(tokens: Sequence[Token], words: Sequence[str], i: int, clause
     ):
         return False
     after = [word for word in words[i + 1 : min(clause.stop, i + 7)] if word not in lex.ADVERBS]
-    if not after:
-        return False
-    if after[0] in lex.SETTLED_PARTICIPLES:
+    verb, thing = after[:1], after[1:5]
+    if lex.SETTLED_PARTICIPLES.intersection(verb):
         return not tokens[i].raw.endswith("'d")
-    if after[0] not in ("have", "has", "own"):
+    if verb not in (["have"], ["has"], ["own"]) or not thing:
         return False
-    thing = after[1:5]
-    if thing and thing[0] in lex.SETTLED_PARTICIPLES:
+    if thing[0] in lex.SETTLED_PARTICIPLES:
         return True
-    return (
-        bool(thing)
-        and not thing[0].endswith("ed")
-        and not lex.CIRCUMSTANCE_NOUNS.intersection(thing)
-    )
+    return not thing[0].endswith("ed") and not lex.CIRCUMSTANCE_NOUNS.intersection(thing)
 
 
 def _is_settled(words: Sequence[str], i: int, clause: range) -> bool:
@@ -192,12 +167,8 @@ def _is_settled(words: Sequence[str], i: int, clause: range) -> bool:
     if words[i] in ("myself", "ourselves"):
         return bool(lex.SELF_SERVICE_VERBS.intersection(before))
     wishing = lex.REQUEST_VERBS.intersection(before) or "not" in before or "like" in before
-    return (
-        words[i] in lex.SETTLED_PARTICIPLES
-        and i == clause.stop - 1
-        and bool(before)
-        and not wishing
-    )
+    ends = bool(before) and i == clause.stop - 1
+    return ends and words[i] in lex.SETTLED_PARTICIPLES and not wishing
 
 
 def _find_statement_start(words: Sequence[str], clause: range, i: int) -> int:
@@ -211,7 +182,7 @@ def _find_statement_start(words: Sequence[str], clause: range, i: int) -> int:
 
 def _find_side_remarks(
     tokens: Sequence[Token], words: Sequence[str], clause: range
-) -> Iterator[MarkedSpan]:
+) -> Iterator[tuple[range, WordMark]]:
     for i in clause:
         pair = (words[i], words[i + 1]) if i + 1 < clause.stop else (words[i], "")
         if words[i] in lex.PROXIMITY_WORDS or pair in lex.PROXIMITY_PAIRS:
@@ -248,7 +219,7 @@ def _find_activity(words: Sequence[str], subject: int, clause: range) -> range:
 
 def _find_noun_phrase(tokens: Sequence[Token], start: int, clause: range) -> range:
     """Return the range of the noun phrase at `start`: at most three words after the articles."""
-    while start < clause.stop and not tokens[start].is_content_word and start < clause.stop - 1:
+    while start < clause.stop - 1 and not tokens[start].is_content_word:
         start += 1
     end = start
     while end < min(clause.stop, start + 3) and tokens[end].is_content_word:

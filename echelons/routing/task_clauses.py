@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from echelons.language.clauses import split_clauses
-from echelons.language.requested_words import WordMark, mark_words
 from echelons.language.task_split import COVERING_FRACTION, split_task
 from echelons.language.team_index import MAX_PHRASE_WORDS, CapabilityMention, StemPhrase, TeamIndex
 from echelons.language.tokens import Token, TokenizedText
+from echelons.language.word_marks import WordMark, mark_words
 from echelons.routing.matcher import Profile
 from echelons.text.stemming import extract_words, stem
 from echelons.tree.roster import RosterEntry

@@ -2,8 +2,8 @@
 
 import pytest
 
-from echelons.language.requested_words import WordMark, mark_words
 from echelons.language.tokens import TokenizedText
+from echelons.language.word_marks import WordMark, mark_words
 
 
 def marked(text: str, mark: WordMark) -> set[str]:
