@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -13,8 +13,6 @@ from echelons.language.lexicon import to_word_set
 from echelons.language.tokens import TokenizedText
 from echelons.language.word_marks import WordMark, mark_words
 from echelons.models.planner import dates
-from echelons.models.planner.choice_values import find_choices, select_choice
-from echelons.models.planner.conversation_context import TaskContext
 from echelons.models.planner.numbers import find_number
 from echelons.models.planner.parameter_kinds import ParameterKind, classify_parameter, is_range_end
 from echelons.models.planner.place_names import (
@@ -23,8 +21,8 @@ from echelons.models.planner.place_names import (
     find_listed_places,
     find_place_names,
 )
-from echelons.models.planner.quoted_names import find_email_address, find_name
-from echelons.models.planner.search_terms import find_search_terms
+from echelons.models.planner.task_context import TaskContext
+from echelons.models.planner.text_values import find_email_address, find_name, find_search_terms
 from echelons.models.planner.tool_parameters import ToolParameter
 from echelons.models.planner.toolbox import ToolSpec
 from echelons.text.stemming import extract_words, stem
@@ -43,8 +41,8 @@ _PREFERRED_ROLES: Final[dict[ParameterKind, tuple[PlaceRole, ...]]] = {
 }
 """Roles that fit each kind of place parameter, the best first."""
 
-_MENTIONED_KINDS: Final = (ParameterKind.DESTINATION, ParameterKind.PLACE)
-"""Kinds for which a place that is only mentioned may be meant."""
+_LISTED_KINDS: Final = (ParameterKind.DESTINATION, ParameterKind.PLACE)
+"""Kinds for which several places may be listed, and one that is only mentioned may be meant."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +97,8 @@ class _ArgumentSource:
     def find_value(self, parameter: ToolParameter) -> Any:
         """Return the value of `parameter`, or None if there is none."""
         if parameter.choices:
-            return select_choice(parameter, self._said.task)
+            only = parameter.choices if parameter.required and len(parameter.choices) == 1 else ()
+            return next(iter(_find_choices(parameter, self._said.task) or only), None)
         readers: dict[str, Callable[[ToolParameter], Any]] = {
             "boolean": self._find_switch,
             "integer": self._find_number,
@@ -116,8 +115,8 @@ class _ArgumentSource:
     ) -> tuple[dict[str, Any], ...]:
         """Return the arguments of one call, or of one for each place that is listed together."""
         for parameter in parameters:
-            if parameter.type == "string" and parameter.name in given and not parameter.choices:
-                together = self._find_listed_places(classify_parameter(parameter))
+            if parameter.name in given and not parameter.choices:
+                together = self._find_listed_places(parameter)
                 if len(together) > 1:
                     return tuple({**given, parameter.name: name} for name in together)
         return (given,)
@@ -140,11 +139,8 @@ class _ArgumentSource:
     def _find_list(self, parameter: ToolParameter) -> list[Any] | None:
         item = replace(parameter.inner[0], name=parameter.name)
         if item.choices:
-            return find_choices(item, self._said.task) or None
-        together = (
-            self._find_listed_places(classify_parameter(item)) if item.type == "string" else []
-        )
-        if together:
+            return _find_choices(item, self._said.task) or None
+        if together := self._find_listed_places(item):
             return list(together)
         value = self.find_value(replace(item, required=parameter.required))
         return None if value is None else [value]
@@ -159,34 +155,30 @@ class _ArgumentSource:
         meant = classify_parameter(parameter)
         if meant is ParameterKind.FREE:
             return self._build_whole_task()
-        if parameter.name_words == ("to",) and (
-            mail := find_email_address(self._said.task.excerpt)
-        ):
+        text = self._said.task.excerpt
+        if parameter.name_words == ("to",) and (mail := find_email_address(text)):
             return mail
         if meant in _PREFERRED_ROLES:
             place = self._find_place(meant, parameter.required)
             return place[1].name if place else None
         sources = self._select_readings(parameter)
         if meant in (ParameterKind.DATE, ParameterKind.TIME, ParameterKind.WHEN):
-            return next(
-                (said for r in sources if (said := _find_moment(parameter, meant, r))), None
-            )
+            moments = (_find_moment(parameter, meant, reading) for reading in sources)
+            return next(filter(None, moments), None)
         if meant is ParameterKind.SEARCH_TERM:
-            return find_search_terms(parameter, self._said, self._trade_stems) or (
-                self._build_whole_task() if parameter.required else None
-            )
+            terms = find_search_terms(parameter, self._said, self._trade_stems)
+            return self._build_whole_task() if parameter.required and not terms else terms
         return self._find_name(parameter, meant, sources)
 
     def _find_name(
         self, parameter: ToolParameter, meant: ParameterKind, sources: Sequence[TokenizedText]
     ) -> str | None:
         for reading in sources:
-            known = [
-                place for place in find_place_names(reading) if self._is_place_name(reading, place)
-            ]
+            known = self._find_known_places(reading)
             if found := find_name(parameter, meant, reading, known):
                 return found
-            if len(sources) > 1 and len(known) == 1 and _is_whole_text(known[0], reading):
+            spans = [(place.start, place.end) for place in known]
+            if len(sources) > 1 and spans == [(0, len(reading.tokens))]:
                 return known[0].name  # the answer to our own question: "Roscioli"
         return None
 
@@ -201,10 +193,9 @@ class _ArgumentSource:
         back = parameter.required or self._said.depends_on_earlier
         return tuple(self._said.iterate_readings()) if back else (self._said.task,)
 
-    def _find_listed_places(self, meant: ParameterKind) -> tuple[str, ...]:
-        if meant not in (ParameterKind.PLACE, ParameterKind.DESTINATION):
-            return ()
-        found = self._find_place(meant, needed=False)
+    def _find_listed_places(self, parameter: ToolParameter) -> tuple[str, ...]:
+        kind = classify_parameter(parameter) if parameter.type == "string" else None
+        found = self._find_place(kind, needed=False) if kind in _LISTED_KINDS else None
         if found is None:
             return ()
         reading, first = found
@@ -212,42 +203,54 @@ class _ArgumentSource:
         return tuple(dict.fromkeys(place.name for place in chain))[:MAX_CALLS]
 
     def _find_place(
-        self, meant: ParameterKind, needed: bool
+        self, meant: ParameterKind | None, needed: bool
     ) -> tuple[TokenizedText, PlaceName] | None:
         """Return the place that fits best, with its text; the latest text comes first.
 
         Within one text a place after the right preposition is preferred to one only mentioned,
         and a capitalised name to any other. A venue counts only if a place is needed.
         """
+        ranked = [(role, certain) for certain in (True, False) for role in _PREFERRED_ROLES[meant]]
+        if meant in _LISTED_KINDS:
+            venue = [(PlaceRole.VENUE, True)] if needed else []
+            ranked += [(PlaceRole.MENTION, True), *venue, (PlaceRole.MENTION, False)]
         for reading in self._said.iterate_readings():
-            known = [
-                place for place in find_place_names(reading) if self._is_place_name(reading, place)
-            ]
-            for role, certain in _rank_roles(meant, needed):
+            known = self._find_known_places(reading)
+            for wanted in ranked:
                 for place in known:
-                    if place.role is role and place.certain is certain:
+                    if (place.role, place.certain) == wanted:
                         return reading, place
         return None
 
-    def _is_place_name(self, reading: TokenizedText, place: PlaceName) -> bool:
-        return place.certain or not any(
-            token.stem in self._requested_stems for token in reading.tokens[place.start : place.end]
-        )
+    def _find_known_places(self, reading: TokenizedText) -> list[PlaceName]:
+        """Return the places of `reading`; an uncertain one only if no requested word is in it."""
+        return [
+            place
+            for place in find_place_names(reading)
+            if place.certain
+            or self._requested_stems.isdisjoint(
+                token.stem for token in reading.tokens[place.start : place.end]
+            )
+        ]
 
 
-def _is_whole_text(place: PlaceName, reading: TokenizedText) -> bool:
-    return place.start == 0 and place.end == len(reading.tokens)
-
-
-def _rank_roles(meant: ParameterKind, needed: bool) -> Iterator[tuple[PlaceRole, bool]]:
-    for certain in (True, False):
-        for role in _PREFERRED_ROLES[meant]:
-            yield role, certain
-    if meant in _MENTIONED_KINDS:
-        yield PlaceRole.MENTION, True
-        if needed:
-            yield PlaceRole.VENUE, True
-        yield PlaceRole.MENTION, False
+def _find_choices(parameter: ToolParameter, reading: TokenizedText) -> list[Any]:
+    """Return the choices that a text mentions and does not refuse, longer ones first."""
+    marked = zip(reading.tokens, mark_words(reading), strict=True)
+    wished = [token.stem for token, mark in marked if mark > WordMark.REFUSED]
+    found: list[tuple[int, int, Any]] = []
+    for choice in parameter.choices:
+        if isinstance(choice, bool) or choice is None:
+            continue
+        if isinstance(choice, int | float):
+            if find_number(replace(parameter, choices=()), reading.excerpt) == choice:
+                found.append((-1, 0, choice))
+        elif sought := [stem(word) for word in extract_words(str(choice))]:
+            size = len(sought)
+            starts = range(len(wished) - size + 1)
+            at = [i for i in starts if wished[i : i + size] == sought]
+            found += [(-size, i, choice) for i in at[:1]]
+    return [choice for _, _, choice in sorted(found, key=lambda each: each[:2])]
 
 
 def _find_moment(parameter: ToolParameter, meant: ParameterKind, reading: TokenizedText) -> str:

@@ -65,14 +65,7 @@ _JOINTS: Final = re.compile(r"[\s,]{0,3}(?:(?:at|on|in|the|of|around|by|from|-)\
 
 @dataclass(frozen=True)
 class Moment:
-    """A date or a time of day that a text names.
-
-    Attributes:
-        text: As it was written.
-        kind: Whether it is a date or a time of day.
-        start: Offset of its first character in the text searched.
-        end: Offset after its last character.
-    """
+    """A date or a time of day, as a text from `start` to `end` names it."""
 
     text: str
     kind: MomentKind
@@ -107,8 +100,7 @@ def find_when(text: str, kind: MomentKind | None = None) -> str:
         wanted = {"date": day, "time": hour}[kind] if kind else day or hour
         return wanted.text if wanted else ""
     first, second = sorted((day, hour), key=lambda moment: moment.start)
-    between = text[first.end : second.start]
-    if _JOINTS.fullmatch(between):
+    if _JOINTS.fullmatch(text[first.end : second.start]):
         return text[first.start : second.end]
     return f"{day.text} at {hour.text}"
 
@@ -138,9 +130,10 @@ def to_iso_date(said: str) -> str:
     ('2026-05-05', '2026-05-05', '')
     """
     numbers = [int(number) for number in re.findall(r"\d+", said)]
-    named = [m for word in re.findall(r"[a-z]{3,}", said.lower()) if (m := _parse_month(word))]
+    words = [word[:3] for word in re.findall(r"[a-z]{3,}", said.lower())]
+    named = [_MONTHS.index(word) + 1 for word in words if word in _MONTHS]
     if len(numbers) == 2 and named:
-        day, year, month = numbers[0], numbers[1], named[0]
+        (day, year), month = numbers, named[0]
     elif len(numbers) == 3 and re.match(r"\d{4}-", said):
         year, month, day = numbers
     elif len(numbers) == 3 and numbers[2] > 99:  # day first, the order used in most of the world
@@ -159,9 +152,8 @@ def to_iso_time(said: str) -> str:
     >>> to_iso_time("8pm"), to_iso_time("20:30"), to_iso_time("noon"), to_iso_time("later")
     ('20:00:00', '20:30:00', '12:00:00', '')
     """
-    named = {"noon": 12, "midnight": 0}
-    if said.lower() in named:
-        return time(named[said.lower()]).isoformat()
+    if said.lower() in ("noon", "midnight"):
+        return time(12 if said.lower() == "noon" else 0).isoformat()
     found = re.match(r"(\d{1,2})(?:[:.](\d\d))?\s?([ap])?", said.lower())
     if not found:
         return ""
@@ -170,7 +162,3 @@ def to_iso_time(said: str) -> str:
         return time(hour, int(found[2] or 0)).isoformat()
     except ValueError:
         return ""
-
-
-def _parse_month(word: str) -> int:
-    return next((i for i, name in enumerate(_MONTHS, 1) if name == word[:3]), 0)

@@ -13,14 +13,9 @@ from echelons.models.planner.tool_parameters import ToolParameter
 from echelons.text.stemming import extract_words, stem
 
 _SPELLED: Final = {
-    **{
-        word: number
-        for number, word in enumerate(
-            ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"), 1
-        )
-    },
-    **{"eleven": 11, "twelve": 12, "dozen": 12, "fifteen": 15, "twenty": 20, "couple": 2},
-    **{"hundred": 100, "thousand": 1000, "both": 2},
+    **{"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8},
+    **{"nine": 9, "ten": 10, "eleven": 11, "twelve": 12, "dozen": 12, "fifteen": 15},
+    **{"twenty": 20, "couple": 2, "hundred": 100, "thousand": 1000, "both": 2},
 }
 _NUMBER: Final = re.compile(
     r"(?<![\w.,])(?:\d{1,3}(?:,\d{3}){1,4}|\d{1,15})(?:\.\d{1,9})?(?![\w]|[.:]\d)"
@@ -53,7 +48,7 @@ _GENERIC: Final = _to_stem_set(
     "number of count total how many the a max min maximum minimum least most"
 )
 _LIMIT_WORDS: Final = to_word_set("under below max maximum most than within budget to")
-_MONEY_SIGNS: Final = "€$£"
+_MONEY_SIGNS: Final = ("€", "$", "£")
 _PER_WEEK: Final = {"nights": 7, "days": 7}
 
 
@@ -112,22 +107,15 @@ def _find_amounts(text: str) -> Iterable[_Amount]:
         before = text[max(0, found.start() - _UNIT_DISTANCE) : found.start()]
         after = text[found.end() : found.end() + _UNIT_DISTANCE]
         yield _Amount(
-            _parse_number(found[0]),
+            float(_SPELLED.get(found[0].lower()) or found[0].replace(",", "")),
             tuple(extract_words(before)[-3:]),
             tuple(extract_words(after)[:3]),
-            before.rstrip()[-1:] in tuple(_MONEY_SIGNS)
-            or after.lstrip()[:1] in tuple(_MONEY_SIGNS),
+            before.rstrip()[-1:] in _MONEY_SIGNS or after.lstrip()[:1] in _MONEY_SIGNS,
         )
     for week in re.finditer(r"(?<!\w)a\s(week|day|night)(?!\w)", text, re.IGNORECASE):
-        if not re.search(
-            r"(?:per|times|once|twice)\s?$", text[max(0, week.start() - 8) : week.start()]
-        ):
+        before = text[max(0, week.start() - 8) : week.start()]
+        if not re.search(r"(?:per|times|once|twice)\s?$", before):
             yield _Amount(1, (), (week[1].lower(),), signed=False)
-
-
-def _parse_number(said: str) -> float:
-    spelled = _SPELLED.get(said.lower())
-    return float(spelled if spelled is not None else said.replace(",", ""))
 
 
 def _find_unit(parameter: ToolParameter) -> str:
@@ -137,7 +125,7 @@ def _find_unit(parameter: ToolParameter) -> str:
         for unit, known in _UNITS.items():
             if known.intersection(known_by):
                 return unit
-    return "people" if parameter.stems & _to_stem_set("size") else ""
+    return "people" if stem("size") in parameter.stems else ""
 
 
 def _score_amount(parameter: ToolParameter, meant: str, amount: _Amount) -> int:

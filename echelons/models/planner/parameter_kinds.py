@@ -43,31 +43,36 @@ _WHENS: Final = to_word_set("when datetime timestamp")
 _EDGES: Final = to_word_set(
     "start end begin until till since from to arrival departure check return"
 )
-_ORIGINS: Final = to_word_set("from origin departure source depart departing leaving src")
-_DESTINATIONS: Final = to_word_set("to destination arrival dest towards arrive arriving")
-_PLACES: Final = to_word_set(
-    "place city location where country region area town airport island neighbourhood neighborhood "
-    "district village station places cities locations countries regions"
-)
-_NEARS: Final = to_word_set("near around nearby")
-_FREE: Final = to_word_set(
-    "question questions query queries task message text prompt request topic topics keyword "
-    "keywords term terms phrase input search subject q instruction instructions what content "
-    "brief title headline summary body"
-)
-_SEARCH_TERMS: Final = to_word_set(
-    "wish wishes interest interests theme cuisine dish genre filter preference preferences style"
-)
-_VENUES: Final = to_word_set(
-    "restaurant hotel venue museum theatre theater cafe bar shop store club gallery event"
-)
-_PERSONS: Final = to_word_set(
-    "customer client person guest employee author artist user member manager supplier vendor "
-    "colleague company firm organisation organization recipient sender patient student"
-)
+_KIND_WORDS: Final = {
+    ParameterKind.ORIGIN: to_word_set("from origin departure source depart departing leaving src"),
+    ParameterKind.DESTINATION: to_word_set("to destination arrival dest towards arrive arriving"),
+    ParameterKind.NEAR: to_word_set("near around nearby"),
+    ParameterKind.PLACE: to_word_set(
+        "place city location where country region area town airport island neighbourhood "
+        "neighborhood district village station places cities locations countries regions"
+    ),
+    ParameterKind.SEARCH_TERM: to_word_set(
+        "wish wishes interest interests theme cuisine dish genre filter preference preferences "
+        "style"
+    ),
+    ParameterKind.FREE: to_word_set(
+        "question questions query queries task message text prompt request topic topics keyword "
+        "keywords term terms phrase input search subject q instruction instructions what content "
+        "brief title headline summary body"
+    ),
+    ParameterKind.VENUE: to_word_set(
+        "restaurant hotel venue museum theatre theater cafe bar shop store club gallery event"
+    ),
+    ParameterKind.PERSON: to_word_set(
+        "customer client person guest employee author artist user member manager supplier vendor "
+        "colleague company firm organisation organization recipient sender patient student"
+    ),
+}
+"""Words in names of other kinds than dates, times and addresses; the first match counts."""
+
+_DATE_NAMES: Final = ({"check", "in"}, {"check", "out"}, {"start"}, {"end"}, {"until"})
 _RANGE_ENDS: Final = to_word_set("end until till to return checkout out inbound last latest before")
 _ADDRESSES: Final = to_word_set("email mail url uri link website")
-_HEAD: Final = re.compile(r"[^.,;:()\n]{0,80}")
 _HEAD_ENDS: Final = to_word_set("in for at with that which who when where of to from on by if")
 
 
@@ -82,9 +87,8 @@ def classify_parameter(parameter: ToolParameter) -> ParameterKind:
     'DESTINATION'
     """
     if parameter.format in ("date", "date-time", "time"):
-        return {"date": ParameterKind.DATE, "time": ParameterKind.TIME}.get(
-            parameter.format, ParameterKind.WHEN
-        )
+        kinds = {"date": ParameterKind.DATE, "time": ParameterKind.TIME}
+        return kinds.get(parameter.format, ParameterKind.WHEN)
     if parameter.format in ("email", "uri", "url"):
         return ParameterKind.ADDRESS
     about = extract_words(parameter.description)
@@ -95,11 +99,8 @@ def classify_parameter(parameter: ToolParameter) -> ParameterKind:
         return ParameterKind.SEARCH_TERM
     if by_name is ParameterKind.OTHER or _ADDRESSES.intersection(about[:8]):
         by_head = _classify_words(_extract_head(parameter.description))
-        return (
-            by_head
-            if by_name is ParameterKind.OTHER or by_head is ParameterKind.ADDRESS
-            else by_name
-        )
+        if by_name is ParameterKind.OTHER or by_head is ParameterKind.ADDRESS:
+            return by_head
     return by_name
 
 
@@ -110,34 +111,21 @@ def is_range_end(parameter: ToolParameter) -> bool:
 
 def _extract_head(description: str) -> list[str]:
     """Return the words of a description's head noun phrase, before any qualification."""
-    found = _HEAD.match(description)
-    said = extract_words(found[0] if found else "")
+    said = extract_words(re.split(r"[.,;:()\n]", description[:80], maxsplit=1)[0])
     if "name" in said[:2] and "of" in said[:4]:
         said = said[said.index("of") + 1 :]
-    head: list[str] = []
-    for word in said:
-        if head and word in _HEAD_ENDS:
-            break
-        head.append(word)
-    return head
+    end = next((i for i, word in enumerate(said) if i and word in _HEAD_ENDS), len(said))
+    return said[:end]
 
 
 def _classify_words(name: tuple[str, ...] | list[str]) -> ParameterKind:
     said = set(name)
-    both = said & _DATES and said & _TIMES
-    tests = (
-        (ParameterKind.ADDRESS, said & _ADDRESSES),
-        (ParameterKind.WHEN, said & _WHENS or both),
-        (ParameterKind.DATE, said & _DATES or said in ({"check", "in"}, {"check", "out"})),
-        (ParameterKind.TIME, said & _TIMES),
-        (ParameterKind.ORIGIN, said & _ORIGINS),
-        (ParameterKind.DESTINATION, said & _DESTINATIONS),
-        (ParameterKind.NEAR, said & _NEARS),
-        (ParameterKind.PLACE, said & _PLACES),
-        (ParameterKind.DATE, said in ({"start"}, {"end"}, {"until"})),
-        (ParameterKind.SEARCH_TERM, said & _SEARCH_TERMS),
-        (ParameterKind.FREE, said & _FREE),
-        (ParameterKind.VENUE, said & _VENUES),
-        (ParameterKind.PERSON, said & _PERSONS),
-    )
-    return next((found for found, holds in tests if holds), ParameterKind.OTHER)
+    if said & _ADDRESSES:
+        return ParameterKind.ADDRESS
+    if said & _WHENS or (said & _DATES and said & _TIMES):
+        return ParameterKind.WHEN
+    if said & _DATES or said in _DATE_NAMES:
+        return ParameterKind.DATE
+    if said & _TIMES:
+        return ParameterKind.TIME
+    return next((kind for kind, words in _KIND_WORDS.items() if said & words), ParameterKind.OTHER)

@@ -34,29 +34,19 @@ MAX_NAME_WORDS: Final = 5
 """Words of a name at most."""
 
 _PREPOSITION_ROLES: Final = {
-    "from": PlaceRole.ORIGIN,
-    "leaving": PlaceRole.ORIGIN,
-    "departing": PlaceRole.ORIGIN,
-    "to": PlaceRole.DESTINATION,
-    "into": PlaceRole.DESTINATION,
-    "towards": PlaceRole.DESTINATION,
-    "visit": PlaceRole.DESTINATION,
-    "visiting": PlaceRole.DESTINATION,
-    "in": PlaceRole.PLACE,
-    "near": PlaceRole.NEAR,
-    "around": PlaceRole.NEAR,
-    "about": PlaceRole.NEAR,
-    "of": PlaceRole.NEAR,
-    "across": PlaceRole.PLACE,
-    "throughout": PlaceRole.PLACE,
-    "within": PlaceRole.NEAR,
-    "for": PlaceRole.MENTION,
-    "at": PlaceRole.VENUE,
-    "called": PlaceRole.VENUE,
-    "named": PlaceRole.VENUE,
+    word: role
+    for role, words in (
+        (PlaceRole.ORIGIN, "from leaving departing"),
+        (PlaceRole.DESTINATION, "to into towards visit visiting"),
+        (PlaceRole.PLACE, "in across throughout"),
+        (PlaceRole.NEAR, "near around about of within"),
+        (PlaceRole.MENTION, "for"),
+        (PlaceRole.VENUE, "at called named"),
+    )
+    for word in words.split()
 }
-
-
+_NON_NAMES: Final = STOPWORDS | lex.NON_PLACE_WORDS | _PREPOSITION_ROLES.keys()
+_VERBS: Final = lex.REQUEST_VERBS | lex.MORE_VERBS
 _JOINTS: Final = (["and"], ["or"], ["then"], ["and", "then"])
 
 
@@ -112,8 +102,7 @@ def find_listed_places(
         if place.start < chain[-1].end:
             continue
         between = [token.word for token in tokens[chain[-1].end : place.start]]
-        gap = tokens[place.start].gap.strip()
-        if not (between in _JOINTS or (not between and gap == ",")):
+        if between not in _JOINTS and (between or not _has_comma(tokens[place.start])):
             break
         chain.append(place)
         joined = joined or bool(between)
@@ -147,33 +136,24 @@ def _match_capitalised(tokens: Sequence[Token], i: int, taken: set[int]) -> Plac
         else:
             break
     role = _find_role(tokens, i)
-    if role is None and _is_sentence_start(tokens, i):
-        if end == i + 1 and _is_sentence_opener(tokens[i].word):
-            return None
-        return PlaceName(
-            _join_name(tokens[i:end]), PlaceRole.MENTION, certain=False, start=i, end=end
-        )
-    return PlaceName(
-        _join_name(tokens[i:end]), role or PlaceRole.MENTION, certain=True, start=i, end=end
-    )
+    opens = role is None and (i == 0 or any(stop in tokens[i].gap for stop in ".!?\n:"))
+    if opens and end == i + 1 and _is_sentence_opener(tokens[i].word):
+        return None
+    return PlaceName(_join_name(tokens[i:end]), role or PlaceRole.MENTION, not opens, i, end)
 
 
 def _match_after_preposition(tokens: Sequence[Token], i: int, taken: set[int]) -> PlaceName | None:
-    role = _PREPOSITION_ROLES.get(tokens[i - 1].word) if i else None
-    if (
-        role is None
-        or role in (PlaceRole.MENTION, PlaceRole.VENUE)
-        or tokens[i - 1].word in ("of", "about")
-    ):
+    word = tokens[i - 1].word if i else ""
+    role = _PREPOSITION_ROLES.get(word)
+    if role is None or role in (PlaceRole.MENTION, PlaceRole.VENUE) or word in ("of", "about"):
         return None
     end = i
     while end < min(len(tokens), i + 3) and _is_possible_name(tokens[end], end, taken):
         if has_stop_before(tokens[end]):
             break
         end += 1
-    if end == i:
-        return None
-    return PlaceName(_capitalise_name(tokens[i:end]), role, certain=False, start=i, end=end)
+    name = " ".join(_strip_possessive(token).capitalize() for token in tokens[i:end])
+    return PlaceName(name, role, certain=False, start=i, end=end) if name else None
 
 
 def _assign_journey_roles(
@@ -193,16 +173,15 @@ def _assign_journey_roles(
         elif before == "and" and previous and previous.start:
             inherits = tokens[previous.start - 1].word != "between"
             role = previous.role if inherits else PlaceRole.DESTINATION
-        elif not before or role is not PlaceRole.MENTION:
-            role = place.role
-        certain = place.certain or (bool(following) and _is_list_start(tokens, place, link))
+        begins = place.role is PlaceRole.MENTION and tokens[place.start].is_capitalized
+        # In "London, then Paris" a list of names goes on, so London is one.
+        listed = following and (link in _JOINTS or (not link and _has_comma(tokens[place.end])))
+        certain = place.certain or (begins and bool(listed))
         yield PlaceName(place.name, role, certain, place.start, place.end)
 
 
-def _is_list_start(tokens: Sequence[Token], place: PlaceName, link: Sequence[str]) -> bool:
-    """Return whether a list of names goes on, as in "London, then Paris": so London is a name."""
-    begins = place.role is PlaceRole.MENTION and tokens[place.start].is_capitalized
-    return begins and (link in _JOINTS or (not link and tokens[place.end].gap.strip() == ","))
+def _has_comma(token: Token) -> bool:
+    return token.gap.strip() == ","
 
 
 def _find_role(tokens: Sequence[Token], i: int) -> PlaceRole | None:
@@ -213,13 +192,10 @@ def _find_role(tokens: Sequence[Token], i: int) -> PlaceRole | None:
     if before < 0 or has_stop_before(tokens[i]):
         return None
     word = tokens[before].word
-    if word == "of" and before and tokens[before - 1].word == "out":
+    earlier = tokens[before - 1].word if before else ""
+    if word == "of" and earlier == "out":
         return PlaceRole.ORIGIN
-    if (
-        word == "for"
-        and before
-        and tokens[before - 1].word in ("leaving", "departing", "heading", "bound")
-    ):
+    if word == "for" and earlier in ("leaving", "departing", "heading", "bound"):
         return PlaceRole.DESTINATION
     return _PREPOSITION_ROLES.get(word)
 
@@ -227,36 +203,19 @@ def _find_role(tokens: Sequence[Token], i: int) -> PlaceRole | None:
 def _is_name(tokens: Sequence[Token], i: int, taken: set[int]) -> bool:
     if not 0 <= i < len(tokens) or i in taken:
         return False
-    token = tokens[i]
-    return (
-        token.is_capitalized
-        and token.word not in STOPWORDS
-        and token.word not in lex.NON_PLACE_WORDS
-        and token.word not in _PREPOSITION_ROLES
-    )
+    return tokens[i].is_capitalized and tokens[i].word not in _NON_NAMES
 
 
 def _is_possible_name(token: Token, i: int, taken: set[int]) -> bool:
-    return (
-        i not in taken
-        and token.raw.isalpha()
-        and not token.is_capitalized
-        and token.word not in STOPWORDS
-        and token.word not in _PREPOSITION_ROLES
-        and token.word not in lex.NON_PLACE_WORDS
-        and token.word not in lex.REQUEST_VERBS
-        and token.word not in lex.MORE_VERBS
-    )
+    if i in taken or token.is_capitalized or not token.raw.isalpha():
+        return False
+    return token.word not in _NON_NAMES and token.word not in _VERBS
 
 
 def _is_sentence_opener(word: str) -> bool:
     """Return whether `word` is capitalised only because it begins a sentence."""
-    known = word in lex.REQUEST_VERBS or word in lex.SENTENCE_OPENERS or word in lex.MORE_VERBS
+    known = word in _VERBS or word in lex.SENTENCE_OPENERS
     return known or word.endswith(lex.NON_NAME_ENDINGS)
-
-
-def _is_sentence_start(tokens: Sequence[Token], i: int) -> bool:
-    return i == 0 or any(stop in tokens[i].gap for stop in ".!?\n:")
 
 
 def _join_name(tokens: Sequence[Token]) -> str:
@@ -265,10 +224,6 @@ def _join_name(tokens: Sequence[Token]) -> str:
     for token in tokens[1:]:
         name += (token.gap if token.gap.strip() in ("-", ".") else " ") + _strip_possessive(token)
     return name
-
-
-def _capitalise_name(tokens: Sequence[Token]) -> str:
-    return " ".join(_strip_possessive(token).capitalize() for token in tokens)
 
 
 def _strip_possessive(token: Token) -> str:

@@ -14,8 +14,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from pydantic import BaseModel
 
 from echelons.language.tokens import TokenizedText
-from echelons.models.planner.conversation_context import TaskContext
-from echelons.models.planner.task_brief import TaskBrief
+from echelons.models.planner.task_context import TaskBrief, TaskContext
 from echelons.models.planner.toolbox import DELEGATE_TOOL
 
 NO_ANSWER = "no answer"
@@ -77,7 +76,10 @@ class PlannerTurn:
 def _read_answer(call: Mapping[str, Any], message: ToolMessage | None) -> CallAnswer:
     delegated = call["name"] == DELEGATE_TOOL
     arguments = call["args"]
-    facts = _read_artifact(message)
+    artifact = message.artifact if message is not None else None
+    if isinstance(artifact, BaseModel):
+        artifact = artifact.model_dump()
+    facts: Mapping[str, Any] = artifact if isinstance(artifact, Mapping) else {}
     named = arguments.get("subordinate") or facts.get("agent")
     source = str(named) if delegated and named else str(call["name"])
     asked = str(arguments.get("message", "")) if delegated else ""
@@ -93,25 +95,9 @@ def _read_answer(call: Mapping[str, Any], message: ToolMessage | None) -> CallAn
     reason = str(facts.get("reason") or "")
     if status == "unable" and not reason:
         reason = text
-    return CallAnswer(
-        source=source,
-        asked=asked,
-        text=text,
-        status=status if status in ("partial", "unable", "needs_input") else "fulfilled",
-        confidence=_read_confidence(facts.get("confidence")),
-        reason=reason,
-        delegated=delegated,
-    )
-
-
-def _read_artifact(message: ToolMessage | None) -> Mapping[str, Any]:
-    artifact = message.artifact if message is not None else None
-    if isinstance(artifact, BaseModel):
-        artifact = artifact.model_dump()
-    return artifact if isinstance(artifact, Mapping) else {}
-
-
-def _read_confidence(value: object) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return float(value) if 0 <= value <= 1 else None
+    if status not in ("partial", "unable", "needs_input"):
+        status = "fulfilled"
+    sure = facts.get("confidence")
+    rated = isinstance(sure, int | float) and not isinstance(sure, bool) and 0 <= sure <= 1
+    confidence = float(sure) if rated else None
+    return CallAnswer(source, asked, text, status, confidence, reason, delegated)

@@ -38,16 +38,13 @@ def build_message(
     said = plan_reply(PlannerTurn.from_messages(messages), Toolbox.from_tools(tools), sharing)
     written = [_write_message(message) for message in messages]
     calls = _build_tool_calls(said, "\n".join(written))
-    read = sum(map(_estimate_tokens, written)) + (_estimate_tokens(_to_json(tools)) if tools else 0)
-    wrote = _estimate_tokens(said.text) + sum(
-        _estimate_tokens(_to_json(call["args"])) for call in calls
-    )
+    read = _count_tokens(*written, *([_to_json(tools)] if tools else []))
+    wrote = _count_tokens(said.text, *(_to_json(call["args"]) for call in calls))
+    usage = UsageMetadata(input_tokens=read, output_tokens=wrote, total_tokens=read + wrote)
     return AIMessage(
         content=said.text,
         tool_calls=calls,
-        usage_metadata=UsageMetadata(
-            input_tokens=read, output_tokens=wrote, total_tokens=read + wrote
-        ),
+        usage_metadata=usage,
         response_metadata={
             "model_name": PLANNER_NAME,
             "model_provider": PROVIDER,
@@ -61,13 +58,9 @@ def split_message(message: AIMessage) -> Iterator[AIMessageChunk]:
     for word in _WORD_BEGINS.split(str(message.content)) if message.content else ():
         yield AIMessageChunk(content=word)
     for index, call in enumerate(message.tool_calls):
-        arguments = _to_json(call["args"])
-        yield AIMessageChunk(
-            content="",
-            tool_call_chunks=[
-                tool_call_chunk(name=call["name"], args=arguments, id=call["id"], index=index)
-            ],
-        )
+        written = _to_json(call["args"])
+        part = tool_call_chunk(name=call["name"], args=written, id=call["id"], index=index)
+        yield AIMessageChunk(content="", tool_call_chunks=[part])
     yield AIMessageChunk(
         content="",
         usage_metadata=message.usage_metadata,
@@ -95,8 +88,8 @@ def _write_message(message: BaseMessage) -> str:
     return f"{message.type}: {message.text}{made}"
 
 
-def _estimate_tokens(text: str) -> int:
-    return -(-len(text) // CHARACTERS_PER_TOKEN)
+def _count_tokens(*texts: str) -> int:
+    return sum(-(-len(text) // CHARACTERS_PER_TOKEN) for text in texts)
 
 
 def _to_json(value: object) -> str:

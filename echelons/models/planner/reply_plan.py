@@ -20,9 +20,8 @@ from echelons.models.planner.answer_text import (
     describe_questions,
     select_contributions,
 )
-from echelons.models.planner.conversation_context import TaskContext
 from echelons.models.planner.planner_turn import PlannerTurn
-from echelons.models.planner.task_brief import TaskBrief
+from echelons.models.planner.task_context import TaskBrief, TaskContext
 from echelons.models.planner.tool_choice import ToolChoice, choose_tools
 from echelons.models.planner.toolbox import DELEGATE_TOOL, REPORT_TOOL, Toolbox
 
@@ -36,12 +35,7 @@ NO_TASK = "there is no task"
 
 @dataclass(frozen=True)
 class PlannedCall:
-    """One tool call.
-
-    Attributes:
-        name: The tool.
-        args: Its arguments.
-    """
+    """One call of the tool `name`."""
 
     name: str
     args: Mapping[str, Any]
@@ -72,9 +66,12 @@ def plan_reply(turn: PlannerTurn, box: Toolbox, sharing: TaskSharing = split_tas
     calls = (*asked, *(PlannedCall(name, arguments) for name, arguments in own.calls))
     if calls:
         return PlannedReply(calls=calls)
-    if own.missing:
-        return _report_missing(box, own)
-    return _report_unable(box, NOTHING_FITS)
+    if not own.missing:
+        return _report_unable(box, NOTHING_FITS)
+    needed = f"{own.tool} needs to know: {', '.join(own.missing)}"
+    if box.can_report:
+        return _build_report("needs_input", needed, reason=needed)
+    return PlannedReply(f"I cannot go on yet: {needed}.")
 
 
 def _share_task(
@@ -100,8 +97,8 @@ def _build_delegations(
     """Yield a call for each share, with the whole task and the part that is meant."""
     every = {word for share in shares for word in share.words}
     for share in shares:
-        told = bool(said.part) or set(share.words) != every
-        part = share.words if told and not large else ()
+        limited = bool(said.part) or set(share.words) != every
+        part = share.words if limited and not large else ()
         brief = TaskBrief(said.brief.task, part, said.background)
         arguments = {"message": str(brief), "subordinate": share.name, "reset": False}
         yield PlannedCall(DELEGATE_TOOL, arguments)
@@ -117,19 +114,11 @@ def _build_final_reply(turn: PlannerTurn, box: Toolbox) -> PlannedReply:
     if asked := describe_questions(answers):
         return _build_report("needs_input", text, reason=asked)
     if not given:
-        return _build_report(
-            "unable", text or NOTHING_FITS, reason=describe_failures(answers) or NOTHING_FITS
-        )
+        why = describe_failures(answers) or NOTHING_FITS
+        return _build_report("unable", text or NOTHING_FITS, reason=why)
     # A composed answer is as certain as the best of its contributions.
     sure = [one.confidence for one in given if one.confidence is not None]
     return _build_report("fulfilled", text, confidence=max(sure)) if sure else PlannedReply(text)
-
-
-def _report_missing(box: Toolbox, own: ToolChoice) -> PlannedReply:
-    needed = f"{own.tool} needs to know: {', '.join(own.missing)}"
-    if box.can_report:
-        return _build_report("needs_input", needed, reason=needed)
-    return PlannedReply(f"I cannot go on yet: {needed}.")
 
 
 def _report_unable(box: Toolbox, reason: str) -> PlannedReply:
@@ -159,9 +148,7 @@ def _list_names(names: Sequence[str]) -> str:
 def _build_report(
     status: str, result: str, reason: str = "", confidence: float | None = None
 ) -> PlannedReply:
-    arguments: dict[str, Any] = {"status": status, "result": result}
-    if confidence is not None:
-        arguments["confidence"] = confidence
-    if reason:
-        arguments["reason"] = reason
-    return PlannedReply(calls=(PlannedCall(REPORT_TOOL, arguments),))
+    facts: dict[str, Any] = {"confidence": confidence, "reason": reason or None}
+    given = {name: value for name, value in facts.items() if value is not None}
+    call = PlannedCall(REPORT_TOOL, {"status": status, "result": result, **given})
+    return PlannedReply(calls=(call,))

@@ -16,7 +16,7 @@ from echelons.language.lexicon import QUESTION_OPENERS, to_word_set
 from echelons.language.team_index import GENERIC_STEMS
 from echelons.language.word_marks import WordMark, mark_words
 from echelons.models.planner.arguments import FilledArguments, fill_arguments
-from echelons.models.planner.conversation_context import TaskContext
+from echelons.models.planner.task_context import TaskContext
 from echelons.models.planner.toolbox import ToolSpec
 from echelons.text.stemming import STOPWORDS, extract_words, stem
 

@@ -6,8 +6,7 @@ import pytest
 
 from echelons.language.tokens import TokenizedText
 from echelons.models.planner.arguments import fill_arguments
-from echelons.models.planner.conversation_context import TaskContext
-from echelons.models.planner.task_brief import TaskBrief
+from echelons.models.planner.task_context import TaskBrief, TaskContext
 from echelons.models.planner.toolbox import ToolSpec
 
 

@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from echelons.models.planner.conversation_context import TaskContext
-from echelons.models.planner.task_brief import TaskBrief
+from echelons.models.planner.task_context import TaskBrief, TaskContext
 from echelons.models.planner.tool_choice import MAX_TOOLS, ToolChoice, choose_tools
 from echelons.models.planner.toolbox import ToolSpec
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from echelons.models.planner.task_brief import MAX_EARLIER_CHARACTERS, TaskBrief
+from echelons.models.planner.task_context import MAX_EARLIER_CHARACTERS, TaskBrief
 
 words = st.lists(st.from_regex(r"[a-z]{1,9}( [a-z]{1,9})?", fullmatch=True), max_size=4)
 tasks = st.text().filter(lambda text: "\n" not in text)
