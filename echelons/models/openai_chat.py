@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from echelons.errors import InvalidModelAddress, ModelKeyMissing
@@ -59,6 +59,10 @@ def create_openai_chat(name: str) -> ChatOpenAI:
     from langchain_openai import ChatOpenAI
     from pydantic import SecretStr
 
+    from echelons.models.http_clients import AsyncHttpClient, SyncHttpClient
+
+    # On loopback the proxy variables are ignored.
+    proxy = None if loopback else os.environ.get(PROXY_VARIABLE, "").strip() or None
     return ChatOpenAI(
         model=name,
         api_key=SecretStr(key or NO_KEY),
@@ -66,7 +70,11 @@ def create_openai_chat(name: str) -> ChatOpenAI:
         max_retries=MAX_RETRIES,
         timeout=TIMEOUT_SECONDS,
         stream_usage=True,
-        **_build_http_clients(direct=loopback),
+        http_client=SyncHttpClient(trust_env=not loopback, proxy=proxy),
+        http_async_client=AsyncHttpClient(trust_env=not loopback, proxy=proxy),
+        # LangChain must neither add a proxy of its own nor warn about options it would set.
+        openai_proxy=None,
+        http_socket_options=(),
     )
 
 
@@ -94,17 +102,3 @@ def _is_loopback(host: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
-
-
-def _build_http_clients(direct: bool) -> dict[str, Any]:
-    """Return the options for the HTTP clients; direct ones ignore the proxy variables."""
-    from echelons.models.http_clients import AsyncHttpClient, SyncHttpClient
-
-    proxy = None if direct else os.environ.get(PROXY_VARIABLE, "").strip() or None
-    return {
-        "http_client": SyncHttpClient(trust_env=not direct, proxy=proxy),
-        "http_async_client": AsyncHttpClient(trust_env=not direct, proxy=proxy),
-        # LangChain must neither add a proxy of its own nor warn about options it would set.
-        "openai_proxy": None,
-        "http_socket_options": (),
-    }

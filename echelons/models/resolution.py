@@ -41,29 +41,19 @@ def resolve_model(model: BaseChatModel | str | None) -> BaseChatModel:
         echelons.errors.UnknownModel: unknown model 'gpt'; known forms are openai:NAME, \
 offline, offline:planner, or pass any LangChain chat model object
     """
-    if model is None:
-        return _create_planner()
+    if model is None or (isinstance(model, str) and model in OFFLINE_NAMES):
+        from echelons.models.planner import OfflinePlanner
+
+        return OfflinePlanner()
     if isinstance(model, str):
-        return _create_named_model(model)
+        name = model.removeprefix(OPENAI_PREFIX).strip()
+        if not model.startswith(OPENAI_PREFIX) or not name:
+            raise UnknownModel(model, KNOWN_FORMS)
+        from echelons.models.openai_chat import create_openai_chat
+
+        return create_openai_chat(name)
     from langchain_core.language_models import BaseChatModel
 
     if isinstance(model, BaseChatModel):
         return model
     raise UnknownModel(repr(model), KNOWN_FORMS)
-
-
-def _create_named_model(name: str) -> BaseChatModel:
-    if name in OFFLINE_NAMES:
-        return _create_planner()
-    served = name.removeprefix(OPENAI_PREFIX).strip()
-    if not name.startswith(OPENAI_PREFIX) or not served:
-        raise UnknownModel(name, KNOWN_FORMS)
-    from echelons.models.openai_chat import create_openai_chat
-
-    return create_openai_chat(served)
-
-
-def _create_planner() -> BaseChatModel:
-    from echelons.models.planner import OfflinePlanner
-
-    return OfflinePlanner()

@@ -25,18 +25,20 @@ def select_contributions(answers: Iterable[CallAnswer]) -> list[CallAnswer]:
     questions: dict[str, int] = {}
     for answer in given:
         questions.setdefault(answer.asked, len(questions))
-    return sorted(given, key=lambda one: (questions[one.asked], -_get_rank(one)))
+
+    def rank(one: CallAnswer) -> tuple[int, float]:
+        # Only answers to the same question compete; results of tools have none to rank by.
+        return questions[one.asked], -(one.confidence or 0.0) if one.delegated else 0.0
+
+    return sorted(given, key=rank)
 
 
 def describe_failures(answers: Iterable[CallAnswer]) -> str:
     """Return the sources without a result, and why: "events (closed today), tours (no answer)"."""
-    failed = [
-        one
+    return ", ".join(
+        f"{one.source} ({_shorten_line(one.reason) or EMPTY_ANSWER})"
         for one in answers
         if one.status == "unable" or (one.status != "needs_input" and not one.text.strip())
-    ]
-    return ", ".join(
-        f"{one.source} ({_shorten_line(one.reason) or EMPTY_ANSWER})" for one in failed
     )
 
 
@@ -61,11 +63,6 @@ def compose_answer(answers: Sequence[CallAnswer]) -> str:
     if failed := describe_failures(answers):
         lacking.append(f"Not available: {failed}")
     return "\n\n".join([*parts, *(["\n".join(lacking)] if lacking else [])])
-
-
-def _get_rank(answer: CallAnswer) -> float:
-    # Only answers to the same question compete; results of tools have none to rank by.
-    return answer.confidence or 0.0 if answer.delegated else 0.0
 
 
 def _format_question(answer: CallAnswer) -> str:

@@ -194,7 +194,7 @@ class _ArgumentSource:
         return tuple(self._said.iterate_readings()) if back else (self._said.task,)
 
     def _find_listed_places(self, parameter: ToolParameter) -> tuple[str, ...]:
-        kind = classify_parameter(parameter) if parameter.type == "string" else None
+        kind = classify_parameter(parameter) if parameter.type == "string" else ParameterKind.OTHER
         found = self._find_place(kind, needed=False) if kind in _LISTED_KINDS else None
         if found is None:
             return ()
@@ -203,7 +203,7 @@ class _ArgumentSource:
         return tuple(dict.fromkeys(place.name for place in chain))[:MAX_CALLS]
 
     def _find_place(
-        self, meant: ParameterKind | None, needed: bool
+        self, meant: ParameterKind, needed: bool
     ) -> tuple[TokenizedText, PlaceName] | None:
         """Return the place that fits best, with its text; the latest text comes first.
 

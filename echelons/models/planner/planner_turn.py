@@ -97,7 +97,7 @@ def _read_answer(call: Mapping[str, Any], message: ToolMessage | None) -> CallAn
         reason = text
     if status not in ("partial", "unable", "needs_input"):
         status = "fulfilled"
-    sure = facts.get("confidence")
-    rated = isinstance(sure, int | float) and not isinstance(sure, bool) and 0 <= sure <= 1
-    confidence = float(sure) if rated else None
+    sure: Any = facts.get("confidence")
+    rated = isinstance(sure, int | float) and not isinstance(sure, bool)
+    confidence = float(sure) if rated and 0 <= sure <= 1 else None
     return CallAnswer(source, asked, text, status, confidence, reason, delegated)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Final
 
 from echelons.language.clauses import split_clauses
@@ -40,7 +41,6 @@ _ACT_SYNONYMS: Final = tuple(
 )
 _ACT_STEMS: Final = frozenset().union(*_ACT_SYNONYMS)
 
-
 NamedCalls = tuple[tuple[str, dict[str, Any]], ...]
 
 
@@ -68,7 +68,7 @@ def choose_tools(tools: Sequence[ToolSpec], said: TaskContext, alone: bool) -> T
         alone: Whether no subordinate is asked; then a tool that only might fit is used too.
     """
     fitting = _rank_tools(tools, said, alone)
-    trade = _collect_trade_stems(tools)
+    trade = frozenset[str]().union(*map(_get_name_stems, tools))
     filled = [(tool, fill_arguments(tool, said, trade)) for tool in fitting]
     calls = _drop_redundant_lookups(_collect_calls(filled), tools)
     if calls or not (alone or fitting):
@@ -76,24 +76,20 @@ def choose_tools(tools: Sequence[ToolSpec], said: TaskContext, alone: bool) -> T
     # The fitting tools lack arguments, or none fits: fall back to a look-up, which does no harm.
     harmless = [tool for tool in tools if not _is_acting(tool) and tool not in fitting]
     if fitting:
-        harmless = [tool for tool in harmless if _has_common_noun(tool, fitting)]
+        nouns = frozenset[str]().union(*map(_get_name_stems, fitting)) - _ACT_STEMS - GENERIC_STEMS
+        harmless = [tool for tool in harmless if _get_name_stems(tool) & nouns]
     could = [(tool, fill_arguments(tool, said, trade)) for tool in harmless]
-    able = next(((tool, one) for tool, one in could if one.calls), None)
-    if able:
-        return ToolChoice(_collect_calls([able]))
-    return (
-        _find_missing(filled)
-        or _find_missing([(t, one) for t, one in could if one.given])
-        or ToolChoice()
-    )
+    for tool, one in could:
+        if one.calls:
+            return ToolChoice(_collect_calls([(tool, one)]))
+    for tool, one in (*filled, *(each for each in could if each[1].given)):
+        if one.missing:
+            return ToolChoice((), one.missing, tool.name)
+    return ToolChoice()
 
 
 def _collect_calls(filled: Iterable[tuple[ToolSpec, FilledArguments]]) -> NamedCalls:
     return tuple((tool.name, arguments) for tool, one in filled for arguments in one.calls)
-
-
-def _collect_trade_stems(tools: Iterable[ToolSpec]) -> frozenset[str]:
-    return frozenset(word for tool in tools for word in _get_name_stems(tool))
 
 
 def _drop_redundant_lookups(calls: NamedCalls, tools: Sequence[ToolSpec]) -> NamedCalls:
@@ -110,17 +106,10 @@ def _drop_redundant_lookups(calls: NamedCalls, tools: Sequence[ToolSpec]) -> Nam
     )
 
 
-def _find_missing(filled: Iterable[tuple[ToolSpec, FilledArguments]]) -> ToolChoice | None:
-    return next(
-        (ToolChoice((), one.missing, tool.name) for tool, one in filled if one.missing), None
-    )
-
-
 def _rank_tools(tools: Sequence[ToolSpec], said: TaskContext, alone: bool) -> list[ToolSpec]:
     """Return the tools that the task names, the best first, without those that fit far worse."""
-    shared = Counter(
-        word for tool in tools for word in _get_name_stems(tool) | _get_summary_stems(tool)
-    )
+    stems = [_get_name_stems(tool) | _get_summary_stems(tool) for tool in tools]
+    shared = Counter(chain.from_iterable(stems))
     scores = {tool.name: _score_tool(tool, shared, said, alone) for tool in tools}
     best = {
         acts: max((scores[t.name] for t in tools if _is_acting(t) is acts), default=0.0)
@@ -136,16 +125,15 @@ def _score_tool(tool: ToolSpec, shared: Counter[str], said: TaskContext, alone: 
     A generic word such as "find" or "get" counts half a point, enough to break ties. Words that
     several tools share count nothing.
     """
-    own = frozenset(
-        word for word in _get_name_stems(tool) | _get_summary_stems(tool) if shared[word] == 1
-    )
+    name = _get_name_stems(tool)
+    own = frozenset(word for word in name | _get_summary_stems(tool) if shared[word] == 1)
     wished = _get_requested_stems(said)
-    by_name = own & _get_name_stems(tool) & wished
+    by_name = own & name & wished
     if _is_acting(tool):
-        act = _is_act_requested(tool, own & _get_name_stems(tool), said, alone)
+        act = _is_act_requested(tool, own & name, said, alone)
         return 2.0 * max(len(by_name), 1) if act else 0.0
     telling = 2.0 * len(by_name - GENERIC_STEMS) + 0.5 * len(by_name & GENERIC_STEMS)
-    return telling + len((own - _get_name_stems(tool)) & wished)
+    return telling + len((own - name) & wished)
 
 
 def _is_act_requested(tool: ToolSpec, own: frozenset[str], said: TaskContext, alone: bool) -> bool:
@@ -155,28 +143,22 @@ def _is_act_requested(tool: ToolSpec, own: frozenset[str], said: TaskContext, al
     beside the verb, a clause needs another of the tool's words, or one of the part that is meant;
     if the whole task is for this agent alone, the verb suffices. A question requests no act.
     """
-    verbs = _get_name_stems(tool) & _ACT_STEMS
+    name = _get_name_stems(tool)
+    verbs = name & _ACT_STEMS
     verbs = verbs.union(*(group for group in _ACT_SYNONYMS if group & verbs))
     nouns = own - _ACT_STEMS - GENERIC_STEMS
     part = _stem_content_words(" ".join(said.part))
-    about = (_get_name_stems(tool) | _get_summary_stems(tool) | part) - _ACT_STEMS - GENERIC_STEMS
+    about = (name | _get_summary_stems(tool) | part) - _ACT_STEMS - GENERIC_STEMS
     task = said.task
     given = mark_words(task)
     for clause in split_clauses(task.tokens):
         stems = {task.tokens[i].stem for i in clause if given[i] is WordMark.REQUESTED}
         whole = alone and not said.part
-        asked = verbs & stems and (whole or about & stems or len(_get_name_stems(tool) & stems) > 1)
+        asked = verbs & stems and (whole or about & stems or len(name & stems) > 1)
         if (asked or nouns & stems) and task.tokens[clause.start].word not in QUESTION_OPENERS:
             return True
     # An answer to our own question, "Roscioli", need not repeat what it is for.
     return bool(nouns & (part - {token.stem for token in task.tokens}))
-
-
-def _has_common_noun(tool: ToolSpec, fitting: Sequence[ToolSpec]) -> bool:
-    return any(
-        (_get_name_stems(tool) & _get_name_stems(other)) - _ACT_STEMS - GENERIC_STEMS
-        for other in fitting
-    )
 
 
 def _is_acting(tool: ToolSpec) -> bool:
@@ -185,13 +167,11 @@ def _is_acting(tool: ToolSpec) -> bool:
 
 def _get_requested_stems(said: TaskContext) -> frozenset[str]:
     """Return the stems of the task that are requested, including the part that is meant."""
-    marked = zip(said.task.tokens, mark_words(said.task), strict=True)
-    wished = {
+    return _stem_content_words(" ".join(said.part)).union(
         token.stem
-        for token, mark in marked
+        for token, mark in zip(said.task.tokens, mark_words(said.task), strict=True)
         if mark >= WordMark.CIRCUMSTANCE and token.is_content_word
-    }
-    return frozenset(wished) | _stem_content_words(" ".join(said.part))
+    )
 
 
 def _get_name_stems(tool: ToolSpec) -> frozenset[str]:

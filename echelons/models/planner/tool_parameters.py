@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from math import inf
 from typing import Any, Final
 
 from echelons.text.stemming import extract_words, stem
@@ -38,7 +39,7 @@ class ToolParameter:
     required: bool = False
     choices: tuple[Any, ...] = ()
     format: str = ""
-    bounds: tuple[float, float] = (float("-inf"), float("inf"))
+    bounds: tuple[float, float] = (-inf, inf)
     inner: tuple[ToolParameter, ...] = ()
 
     @cached_property
@@ -67,33 +68,30 @@ def _read_properties(
     required = schema.get("required")
     needed = set(map(str, required)) if isinstance(required, list | tuple) else set()
     return tuple(
-        _read_parameter(str(name), part, root, (str(name) in needed, depth))
+        _read_parameter(str(name), part, root, depth, required=str(name) in needed)
         for name, part in properties.items()
     )
 
 
 def _read_parameter(
-    name: str, written: object, root: Mapping[str, Any], place: tuple[bool, int]
+    name: str, written: object, root: Mapping[str, Any], depth: int, required: bool = False
 ) -> ToolParameter:
-    required, depth = place
     schema = _resolve_schema(written, root, 0)
     kind = _read_type(schema)
     inner: tuple[ToolParameter, ...] = ()
     if kind == "object":
         inner = _read_properties(schema, root, depth + 1)
     elif kind == "array" and depth < MAX_DEPTH:
-        inner = (_read_parameter(name, schema.get("items"), root, (False, depth + 1)),)
+        inner = (_read_parameter(name, schema.get("items"), root, depth + 1),)
+    choices = [schema["const"]] if "const" in schema else schema.get("enum")
     return ToolParameter(
         name=name,
         type=kind,
         description=str(schema.get("description") or ""),
         required=required,
-        choices=_read_choices(schema),
+        choices=tuple(choices) if isinstance(choices, list | tuple) else (),
         format=str(schema.get("format") or ""),
-        bounds=(
-            _read_bound(schema, "inimum", float("-inf")),
-            _read_bound(schema, "aximum", float("inf")),
-        ),
+        bounds=(_read_bound(schema, "inimum", -inf), _read_bound(schema, "aximum", inf)),
         inner=inner,
     )
 
@@ -104,26 +102,18 @@ def _resolve_schema(written: object, root: Mapping[str, Any], depth: int) -> dic
     if depth > MAX_DEPTH:
         return schema
     if isinstance(schema.get("$ref"), str):
-        return {
-            **_resolve_schema(_follow_reference(schema.pop("$ref"), root), root, depth + 1),
-            **schema,
-        }
+        found: object = root
+        for step in schema.pop("$ref").removeprefix("#").strip("/").split("/"):
+            found = found.get(step) if isinstance(found, Mapping) else None
+        return {**_resolve_schema(found, root, depth + 1), **schema}
     for union in ("anyOf", "oneOf", "allOf"):
         options = schema.pop(union, None)
         if isinstance(options, list | tuple):
             read = [_resolve_schema(option, root, depth + 1) for option in options]
             meant = [option for option in read if option.get("type") != "null"]
-            used = meant if union == "allOf" else meant[:1]
-            for option in used:
+            for option in meant if union == "allOf" else meant[:1]:
                 schema = {**option, **schema}
     return schema
-
-
-def _follow_reference(reference: str, root: Mapping[str, Any]) -> object:
-    found: object = root
-    for step in reference.removeprefix("#").strip("/").split("/"):
-        found = found.get(step) if isinstance(found, Mapping) else None
-    return found
 
 
 def _read_type(schema: Mapping[str, Any]) -> str:
@@ -133,13 +123,6 @@ def _read_type(schema: Mapping[str, Any]) -> str:
     if isinstance(kind, str) and kind != "null":
         return kind
     return "object" if isinstance(schema.get("properties"), Mapping) else "string"
-
-
-def _read_choices(schema: Mapping[str, Any]) -> tuple[Any, ...]:
-    if "const" in schema:
-        return (schema["const"],)
-    listed = schema.get("enum")
-    return tuple(listed) if isinstance(listed, list | tuple) else ()
 
 
 def _read_bound(schema: Mapping[str, Any], name: str, default: float) -> float:

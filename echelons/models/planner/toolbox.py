@@ -26,13 +26,7 @@ _SECTION: Final = re.compile(r"\n[ \t]{0,40}(?:Args|Arguments|Parameters|Returns
 
 @dataclass(frozen=True)
 class ToolSpec:
-    """A tool of the agent's own.
-
-    Attributes:
-        name: Its name.
-        description: Its description.
-        parameters: Its parameters.
-    """
+    """A tool of the agent's own."""
 
     name: str
     description: str = ""
@@ -75,15 +69,11 @@ class Toolbox:
             tool = ToolSpec.from_openai(written)
             if tool is not None:
                 read.setdefault(tool.name, tool)
-        team = _read_team(read.get(DELEGATE_TOOL))
+        team = TeamIndex(())
+        if delegate := read.get(DELEGATE_TOOL):
+            choices = next((p.choices for p in delegate.parameters if p.name == "subordinate"), ())
+            names = tuple(name for name in choices if isinstance(name, str))
+            team = parse_team(delegate.description, names)
         taken = BUILT_IN_TOOLS | set(team.names)  # a subordinate bound as a tool of its own
         own = tuple(tool for tool in read.values() if tool.name not in taken)
         return cls(team, own, REPORT_TOOL in read)
-
-
-def _read_team(delegate: ToolSpec | None) -> TeamIndex:
-    if delegate is None:
-        return TeamIndex(())
-    whom = next((p for p in delegate.parameters if p.name == "subordinate"), None)
-    names = tuple(name for name in whom.choices if isinstance(name, str)) if whom else ()
-    return parse_team(delegate.description, names)
