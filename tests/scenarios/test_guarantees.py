@@ -66,7 +66,7 @@ def pending(way: Way) -> list[Any]:
 # One function for each row: whether it is kept, with or without a move to another process.
 
 
-def a_question_at_any_depth_waits_and_goes_on(way: Way, move: Moving) -> bool:
+def a_question_at_any_depth_can_be_answered_later(way: Way, move: Moving) -> bool:
     assert way.send(asking(), "go") == ""
     move()
     [question] = pending(way)
@@ -74,7 +74,7 @@ def a_question_at_any_depth_waits_and_goes_on(way: Way, move: Moving) -> bool:
     return question.path == ("head", "scout") and text == "told: told: they said yes"
 
 
-def every_checkpoint_says_whose_it_is(way: Way, move: Moving) -> bool:
+def every_checkpoint_names_its_agent(way: Way, move: Moving) -> bool:
     way.send(asking(), "go")
     move()
     rows = way.run_sql(
@@ -84,7 +84,7 @@ def every_checkpoint_says_whose_it_is(way: Way, move: Moving) -> bool:
     return {path for path, _ in rows} == {"head", "head/scout"} and all(each for _, each in rows)
 
 
-def a_subordinate_remembers_what_it_was_told(way: Way, move: Moving) -> bool:
+def a_subordinate_remembers_its_conversation(way: Way, move: Moving) -> bool:
     def counting(messages: Sequence[BaseMessage]) -> str:
         return f"{sum(isinstance(each, HumanMessage) for each in messages)} tasks"
 
@@ -120,7 +120,7 @@ def conversations_can_be_read_with_sql(way: Way, move: Moving) -> bool:
     return (asked, agents) == ([("Sure?",)], [("head",), ("scout",)])
 
 
-def a_tool_that_was_cut_short_is_asked_about(way: Way, move: Moving) -> bool:
+def an_interrupted_tool_call_is_asked_about(way: Way, move: Moving) -> bool:
     booked = []
 
     def book() -> str:
@@ -149,7 +149,7 @@ def limits_hold_across_a_resume(way: Way, move: Moving) -> bool:
     return text == "Not finished (limit: 2 of 2 model calls)."
 
 
-def a_damaged_row_is_refused_by_name(way: Way, move: Moving) -> bool:
+def a_damaged_row_raises_an_error_of_its_own(way: Way, move: Moving) -> bool:
     way.send(asking(), "go")
     move()
     way.run_sql("UPDATE checkpoints SET checkpoint = x'81a17680'")
@@ -184,7 +184,7 @@ def a_thread_has_one_run_at_a_time(way: Way, move: Moving) -> bool:
     return False
 
 
-def who_was_taken_over_writes_nothing(way: Way, move: Moving) -> bool:
+def a_run_that_lost_its_lease_writes_nothing(way: Way, move: Moving) -> bool:
     run = way.begin(asking(), "go")
     next(run)
     other = way.another()
@@ -200,7 +200,7 @@ def who_was_taken_over_writes_nothing(way: Way, move: Moving) -> bool:
     return False
 
 
-def an_answer_that_does_not_fit_is_refused_by_name(way: Way, move: Moving) -> bool:
+def an_answer_that_does_not_fit_is_refused(way: Way, move: Moving) -> bool:
     way.send(asking(), "go")
     [question] = pending(way)
     way.answer(asking(), {question.id: "yes"})
@@ -224,17 +224,17 @@ def agents_are_stopped_and_paused_by_their_path(way: Way, move: Moving) -> bool:
 
 
 ROWS: tuple[Row, ...] = (
-    a_question_at_any_depth_waits_and_goes_on,
-    every_checkpoint_says_whose_it_is,
-    a_subordinate_remembers_what_it_was_told,
+    a_question_at_any_depth_can_be_answered_later,
+    every_checkpoint_names_its_agent,
+    a_subordinate_remembers_its_conversation,
     conversations_can_be_read_with_sql,
-    a_damaged_row_is_refused_by_name,
-    a_tool_that_was_cut_short_is_asked_about,
+    a_damaged_row_raises_an_error_of_its_own,
+    an_interrupted_tool_call_is_asked_about,
     limits_hold_across_a_resume,
     a_turn_that_is_submitted_again_runs_once,
     a_thread_has_one_run_at_a_time,
-    who_was_taken_over_writes_nothing,
-    an_answer_that_does_not_fit_is_refused_by_name,
+    a_run_that_lost_its_lease_writes_nothing,
+    an_answer_that_does_not_fit_is_refused,
     agents_are_stopped_and_paused_by_their_path,
 )
 
