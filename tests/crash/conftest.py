@@ -1,10 +1,9 @@
-"""A database with two threads in it, one of which will suffer, a canary, and sample sizes."""
+"""A database with two threads in it, one of which will suffer, and a canary."""
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,14 +16,6 @@ from echelons import Agent, Session, SqliteCheckpointer, ThreadStore
 from echelons.testing import Call, ScriptedModel, delegate
 
 KEY = b"0123456789abcdef"
-Sample = Callable[[int, int], int]
-
-
-@pytest.fixture(scope="session")
-def sample() -> Sample:
-    """What chooses between the size of a sample, and the whole of what ``make proof`` tries."""
-    whole = os.environ.get("ECHELONS_PROOF") == "whole"
-    return lambda small, all_of_it: all_of_it if whole else small
 
 
 def ask(question: str) -> str:

@@ -6,16 +6,14 @@ import asyncio
 import random
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from echelons import EchelonsError, Session, SqliteCheckpointer
 from echelons.checkpoints.ledger import build_key
 from tests.crash.drivers.trip import TURNS, Client, Place, seen, told, tree
-
-if TYPE_CHECKING:
-    from tests.crash.conftest import Sample
+from tests.proof import sample
 
 
 @pytest.fixture(params=["in the loop", "in threads"])
@@ -69,13 +67,13 @@ async def rounds_of(running: Any) -> int:
 
 
 async def test_a_run_that_is_cancelled_anywhere_leaves_no_orphan_and_no_lease_and_goes_on(
-    saver: SqliteCheckpointer, tmp_path: Path, sample: Sample
+    saver: SqliteCheckpointer, tmp_path: Path
 ) -> None:
     undisturbed = Trip(saver, tmp_path, "undisturbed")
     rounds = await rounds_of(undisturbed.run())
     end, chance, in_time = told(undisturbed.session), random.Random(6), 0
 
-    count = sample(30, 500)
+    count = sample(10, 500)
     for number in range(count):
         trip = Trip(saver, tmp_path, f"trip {number}")
         moment = chance.randrange(rounds)

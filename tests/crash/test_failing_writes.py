@@ -11,7 +11,6 @@ import itertools
 import os
 import sqlite3
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -19,9 +18,7 @@ from echelons.errors import StorageError
 from echelons.testing.crash import Fault, Watch, run, watched
 from tests.crash.drivers.trials import Report, differing
 from tests.crash.drivers.trip import EFFECTS, Place, live, seen
-
-if TYPE_CHECKING:
-    from tests.crash.conftest import Sample
+from tests.proof import sample
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="forks and signals of POSIX")
 
@@ -34,10 +31,10 @@ TEXTS = {
 
 
 @pytest.fixture(scope="module")
-def reports(tmp_path_factory: pytest.TempPathFactory, sample: Sample) -> list[Report]:
+def reports(tmp_path_factory: pytest.TempPathFactory) -> list[Report]:
     """What came of each trip; nothing happens to the first one."""
     folder = str(tmp_path_factory.mktemp("failures"))
-    step = sample(41, 1)
+    step = sample(101, 1)
     return list(run("tests.crash.drivers.failing", folder, str(step), folder=REPOSITORY))
 
 

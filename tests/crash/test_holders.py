@@ -6,29 +6,27 @@ import os
 import re
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from echelons.testing.crash import run
 from tests.crash.drivers.together import task
 from tests.crash.drivers.trials import Report, differing
-
-if TYPE_CHECKING:
-    from tests.crash.conftest import Sample
+from tests.proof import sample
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="forks and signals of POSIX")
 
 REPOSITORY = Path(__file__).parents[2]
-TURNS = 15
+TURNS = sample(6, 15)
+KILLS = sample(8, 20)
 
 
 @pytest.fixture(scope="module")
-def stopped(tmp_path_factory: pytest.TempPathFactory, sample: Sample) -> list[Report]:
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> list[Report]:
     """What came of trips that were stopped, taken over and woken; the first one was not."""
     folder = str(tmp_path_factory.mktemp("stopped"))
     driver = "tests.crash.drivers.stopped"
-    return list(run(driver, folder, "1", str(sample(10, 200)), folder=REPOSITORY))
+    return list(run(driver, folder, "1", str(sample(4, 200)), folder=REPOSITORY))
 
 
 @pytest.fixture(scope="module")
@@ -74,14 +72,14 @@ def test_whenever_a_holder_is_stopped_nothing_is_lost_or_there_twice(
 
 
 @pytest.mark.parametrize("processes", [2, 4])
-def test_every_acknowledged_turn_of_several_processes_is_there_once_though_twenty_die(
+def test_every_acknowledged_turn_of_several_processes_is_there_once_though_many_die(
     processes: int, tmp_path: Path
 ) -> None:
-    arguments = str(tmp_path), str(processes), str(TURNS), "20"
+    arguments = str(tmp_path), str(processes), str(TURNS), str(KILLS)
     found = run("tests.crash.drivers.together", *arguments, folder=REPOSITORY)
 
     tasks = [[task(each, number) for number in range(TURNS)] for each in range(processes)]
-    assert found["died"] == 20
+    assert found["died"] == KILLS
     assert found["acknowledged"] == [[f"{each} is over" for each in own] for own in tasks]
     told = [each.removeprefix("human: ") for each in found["said"]["head"] if "human: " in each]
     assert sorted(told) == sorted(each for own in tasks for each in own)

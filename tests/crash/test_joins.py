@@ -10,16 +10,13 @@ from __future__ import annotations
 import os
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from echelons.testing.crash import run
 from tests.crash.drivers.trials import Report, differing
+from tests.proof import sample
 from tests.scenarios.drivers.races import ENDS, PLACES
-
-if TYPE_CHECKING:
-    from tests.crash.conftest import Sample
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="forks and signals of POSIX")
 
@@ -29,7 +26,7 @@ BRANCHES = 3
 
 
 @pytest.fixture(scope="module")
-def every(tmp_path_factory: pytest.TempPathFactory, sample: Sample) -> list[Report]:
+def every(tmp_path_factory: pytest.TempPathFactory) -> list[Report]:
     """What came of every race."""
     folder = str(tmp_path_factory.mktemp("races"))
     return list(run("tests.crash.drivers.joins", folder, str(sample(1201, 29)), folder=REPOSITORY))

@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from echelons.testing.crash import run
 from tests.crash.drivers.trials import Report, differing
-
-if TYPE_CHECKING:
-    from tests.crash.conftest import Sample
+from tests.proof import sample
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="forks and signals of POSIX")
 
@@ -26,16 +23,16 @@ DRIVER = "tests.crash.drivers.killed"
 
 @pytest.fixture(scope="module", params=["at random", "under wrong clocks", "at statements"])
 def reports(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, sample: Sample
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> list[Report]:
     """What came of each trip; nothing happens to the first one."""
     folder = str(tmp_path_factory.mktemp("trips"))
     if request.param == "at random":
-        return list(run(DRIVER, folder, "random", "1", str(sample(200, 2000)), folder=REPOSITORY))
+        return list(run(DRIVER, folder, "random", "1", str(sample(48, 2000)), folder=REPOSITORY))
     if request.param == "under wrong clocks":
-        return list(run(DRIVER, folder, "clocks", "1", str(sample(20, 200)), folder=REPOSITORY))
+        return list(run(DRIVER, folder, "clocks", "1", str(sample(12, 200)), folder=REPOSITORY))
     # Each statement has two sides; an odd step alternates between them.
-    step = sample(97, 1)
+    step = sample(193, 1)
     return list(run(DRIVER, folder, "statements", str(step), "1", folder=REPOSITORY))
 
 

@@ -10,15 +10,12 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from echelons import Session, SqliteCheckpointer
 from tests.crash.drivers.trip import EFFECTS, TURNS, Client, Place, seen, told, tree
-
-if TYPE_CHECKING:
-    from tests.crash.conftest import Sample
+from tests.proof import sample
 
 REPOSITORY = Path(__file__).parents[2]
 PATIENCE = 30.0
@@ -91,9 +88,9 @@ async def locking(database: Path) -> None:
 
 
 async def test_many_conversations_beside_a_foreign_writer_neither_fail_nor_stall(
-    saver: SqliteCheckpointer, tmp_path: Path, sample: Sample
+    saver: SqliteCheckpointer, tmp_path: Path
 ) -> None:
-    count = sample(20, 100)
+    count = sample(8, 100)
     all_ = [Conversation(saver, tmp_path / f"trip {place}") for place in range(count)]
     heartbeat = Heartbeat()
     beside = [

@@ -16,6 +16,7 @@ from langgraph.types import interrupt
 
 from echelons import Agent, Result, Session
 from echelons.testing import Call, ScriptedModel, delegate
+from tests.proof import sample
 
 DEPTH = 4
 
@@ -104,7 +105,7 @@ def answered(session: Session, answers: Mapping[str, str], in_a_loop: bool) -> R
     return asyncio.run(result()) if in_a_loop else session.answer(answers).result()
 
 
-@settings(derandomize=True, deadline=None, max_examples=30)
+@settings(derandomize=True, deadline=None, max_examples=sample(10, 200))
 @given(asker=askers(), data=st.data())
 def test_every_question_gets_its_own_answer(asker: Asker, data: st.DataObject) -> None:
     scripts: dict[str, Any] = {}

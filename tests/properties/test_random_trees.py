@@ -24,6 +24,7 @@ from echelons.checkpoints.threads.thread import Thread
 from echelons.delegation.policy import DelegationPolicy
 from echelons.guards.circuit_breaker import BreakerPolicy
 from echelons.testing import Call, ScriptedModel, delegate, report
+from tests.proof import sample
 
 DEPTH = 4
 
@@ -203,7 +204,7 @@ def quiet() -> Iterator[None]:
 @settings(
     derandomize=True,
     deadline=None,
-    max_examples=15,
+    max_examples=sample(6, 100),
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(shape=shapes(DEPTH), one_by_one=st.booleans())

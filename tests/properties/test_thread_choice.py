@@ -15,6 +15,7 @@ from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
 
 from echelons import Agent, SqliteCheckpointer, ThreadStore
 from echelons.testing import ScriptedModel, delegate
+from tests.proof import sample
 
 NAMES = ("guide", "scout")
 Wanted = tuple[str, bool]
@@ -118,7 +119,7 @@ def config() -> Any:
 
 
 @pytest.mark.parametrize("play_out", [run, arun], ids=["sync", "async"])
-@settings(derandomize=True, deadline=None, max_examples=25)
+@settings(derandomize=True, deadline=None, max_examples=sample(10, 200))
 @given(
     turns=st.lists(
         st.lists(st.tuples(st.sampled_from(NAMES), st.booleans()), min_size=1, max_size=6),

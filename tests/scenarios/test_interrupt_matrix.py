@@ -10,7 +10,6 @@ delivery runs the tools that wait once more, from their first line up to their q
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from threading import Event, Thread
@@ -20,16 +19,18 @@ import pytest
 
 from echelons import Question, Session, SqliteCheckpointer
 from echelons.errors import QuestionClosed, QuestionError, UnknownQuestion, WrongAnswer
+from tests.proof import sample
 from tests.scenarios.drivers.askers import Askers, heard
 from tests.scenarios.drivers.elsewhere import Elsewhere
 
 if TYPE_CHECKING:
     from tests.scenarios.conftest import World
 
-WHOLE = os.environ.get("ECHELONS_PROOF") == "whole"
-WIDTHS = range(1, 9) if WHOLE else (1, 2, 5, 8)
-"""All of them in ``make proof``; the tests make a sample."""
-CELLS = [(depth, width) for depth in range(1, 6) for width in WIDTHS]
+CELLS = sample(
+    [(1, 1), (1, 8), (2, 5), (3, 2), (4, 1), (4, 8), (5, 3)],
+    [(depth, width) for depth in range(1, 6) for width in range(1, 9)],
+)
+"""Depths and widths."""
 
 
 def trees(cells: list[tuple[int, int]]) -> pytest.MarkDecorator:

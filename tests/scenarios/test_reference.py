@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from tests.proof import sample
 from tests.scenarios.reference import Asking, Case, Deed, Post
 from tests.scenarios.staging import Stage, assert_agreement
 
@@ -264,7 +265,7 @@ def stages(draw: st.DrawFn) -> Stage:
 
 
 @given(stages())
-@settings(SAMPLED, max_examples=15)
+@settings(SAMPLED, max_examples=sample(6, 100))
 def test_any_tree_whose_agents_do_anything(stage: Stage) -> None:
     assert_agreement(stage)
 
@@ -283,6 +284,6 @@ def races(draw: st.DrawFn) -> Stage:
 
 
 @given(races())
-@settings(SAMPLED, max_examples=8)
+@settings(SAMPLED, max_examples=sample(4, 50))
 def test_any_race_of_three(stage: Stage) -> None:
     assert_agreement(stage)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -25,6 +26,7 @@ from echelons.checkpoints.delta_channels import DELTA_CHANNELS, HEADS, MESSAGES,
 from echelons.checkpoints.ledger import Fence
 from echelons.errors import LeaseLost
 from echelons.testing import ScriptedModel, delegate
+from tests.proof import sample
 
 ME: Any = {"agent": "head", "agent_path": "head", "agent_thread_id": "t", "source": "loop"}
 CONFIG: Any = {"configurable": {"thread_id": "t"}}
@@ -196,7 +198,7 @@ class Twins(RuleBasedStateMachine):
 
 TestTwins = Twins.TestCase
 TestTwins.settings = settings(
-    max_examples=30,
+    max_examples=sample(12, 200),
     stateful_step_count=30,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
@@ -209,11 +211,14 @@ TestTwins.settings = settings(
 class Counting(SqliteCheckpointer):
     """Counts the rows of checkpoints and writes that are read."""
 
-    rows = 0
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.rows = 0
+        self.conn.row_factory = self.count
 
-    def _check_row(self, kind: Any, found: Any) -> Any:
-        self.rows += 1
-        return super()._check_row(kind, found)
+    def count(self, cursor: sqlite3.Cursor, row: tuple[Any, ...]) -> tuple[Any, ...]:
+        self.rows += "checkpoint_id" in [name for name, *_ in cursor.description]
+        return row
 
 
 @pytest.fixture
@@ -237,11 +242,13 @@ def said(saver: SqliteCheckpointer) -> list[str]:
     return [str(each.text) for each in state.values["messages"]]
 
 
-def costs(saver: Counting, agent: Agent, turns: int) -> list[int]:
+def costs(saver: Counting, agent: Agent, turns: int, thread: str = "t") -> list[int]:
+    """Return how many rows each of some turns reads."""
     graph, found = agent.compile(saver), []
+    config: Any = {"configurable": {"thread_id": thread}}
     for turn in range(turns):
         saver.rows = 0
-        graph.invoke({"messages": [("user", f"task {turn}")]}, CONFIG)
+        graph.invoke({"messages": [("user", f"task {turn}")]}, config)
         found.append(saver.rows)
     return found
 
@@ -249,7 +256,7 @@ def costs(saver: Counting, agent: Agent, turns: int) -> list[int]:
 def test_a_turn_reads_no_more_rows_however_long_the_conversation_is(saver: Counting) -> None:
     found = costs(saver, head(), 40)
 
-    assert found[39] == found[2]
+    assert found[39] == found[2] > 0
 
 
 def test_nor_does_a_turn_of_a_tree(saver: Counting) -> None:
@@ -268,13 +275,14 @@ def test_without_memory_it_reads_ever_more(path: Path) -> None:
 
 def test_no_more_conversations_are_kept_than_asked_for(path: Path) -> None:
     with Counting(path, remembered=3) as saver:
-        graph = head().compile(saver)
-        for turn in range(2):
-            for thread in "abcde":
-                given: Any = {"configurable": {"thread_id": thread}}
-                graph.invoke({"messages": [("user", f"task {turn}")]}, given)
+        for _ in range(2):
+            costs_of_five = {each: costs(saver, head(), 10, thread=each)[-1] for each in "abcde"}
+        [usual] = set(costs_of_five.values())
 
-        assert [thread for thread, _ in saver._history_cache._entries] == ["c", "d", "e"]
+        # Whoever is read anew takes the place of the one that was read the longest time ago.
+        again = {each: costs(saver, head(), 1, thread=each)[0] for each in "edcab"}
+
+    assert [each for each, rows in again.items() if rows <= usual] == ["e", "d", "c"]
 
 
 def test_another_process_is_heard_at_the_next_turn(path: Path, saver: Counting) -> None:
@@ -330,10 +338,10 @@ def test_what_is_done_to_a_returned_state_is_not_remembered(saver: Counting) -> 
 
 
 def test_a_turn_writes_its_ledger_and_still_remembers(saver: Counting) -> None:
-    costs(saver, head(), 3)
+    before = costs(saver, head(), 10)
     saver.ledger.append("mail", "hello")
 
-    assert saver._history_cache._entries
+    assert costs(saver, head(), 1) == before[-1:]
 
 
 def test_threads_that_read_and_write_at_once_all_read_what_is_stored(saver: Counting) -> None:
@@ -372,4 +380,3 @@ def test_channels_of_a_foreign_graph_are_reduced_by_its_own_reducer(saver: Count
     found = [graph.invoke({"messages": ["a"], "heads": []}, CONFIG) for _ in range(3)][-1]
 
     assert found["messages"] == ["<a>", "<b>"] * 3
-    assert not saver._history_cache._entries

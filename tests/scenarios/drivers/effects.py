@@ -1,7 +1,7 @@
 """Kills a process at each point of a tool's life, and lets a person say what became of it.
 
-``python -m tests.scenarios.drivers.effects FOLDER WORLD`` prints, as JSON, a report for every
-second case, so that the two worlds do all of them: how many questions the tool asks, after how
+``python -m tests.scenarios.drivers.effects FOLDER WORLD STEP`` prints, as JSON, a report for
+every STEPth case of the world's half of them: how many questions the tool asks, after how
 many answers or after its effect it dies, what the human says to that, and the way in which the
 answers are given. Each process is a fork of this one, killed with SIGKILL.
 """
@@ -26,6 +26,9 @@ from echelons.testing.crash import die, fork
 
 AFTER_EFFECT = 9
 """The point behind the tool's effect; those before it are counted in answers."""
+POINTS = [(asked, point) for asked in range(3) for point in [*range(asked + 1), AFTER_EFFECT]]
+"""How many questions the tool asks, and where it dies."""
+WAYS = ("session", "by id", "loose")
 OUTCOMES: Mapping[str, Any] = {
     "happened": {"outcome": "happened", "result": "booked by hand"},
     "not_happened": {"outcome": "not_happened"},
@@ -51,16 +54,14 @@ def cases() -> list[Case]:
     """Return every case: the tool with 0, 1 and 2 questions, killed wherever that is possible."""
     found = [
         Case(questions, point, says, way)
-        for questions in range(3)
-        for point in [*range(questions + 1), AFTER_EFFECT]
+        for questions, point in POINTS
         for says in OUTCOMES
-        for way in ("session", "by id", "loose")
+        for way in WAYS
     ]
     again = [
         Case(questions, point, "run_again", way, deaths=2)
-        for questions in range(3)
-        for point in [*range(questions + 1), AFTER_EFFECT]
-        for way in ("session", "by id", "loose")
+        for questions, point in POINTS
+        for way in WAYS
     ]
     return found + again
 
@@ -215,14 +216,14 @@ def lines(path: Path) -> list[str]:
     return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
 
 
-def main(place: str, world: str) -> None:
+def main(place: str, world: str, step: str) -> None:
     """Report on each case."""
     reports = []
     with SqliteCheckpointer(":memory:") as saver:
         # What is imported and compiled here need not be in each process.
         none = tree(Path(place), Case(0, -1, "run_again", "loose")).compile(saver)
         none.invoke({"messages": [("user", "go")]}, CONFIG)
-    for case in cases()[world == "async" :: 2]:
+    for case in cases()[world == "async" :: 2][:: int(step)]:
         folder = Path(place) / case.name
         folder.mkdir()
         human = Human(folder, case, world)
