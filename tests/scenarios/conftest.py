@@ -10,6 +10,7 @@ import pytest
 from langchain_core.runnables import RunnableConfig
 
 from echelons import Result, Session, SqliteCheckpointer
+from tests.scenarios.drivers.forks import Forks
 
 
 class World(Protocol):
@@ -117,6 +118,14 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
     else:
         with asyncio.Runner() as runner:
             yield Async(runner)
+
+
+@pytest.fixture(scope="session")
+def runaway() -> Iterator[Forks]:
+    """Runs trees that get out of hand, each in a process of its own."""
+    forks = Forks("tests.scenarios.drivers.runaway")
+    yield forks
+    forks.end()
 
 
 @pytest.fixture

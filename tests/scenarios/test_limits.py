@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import signal
-import subprocess
-import sys
 from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
@@ -20,12 +17,12 @@ from echelons import Agent, Limits, Session, SqliteCheckpointer
 from echelons.errors import InnerLimits
 from echelons.testing import Call, FakeClock, Reply, ScriptedModel, delegate
 from tests.proof import sample
+from tests.scenarios.drivers.forks import Forks
 from tests.scenarios.drivers.runaway import LIMITS
 
 if TYPE_CHECKING:
     from tests.scenarios.conftest import World
 
-REPOSITORY = Path(__file__).parents[2]
 TASK: Any = {"messages": [("user", "go")]}
 
 
@@ -191,23 +188,22 @@ def test_all_conversations_of_a_halted_tree_are_closed_and_linked(
 
 @pytest.mark.parametrize("way", ["sync", "async"])
 def test_no_death_of_its_process_gives_a_tree_more_than_its_limits(
-    way: str, tmp_path: Path
+    way: str, tmp_path: Path, runaway: Forks
 ) -> None:
     log = tmp_path / "log.txt"
-    command = [sys.executable, "-m", "tests.scenarios.drivers.runaway"]
-    command += [str(tmp_path / "t.sqlite"), str(log), way, "bomb"]
+    arguments = (str(tmp_path / "t.sqlite"), str(log), way, "bomb")
     deaths = 0
-    while (ended := _run(command)).returncode == -signal.SIGKILL:
+    while (ended := runaway.run(*arguments)).code == -signal.SIGKILL:
         deaths += 1
         assert deaths < 20
 
-    assert ended.returncode == 0, ended.stderr
+    assert ended.code == 0
     assert deaths > 1
     lines = log.read_text().splitlines()
     assert LIMITS.calls is not None
     assert LIMITS.calls / 2 < lines.count("model") <= LIMITS.calls
     assert len(lines) <= LIMITS.steps
-    assert json.loads(ended.stdout)["text"].startswith("Not finished (limit: ")
+    assert ended.returned["text"].startswith("Not finished (limit: ")
 
 
 def asking(limits: Limits) -> tuple[Agent, ScriptedModel]:
@@ -362,10 +358,6 @@ def test_a_tree_in_a_tree_counts_for_itself(world: World, saver: SqliteCheckpoin
 def inner_as(name: str, graph: Any) -> Any:
     graph.name = name
     return graph
-
-
-def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=REPOSITORY)
 
 
 def test_when_a_limit_is_reached_nobody_else_is_asked(world: World) -> None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import signal
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,11 +15,10 @@ from echelons.errors import NotPaused, UnfinishedTurn
 from echelons.runtime.run_events import RunEventKind
 from echelons.testing import ScriptedModel, delegate
 from tests.scenarios.drivers.camp import asked, first, team, told, waiting
+from tests.scenarios.drivers.forks import Ended, Forks
 
 if TYPE_CHECKING:
     from tests.scenarios.conftest import World
-
-REPOSITORY = Path(__file__).parents[2]
 
 
 def pausing(path: str | None, sessions: list[Session]) -> Agent:
@@ -155,22 +151,20 @@ def test_a_stop_comes_before_a_pause(world: World, saver: SqliteCheckpointer) ->
 
 
 @pytest.mark.parametrize("way", ["sync", "async"])
-def test_thirty_agents_paused_and_killed_come_to_the_same_end(way: str, tmp_path: Path) -> None:
-    held = [ran(tmp_path, "held", way), ran(tmp_path, "held", way, what="crowd")]
-    free = ran(tmp_path, "free", way, what="crowd")
+def test_thirty_agents_paused_and_killed_come_to_the_same_end(
+    way: str, tmp_path: Path, runaway: Forks
+) -> None:
+    def run(name: str, what: str) -> Ended:
+        return runaway.run(
+            str(tmp_path / f"{name}.sqlite"), str(tmp_path / f"{name}.txt"), way, what
+        )
 
-    assert held[0].returncode == -signal.SIGKILL, held[0].stderr
-    assert held[1].returncode == 0, held[1].stderr
-    assert json.loads(held[1].stdout) == json.loads(free.stdout)
-    assert json.loads(free.stdout)["text"] == "all are done"
+    held = [run("held", "held"), run("held", "crowd")]
+    free = run("free", "crowd")
+
+    assert (held[0].code, held[1].code, free.code) == (-signal.SIGKILL, 0, 0)
+    assert held[1].returned == free.returned
+    assert free.returned["text"] == "all are done"
     lines = [(tmp_path / f"{name}.txt").read_text().splitlines() for name in ("held", "free")]
     assert sorted(lines[0]) == sorted(lines[1])
     assert len(lines[1]) == 90
-
-
-def ran(
-    folder: Path, name: str, way: str, what: str | None = None
-) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tests.scenarios.drivers.runaway"]
-    command += [str(folder / f"{name}.sqlite"), str(folder / f"{name}.txt"), way, what or name]
-    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=REPOSITORY)

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-DRIVER = Path(__file__).parent / "drivers" / "expedition.py"
+from tests.scenarios.drivers.forks import Forks
+
 SCOUT, PILOT = "head/north/camp/scout", "head/south/harbour/pilot"
 TASK = ["send", "Find a way."]
 TO_SCOUT, TO_PILOT = {SCOUT: "the high one"}, {PILOT: "the near one"}
@@ -24,14 +23,14 @@ class Trip:
     """An expedition in a folder: its database, and the log of all that was done."""
 
     folder: Path
+    forks: Forks
 
     def go(self, mode: str, *steps: Sequence[Any]) -> dict[str, Any]:
         """Let a new process take some steps, and return what it printed at its end."""
         paths = [str(self.folder / "trip.sqlite"), str(self.folder / "log.txt")]
-        command = [sys.executable, str(DRIVER), *paths, mode, json.dumps(steps)]
-        ended = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert ended.returncode == 0, ended.stderr
-        return dict(json.loads(ended.stdout))
+        ended = self.forks.run(*paths, mode, json.dumps(steps))
+        assert ended.code == 0
+        return dict(ended.returned)
 
     @property
     def done(self) -> list[str]:
@@ -41,7 +40,15 @@ class Trip:
     def copy(self, folder: Path) -> Trip:
         """Return the same trip elsewhere."""
         shutil.copytree(self.folder, folder, dirs_exist_ok=True)
-        return Trip(folder)
+        return Trip(folder, self.forks)
+
+
+@pytest.fixture(scope="module")
+def forks() -> Iterator[Forks]:
+    """Runs expeditions, each in a process of its own."""
+    forks = Forks("tests.scenarios.drivers.expedition")
+    yield forks
+    forks.end()
 
 
 @pytest.fixture(scope="module", params=["sync", "async"])
@@ -50,16 +57,20 @@ def mode(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="module")
-def whole(mode: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Trip]:
+def whole(
+    mode: str, tmp_path_factory: pytest.TempPathFactory, forks: Forks
+) -> tuple[dict[str, Any], Trip]:
     """What one process prints that does it all."""
-    trip = Trip(tmp_path_factory.mktemp("whole"))
+    trip = Trip(tmp_path_factory.mktemp("whole"), forks)
     return trip.go(mode, TASK, ["answer", TO_SCOUT], ["answer", TO_PILOT]), trip
 
 
 @pytest.fixture(scope="module")
-def stopped(mode: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Trip]:
+def stopped(
+    mode: str, tmp_path_factory: pytest.TempPathFactory, forks: Forks
+) -> tuple[dict[str, Any], Trip]:
     """What a process prints that has ended at the questions."""
-    trip = Trip(tmp_path_factory.mktemp("asked"))
+    trip = Trip(tmp_path_factory.mktemp("asked"), forks)
     return trip.go(mode, TASK), trip
 
 

@@ -1,8 +1,9 @@
-"""An expedition of four levels in which two leaves ask a human; run as a process of its own.
+"""An expedition of four levels in which two leaves ask a human; run as a process of its own (see
+``forks``).
 
-``python expedition.py DATABASE LOG WORLD STEPS`` takes one step after the other (a JSON list
+``main(DATABASE, LOG, WORLD, STEPS)`` takes one step after the other (a JSON list
 of ``["send", task]``, ``["answer", {path: value}]``, ``["say", {id: value}]``, ``["resume"]``)
-and prints, as JSON, what was asked after each and all that is stored at the end. Models and
+and returns what was asked after each and all that is stored at the end. Models and
 tools write a line to LOG each time they have done something, so that no process can do it again
 unseen.
 """
@@ -11,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -166,16 +166,12 @@ def plain(message: BaseMessage) -> dict[str, Any]:
     return {**message.model_dump(mode="json", exclude={"id"}), "response_metadata": metadata}
 
 
-def main(database: str, log: str, world: str, steps: str) -> None:
-    """Take the steps and print what came of them."""
+def main(database: str, log: str, world: str, steps: str) -> dict[str, Any]:
+    """Take the steps and return what came of them."""
     shown: list[Any] = []
     with Session(expedition(Log(Path(log))), database, thread="expedition") as session:
         for step in json.loads(steps):
             result = asyncio.run(atake(session, step)) if world == "async" else take(session, step)
             asked = [["/".join(each.path), each.value] for each in session.inbox()]
             shown.append({"text": result.text, "finished": result.finished, "asked": asked})
-        print(json.dumps({"steps": shown, **stored(session)}))
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+        return {"steps": shown, **stored(session)}

@@ -1,7 +1,7 @@
 """Kills a process at each of its writes in turn, and lets another go on from the file.
 
-``python -m tests.scenarios.drivers.killed FOLDER WORLD WHEN FIRST STEP`` prints, as JSON, a
-report for every STEPth write of a whole run, from the FIRST: WHEN says whether the process dies
+``python -m tests.scenarios.drivers.killed FOLDER WORLD WHEN FIRST`` prints, as JSON, a report
+for every second write of a whole run, from the FIRST: WHEN says whether the process dies
 ``before`` that write or ``after`` it. Each process is a fork of this one.
 """
 
@@ -170,14 +170,14 @@ def work_stored(session: Session) -> list[str]:
     return found
 
 
-def main(place: str, world: str, when: str, first: str, step: str) -> None:
+def main(place: str, world: str, when: str, first: str) -> None:
     """Report on each write, until a run comes to its end."""
     reports = []
     # What is imported and compiled here need not be in each process.
     tree(Log(Path(os.devnull))).compile(":memory:").invoke(
         {"messages": [("user", "x")]}, {"configurable": {"thread_id": "x"}}
     )
-    for at in itertools.count(int(first), int(step)):
+    for at in itertools.count(int(first), 2):
         folder = Path(place) / str(at)
         folder.mkdir()
         living = fork(partial(live, folder, world, at, when))

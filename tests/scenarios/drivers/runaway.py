@@ -1,20 +1,18 @@
-"""Trees that get out of hand or are held, run as a process of their own.
+"""Trees that get out of hand or are held, run as a process of their own (see ``forks``).
 
-``python -m tests.scenarios.drivers.runaway DATABASE LOG WORLD WHAT``: WHAT is ``bomb``, a tree
+``main(DATABASE, LOG, WORLD, WHAT)``: WHAT is ``bomb``, a tree
 that hands work down for ever and whose process kills itself at its eighth model call; or ``crowd``,
 thirty agents that work side by side; or ``held``, the same, paused in the middle by one of them,
 and killed once it is. Each call of a model or tool writes a line to LOG before it does anything.
-A process that finds an unfinished turn goes on with it. At the end it prints, as JSON, the
+A process that finds an unfinished turn goes on with it. At the end it returns the
 result and all conversations.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import signal
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -119,8 +117,8 @@ def told(session: Session) -> dict[str, list[str]]:
     }
 
 
-def main() -> None:
-    database, log, world, what = sys.argv[1:]
+def main(database: str, log: str, world: str, what: str) -> dict[str, Any]:
+    """Run a tree, and return the result and all conversations."""
     written = Log(Path(log))
     paused: list[str] = []
 
@@ -133,8 +131,4 @@ def main() -> None:
         text = run(session, world)
         if paused:
             os.kill(os.getpid(), signal.SIGKILL)
-        print(json.dumps({"text": text, "told": told(session)}))
-
-
-if __name__ == "__main__":
-    main()
+        return {"text": text, "told": told(session)}
