@@ -106,7 +106,9 @@ class Agent:
         keep(self, "tools", _check_tools(self.name, self.tools))
         keep(self, "capabilities", check_capabilities(self.name, self.capabilities))
         keep(self, "subordinates", adopt_members(self.name, self.subordinates))
-        _check_inner_limits(self.subordinates)
+        for each in self.subordinates:
+            if isinstance(each, Agent) and each.limits.root_only_names:
+                raise InnerLimits(each.name, each.limits.root_only_names)
         check_tree(self, self.limits.depth)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Agent:
@@ -131,8 +133,7 @@ class Agent:
             `get_state(subgraphs=True)`, history and forks work as on any graph.
 
         Raises:
-            ModelKeyMissing: There is no API key for a model given by name.
-            UnknownModel: The name of a model is unknown.
+            ModelError: A model given by name is unknown, or has no API key.
             StorageError: The database cannot be opened.
             InvalidDatabase: The checkpointer is neither a saver nor a path.
         """
@@ -148,12 +149,11 @@ class Agent:
 
 
 def _check_fields(agent: Agent) -> None:
-    for field_name, kind in (("description", str), ("prompt", str), ("limits", Limits)):
-        value = getattr(agent, field_name)
-        if not isinstance(value, kind):
-            raise InvalidField(agent.name, field_name, value, kind.__name__)
-    if not isinstance(agent.delegation, DelegationPolicy | None):
-        raise InvalidField(agent.name, "delegation", agent.delegation, DelegationPolicy.__name__)
+    kinds = {"description": str, "prompt": str, "limits": Limits, "delegation": DelegationPolicy}
+    for name, kind in kinds.items():
+        value = getattr(agent, name)
+        if not isinstance(value, kind) and not (name == "delegation" and value is None):
+            raise InvalidField(agent.name, name, value, kind.__name__)
 
 
 def _check_model(agent: str, model: Any) -> None:
@@ -187,9 +187,3 @@ def _is_tool(tool: Any) -> bool:
         # A model calls a tool by its name and knows it by its docstring; a lambda has neither.
         return bool(inspect.getdoc(tool)) and tool.__name__.isidentifier()
     return hasattr(tool, "invoke") and hasattr(tool, "args_schema") and not isinstance(tool, type)
-
-
-def _check_inner_limits(subordinates: Sequence[Member]) -> None:
-    for each in subordinates:
-        if isinstance(each, Agent) and each.limits.root_only_names:
-            raise InnerLimits(each.name, each.limits.root_only_names)

@@ -20,7 +20,9 @@ from echelons.capabilities.deriver import (
     get_capabilities,
 )
 from echelons.errors import DuplicateName, UnknownPath
+from echelons.text.sanitize import join_printable
 from echelons.text.stemming import extract_words
+from echelons.tree.drawing import draw_branches
 from echelons.tree.members import Member
 from echelons.tree.names import PATH_SEPARATOR
 
@@ -55,11 +57,8 @@ class CapabilityMap:
     @property
     def passes_on(self) -> bool:
         """Whether all it has are subordinates and a capability derived from its own name."""
-        return (
-            self.derived
-            and bool(self.subordinates)
-            and [*self.capabilities] == [_split_name(self.agent)]
-        )
+        name = " ".join(extract_words(self.agent))
+        return self.derived and bool(self.subordinates) and [*self.capabilities] == [name]
 
     @classmethod
     def discover(cls, member: Member, deriver: Deriver = derive_from_names) -> CapabilityMap:
@@ -68,9 +67,6 @@ class CapabilityMap:
         Args:
             member: The root of the tree.
             deriver: Derives the capabilities of agents that declare none.
-
-        Raises:
-            InvalidCapability: The deriver returns an invalid one.
         """
         if isinstance(deriver, TreeDeriver):
             deriver.learn(member)
@@ -127,7 +123,7 @@ class CapabilityMap:
         }
 
     def __str__(self) -> str:
-        return "\n".join([self._format_line(), *self._draw_branches("")])
+        return "\n".join(self._draw_lines())
 
     def __repr__(self) -> str:
         return f"<CapabilityMap of {self.agent}, {self.total_depth} levels below>"
@@ -156,32 +152,12 @@ class CapabilityMap:
             (*self.subordinates[:place], child, *self.subordinates[place + 1 :])
         )
 
-    def _draw_branches(self, indent: str) -> Iterator[str]:
-        last = len(self.subordinates) - 1
-        for place, each in enumerate(self.subordinates):
-            turn, below = ("└── ", "    ") if place == last else ("├── ", "│   ")
-            yield indent + turn + each._format_line()
-            yield from each._draw_branches(indent + below)
-
-    def _format_line(self) -> str:
+    def _draw_lines(self) -> list[str]:
         how = ", derived" if self.derived else ""
-        listed = (
-            f"{_clean_text(name)} ({each.confidence:g}{how}"
-            f"{_format_example_count(len(each.examples))})"
-            for name, each in self.capabilities.full.items()
-        )
-        return f"{self.agent}: {', '.join(listed)}" if self.capabilities else self.agent
-
-
-def _split_name(name: str) -> str:
-    return " ".join(extract_words(name))
-
-
-def _format_example_count(number: int) -> str:
-    if not number:
-        return ""
-    return f", {number} example{'s' if number > 1 else ''}"
-
-
-def _clean_text(text: str) -> str:
-    return " ".join("".join(char if char.isprintable() else " " for char in text).split())
+        listed: list[str] = []
+        for name, each in self.capabilities.full.items():
+            count = len(each.examples)
+            examples = f", {count} example{'s' if count > 1 else ''}" if count else ""
+            listed.append(f"{join_printable(name)} ({each.confidence:g}{how}{examples})")
+        line = f"{self.agent}: {', '.join(listed)}" if listed else self.agent
+        return [line, *draw_branches([each._draw_lines() for each in self.subordinates])]

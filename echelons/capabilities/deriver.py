@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
 
 from echelons.capabilities.capability import Capability, DeclaredCapabilities, check_capabilities
 from echelons.text.stemming import extract_words
@@ -26,7 +26,6 @@ class Deriver(Protocol):
 
     def __call__(self, member: Member, /) -> Mapping[str, Capability]:
         """Return the capabilities of `member`, by name."""
-        ...
 
 
 @runtime_checkable
@@ -35,11 +34,9 @@ class TreeDeriver(Protocol):
 
     def learn(self, root: Member, /) -> None:
         """Derive the capabilities of all agents of a tree that declare none."""
-        ...
 
     async def alearn(self, root: Member, /) -> None:
         """Async version of `learn`."""
-        ...
 
 
 def derive_from_names(member: Member) -> Mapping[str, Capability]:
@@ -64,11 +61,7 @@ def derive_from_names(member: Member) -> Mapping[str, Capability]:
 def get_capabilities(
     member: Member, deriver: Deriver = derive_from_names
 ) -> tuple[DeclaredCapabilities, bool]:
-    """Return an agent's capabilities, and whether they were derived.
-
-    Raises:
-        InvalidCapability: A declared or derived capability is invalid.
-    """
+    """Return an agent's capabilities, validated, and whether they were derived."""
     if member.capabilities:
         return check_capabilities(member.name, member.capabilities), False
     return check_capabilities(member.name, deriver(member)), True
@@ -81,11 +74,8 @@ def collect_texts(member: Member) -> tuple[str, ...]:
     declaration.
     """
     prompt = "" if member.capabilities else getattr(member, "prompt", "")
-    texts = [
-        member.description,
-        *(text for _, text in iterate_tools(member)),
-        prompt[:MAX_PROMPT_TEXT],
-    ]
+    tools = (text for _, text in iterate_tools(member))
+    texts = (member.description, *tools, prompt[:MAX_PROMPT_TEXT])
     return tuple(text for text in texts if text.strip())
 
 
@@ -93,9 +83,5 @@ def iterate_tools(member: Member) -> Iterator[tuple[str, str]]:
     """Yield the name of each of an agent's tools, and the first paragraph of its description."""
     for tool in getattr(member, "tools", ()):
         name = getattr(tool, "name", None) or getattr(tool, "__name__", "")
-        yield str(name), _get_first_paragraph(tool)
-
-
-def _get_first_paragraph(tool: Any) -> str:
-    text = inspect.getdoc(tool) if inspect.isroutine(tool) else getattr(tool, "description", "")
-    return " ".join((text or "").strip().split("\n\n")[0].split())
+        text = inspect.getdoc(tool) if inspect.isroutine(tool) else getattr(tool, "description", "")
+        yield str(name), " ".join((text or "").strip().split("\n\n")[0].split())

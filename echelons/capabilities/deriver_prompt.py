@@ -16,6 +16,7 @@ from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 from echelons.capabilities.capability import Capability
 from echelons.capabilities.deriver import DERIVED_CONFIDENCE, iterate_tools
 from echelons.errors import DeriverFailed
+from echelons.text.sanitize import join_printable
 from echelons.tree.members import Member
 
 MAX_PROMPT_SHOWN: Final = 6_000
@@ -32,18 +33,15 @@ INSTRUCTIONS: Final = (
 )
 
 
-def _clean_value(text: Any) -> Any:
-    if not isinstance(text, str):
-        return text
-    return " ".join("".join(char if char.isprintable() else " " for char in text).split())
+def _clean_value(value: Any) -> Any:
+    return join_printable(value) if isinstance(value, str) else value
 
 
-CapabilityName = Annotated[str, BeforeValidator(_clean_value), Field(min_length=1, max_length=80)]
 ExampleTask = Annotated[str, BeforeValidator(_clean_value), Field(min_length=1, max_length=300)]
 
 
 class _ReplyCapability(BaseModel):
-    name: CapabilityName
+    name: Annotated[str, BeforeValidator(_clean_value), Field(min_length=1, max_length=80)]
     confidence: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False, strict=True)]
     examples: Annotated[tuple[ExampleTask, ...], Field(max_length=10)] = ()
 
@@ -67,10 +65,7 @@ class AgentDescription(NamedTuple):
 
 
 def describe_agent(member: Member, model: str) -> AgentDescription:
-    """Return the description of an agent for `model`.
-
-    The fingerprint covers the whole of a prompt that is too long to be shown.
-    """
+    """Return the description of an agent for `model`; its fingerprint covers the whole prompt."""
     prompt = getattr(member, "prompt", "")
     about = {
         "name": member.name,
@@ -80,8 +75,8 @@ def describe_agent(member: Member, model: str) -> AgentDescription:
         "subordinates": {each.name: each.description for each in member.subordinates},
     }
     whole = json.dumps([model, INSTRUCTIONS, about], sort_keys=True)
-    told = json.dumps({**about, "prompt": prompt[:MAX_PROMPT_SHOWN]}, ensure_ascii=False)
-    return AgentDescription(member.name, told, hashlib.sha256(whole.encode()).hexdigest())
+    shown = json.dumps({**about, "prompt": prompt[:MAX_PROMPT_SHOWN]}, ensure_ascii=False)
+    return AgentDescription(member.name, shown, hashlib.sha256(whole.encode()).hexdigest())
 
 
 def parse_capabilities(agent: str, content: Any) -> Mapping[str, Capability]:

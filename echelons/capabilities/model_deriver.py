@@ -100,8 +100,11 @@ class ModelDeriver:
             await self._store.arun(lambda: self._store.write(heard))
 
     def _describe_unknown(self, root: Member) -> dict[str, AgentDescription]:
+        named = (getattr(self._model, name, None) for name in ("model_name", "model"))
+        strings = (name for name in named if isinstance(name, str))
+        model = next(strings, type(self._model).__name__)
         silent = (each.member for each in walk_tree(root) if not each.member.capabilities)
-        about = {member.name: describe_agent(member, self._get_model_name()) for member in silent}
+        about = {member.name: describe_agent(member, model) for member in silent}
         return {
             agent: each
             for agent, each in about.items()
@@ -126,10 +129,6 @@ class ModelDeriver:
             said[about.agent] = Derivation(about.fingerprint, capabilities)
         self._known.update(said)
         return said
-
-    def _get_model_name(self) -> str:
-        named = (getattr(self._model, name, None) for name in ("model_name", "model"))
-        return next((name for name in named if isinstance(name, str)), type(self._model).__name__)
 
     def _build_config(self) -> RunnableConfig:
         # Without the tag, the model's reply would appear in a run's message stream.

@@ -1,8 +1,4 @@
-"""Aggregation of several responses into one. Pure.
-
-Phase 4 of the recursive delegation, with its edge cases: conflicting answers, partial answers,
-questions, and no agent able to do the task.
-"""
+"""Aggregation of several responses into one: phase 4 of the recursive delegation. Pure."""
 
 from __future__ import annotations
 
@@ -22,8 +18,7 @@ EXHAUSTED_PREFIXES = ("budget:", LIMIT_PREFIX)
 def compute_preference(response: DelegationResponse) -> float:
     """Return the rank of a response among others: its confidence less the cost of its path.
 
-    Source: `resolve_conflicts` of the recursive delegation,
-    `confidence - 0.05 * len(path)`.
+    Source: `resolve_conflicts` of the recursive delegation, `confidence - 0.05 * len(path)`.
 
     Examples:
         >>> near = DelegationResponse(
@@ -55,10 +50,9 @@ def settle_responses(
 
     A single partial response is aggregated too, unless its agent had to stop early.
     """
-    if len(responses) == 1 and (
-        responses[0].status is not Status.PARTIAL or _is_exhausted(responses[0])
-    ):
-        return responses[0]
+    first = responses[0] if len(responses) == 1 else None
+    if first and (first.status is not Status.PARTIAL or _is_exhausted(first)):
+        return first
     return aggregate_responses(request, responses, required, abilities)
 
 
@@ -100,15 +94,11 @@ def aggregate_responses(
         answer = _build_questions(request, [*partial, *asking])
     else:
         answer = _build_unable(request, responses)
-    return answer.model_copy(
-        update={
-            "usage": sum((each.usage for each in responses), Usage()),
-            # A single response that is passed on as it is keeps its own list.
-            "subordinate_responses": answer.subordinate_responses
-            if len(responses) == 1 and answer is responses[0]
-            else without_results(responses),
-        }
-    )
+    # A single response that is passed on as it is keeps its own list.
+    unchanged = len(responses) == 1 and answer is responses[0]
+    parts = answer.subordinate_responses if unchanged else without_results(responses)
+    usage = sum((each.usage for each in responses), Usage())
+    return answer.model_copy(update={"usage": usage, "subordinate_responses": parts})
 
 
 def _covers_required(
@@ -143,7 +133,7 @@ def _combine_parts(
         confidence=min(each.confidence for each in sure),
         path=choose_best(sure).path,
         reason=next(reasons, "") if status is Status.PARTIAL else "",
-        partial_results=_list_partial_results(ordered),
+        partial_results=list_partial_results(ordered),
     )
 
 
@@ -151,28 +141,23 @@ def _build_questions(
     request: DelegationRequest, responses: Sequence[DelegationResponse]
 ) -> DelegationResponse:
     asking = [each for each in responses if each.status is Status.NEEDS_INPUT]
-    questions = [f"{format_responder(each)}: {each.result or each.reason}" for each in asking]
+    partial = [each for each in responses if each.status is Status.PARTIAL]
     unsaid = "it does not say what is missing"
-    missing = [
-        f"{format_responder(each)} did a part only: {each.reason or unsaid}"
-        for each in responses
-        if each.status is Status.PARTIAL
+    questions = [
+        *(f"{format_responder(each)}: {each.result or each.reason}" for each in asking),
+        *(f"{format_responder(each)} did a part only: {each.reason or unsaid}" for each in partial),
     ]
     # The superior's model sees the result only, so it must contain what is done already.
-    done = [
-        f"{format_responder(each)}: {each.result}"
-        for each in responses
-        if each.status is Status.PARTIAL and each.result
-    ]
-    asked = "\n".join([*questions, *missing])
+    done = (f"{format_responder(each)}: {each.result}" for each in partial if each.result)
+    alone = len(responses) == 1 and asking
     return _build_response(
         request,
         Status.NEEDS_INPUT,
-        asking[0].result if len(responses) == 1 and asking else "\n\n".join([asked, *done]),
+        asking[0].result if alone else "\n\n".join(["\n".join(questions), *done]),
         confidence=max(each.confidence for each in responses),
         path=choose_best(responses).path,
-        reason=f"more information is needed from you: {'; '.join([*questions, *missing])}",
-        partial_results=_list_partial_results(responses),
+        reason=f"more information is needed from you: {'; '.join(questions)}",
+        partial_results=list_partial_results(responses),
     )
 
 
@@ -201,7 +186,8 @@ def _build_response(
     return DelegationResponse.model_validate({**base.model_dump(), "path": request.path, **more})
 
 
-def _list_partial_results(responses: Iterable[DelegationResponse]) -> tuple[str, ...]:
+def list_partial_results(responses: Iterable[DelegationResponse]) -> tuple[str, ...]:
+    """Return the results of the partial responses."""
     return tuple(each.result for each in responses if each.status is Status.PARTIAL and each.result)
 
 

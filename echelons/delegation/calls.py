@@ -1,8 +1,7 @@
 """The requests of a model's calls: `SubordinateCall` is one, `FanOutCall` a call with several.
 
 A call makes several requests if a model calls `delegate_many`, if its task is split among
-several agents, or if all candidates are asked at once. The node `reason` stores them in the
-metadata of its message, and joins the responses when every part has ended.
+several agents, or if all candidates are asked at once.
 """
 
 from __future__ import annotations
@@ -113,15 +112,7 @@ def load_fan_out(message: AIMessage, call_id: str) -> FanOutCall | None:
 def iterate_requests(
     message: AIMessage, calls: Iterable[ToolCall]
 ) -> Iterator[tuple[SubordinateCall, FanOutCall | None]]:
-    """Yield the requests of a message's calls, each with the call of several that it is part of.
-
-    Args:
-        message: The message.
-        calls: The calls of the message to read.
-
-    Raises:
-        UnreadableRecord: The stored requests are damaged.
-    """
+    """Yield the requests of some of a message's calls, each with the call that it is part of."""
     for call in calls:
         call_id, args = call["id"] or "", call["args"]
         if parted := load_fan_out(message, call_id):

@@ -35,13 +35,11 @@ class Candidates:
 
     def stored(self) -> dict[str, Any]:
         """Return it as JSON."""
-        kept: dict[str, Any] = {"ahead": [list(way) for way in self.remaining]}
-        if self.required:
-            kept |= {
-                "needs": list(self.required),
-                "able": {agent: list(names) for agent, names in self.abilities.items()},
-            }
-        return kept
+        ahead = [list(path) for path in self.remaining]
+        if not self.required:
+            return {"ahead": ahead}
+        able = {agent: list(names) for agent, names in self.abilities.items()}
+        return {"ahead": ahead, "needs": list(self.required), "able": able}
 
     @classmethod
     def load(cls, stored: Mapping[str, Any]) -> Candidates:
@@ -52,7 +50,7 @@ class Candidates:
         """
         try:
             return cls(
-                tuple(tuple(way) for way in stored.get("ahead", ())),
+                tuple(tuple(path) for path in stored.get("ahead", ())),
                 tuple(stored.get("needs", ())),
                 {agent: tuple(names) for agent, names in stored.get("able", {}).items()},
             )

@@ -9,6 +9,7 @@ from typing import Any
 from echelons.delegation.aggregation import (
     choose_best,
     format_responder,
+    list_partial_results,
     settle_responses,
     without_results,
 )
@@ -152,13 +153,9 @@ def join_call_responses(
     answers: Sequence[DelegationResponse],
     responses: Sequence[DelegationResponse],
 ) -> DelegationResponse:
-    """Return the response to a call that made several requests.
+    """Return the response to a call that made several requests, given the responses to them all.
 
-    Args:
-        request: The call, as a request of its superior to itself.
-        join: The policy.
-        answers: One response per task, see `JoinPolicy.join_responses`.
-        responses: The responses to all requests, in their order.
+    `request` and `answers` are those of `JoinPolicy.join_responses`.
     """
     return join.join_responses(request, answers).model_copy(
         update={
@@ -192,37 +189,23 @@ def _select_fulfilled(responses: Iterable[DelegationResponse]) -> list[Delegatio
 def _build_joint_response(
     request: DelegationRequest, answers: Sequence[DelegationResponse], status: Status
 ) -> DelegationResponse:
-    done = [each for each in answers if each.status in _DONE]
-    open_ = [
-        f"{format_responder(each)}: {each.reason or each.status}"
-        for each in answers
-        if _is_unfulfilled(each)
-    ]
+    sections, unfulfilled = [], []
+    for number, each in enumerate(answers, start=1):
+        note = ""
+        if each.status is not Status.FULFILLED:
+            note = f"[{each.status}] {each.reason}".strip()
+            unfulfilled.append(f"{format_responder(each)}: {each.reason or each.status}")
+        text = "\n".join(part for part in (note, each.result) if part)
+        sections.append(f"{number}. {format_responder(each)}: {text}")
+    done = (each for each in answers if each.status in (Status.FULFILLED, Status.PARTIAL))
     return DelegationResponse(
         request_id=request.id,
         agent=request.current,
         status=status,
-        result="\n\n".join(
-            f"{n}. {_format_section(each)}" for n, each in enumerate(answers, start=1)
-        ),
+        result="\n\n".join(sections),
         confidence=min((each.confidence for each in done), default=0.0),
         path=request.path,
-        reason="" if status is Status.FULFILLED else "; ".join(open_),
-        partial_results=tuple(
-            each.result for each in answers if each.status is Status.PARTIAL and each.result
-        ),
+        reason="" if status is Status.FULFILLED else "; ".join(unfulfilled),
+        partial_results=list_partial_results(answers),
         failed=bool(answers) and all(each.failed for each in answers),
     )
-
-
-_DONE = (Status.FULFILLED, Status.PARTIAL)
-
-
-def _is_unfulfilled(response: DelegationResponse) -> bool:
-    return response.status is not Status.FULFILLED
-
-
-def _format_section(response: DelegationResponse) -> str:
-    note = f"[{response.status}] {response.reason}".strip() if _is_unfulfilled(response) else ""
-    said = "\n".join(part for part in (note, response.result) if part)
-    return f"{format_responder(response)}: {said}"

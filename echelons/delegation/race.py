@@ -70,7 +70,6 @@ class Races(Protocol):
 
     def begin(self) -> None:
         """Forget the waiting entrants, as a run begins; those that still wait register again."""
-        ...
 
     def place(self, entrant: RaceEntry) -> int:
         """Record that an entrant has fulfilled its task; return its place, 1 for the first.
@@ -79,37 +78,25 @@ class Races(Protocol):
             LeaseLost: Another process runs the thread now.
             StorageError: The ledger could not be written.
         """
-        ...
 
     def has_lost(self, entrant: RaceEntry) -> bool:
         """Return whether a race is over and an entrant is not among the winners."""
-        ...
 
     async def arun(self, work: Callable[[], T]) -> T:
         """Call some of these methods in an event loop; all of it again if the ledger was busy."""
-        ...
 
     def register_waiting(self, entrant: RaceEntry) -> bool:
         """Register that an entrant waits for an answer; return whether it still has to."""
-        ...
 
     def listen(self, entrant: RaceEntry, callback: Callable[[], None]) -> Callable[[], None]:
         """Register a callback, called from any thread, for when an entrant has lost.
 
-        Returns:
-            A function that removes the callback.
+        It returns a function that removes the callback.
         """
-        ...
 
 
 class RaceGate(ScopedGate):
-    """The gate of an entrant, which closes when it has lost.
-
-    Args:
-        gate: The superior's gate.
-        races: The races of the run.
-        entrant: The entrant.
-    """
+    """The gate of an entrant, which closes when it has lost."""
 
     def __init__(self, gate: Gate, races: Races, entrant: RaceEntry) -> None:
         super().__init__(gate)

@@ -11,12 +11,7 @@ from echelons.delegation.request import DelegationRequest
 
 @dataclass(frozen=True, slots=True)
 class RelayedRequest:
-    """A request that a level relays.
-
-    Attributes:
-        request: The request as received by the level.
-        reset: Whether it starts new conversations on its way.
-    """
+    """A request as received by a level that relays it, with new conversations if `reset`."""
 
     request: DelegationRequest
     reset: bool = False
@@ -27,11 +22,7 @@ class RelayedRequest:
 
     @classmethod
     def load(cls, stored: Mapping[str, Any]) -> RelayedRequest:
-        """Return the relayed request from the JSON of `stored`.
-
-        Raises:
-            UnreadableRecord: The request is damaged.
-        """
+        """Return the relayed request from the JSON of `stored`."""
         return cls(DelegationRequest.load(stored["request"]), bool(stored["reset"]))
 
     @property
@@ -40,17 +31,8 @@ class RelayedRequest:
         return self.request.route[0]
 
     def build_next_request(self, id: str) -> DelegationRequest:
-        """Return the request for the next agent.
-
-        Args:
-            id: The id of the new request.
-        """
-        request = self.request
-        return request.model_copy(
-            update={
-                "id": id,
-                "current": self.next_agent,
-                "path": (*request.path, self.next_agent),
-                "route": request.route[1:],
-            }
-        )
+        """Return the request for the next agent, with an id of its own."""
+        first, *rest = self.request.route
+        path = (*self.request.path, first)
+        changed = {"id": id, "current": first, "path": path, "route": tuple(rest)}
+        return self.request.model_copy(update=changed)

@@ -44,9 +44,8 @@ class RequestLimits(NamedTuple):
             config: The superior's, which holds its own deadline.
         """
         seconds = rules.request_timeout
-        return cls(
-            max(MAX_HOPS, depth), seconds, compute_deadline(config, (rules.timeout, seconds))
-        )
+        deadline = compute_deadline(config, (rules.timeout, seconds))
+        return cls(max(MAX_HOPS, depth), seconds, deadline)
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -78,19 +77,18 @@ def build_request(
         agent: The agent that wrote the message.
         thread_id: That agent's thread.
         **more: Other fields of the request.
-
-    Raises:
-        UnreadableRecord: The message's metadata about the call is damaged.
     """
-    ways = load_candidates(message, asked.call_id).remaining
-    first, *route = ways[0] if ways else (asked.subordinate,)
+    candidates = load_candidates(message, asked.call_id).remaining
+    first, *route = candidates[0] if candidates else (asked.subordinate,)
+    calls = (each for each in message.tool_calls if fan_out and each["id"] == fan_out.call_id)
+    whole = next((each["args"].get("message") for each in calls), None)
     current = more.get("current") or first
     fields = {
         "id": derive_request_id(thread_id, message.id or "", asked.call_id),
         "origin": agent,
         "current": current,
         "task": asked.message,
-        "context": _build_context(asked, fan_out, message),
+        "context": {"part of": whole} if isinstance(whole, str) and whole != asked.message else {},
         "path": (agent, current),
         "route": tuple(route),
     }
@@ -98,11 +96,7 @@ def build_request(
 
 
 def load_candidates(message: AIMessage, call_id: str) -> Candidates:
-    """Return the candidates for the request of a call; none if it names its subordinate.
-
-    Raises:
-        UnreadableRecord: The message's metadata about the call is damaged.
-    """
+    """Return the candidates for the request of a call; none if it names its subordinate."""
     routes: Mapping[str, Any] = message.response_metadata.get(ROUTES_KEY) or {}
     return Candidates.load(routes[call_id]) if call_id in routes else NO_CANDIDATES
 
@@ -136,11 +130,7 @@ def request_as_sent(
 def load_sent_requests(
     message: AIMessage, agent: str, thread_id: str
 ) -> dict[str, DelegationRequest]:
-    """Return the requests that were sent for a message, by call id, without refused ones.
-
-    Raises:
-        UnreadableRecord: The message's metadata about its calls is damaged.
-    """
+    """Return the requests that were sent for a message, by call id, without refused ones."""
     threads: Mapping[str, str] = message.response_metadata.get(THREADS_KEY) or {}
     if not threads:
         return {}
@@ -149,16 +139,3 @@ def load_sent_requests(
         for asked, parted in iterate_requests(message, message.tool_calls)
         if asked.call_id in threads
     }
-
-
-def _build_context(
-    asked: SubordinateCall, fan_out: FanOutCall | None, message: AIMessage
-) -> dict[str, Any]:
-    """Return the context of a part of a task; empty if it is the whole task."""
-    if fan_out is None:
-        return {}
-    calls = (call for call in message.tool_calls if call["id"] == fan_out.call_id)
-    whole = next((call["args"].get("message") for call in calls), None)
-    if not isinstance(whole, str) or whole == asked.message:
-        return {}
-    return {"part of": whole}

@@ -55,15 +55,15 @@ def effect(*, idempotent: bool = False, reads_only: bool = False) -> Callable[[F
         >>> book("Rome")
         'booked Rome'
     """
-    nature = EffectKind.IDEMPOTENT if idempotent else EffectKind.ONCE
-    nature = EffectKind.READS_ONLY if reads_only else nature
+    kind = EffectKind.IDEMPOTENT if idempotent else EffectKind.ONCE
+    kind = EffectKind.READS_ONLY if reads_only else kind
 
     def declare(thing: F) -> F:
         if _is_tool(thing):
             marked: Any = thing
-            marked.metadata = {**(marked.metadata or {}), _EFFECT_MARK: str(nature)}
+            marked.metadata = {**(marked.metadata or {}), _EFFECT_MARK: str(kind)}
         else:
-            setattr(thing, _EFFECT_MARK, str(nature))
+            setattr(thing, _EFFECT_MARK, str(kind))
         return thing
 
     return declare
@@ -71,12 +71,11 @@ def effect(*, idempotent: bool = False, reads_only: bool = False) -> Callable[[F
 
 def get_effect_kind(thing: object) -> EffectKind:
     """Return the declared kind of a tool or function; `ONCE` if it has no declaration."""
-    made_of = (getattr(thing, name, None) for name in ("func", "coroutine"))
-    declared = (
-        (getattr(thing, "metadata", None) or {}).get(_EFFECT_MARK) if _is_tool(thing) else None
-    )
-    found = [declared, *(getattr(each, _EFFECT_MARK, None) for each in (thing, *made_of))]
-    return next((EffectKind(each) for each in found if each), EffectKind.ONCE)
+    metadata = (getattr(thing, "metadata", None) or {}) if _is_tool(thing) else {}
+    functions = (getattr(thing, name, None) for name in ("func", "coroutine"))
+    marks = (getattr(each, _EFFECT_MARK, None) for each in (thing, *functions))
+    declared = (metadata.get(_EFFECT_MARK), *marks)
+    return next((EffectKind(each) for each in declared if each), EffectKind.ONCE)
 
 
 def idempotency_key(call: object) -> str:
@@ -97,16 +96,12 @@ def idempotency_key(call: object) -> str:
 
 @dataclass(frozen=True)
 class EffectCall:
-    """One call of a tool or function, made by one task.
+    """One call of a tool or function, made by one of LangGraph's tasks.
 
     Attributes:
         thread_id: The root's thread.
-        task_id: Id of LangGraph's task.
         call_id: The call's id in the model's message.
-        tool: Name of the tool or function.
         path: Names from the root to the calling agent.
-        arguments: Its arguments.
-        effect_kind: How safe it is to execute it twice.
         request_id: The request that the agent works on; empty for a root.
     """
 
@@ -122,18 +117,14 @@ class EffectCall:
     @cached_property
     def id(self) -> str:
         """The idempotency key: the same whenever this call is repeated, and for no other call."""
-        return str(
-            uuid5(
-                ECHELONS_NS,
-                sanitize_value(f"effect/{self.thread_id}/{self.task_id}/{self.call_id}"),
-            )
-        )
+        name = sanitize_value(f"effect/{self.thread_id}/{self.task_id}/{self.call_id}")
+        return str(uuid5(ECHELONS_NS, name))
 
     @cached_property
     def position_id(self) -> str:
-        """The call's position in its thread, the same in a copy of the thread (unlike `id`).
+        """The call's position: unlike `id` it is the same in a copy of the thread.
 
-        It lets a copy find the calls that were under way, and ask about them.
+        With it a copy finds the calls that were under way, and asks about them.
         """
         return str(uuid5(ECHELONS_NS, sanitize_value(f"place/{self.task_id}/{self.call_id}")))
 
@@ -183,12 +174,7 @@ class JournalEntry:
 
 
 class CallStart(NamedTuple):
-    """The journal's entry when a task is about to make a call.
-
-    Attributes:
-        entry: The entry.
-        fresh: Whether the entry is new, so that the call has not been made before.
-    """
+    """The journal's entry of a call to make; it is fresh if the call was not made before."""
 
     entry: JournalEntry
     fresh: bool
@@ -199,7 +185,6 @@ class Journal(Protocol):
 
     def keeps(self, config: Mapping[str, Any]) -> bool:
         """Return whether a journal is kept of a run."""
-        ...
 
     def begin(self, call: EffectCall, config: Mapping[str, Any]) -> CallStart:
         """Record that a call is started, or return the entry that it already has.
@@ -209,7 +194,6 @@ class Journal(Protocol):
             LedgerError: The stored entry cannot be decoded.
             StorageError: The ledger could not be read or written.
         """
-        ...
 
     def note(
         self, call: EffectCall, entry: JournalEntry, config: Mapping[str, Any]
@@ -221,7 +205,6 @@ class Journal(Protocol):
             LeaseLost: Another process runs the thread now.
             StorageError: The ledger could not be read or written.
         """
-        ...
 
     def end(
         self, call: EffectCall, entry: JournalEntry, result: Any, config: Mapping[str, Any]
@@ -234,11 +217,9 @@ class Journal(Protocol):
         Raises:
             StorageError: The ledger could not be read or written.
         """
-        ...
 
     async def arun(self, work: Callable[[], T], config: Mapping[str, Any]) -> T:
         """Call one of these methods in an event loop, and again if the ledger was busy."""
-        ...
 
 
 def _is_tool(thing: object) -> bool:

@@ -82,6 +82,11 @@ EXAMPLE_ANSWERS: tuple[Any, ...] = (
 
 def build_outcome_question(call: EffectCall, entry: JournalEntry) -> OutcomeUnknown:
     """Return the question to a human about a call."""
+    shown = {
+        sanitize_value(str(key)): _shorten_value(value)
+        for key, value in [*call.arguments.items()][:MAX_ARGUMENTS]
+    }
+    left = len(call.arguments) - len(shown)
     words = f"{call.tool} was started at {entry.at} and then cut short. Did it happen?"
     if entry.lost:
         words = f"{call.tool} did happen, but its result is lost: {entry.lost}. What was it?"
@@ -89,7 +94,7 @@ def build_outcome_question(call: EffectCall, entry: JournalEntry) -> OutcomeUnkn
         kind=OUTCOME_QUESTION_KIND,
         question=words,
         tool=call.tool,
-        arguments=_shorten_arguments(call.arguments),
+        arguments=shown | ({"…": f"{left} more"} if left > 0 else {}),
         agent_path=call.path,
         started_at=entry.at,
         idempotency_key=call.id,
@@ -138,17 +143,7 @@ def _build_adapter_and_schema() -> tuple[TypeAdapter[Any], dict[str, Any]]:
     return TypeAdapter(CallOutcome), TypeAdapter(CallOutcome | words).json_schema()
 
 
-def _shorten_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    shown = {
-        sanitize_value(str(key)): _shorten_value(value)
-        for key, value in [*arguments.items()][:MAX_ARGUMENTS]
-    }
-    left = len(arguments) - len(shown)
-    return shown | ({"…": f"{left} more"} if left > 0 else {})
-
-
 def _shorten_value(value: Any) -> Any:
-    """Return JSON-like data, or the beginning of its text if that is too long."""
     value = sanitize_value(value)
     if value is None or isinstance(value, (bool, int, float)):
         return value

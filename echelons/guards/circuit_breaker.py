@@ -92,10 +92,7 @@ class Circuit:
         """Return the state at the time `now`, in seconds since 1970."""
         if self.opened_at is None:
             return CircuitState.CLOSED
-        if (
-            self.probed_at is not None
-            or self._measure_elapsed(self.opened_at, now) >= rules.seconds
-        ):
+        if self.probed_at is not None or _measure_elapsed(self.opened_at, now) >= rules.seconds:
             return CircuitState.HALF_OPEN
         return CircuitState.OPEN
 
@@ -104,31 +101,21 @@ class Circuit:
         if self.opened_at is None:
             return self, Admission(admitted=True, failures=self.failures)
         last = self.opened_at if self.probed_at is None else self.probed_at
-        wait = rules.seconds - self._measure_elapsed(last, now)
+        wait = rules.seconds - _measure_elapsed(last, now)
         if wait > 0:
             return self, Admission(admitted=False, wait=wait, failures=self.failures)
         probing = replace(self, probe=self.probe + 1, probed_at=now)
         return probing, Admission(admitted=True, probe=probing.probe, failures=self.failures)
 
     def record_success(self, probe: int) -> Circuit:
-        """Return the circuit after a success.
-
-        Args:
-            probe: The probe number from the request's admission.
-        """
+        """Return the circuit after the success of a request with that number of a probe."""
         # A request admitted before the circuit opened says nothing about the agent now.
         if self.opened_at is not None and not self._is_pending_probe(probe):
             return self
         return Circuit(probe=self.probe)
 
     def record_failure(self, rules: BreakerPolicy, now: float, probe: int) -> Circuit:
-        """Return the circuit after a failure.
-
-        Args:
-            rules: When it opens.
-            now: The time in seconds since 1970.
-            probe: The probe number from the request's admission.
-        """
+        """Return the circuit after a failure at the time `now`, in seconds since 1970."""
         if self.opened_at is not None and not self._is_pending_probe(probe):
             return self
         failures = self.failures + 1
@@ -141,13 +128,12 @@ class Circuit:
         return replace(self, probed_at=None) if self._is_pending_probe(probe) else self
 
     def _is_pending_probe(self, probe: int) -> bool:
-        """Return whether `probe` is the number of the probe under way."""
         return self.probed_at is not None and probe == self.probe
 
-    @staticmethod
-    def _measure_elapsed(then: float, now: float) -> float:
-        # `abs`: a clock that was set back must not keep the circuit open for that much longer.
-        return abs(now - then)
+
+def _measure_elapsed(then: float, now: float) -> float:
+    # `abs`: a clock that was set back must not keep the circuit open for that much longer.
+    return abs(now - then)
 
 
 class Circuits(Protocol):
@@ -155,25 +141,21 @@ class Circuits(Protocol):
 
     def admit(self, agent: str) -> Admission:
         """Return whether a request to an agent may go through; count it if it is a probe."""
-        ...
 
     def note(
         self, agent: str, superior: str, admission: Admission, outcome: AttemptOutcome
     ) -> FailureIntensity | None:
         """Record the outcome of an admitted request; return the failures if too many."""
-        ...
 
     async def arun(self, work: Callable[[], T]) -> T:
         """Call some of these methods in an event loop; all of it again if the ledger was busy."""
-        ...
 
 
 class AttemptOutcome(StrEnum):
-    """The outcome of a request, as far as the agent's circuit is concerned.
+    """The outcome of a request for the agent's circuit.
 
-    `ANSWERED`: it responded, even if only that it is unable. `FAILED`: an error, or no answer in
-    time. `NOTHING`: inconclusive, because it was interrupted, cancelled or stopped, or the
-    infrastructure failed.
+    `ANSWERED` also if it is unable. `FAILED`: an error, or no answer in time. `NOTHING`: it was
+    interrupted, cancelled or stopped, or the infrastructure failed.
     """
 
     ANSWERED = "answered"
@@ -182,12 +164,7 @@ class AttemptOutcome(StrEnum):
 
 
 class FailureIntensity(NamedTuple):
-    """Too many failures below one superior.
-
-    Attributes:
-        failures: Their number.
-        period: The seconds over which they were counted.
-    """
+    """Too many failures below one superior, counted over a period in seconds."""
 
     failures: int
     period: float

@@ -23,25 +23,10 @@ def get_deadline(config: Mapping[str, Any]) -> float | None:
     return deadline
 
 
-def compute_time_left(
-    config: Mapping[str, Any], seconds: Iterable[float | None], clock: Callable[[], float]
-) -> float | None:
-    """Return the seconds that a subordinate has, at most what its superior has left.
-
-    Args:
-        config: The superior's config.
-        seconds: The subordinate's own limits; `None` is no limit.
-        clock: Returns the time in seconds since any moment, the one of the run's deadlines.
-    """
-    own = [each for each in seconds if each is not None]
-    deadline = get_deadline(config)
-    if deadline is not None:
-        own.append(max(deadline - clock(), 0.0))
-    return min(own, default=None)
-
-
 def compute_deadline(config: Mapping[str, Any], seconds: Iterable[float | None]) -> float | None:
     """Return the deadline of a subordinate that is called now, or `None` if it has none.
+
+    It has at most the time that its superior has left.
 
     Args:
         config: The superior's config.
@@ -50,8 +35,10 @@ def compute_deadline(config: Mapping[str, Any], seconds: Iterable[float | None])
     Returns:
         Seconds since 1970 (UTC), which other processes can read, unlike a monotonic clock.
     """
-    has = compute_time_left(config, seconds, monotonic)
-    return None if has is None else time() + has
+    left = [each for each in seconds if each is not None]
+    if (deadline := get_deadline(config)) is not None:
+        left.append(max(deadline - monotonic(), 0.0))
+    return time() + min(left) if left else None
 
 
 class DeadlineGate(ScopedGate):
@@ -92,11 +79,7 @@ def with_deadline(
 ) -> dict[str, Any]:
     """Return a subordinate's config, with a deadline of its own if that is the earlier one.
 
-    Args:
-        config: The superior's config.
-        agent: The subordinate.
-        seconds: Its own time; `None` for no limit.
-        clock: Returns the time in seconds since any moment.
+    `config` is the superior's, `seconds` the subordinate's own time, `None` for no limit.
     """
     inherited, now = get_deadline(config), clock()
     own = None if seconds is None else now + seconds

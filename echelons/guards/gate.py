@@ -75,14 +75,11 @@ class Gate(Protocol):
     """
 
     def enter(self, step: Step, config: Mapping[str, Any]) -> Halt | Pause | None:
-        """Count a step, or return the order that forbids it.
-
-        A pause applies to model calls only.
+        """Count a step, or return the order that forbids it; only model calls are paused.
 
         Raises:
             StorageError: The ledger could not be read or written.
         """
-        ...
 
     def leave(self, reply: Any, config: Mapping[str, Any]) -> Halt | None:
         """Count the tokens of a model's reply; return a `Halt` if it must not be acted on.
@@ -90,23 +87,17 @@ class Gate(Protocol):
         Raises:
             StorageError: The ledger could not be read.
         """
-        ...
 
     async def arun(self, work: Callable[[], T]) -> T:
         """Call some of these methods in an event loop; all of it again if the ledger was busy."""
-        ...
 
     def listen(
         self, config: Mapping[str, Any], callback: Callable[[Halt], None]
     ) -> Callable[[], None]:
-        """Register a callback for when the agent is stopped while it runs.
+        """Register a callback for when the agent is stopped; return a function to remove it.
 
         The callback may be called from any thread.
-
-        Returns:
-            A function that removes the callback.
         """
-        ...
 
 
 class OpenGate:

@@ -1,9 +1,8 @@
 """Derived ids of threads, requests and messages, and the identity that a run carries.
 
-Every id is computed from data that is already stored, so it is known, and stored with the
-superior's message, before a subordinate runs. The identity is passed on as
-`config["metadata"]`. LangGraph stores its scalars in every checkpoint row, so the lineage is as
-atomic as the checkpoint and works with every saver.
+Every id is computed from stored data, so it is known before a subordinate runs. The identity is
+passed on as `config["metadata"]`, whose scalars LangGraph stores in every checkpoint row: the
+lineage is as atomic as the checkpoint and works with every saver.
 """
 
 from __future__ import annotations
@@ -134,26 +133,17 @@ class Identity:
 
 @lru_cache(maxsize=1024)
 def _read_identity(values: tuple[str, ...]) -> Identity | None:
-    agent, path, thread_id, tree, superior_thread_id, request_id, thread_name, turn = values
+    agent, path, thread_id, *others = values
     if not agent or not thread_id:
         return None
-    return Identity(
-        agent=agent,
-        path=tuple(path.split(PATH_SEPARATOR)),
-        thread_id=thread_id,
-        tree=tree,
-        superior_thread_id=superior_thread_id,
-        request_id=request_id,
-        thread_name=thread_name,
-        turn=turn,
-    )
+    return Identity(agent, tuple(path.split(PATH_SEPARATOR)), thread_id, *others)
 
 
 def require_identity(config: Mapping[str, Any] | None) -> Identity:
     """Return the identity in the config of a run.
 
     Raises:
-        RuntimeError: There is none: the level was started by something other than its tree.
+        RuntimeError: There is none: the level was not started by its tree.
     """
     identity = Identity.from_metadata((config or {}).get("metadata") or {})
     if identity is None:
@@ -161,14 +151,6 @@ def require_identity(config: Mapping[str, Any] | None) -> Identity:
     return identity
 
 
-METADATA_KEYS = (
-    "agent",
-    "agent_path",
-    "agent_thread_id",
-    "tree",
-    "superior_thread_id",
-    "request_id",
-    "thread_name",
-    "turn_id",
-)
-"""The keys of an identity in a run's metadata; all other keys are the caller's."""
+METADATA_KEYS = tuple(Identity("", (), "", "").to_metadata())
+"""The keys of an identity in a run's metadata, in the order of its fields; all other keys are
+the caller's."""

@@ -1,7 +1,7 @@
-"""Exceptions as one line of text: for models and superiors, and for a warning of ours.
+"""Exceptions as one line of text: for models and superiors, and for warnings.
 
-`describe_error` takes any exception. `describe_failure` is for what others wrote and we can go
-on without (a matcher, embeddings, a model that derives): it raises again what is no failure.
+`describe_error` takes any exception. `describe_failure` is for code of others that we can do
+without (a matcher, embeddings, a model that derives): it raises again what is no failure.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from echelons.errors import EchelonsError
+from echelons.text.sanitize import join_printable
 
 LONGEST_ERROR: Final = 300
 """Characters of `describe_error`; logs and traces have the whole text."""
@@ -29,11 +30,7 @@ def describe_error(error: BaseException) -> str:
 
 
 def describe_failure(error: BaseException, own: type[EchelonsError]) -> str:
-    """Return why someone else's code failed, in one line of printable characters.
-
-    Args:
-        error: The exception that was raised.
-        own: Our error class for this kind of failure.
+    """Return why someone else's code failed, in one line; `own` is our error for such failures.
 
     Raises:
         BaseException: `error` itself, if it is not a failure of that code: a cancellation, a
@@ -49,9 +46,8 @@ def describe_failure(error: BaseException, own: type[EchelonsError]) -> str:
     ours = isinstance(error, EchelonsError) and not isinstance(error, own)
     if signal or ours or not isinstance(error, Exception):
         raise error
-    text = str(error)[: 2 * LONGEST_REASON]
-    kept = "".join(char if char.isprintable() else " " for char in text)
-    return _shorten_line(" ".join([f"{type(error).__name__}:", *kept.split()]), LONGEST_REASON)
+    line = f"{type(error).__name__}: {join_printable(str(error)[: 2 * LONGEST_REASON])}"
+    return _shorten_line(line.rstrip(), LONGEST_REASON)
 
 
 def _shorten_line(line: str, longest: int) -> str:

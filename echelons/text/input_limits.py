@@ -38,11 +38,7 @@ NUMBER_BYTES = 8
 
 
 def check_id(given: object, what: str) -> str:
-    """Return a valid id as a string.
-
-    Args:
-        given: A string, number or UUID (LangGraph accepts all three).
-        what: Name of the id, for the error.
+    """Return an id, given as a string, number or UUID (LangGraph accepts all three), as a string.
 
     Raises:
         InvalidId: It is empty or too long, or has characters that ids may not have.
@@ -60,6 +56,8 @@ def check_id(given: object, what: str) -> str:
 def is_label(given: object) -> bool:
     r"""Return whether a value is a valid display name: printable text, 1 to 512 characters.
 
+    Control characters, line breaks, lone surrogates, and spaces at the ends are not valid.
+
     Examples:
         >>> is_label("Søren: Trip to Italy"), is_label("trip\n"), is_label(" ")
         (True, False, False)
@@ -73,8 +71,7 @@ def check_label(given: object, what: str) -> None:
     """Check a display name.
 
     Raises:
-        InvalidId: It is not a string, has control characters, line breaks or lone
-            surrogates, begins or ends with a space, or is empty or too long.
+        InvalidId: It is no label, see `is_label`.
     """
     if not is_label(given):
         form = f"1 to {LONGEST_NAME} characters that can be printed, and no spaces at the ends"
@@ -84,11 +81,7 @@ def check_label(given: object, what: str) -> None:
 def check_value(given: Any, what: str) -> Any:
     """Return an answer to a question, if it is JSON-like data of at most 1 MiB.
 
-    Raises:
-        InvalidValue: It is, or contains, something that is not JSON.
-        InputTooLarge: It is larger than 1 MiB.
-        InputTooDeep: It is nested too deep, or contains itself.
-        InvalidText: A string in it has a lone surrogate.
+    Raises the errors of `measure_size`.
 
     Examples:
         >>> check_value({"yes": True}, "the answer to 'q1'")
@@ -104,7 +97,6 @@ def check_metadata(given: Mapping[str, Any] | None) -> dict[str, Any]:
     Raises:
         InvalidNote: A key is not a valid id, or a value is not a string, number or boolean.
         InputTooLarge: Together they are larger than 4 KiB.
-        InvalidText: A string has a lone surrogate.
     """
     notes = dict(given or {})
     for key, value in notes.items():
@@ -185,10 +177,8 @@ def _measure_leaf(leaf: Any, what: str) -> int:
         try:
             return len(leaf.encode())
         except UnicodeEncodeError as error:
-            place = leaf[max(0, error.start - 20) : error.start + 20]
-            raise InvalidText(
-                what, shorten_repr(place), "half a character (a lone surrogate)"
-            ) from None
+            place = shorten_repr(leaf[max(0, error.start - 20) : error.start + 20])
+            raise InvalidText(what, place, "half a character (a lone surrogate)") from None
     if leaf is None or isinstance(leaf, (bool, float)):
         return NUMBER_BYTES
     if isinstance(leaf, int) and -(2**63) <= leaf < 2**64:

@@ -1,4 +1,4 @@
-"""Makes the output of models and tools fit to be stored and sent.
+"""Makes the output of models and tools fit to be stored and sent, and texts fit for one line.
 
 Models write one half of an emoji's surrogate pair, numbers of a hundred digits, and lists nested
 hundreds deep; tools return whole files. The nodes sanitize such output rather than fail on it.
@@ -22,11 +22,7 @@ def sanitize_value(value: Any, depth: int = 0) -> Any:
 
     A surrogate pair becomes its character, a lone surrogate U+FFFD. Numbers of more than 64 bits
     become strings. Data nested too deep, and the end of a string that is too long, are replaced
-    by a note.
-
-    Args:
-        value: The data.
-        depth: The number of lists and mappings around it.
+    by a note; `depth` is the number of lists and mappings around it.
 
     Examples:
         >>> sanitize_value({"to": ["Rome \ud83d\ude00", "\ud83d Paris", 7, 2**64]})
@@ -52,7 +48,10 @@ def sanitize_value(value: Any, depth: int = 0) -> Any:
 
 def _sanitize_other(value: Any, depth: int) -> Any:
     if isinstance(value, int):
-        return value if -(2**63) <= value < 2**64 else _format_large_int(value)
+        if -(2**63) <= value < 2**64:
+            return value
+        # `str` of an int fails beyond 4,300 decimal digits.
+        return str(value) if value.bit_length() < 14_000 else hex(value)
     if isinstance(value, str):
         return _sanitize_text(value)
     if isinstance(value, Mapping):
@@ -71,6 +70,10 @@ def _sanitize_text(text: str) -> str:
     return text
 
 
-def _format_large_int(number: int) -> str:
-    # `str` of an int fails beyond 4,300 decimal digits.
-    return str(number) if number.bit_length() < 14_000 else hex(number)
+def join_printable(text: str) -> str:
+    r"""Return a text on one line: unprintable characters and runs of spaces become one space.
+
+    >>> join_printable("two\nlines ")
+    'two lines'
+    """
+    return " ".join("".join(char if char.isprintable() else " " for char in text).split())

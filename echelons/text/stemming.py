@@ -57,11 +57,7 @@ def remove_accents(text: str) -> str:
     'Cafe Aero, Zurich'
     """
     # Only runs beyond ASCII are decomposed: most of most texts is ASCII.
-    return text if text.isascii() else _BEYOND_ASCII.sub(_decompose_match, text)
-
-
-def _decompose_match(found: re.Match[str]) -> str:
-    return _decompose_text(found[0])
+    return text if text.isascii() else _BEYOND_ASCII.sub(lambda run: _decompose_text(run[0]), text)
 
 
 @lru_cache(maxsize=1 << 12)

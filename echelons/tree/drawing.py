@@ -7,9 +7,10 @@ has a `delegate`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from echelons.text.sanitize import join_printable
 from echelons.tree.members import Member
 from echelons.tree.walk import walk_tree
 
@@ -40,7 +41,7 @@ class Drawing:
     @property
     def text(self) -> str:
         """The tree as lines of text."""
-        return "\n".join([_format_label(self.root), *_draw_branches(self.root, "")])
+        return "\n".join(_draw_member(self.root))
 
     @property
     def mermaid(self) -> str:
@@ -61,29 +62,24 @@ class Drawing:
         return f"```mermaid\n{self.mermaid}\n```"
 
 
-def _draw_branches(member: Member, indent: str) -> Iterator[str]:
-    last = len(member.subordinates) - 1
-    for place, subordinate in enumerate(member.subordinates):
-        turn, below = ("└── ", "    ") if place == last else ("├── ", "│   ")
-        yield indent + turn + _format_label(subordinate)
-        yield from _draw_branches(subordinate, indent + below)
+def draw_branches(branches: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield the lines of some drawn subtrees, as branches of the line above them."""
+    for place, (first, *more) in enumerate(branches, start=1):
+        turn, below = ("└── ", "    ") if place == len(branches) else ("├── ", "│   ")
+        yield turn + first
+        yield from (below + line for line in more)
 
 
-def _format_label(member: Member) -> str:
-    summary = _clean_description(member)
-    return f"{member.name}: {summary}" if summary else member.name
+def _draw_member(member: Member) -> list[str]:
+    summary = join_printable(member.description)
+    label = f"{member.name}: {summary}" if summary else member.name
+    return [label, *draw_branches([_draw_member(each) for each in member.subordinates])]
 
 
 def _format_mermaid_label(member: Member) -> str:
     # Mermaid interprets directives and styles in labels too, but not numbered entities.
-    summary = _clean_description(member)
+    summary = join_printable(member.description)
     short = summary if len(summary) <= MAX_LABEL_LENGTH else summary[: MAX_LABEL_LENGTH - 1] + "…"
     apart = _SEQUENCE.sub(rf"\g<0>{_WORD_JOINER}", short)
     text = _MARKUP.sub(lambda found: f"#{ord(found[0])};", apart)
     return f"<b>{member.name}</b><br/>{text}" if text else f"<b>{member.name}</b>"
-
-
-def _clean_description(member: Member) -> str:
-    """Return the description on one line, without control characters."""
-    printable = (each if each.isprintable() else " " for each in member.description)
-    return " ".join("".join(printable).split())

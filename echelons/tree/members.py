@@ -29,22 +29,18 @@ class Member(Protocol):
     @property
     def name(self) -> str:
         """The name, unique in the tree."""
-        ...
 
     @property
     def description(self) -> str:
         """The member's purpose, for its superior's model."""
-        ...
 
     @property
     def capabilities(self) -> Mapping[str, float]:
         """The declared capabilities, each with a confidence from 0 to 1."""
-        ...
 
     @property
     def subordinates(self) -> tuple[Member, ...]:
         """The members directly below it."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +83,7 @@ def adopt_members(superior: str, subordinates: Any) -> tuple[Member, ...]:
     """Return a list of subordinates as members of the tree, see `adopt_member`.
 
     Raises:
-        InvalidSubordinate: It is not a list, or an element cannot be a member.
-        InvalidName: An element's name is not a valid agent name.
+        InvalidSubordinate: It is not a list.
     """
     if isinstance(subordinates, (str, bytes, Mapping)) or not hasattr(subordinates, "__iter__"):
         raise InvalidSubordinate(superior, subordinates, "pass a list of subordinates")
@@ -115,33 +110,27 @@ def adopt_member(superior: str, subordinate: Any) -> Member:
     if hasattr(subordinate, "get_subgraphs") and hasattr(subordinate, "checkpointer"):
         return _adopt_graph(superior, subordinate)
     if hasattr(subordinate, "invoke") and hasattr(subordinate, "ainvoke"):
-        return RunnableMember(
-            _get_runnable_name(subordinate), _get_summary(subordinate), runnable=subordinate
-        )
+        name = getattr(subordinate, "name", None)
+        name = name if isinstance(name, str) else str(subordinate.get_name())
+        return RunnableMember(name, _get_summary(subordinate), runnable=subordinate)
     if inspect.isroutine(subordinate):
         return _adopt_function(superior, subordinate)
-    raise InvalidSubordinate(
-        superior, subordinate, "pass an Agent, a LangGraph graph, a Runnable or a function"
-    )
+    why = "pass an Agent, a LangGraph graph, a Runnable or a function"
+    raise InvalidSubordinate(superior, subordinate, why)
 
 
 def _adopt_graph(superior: str, graph: Any) -> GraphMember:
     # True: parallel calls would overwrite each other's history. False: its interrupts could not
     # be resumed. An inherited checkpointer (None) avoids both.
+    why = ""
     if isinstance(graph.checkpointer, bool):
-        raise InvalidSubordinate(
-            superior,
-            graph.name,
-            f"it is compiled with checkpointer={graph.checkpointer}; "
-            "compile it without a checkpointer, it inherits the tree's",
-        )
-    if "messages" not in graph.channels:
-        raise InvalidSubordinate(
-            superior,
-            graph.name,
-            f"its state has no 'messages' key (it has: {', '.join(sorted(graph.channels))}); "
-            "add one, or wrap the graph in a function",
-        )
+        why = f"it is compiled with checkpointer={graph.checkpointer}; "
+        why += "compile it without a checkpointer, it inherits the tree's"
+    elif "messages" not in graph.channels:
+        why = f"its state has no 'messages' key (it has: {', '.join(sorted(graph.channels))}); "
+        why += "add one, or wrap the graph in a function"
+    if why:
+        raise InvalidSubordinate(superior, graph.name, why)
     return GraphMember(graph.name, _get_summary(graph), graph=graph)
 
 
@@ -158,17 +147,9 @@ def _adopt_function(superior: str, function: Callable[..., Any]) -> FunctionMemb
         and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
     ]
     if len(required) != 1 or required[0].kind is inspect.Parameter.KEYWORD_ONLY:
-        raise InvalidSubordinate(
-            superior,
-            name or function,
-            f"it requires {len(required)} parameters; a function takes one, the message",
-        )
+        why = f"it requires {len(required)} parameters; a function takes one, the message"
+        raise InvalidSubordinate(superior, name or function, why)
     return FunctionMember(name, _get_summary(function), function=function)
-
-
-def _get_runnable_name(runnable: Any) -> str:
-    name = getattr(runnable, "name", None)
-    return name if isinstance(name, str) else str(runnable.get_name())
 
 
 def _get_summary(thing: Any) -> str:

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from echelons.errors import InvalidName
+from echelons.text.sanitize import join_printable
 from echelons.tree.names import NAME_PATTERN, check_name
 
 NOTHING_LISTED: Final = "(nothing listed)"
@@ -36,9 +37,6 @@ class RosterEntry:
         name: The agent's name, as `call_subordinate` takes it.
         description: What it does; on one line, without final full stops.
         capabilities: The capabilities of its whole subtree, each with a confidence from 0 to 1.
-
-    Raises:
-        InvalidName: `name` is not a valid agent name, so its line could not be parsed.
     """
 
     name: str
@@ -46,8 +44,8 @@ class RosterEntry:
     capabilities: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        check_name(self.name)
-        object.__setattr__(self, "description", _join_lines(self.description).rstrip(". "))
+        check_name(self.name)  # the line of any other could not be parsed
+        object.__setattr__(self, "description", join_printable(self.description).rstrip(". "))
 
 
 def render_roster(entries: Iterable[RosterEntry]) -> str:
@@ -73,10 +71,8 @@ def parse_roster(text: str) -> tuple[RosterEntry, ...]:
 
 def _parse_line(line: str) -> RosterEntry | None:
     head = _LINE.match(line)
-    if head is None:
-        return None
-    description, can, abilities = line[head.end() :].rpartition(_CAN)
-    if not can:
+    description, can, abilities = line[head.end() if head else 0 :].rpartition(_CAN)
+    if not head or not can:
         return None
     try:
         return RosterEntry(head[1], description, _parse_capabilities(abilities))
@@ -84,19 +80,13 @@ def _parse_line(line: str) -> RosterEntry | None:
         return None
 
 
-def _join_lines(text: str) -> str:
-    return " ".join("".join(char if char.isprintable() else " " for char in text).split())
-
-
 def _format_capabilities(capabilities: Mapping[str, float]) -> str:
-    listed = (f"{_format_name(name)} ({float(value)!r})" for name, value in capabilities.items())
+    quoted = {
+        name: name if _PLAIN.fullmatch(name) else json.dumps(name).replace(":", "\\u003a")
+        for name in capabilities
+    }
+    listed = (f"{quoted[name]} ({float(value)!r})" for name, value in capabilities.items())
     return ", ".join(listed) or NOTHING_LISTED
-
-
-def _format_name(capability: str) -> str:
-    if _PLAIN.fullmatch(capability):
-        return capability
-    return json.dumps(capability).replace(":", "\\u003a")
 
 
 def _parse_capabilities(text: str) -> dict[str, float]:
@@ -106,11 +96,8 @@ def _parse_capabilities(text: str) -> dict[str, float]:
     while ability := _ABILITY.match(text, end):
         end = ability.end()
         try:
-            read[_parse_name(ability[1])] = float(ability[2])
+            name = str(json.loads(ability[1])) if ability[1].startswith('"') else ability[1]
+            read[name] = float(ability[2])
         except ValueError:  # some other line that happens to look like one of a roster
             continue
     return read
-
-
-def _parse_name(written: str) -> str:
-    return str(json.loads(written)) if written.startswith('"') else written

@@ -14,12 +14,7 @@ from echelons.tree.names import PATH_SEPARATOR
 
 @dataclass(frozen=True, slots=True)
 class TreePlace:
-    """A member of a tree and its path.
-
-    Attributes:
-        member: The agent, graph, Runnable or function.
-        path: Names from the root down to the member itself.
-    """
+    """A member of a tree, and the names from the root down to the member itself."""
 
     member: Member
     path: tuple[str, ...]
@@ -36,9 +31,7 @@ def walk_tree(root: Member) -> Iterator[TreePlace]:
     Raises:
         CyclicTree: A member is below itself.
     """
-    stack: list[tuple[TreePlace, frozenset[int]]] = [
-        (TreePlace(root, (root.name,)), frozenset({id(root)}))
-    ]
+    stack = [(TreePlace(root, (root.name,)), frozenset({id(root)}))]
     while stack:
         place, above = stack.pop()
         yield place
@@ -50,16 +43,12 @@ def walk_tree(root: Member) -> Iterator[TreePlace]:
 
 
 def check_tree(root: Member, depth: int) -> None:
-    """Check that a tree has no cycles, has unique names, and is not too deep.
-
-    Args:
-        root: The root of the tree.
-        depth: The maximum number of levels.
+    """Check that a tree has no cycles, unique names, and at most `depth` levels.
 
     Raises:
         CyclicTree: A member is below itself.
         DuplicateName: Two agents have the same name.
-        TreeTooDeep: There are more levels than `depth`.
+        TreeTooDeep: There are more levels.
     """
     places: dict[str, TreePlace] = {}
     deepest = 0
