@@ -24,7 +24,7 @@ from echelons.errors import (
 from echelons.guards.limits import Limits
 from echelons.tree.members import Member, adopt_members, create_empty_capabilities
 from echelons.tree.names import BUILT_IN_TOOLS, check_name
-from echelons.tree.walk import check_tree
+from echelons.tree.traversal import check_tree
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel

@@ -9,7 +9,7 @@ from langchain_core.language_models import BaseChatModel
 from echelons.agent import Agent
 from echelons.errors import ModelCannotCall
 from echelons.models import resolve_model
-from echelons.tree.walk import walk_tree
+from echelons.tree.traversal import walk_tree
 
 
 def resolve_models(root: Agent) -> dict[str, BaseChatModel]:

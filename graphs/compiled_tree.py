@@ -51,7 +51,7 @@ from echelons.graphs.task_router import TreeRouter
 from echelons.identity.lineage import ECHELONS_NS, Identity
 from echelons.text.sanitize import sanitize_value
 from echelons.tree.members import Member
-from echelons.tree.walk import fingerprint_tree, walk_tree
+from echelons.tree.traversal import fingerprint_tree, walk_tree
 
 
 class AgentGraph(EditableGraph):

@@ -31,12 +31,14 @@ class DerivationStore(Protocol):
 
     def read(self, agents: Collection[str], /) -> Mapping[str, Derivation]:
         """Return the stored derivations of some agents."""
+        ...
 
     def write(self, derivations: Mapping[str, Derivation], /) -> None:
         """Store derivations, replacing earlier ones of the same agents."""
 
     async def arun(self, work: Callable[[], T]) -> T:
         """Call some of these methods in an event loop; all of it again if the ledger was busy."""
+        ...
 
 
 class NoDerivationStore:

@@ -26,6 +26,7 @@ class Deriver(Protocol):
 
     def __call__(self, member: Member, /) -> Mapping[str, Capability]:
         """Return the capabilities of `member`, by name."""
+        ...
 
 
 @runtime_checkable

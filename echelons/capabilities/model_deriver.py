@@ -18,7 +18,7 @@ from echelons.capabilities.deriver_prompt import (
 from echelons.errors import DeriverFailed
 from echelons.text.error_lines import describe_failure
 from echelons.tree.members import Member
-from echelons.tree.walk import walk_tree
+from echelons.tree.traversal import walk_tree
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel

@@ -78,21 +78,26 @@ class Races(Protocol):
             LeaseLost: Another process runs the thread now.
             StorageError: The ledger could not be written.
         """
+        ...
 
     def has_lost(self, entrant: RaceEntry) -> bool:
         """Return whether a race is over and an entrant is not among the winners."""
+        ...
 
     async def arun(self, work: Callable[[], T]) -> T:
         """Call some of these methods in an event loop; all of it again if the ledger was busy."""
+        ...
 
     def register_waiting(self, entrant: RaceEntry) -> bool:
         """Register that an entrant waits for an answer; return whether it still has to."""
+        ...
 
     def listen(self, entrant: RaceEntry, callback: Callable[[], None]) -> Callable[[], None]:
         """Register a callback, called from any thread, for when an entrant has lost.
 
         It returns a function that removes the callback.
         """
+        ...
 
 
 class RaceGate(ScopedGate):

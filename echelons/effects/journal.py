@@ -185,6 +185,7 @@ class Journal(Protocol):
 
     def keeps(self, config: Mapping[str, Any]) -> bool:
         """Return whether a journal is kept of a run."""
+        ...
 
     def begin(self, call: EffectCall, config: Mapping[str, Any]) -> CallStart:
         """Record that a call is started, or return the entry that it already has.
@@ -194,6 +195,7 @@ class Journal(Protocol):
             LedgerError: The stored entry cannot be decoded.
             StorageError: The ledger could not be read or written.
         """
+        ...
 
     def note(
         self, call: EffectCall, entry: JournalEntry, config: Mapping[str, Any]
@@ -205,6 +207,7 @@ class Journal(Protocol):
             LeaseLost: Another process runs the thread now.
             StorageError: The ledger could not be read or written.
         """
+        ...
 
     def end(
         self, call: EffectCall, entry: JournalEntry, result: Any, config: Mapping[str, Any]
@@ -220,6 +223,7 @@ class Journal(Protocol):
 
     async def arun(self, work: Callable[[], T], config: Mapping[str, Any]) -> T:
         """Call one of these methods in an event loop, and again if the ledger was busy."""
+        ...
 
 
 def _is_tool(thing: object) -> bool:

@@ -141,6 +141,7 @@ class Circuits(Protocol):
 
     def admit(self, agent: str) -> Admission:
         """Return whether a request to an agent may go through; count it if it is a probe."""
+        ...
 
     def note(
         self, agent: str, superior: str, admission: Admission, outcome: AttemptOutcome
@@ -149,6 +150,7 @@ class Circuits(Protocol):
 
     async def arun(self, work: Callable[[], T]) -> T:
         """Call some of these methods in an event loop; all of it again if the ledger was busy."""
+        ...
 
 
 class AttemptOutcome(StrEnum):

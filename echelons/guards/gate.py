@@ -90,6 +90,7 @@ class Gate(Protocol):
 
     async def arun(self, work: Callable[[], T]) -> T:
         """Call some of these methods in an event loop; all of it again if the ledger was busy."""
+        ...
 
     def listen(
         self, config: Mapping[str, Any], callback: Callable[[Halt], None]
@@ -98,6 +99,7 @@ class Gate(Protocol):
 
         The callback may be called from any thread.
         """
+        ...
 
 
 class OpenGate:

@@ -58,15 +58,20 @@ class ThreadHistory(Protocol):
 
     def is_durable(self, config: Mapping[str, Any]) -> bool:
         """Return whether the run has a saver, its own or an inherited one."""
+        ...
 
     def load_head(self, config: Mapping[str, Any]) -> Head:
         """Return the head of the segment that has just run with `config`."""
+        ...
 
     async def aload_head(self, config: Mapping[str, Any]) -> Head:
         """Async version of `load_head`."""
+        ...
 
     def load_past(self, head: Head | None, config: Mapping[str, Any]) -> Past:
         """Return the combined state of a thread's segments up to `load_head`."""
+        ...
 
     async def aload_past(self, head: Head | None, config: Mapping[str, Any]) -> Past:
         """Async version of `load_past`."""
+        ...

@@ -34,7 +34,7 @@ from echelons.runtime.session_requests import ResumeRequest, SessionRequest, Ses
 from echelons.runtime.session_run import AsyncRun, Run
 from echelons.runtime.turn_engine import TurnEngine
 from echelons.text.input_limits import check_metadata
-from echelons.tree.walk import walk_tree
+from echelons.tree.traversal import walk_tree
 
 
 class Session:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from echelons.text.sanitize import join_printable
 from echelons.tree.members import Member
-from echelons.tree.walk import walk_tree
+from echelons.tree.traversal import walk_tree
 
 MAX_LABEL_LENGTH = 80
 """Characters of a description shown in a Mermaid label."""

@@ -29,18 +29,22 @@ class Member(Protocol):
     @property
     def name(self) -> str:
         """The name, unique in the tree."""
+        ...
 
     @property
     def description(self) -> str:
         """The member's purpose, for its superior's model."""
+        ...
 
     @property
     def capabilities(self) -> Mapping[str, float]:
         """The declared capabilities, each with a confidence from 0 to 1."""
+        ...
 
     @property
     def subordinates(self) -> tuple[Member, ...]:
         """The members directly below it."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from echelons.nodes.dispatch import assign_nodes
 from echelons.nodes.run import RUN
 from echelons.tree.members import Member
 from echelons.tree.names import PATH_SEPARATOR
-from echelons.tree.walk import fingerprint_tree, walk_tree
+from echelons.tree.traversal import fingerprint_tree, walk_tree
 
 
 def check_resume(agent: Agent, own: Any, given: Any, config: Mapping[str, Any]) -> Identity | None:

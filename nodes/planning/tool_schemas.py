@@ -16,7 +16,7 @@ from echelons.delegation.request import Status
 from echelons.tree.members import Member
 from echelons.tree.names import CALL_SUBORDINATE, DELEGATE_MANY, REPORT
 from echelons.tree.roster import RosterEntry, render_roster
-from echelons.tree.walk import collect_capabilities
+from echelons.tree.traversal import collect_capabilities
 
 MAX_REQUESTS = 256
 """Most requests of one call, so that a model's slip does not start ten thousand agents."""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from echelons.tree.walk import walk_tree
+from echelons.tree.traversal import walk_tree
 from tests.benchmarks import building, suite
 from tests.benchmarks.handwritten import handwritten
 from tests.benchmarks.measure import Cost, Scale, interleave, median, megabytes

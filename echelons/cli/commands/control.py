@@ -79,7 +79,7 @@ def _give_order(
 
 
 def _list_agent_paths(root: RootThread, team: str | None) -> frozenset[str]:
-    from echelons.tree.walk import walk_tree
+    from echelons.tree.traversal import walk_tree
 
     try:
         agent = load_team(resolve_stored_team(root, StoredTeamOptions(team=team)))

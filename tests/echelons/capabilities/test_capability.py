@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from echelons import Agent
 from echelons.capabilities import Capability, DeclaredCapabilities, check_capabilities
 from echelons.errors import InvalidCapability, InvalidExamples
-from echelons.tree.walk import collect_capabilities, fingerprint_tree
+from echelons.tree.traversal import collect_capabilities, fingerprint_tree
 
 BOOKING = Capability(0.8, examples=["book a table for two"])
 
