@@ -17,21 +17,12 @@ if TYPE_CHECKING:
     from echelons.testing.steps import Call, Reply, delegate, delegate_many, report
 
 _HOMES = {
-    "Call": "steps",
     "CallRecord": "call_log",
-    "Clock": "clock",
-    "FakeClock": "clock",
-    "ManualClock": "clock",
     "OpenAIServer": "openai_server",
-    "Reply": "steps",
-    "Script": "scripts",
     "ScriptedModel": "scripted_model",
-    "Step": "scripts",
-    "SystemClock": "clock",
-    "delegate": "steps",
-    "delegate_many": "steps",
-    "per_conversation": "scripts",
-    "report": "steps",
+    **dict.fromkeys(("Clock", "FakeClock", "ManualClock", "SystemClock"), "clock"),
+    **dict.fromkeys(("Script", "Step", "per_conversation"), "scripts"),
+    **dict.fromkeys(("Call", "Reply", "delegate", "delegate_many", "report"), "steps"),
 }
 
 __all__ = [

@@ -12,12 +12,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.messages.ai import UsageMetadata
-from langchain_core.messages.tool import (
-    ToolCallChunk,
-    invalid_tool_call,
-    tool_call,
-    tool_call_chunk,
-)
+from langchain_core.messages.tool import invalid_tool_call, tool_call, tool_call_chunk
 
 from echelons.testing.fragments import split_halves, split_words
 from echelons.testing.steps import Reply, make_call_id
@@ -59,23 +54,15 @@ def as_message(reply: Reply, length: int) -> AIMessage:
     if reply.reasoning is not None:
         message.additional_kwargs["reasoning_content"] = reply.reasoning
     if reply.usage is not None:
-        message.usage_metadata = _build_usage(*reply.usage)
+        read, written = reply.usage
+        message.usage_metadata = UsageMetadata(
+            input_tokens=read, output_tokens=written, total_tokens=read + written
+        )
     return message
-
-
-def _build_usage(tokens_in: int, tokens_out: int) -> UsageMetadata:
-    return UsageMetadata(
-        input_tokens=tokens_in, output_tokens=tokens_out, total_tokens=tokens_in + tokens_out
-    )
 
 
 def as_chunks(message: AIMessage) -> list[AIMessageChunk]:
     """Return a message as a provider streams it: words, fragments of calls, then the usage."""
-    parts = [
-        *_reasoning_parts(message),
-        *_content_parts(message),
-        *({"tool_call_chunks": [fragment]} for fragment in _call_fragments(message)),
-    ]
     last: dict[str, Any] = {
         "content": "",
         "response_metadata": message.response_metadata,
@@ -83,31 +70,26 @@ def as_chunks(message: AIMessage) -> list[AIMessageChunk]:
     }
     if message.usage_metadata is not None:
         last["usage_metadata"] = message.usage_metadata
-    return [AIMessageChunk(id=message.id, **{"content": "", **part}) for part in [*parts, last]]
+    parts = [*_split_parts(message), last]
+    return [AIMessageChunk(id=message.id, **{"content": "", **part}) for part in parts]
 
 
-def _reasoning_parts(message: AIMessage) -> Iterator[dict[str, Any]]:
+def _split_parts(message: AIMessage) -> Iterator[dict[str, Any]]:
     others = dict(message.additional_kwargs)
     for word in split_words(others.pop("reasoning_content", "")):
         yield {"additional_kwargs": {"reasoning_content": word}}
     if others:
         yield {"additional_kwargs": others}
-
-
-def _content_parts(message: AIMessage) -> Iterator[dict[str, Any]]:
     if isinstance(message.content, str):
         for word in split_words(message.content):
             yield {"content": word}
     else:  # blocks of content cannot be cut without knowing their kind
         yield {"content": message.content}
-
-
-def _call_fragments(message: AIMessage) -> Iterator[ToolCallChunk]:
     written = [(call["name"], json.dumps(call["args"]), call["id"]) for call in message.tool_calls]
     written += [
         (call["name"] or "", call["args"] or "", call["id"]) for call in message.invalid_tool_calls
     ]
     for index, (name, args, id_) in enumerate(written):
-        yield tool_call_chunk(name=name, args="", id=id_, index=index)
+        yield {"tool_call_chunks": [tool_call_chunk(name=name, args="", id=id_, index=index)]}
         for fragment in split_halves(args):
-            yield tool_call_chunk(args=fragment, index=index)
+            yield {"tool_call_chunks": [tool_call_chunk(args=fragment, index=index)]}

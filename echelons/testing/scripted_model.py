@@ -184,7 +184,7 @@ class ScriptedModel(BaseChatModel):
     ) -> Iterator[ChatGenerationChunk]:
         record = self._record_start(messages, run_manager, kwargs)
         message, latency = self._make_message(record, self._next_outcome(record))
-        chunks = _split_generations(message)
+        chunks = [ChatGenerationChunk(message=chunk) for chunk in as_chunks(message)]
         for chunk in chunks:
             if latency:
                 self._clock.sleep(latency / len(chunks))
@@ -202,7 +202,7 @@ class ScriptedModel(BaseChatModel):
     ) -> AsyncIterator[ChatGenerationChunk]:
         record = self._record_start(messages, run_manager, kwargs)
         message, latency = self._make_message(record, await self._anext_outcome(record))
-        chunks = _split_generations(message)
+        chunks = [ChatGenerationChunk(message=chunk) for chunk in as_chunks(message)]
         for chunk in chunks:
             if latency:
                 await self._clock.asleep(latency / len(chunks))
@@ -255,7 +255,3 @@ def _tool_names(schemas: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def _add_caller(config: RunnableConfig | None, kwargs: dict[str, Any]) -> dict[str, Any]:
     return {CALLER_KEY: ensure_config(config)["metadata"], **kwargs}
-
-
-def _split_generations(message: AIMessage) -> list[ChatGenerationChunk]:
-    return [ChatGenerationChunk(message=chunk) for chunk in as_chunks(message)]

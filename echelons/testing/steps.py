@@ -59,17 +59,14 @@ class Reply:
         for call in calls:
             if not isinstance(call, Call):
                 raise InvalidScript(f"{call!r} among the calls of a reply", "Call(name, args)")
-        if self.usage is not None and not _is_token_pair(self.usage):
-            raise InvalidScript(f"the usage {self.usage!r}", "(tokens in, tokens out)")
+        usage: object = self.usage
+        if usage is not None and not (
+            isinstance(usage, tuple)
+            and len(usage) == 2
+            and all(isinstance(count, int) and count >= 0 for count in usage)
+        ):
+            raise InvalidScript(f"the usage {usage!r}", "(tokens in, tokens out)")
         object.__setattr__(self, "calls", calls)
-
-
-def _is_token_pair(usage: object) -> bool:
-    return (
-        isinstance(usage, tuple)
-        and len(usage) == 2
-        and all(isinstance(count, int) and count >= 0 for count in usage)
-    )
 
 
 def delegate(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
@@ -87,15 +88,9 @@ def read_documents(root: Path) -> tuple[list[Document], list[SkippedFile]]:
         raise NothingToRead(root, [(".", _format_read_error(error))]) from error
     if not stat.S_ISDIR(mode):
         raise NotAFolder(root, root.parent)
-    documents: list[Document] = []
-    skipped: list[SkippedFile] = []
-    for each in _walk_files(root):
-        if isinstance(each, Document):
-            documents.append(each)
-        else:
-            skipped.append(each)
-    documents.sort(key=_path_parts)
-    skipped.sort(key=_path_parts)
+    found = sorted(_walk_files(root), key=lambda each: each.path.split("/"))
+    documents = [each for each in found if isinstance(each, Document)]
+    skipped = [each for each in found if isinstance(each, SkippedFile)]
     if not documents:
         raise NothingToRead(root, [(each.path, each.reason) for each in skipped])
     return documents, skipped
@@ -113,17 +108,13 @@ def _walk_files(root: Path) -> Iterator[Document | SkippedFile]:
             continue
         for entry in found:
             below = f"{path}/{_escape_name(entry.name)}" if path else _escape_name(entry.name)
-            if _is_folder(entry):
+            folder = False
+            with suppress(OSError):  # reading it fails as well, and gives the reason
+                folder = entry.is_dir(follow_symlinks=False)
+            if folder:
                 folders.append((entry.path, below))
             else:
                 yield _read_file(entry, below)
-
-
-def _is_folder(entry: os.DirEntry[str]) -> bool:
-    try:
-        return entry.is_dir(follow_symlinks=False)
-    except OSError:  # reading it fails as well, and gives the reason
-        return False
 
 
 def build_folder_tree(documents: Sequence[Document], levels: int) -> DocumentFolder:
@@ -136,8 +127,7 @@ def build_folder_tree(documents: Sequence[Document], levels: int) -> DocumentFol
         documents: At least one.
         levels: At least 1.
     """
-    placed = [(tuple(each.path.split("/")), each) for each in documents]
-    return _build_folder(placed, levels)
+    return _build_folder([(tuple(each.path.split("/")), each) for each in documents], levels)
 
 
 def _build_folder(
@@ -190,7 +180,3 @@ def _escape_name(name: str) -> str:
         char if char.isprintable() and char != "\\" else char.encode("unicode_escape").decode()
         for char in name
     )
-
-
-def _path_parts(item: Document | SkippedFile) -> tuple[str, ...]:
-    return tuple(item.path.split("/"))

@@ -40,24 +40,24 @@ NEARLY_BEST_MERIT: Final = 0.6
 
 
 class DocumentLibrary:
-    """The documents of a folder, with the agents that lead to each.
+    """The documents of a folder, each by its path: its words, its search, and its agents.
 
     Args:
         survey: The folder.
-        desks: The search of each document, by path.
-        agent_paths: The agent names from below the root down to each document's agent, by path.
+        searches: The search of each document.
+        agent_paths: The names from below the root down to each document's agent.
     """
 
     def __init__(
         self,
         survey: Survey,
-        desks: Mapping[str, DocumentSearch],
+        searches: Mapping[str, DocumentSearch],
         agent_paths: Mapping[str, Sequence[str]],
     ) -> None:
         self._vocabulary = survey.vocabulary
         self._readings = tuple(survey.surveyed.values())
         self._average = fmean(each.words.length for each in self._readings) or 1.0
-        self._desks = desks
+        self._searches = searches
         self._agent_paths = agent_paths
         self.find_documents = lru_cache(maxsize=64)(self._find_documents)
 
@@ -86,7 +86,7 @@ class DocumentLibrary:
     def _find_for_open_parts(self, question: SearchQuestion, best: Sequence[str]) -> Iterator[str]:
         """Yield a document for each part of the question that the best one does not answer."""
         for part in map(question.select_part, question.parts if best else ()):
-            found = self._desks[best[0]].find_passages(part)
+            found = self._searches[best[0]].find_passages(part)
             if not found or found.confidence < ENOUGH_CONFIDENCE:
                 yield from self._rank_documents(part)[:1]
 
@@ -95,7 +95,7 @@ class DocumentLibrary:
         likely = self._score_likely(question)
         most = max(likely.values(), default=0.0)
         for path, score in likely.items():
-            found = self._desks[path].find_passages(question)
+            found = self._searches[path].find_passages(question)
             if found and found.confidence >= ENOUGH_CONFIDENCE:
                 merits[path] = found.confidence * (1 + score / most)
         best = max(merits.values(), default=0.0)

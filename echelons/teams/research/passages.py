@@ -23,12 +23,9 @@ WINDOW_CHARACTERS: Final = 1500
 
 @dataclass(frozen=True, slots=True)
 class SectionBounds:
-    """The bounds and headings of a section, for the windows in it.
+    """The rows of a section, from its heading, its first block and to its last block's end.
 
     Attributes:
-        opening: Index of its first row, that of its heading.
-        start: Index of the first row of its first block.
-        end: Index after the last row of its last block.
         context: Count of each stem in the headings above it, without the title.
     """
 
@@ -40,13 +37,7 @@ class SectionBounds:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Consecutive blocks of one section.
-
-    Attributes:
-        first: Index of its first block.
-        end: Index after its last block.
-        section: Its section.
-    """
+    """Consecutive blocks of one section: the index of the first, and that after the last."""
 
     first: int
     end: int
@@ -87,7 +78,7 @@ class PassageIndex:
         ]
 
     def stems_in_block(self, block: int, stems: Iterable[str]) -> set[str]:
-        """Return those of `extract_stems` that the text of a block contains."""
+        """Return those of the stems that the text of a block contains."""
         return {stem for stem in stems if block in self.postings.get(stem, ())}
 
     def window_counts(self, stem: str) -> list[int]:

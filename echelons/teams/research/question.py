@@ -58,12 +58,7 @@ class SearchQuestion:
 
 
 def parse_question(text: str, vocabulary: Vocabulary) -> SearchQuestion:
-    """Parse a question.
-
-    Args:
-        text: The question.
-        vocabulary: In how many documents each word occurs.
-    """
+    """Parse a question, weighing its words by the vocabulary of the folder."""
     # "How long" only asks; the answer says "45 seconds" and never "long".
     thing = _HOW_MUCH.sub("how", remove_accents(text))
     telling = _telling_stems(thing)
@@ -71,7 +66,7 @@ def parse_question(text: str, vocabulary: Vocabulary) -> SearchQuestion:
     shares = {each: vocabulary.idf(each) / total for each in telling}
     for_a_number = thing != remove_accents(text) or bool(_FOR_A_NUMBER.search(thing))
     parts = (part & shares.keys() for part in _split_parts(thing))
-    return SearchQuestion(shares, for_a_number, tuple(part for part in parts if part))
+    return SearchQuestion(shares, for_a_number, tuple(filter(None, parts)))
 
 
 def _telling_stems(text: str) -> list[str]:

@@ -8,15 +8,14 @@ headings above it.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from echelons.teams.research.excerpts import cut_excerpt
 from echelons.teams.research.headings import TextRow
 from echelons.teams.research.passages import PassageIndex, Window
 from echelons.teams.research.question import SearchQuestion
+from echelons.teams.research.word_weights import compute_idf
 
 K1: Final = 1.2
 B: Final = 0.75
@@ -25,6 +24,8 @@ HEADING_BOOST: Final = 2.0
 """Weight of a word in a heading above, in occurrences in the text."""
 NUMBER_BOOST: Final = 1.3
 """Factor for a passage with a number, if the question asks for one."""
+MOST_GROWTH_ROWS: Final = 12
+"""Most rows by which each end may grow, to the end of its paragraph, list, table or code."""
 MOST_PASSAGES: Final = 3
 """Most passages returned."""
 LEAST_CONFIDENCE: Final = 0.35
@@ -77,9 +78,8 @@ class _Search:
         hits = sorted(self._find_hits(), key=lambda hit: (-hit.score, hit.window.first))
         whole = frozenset(self.question.shares)
         parts = (whole, *self.question.parts)
-        best = next(
-            (hit for hit in hits if any(self._is_answer(hit, part) for part in parts)), None
-        )
+        answers = (hit for hit in hits if any(self._is_answer(hit, part) for part in parts))
+        best = next(answers, None)
         if best is None:
             return None
         # A good answer to one of several questions counts for more than its share of the whole.
@@ -89,7 +89,10 @@ class _Search:
         )
         chosen, covered = [best], best.matched
         for hit in hits:
-            apart = not any(_is_overlapping(hit.window, other.window) for other in chosen)
+            apart = all(
+                hit.window.end <= other.window.first or other.window.end <= hit.window.first
+                for other in chosen
+            )
             as_good = (
                 confidence >= UNSURE_CONFIDENCE and hit.score >= NEARLY_BEST_SCORE * best.score
             )
@@ -101,13 +104,16 @@ class _Search:
                 chosen.append(hit)
                 confidence += FURTHER_WEIGHT * self._compute_confidence(hit, whole, covered)
                 covered |= hit.matched
-        passages = tuple(cut_excerpt(self.index, hit.window, whole) for hit in chosen)
+        passages = tuple(_cut_excerpt(self.index, hit.window, whole) for hit in chosen)
         return SearchResult(passages, round(min(confidence, 1.0), 3))
 
     def _find_hits(self) -> Iterator[_Hit]:
         index, shares = self.index, self.question.shares
         counts = {each: _weigh_counts(index, each) for each in shares}
-        weights = {each: shares[each] * _compute_idf(count) for each, count in counts.items()}
+        weights = {
+            each: shares[each] * compute_idf(len(count), sum(number > 0 for number in count))
+            for each, count in counts.items()
+        }
         lengths = index.window_lengths()
         average = sum(lengths) / len(lengths) if any(lengths) else 1.0
         for at, window in enumerate(index.windows):
@@ -150,10 +156,7 @@ class _Search:
         in all its blocks, half in its best single block. The last tenth is the share in the
         headings above it.
 
-        Args:
-            hit: The hit.
-            part: The stems of the part.
-            covered: Stems that do not count because another passage contains them.
+        Stems that another passage has `covered` do not count.
         """
         shares = self.question.shares
         said = (hit.matched & part) - covered
@@ -175,10 +178,32 @@ def _weigh_counts(index: PassageIndex, stem: str) -> list[float]:
     ]
 
 
-def _compute_idf(counts: Sequence[float]) -> float:
-    having = sum(count > 0 for count in counts)
-    return math.log(1 + (len(counts) - having + 0.5) / (having + 0.5))
+def _cut_excerpt(
+    index: PassageIndex, window: Window, stems: Collection[str]
+) -> tuple[TextRow, ...]:
+    """Return the rows of a window from the first to the last block that contains one of the stems.
+
+    One more block is added, because the answer often follows in the sentence after the
+    words of the question. Then the ends grow to blank lines, and an excerpt that starts a
+    section includes its heading.
+    """
+    speaking = [at for at in window.block_indices if index.stems_in_block(at, stems)] or [
+        window.first,
+        window.end - 1,
+    ]
+    first, last = speaking[0], min(speaking[-1] + 1, window.end - 1)
+    start, end = index.blocks[first].first, index.blocks[last].end
+    lowest = max(window.section.start, start - MOST_GROWTH_ROWS)
+    highest = min(window.section.end, end + MOST_GROWTH_ROWS)
+    while start > lowest and _is_continued(index.rows[start - 1], index.rows[start]):
+        start -= 1
+    while end < highest and _is_continued(index.rows[end], index.rows[end - 1]):
+        end += 1
+    return tuple(
+        index.rows[window.section.opening if start == window.section.start else start : end]
+    )
 
 
-def _is_overlapping(one: Window, other: Window) -> bool:
-    return one.first < other.end and other.first < one.end
+def _is_continued(beyond: TextRow, edge: TextRow) -> bool:
+    """Whether a row continues its neighbour; the pieces of a very long line do not."""
+    return bool(beyond.text.strip()) and beyond.line != edge.line

@@ -17,7 +17,7 @@ from echelons.teams.research.corpus import (
     build_folder_tree,
     read_documents,
 )
-from echelons.teams.research.outline import Outline, parse_outline
+from echelons.teams.research.outline import parse_outline
 from echelons.teams.research.word_weights import (
     Vocabulary,
     WordProfile,
@@ -97,17 +97,10 @@ def survey(docs: Path | str) -> Survey:
         for each in documents
     }
     known = count_documents(profiles.values())
-    readings = {
-        each.path: _survey_document(each, outlines[each.path], profiles[each.path], known)
-        for each in documents
-    }
-    return Survey(root, build_folder_tree(documents, MOST_LEVELS), readings, known, tuple(skipped))
-
-
-def _survey_document(
-    document: Document, parts: Outline, words: WordProfile, known: Vocabulary
-) -> SurveyedDocument:
-    headings = tuple((heading.level, heading.text) for heading in parts.headings)
-    return SurveyedDocument(
-        document, parts.title, headings, select_telling_words(words, known), words
-    )
+    surveyed = {}
+    for each in documents:
+        outline, words = outlines[each.path], profiles[each.path]
+        headings = tuple((heading.level, heading.text) for heading in outline.headings)
+        telling = select_telling_words(words, known)
+        surveyed[each.path] = SurveyedDocument(each, outline.title, headings, telling, words)
+    return Survey(root, build_folder_tree(documents, MOST_LEVELS), surveyed, known, tuple(skipped))

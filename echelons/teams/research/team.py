@@ -34,24 +34,24 @@ def team(docs: Path | str | Survey) -> Agent:
         NothingToRead: There is no readable document in it.
     """
     read = docs if isinstance(docs, Survey) else survey(docs)
-    desks = {
+    searches = {
         path: DocumentSearch(each.document, read.vocabulary) for path, each in read.surveyed.items()
     }
-    library = DocumentLibrary(read, desks, map_agent_paths(read.tree))
-    root = _build_folder_agent(read.tree, read, ROOT_NAME, desks)
+    library = DocumentLibrary(read, searches, map_agent_paths(read.tree))
+    root = _build_folder_agent(read.tree, read, ROOT_NAME, searches)
     return replace(root, model=OfflinePlanner(sharing=library))
 
 
 def _build_folder_agent(
-    folder: DocumentFolder, read: Survey, name: str, desks: Mapping[str, DocumentSearch]
+    folder: DocumentFolder, read: Survey, name: str, searches: Mapping[str, DocumentSearch]
 ) -> Agent:
     subordinates = [
         *(
-            _build_folder_agent(each, read, build_agent_name(each.path), desks)
+            _build_folder_agent(each, read, build_agent_name(each.path), searches)
             for each in folder.folders
         ),
         *(
-            _build_document_agent(read.surveyed[each.path], desks[each.path])
+            _build_document_agent(read.surveyed[each.path], searches[each.path])
             for each in folder.documents
         ),
     ]

@@ -78,7 +78,7 @@ class Vocabulary:
         stays positive. A stem in no document weighs as much as one in a single document: a
         misspelt or needless word of a question must not outweigh all others.
         """
-        return _compute_idf(self.documents, max(self.frequency.get(stem, 0), 1))
+        return compute_idf(self.documents, max(self.frequency.get(stem, 0), 1))
 
     def rarity(self, stem: str) -> float:
         """Return `idf` relative to that of a stem in one document only, which is 1."""
@@ -86,7 +86,8 @@ class Vocabulary:
 
 
 @lru_cache(maxsize=1 << 12)
-def _compute_idf(documents: int, having: int) -> float:
+def compute_idf(documents: int, having: int) -> float:
+    """Return the inverse document frequency of a stem that `having` of the documents contain."""
     return math.log(1 + (documents - having + 0.5) / (having + 0.5))
 
 

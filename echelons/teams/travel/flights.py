@@ -84,11 +84,7 @@ def _format_airport(airport: Airport, served: str, start: Airport | None) -> str
     if start is None or start.code == airport.code:
         return f"{line} (airportsdata)"
     km = distance_km(start, airport)
-    time = _format_hours(flight_hours(km))
+    minutes = round(flight_hours(km) * 60 / MINUTES_STEP) * MINUTES_STEP
+    time = f"{minutes // 60} h {minutes % 60:02d} min"
     away = f"{km:,.0f} km from {start.code} {start.name}, about {time} nonstop"
     return f"{line}, {away} (airportsdata; great circle; Travelmath's rule)"
-
-
-def _format_hours(hours: float) -> str:
-    minutes = round(hours * 60 / MINUTES_STEP) * MINUTES_STEP
-    return f"{minutes // 60} h {minutes % 60:02d} min"

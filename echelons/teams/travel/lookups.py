@@ -1,7 +1,8 @@
 """The tools that look facts up: places to stay, food, tours and events.
 
-Plain functions; `team` gives them to the agents. Every answer is one fact a line with
-its source. None knows prices, opening hours or whether anything is free.
+Plain functions; `team` gives them to the agents. Each returns one fact a line with its source,
+and raises `ToolException` for an unknown place, naming the known ones. None knows prices,
+opening hours or whether anything is free.
 """
 
 from __future__ import annotations
@@ -23,12 +24,6 @@ def find_places_to_stay(place: str) -> str:
 
     Args:
         place: A city or country, such as "Rome" or "Japan".
-
-    Returns:
-        One fact a line, each with its source.
-
-    Raises:
-        ToolException: The place is unknown; the message names the known ones.
     """
     return answer_topic(STAYS, place)
 
@@ -39,12 +34,6 @@ def find_food(place: str, dish: str | None = None) -> str:
     Args:
         place: A city or country, such as "Bologna" or "Italy".
         dish: What to look for, such as "pasta", "seafood" or "vegetarian".
-
-    Returns:
-        One fact a line, each with its source.
-
-    Raises:
-        ToolException: The place is unknown; the message names the known ones.
     """
     return answer_topic(FOOD, place, dish)
 
@@ -55,12 +44,6 @@ def find_tours(place: str, interest: str | None = None) -> str:
     Args:
         place: A city or country, such as "Florence" or "Greece".
         interest: What to look for, such as "art", "history", "hiking" or "architecture".
-
-    Returns:
-        One fact a line, each with its source.
-
-    Raises:
-        ToolException: The place is unknown; the message names the known ones.
     """
     return answer_topic(TOURS, place, interest)
 
@@ -71,11 +54,5 @@ def find_events(place: str, kind: str | None = None) -> str:
     Args:
         place: A city or country, such as "Verona" or "Austria".
         kind: What to look for, such as "opera", "jazz", "film" or "carnival".
-
-    Returns:
-        One fact a line, each with its source.
-
-    Raises:
-        ToolException: The place is unknown; the message names the known ones.
     """
     return answer_topic(EVENTS, place, kind)

@@ -7,6 +7,7 @@ connections that this process opens while it is active, in any library.
 from __future__ import annotations
 
 import itertools
+import re
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -112,20 +113,8 @@ def is_write(statement: str) -> bool:
         >>> [is_write(each) for each in ("SELECT 1", "insert INTO notes VALUES (1)", "COMMIT")]
         [False, True, True]
     """
-    return statement.lstrip().upper().startswith(_WRITE_KEYWORDS)
-
-
-_WRITE_KEYWORDS = (
-    "INSERT",
-    "UPDATE",
-    "DELETE",
-    "REPLACE",
-    "CREATE",
-    "DROP",
-    "ALTER",
-    "BEGIN",
-    "COMMIT",
-)
+    writes = r"\s*(?:INSERT|UPDATE|DELETE|REPLACE|CREATE|DROP|ALTER|BEGIN|COMMIT)"
+    return re.match(writes, statement, re.IGNORECASE) is not None
 
 
 @contextmanager
@@ -152,13 +141,9 @@ def watched(watch: Watch) -> Iterator[None]:
 class WatchedCursor(sqlite3.Cursor):
     """A cursor that calls the watch before and after each statement."""
 
-    @property
-    def _watched_connection(self) -> WatchedConnection:
-        return cast("WatchedConnection", self.connection)
-
     def execute(self, sql: str, parameters: Any = (), /) -> Self:
         """Execute a statement."""
-        with self._watched_connection.observe_statement(sql):
+        with cast("WatchedConnection", self.connection).observe_statement(sql):
             return super().execute(sql, parameters)
 
     def executemany(self, sql: str, seq_of_parameters: Iterable[Any], /) -> Self:
@@ -169,14 +154,18 @@ class WatchedCursor(sqlite3.Cursor):
 
     def executescript(self, sql_script: str, /) -> sqlite3.Cursor:
         """Commit, and execute the statements of a script, each watched separately."""
-        connection = self._watched_connection
-        connection.commit()
-        level, connection.isolation_level = connection.isolation_level, None
+        self.connection.commit()
+        level, self.connection.isolation_level = self.connection.isolation_level, None
+        statement = ""
         try:
-            for statement in _split_statements(sql_script):
-                self.execute(statement)
+            for piece in sql_script.split(";"):
+                statement += f"{piece};"
+                # The body of a trigger has semicolons of its own.
+                if sqlite3.complete_statement(statement) and piece.strip():
+                    self.execute(statement)
+                    statement = ""
         finally:
-            connection.isolation_level = level
+            self.connection.isolation_level = level
         return self
 
 
@@ -227,13 +216,3 @@ class WatchedConnection(sqlite3.Connection):
         self.watch.before(self, statement)
         yield
         self.watch.after(self, statement)
-
-
-def _split_statements(script: str) -> Iterator[str]:
-    statement = ""
-    for piece in script.split(";"):
-        statement += f"{piece};"
-        # The body of a trigger has semicolons of its own.
-        if sqlite3.complete_statement(statement) and piece.strip():
-            yield statement
-            statement = ""

@@ -65,7 +65,7 @@ def parse_body(raw: bytes) -> dict[str, Any]:
     messages = body.get("messages")
     if not isinstance(messages, list) or not messages:
         raise RefusedRequest("'messages' must be a list with at least one message")
-    if not all(_is_message(message) for message in messages):
+    if not all(map(_is_message, messages)):
         raise RefusedRequest("every message must have a 'role', and every call in it an 'id'")
     if fault := find_history_fault(messages):
         raise RefusedRequest(fault)

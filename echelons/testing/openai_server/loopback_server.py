@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from socketserver import TCPServer, ThreadingMixIn
-from types import TracebackType
 from typing import Any
 
 from echelons.errors import InvalidScript, ScriptExhausted
@@ -77,15 +76,9 @@ class OpenAIServer:
 
     def __enter__(self) -> OpenAIServer:
         self._listener = _Listener(self)
-        self._listener.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.close()
 
     @property
@@ -213,9 +206,6 @@ class _Listener(ThreadingMixIn, TCPServer):
         self._lock = threading.Lock()
         super().__init__((LOOPBACK, 0), partial(_Connection, owner))
         self._thread = threading.Thread(target=self.serve_forever, args=(POLL_SECONDS,))
-
-    def start(self) -> None:
-        """Start to accept connections."""
         self._thread.start()
 
     def stop(self) -> None:
@@ -223,7 +213,10 @@ class _Listener(ThreadingMixIn, TCPServer):
         if self._thread.is_alive():
             self.shutdown()
             self._thread.join()
-        self._disconnect()
+        with self._lock:
+            for connection in self._open:  # wake each thread that reads from it or writes to it
+                with suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
         self.server_close()
 
     def process_request(self, request: Any, client_address: Any) -> None:
@@ -236,13 +229,6 @@ class _Listener(ThreadingMixIn, TCPServer):
         with self._lock:
             self._open.discard(request)
         super().shutdown_request(request)
-
-    def _disconnect(self) -> None:
-        """Wake every thread that is reading from a client or writing to one."""
-        with self._lock:
-            for connection in self._open:
-                with suppress(OSError):
-                    connection.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         error = sys.exception()

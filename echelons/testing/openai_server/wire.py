@@ -7,7 +7,7 @@ Shapes are those of https://platform.openai.com/docs/api-reference/chat.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from echelons.testing.fragments import split_halves, split_words
@@ -27,13 +27,8 @@ def build_completion(request: ChatRequest, reply: Reply) -> Json:
             _build_call(request, call, index, _dump_arguments(call))
             for index, call in enumerate(reply.calls)
         ]
-    choice: Json = {
-        "index": 0,
-        "message": message,
-        "finish_reason": _finish_reason(reply),
-        "logprobs": None,
-    }
-    body = _build_frame(request, "chat.completion", [choice])
+    choice: Json = {"index": 0, "message": message, "finish_reason": _finish_reason(reply)}
+    body = _build_frame(request, "chat.completion", [{**choice, "logprobs": None}])
     if reply.usage is not None:
         body["usage"] = _build_usage(reply.usage)
     return body
@@ -44,7 +39,14 @@ def build_events(request: ChatRequest, reply: Reply) -> list[Json]:
     deltas: list[Json] = [{"role": "assistant", "content": ""}]
     deltas += [{"reasoning_content": word} for word in split_words(reply.reasoning or "")]
     deltas += [{"content": word} for word in split_words(reply.content)]
-    deltas += [{"tool_calls": [fragment]} for fragment in _split_calls(request, reply)]
+    # The head of each call, then its arguments in fragments, as OpenAI streams them.
+    for at, call in enumerate(reply.calls):
+        fragments = [{"index": at, **_build_call(request, call, at, "")}]
+        fragments += [
+            {"index": at, "function": {"arguments": part}}
+            for part in split_halves(_dump_arguments(call))
+        ]
+        deltas += [{"tool_calls": [fragment]} for fragment in fragments]
     choices: list[Json] = [{"index": 0, "delta": delta, "finish_reason": None} for delta in deltas]
     choices.append({"index": 0, "delta": {}, "finish_reason": _finish_reason(reply)})
     stream = [_build_frame(request, "chat.completion.chunk", [choice]) for choice in choices]
@@ -89,14 +91,6 @@ def _build_call(request: ChatRequest, call: Call, index: int, arguments: str) ->
         "type": "function",
         "function": {"name": call.name, "arguments": arguments},
     }
-
-
-def _split_calls(request: ChatRequest, reply: Reply) -> Iterator[Json]:
-    """Yield the head of each call, then its arguments in fragments, as OpenAI streams them."""
-    for index, call in enumerate(reply.calls):
-        yield {"index": index, **_build_call(request, call, index, "")}
-        for part in split_halves(_dump_arguments(call)):
-            yield {"index": index, "function": {"arguments": part}}
 
 
 def _build_usage(usage: tuple[int, int]) -> Json:
