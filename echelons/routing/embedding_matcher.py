@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from echelons.errors import MatcherFailed
-from echelons.routing.centroid_updates import CentroidUpdates
-from echelons.routing.hubness_correction import blend_with_team, compute_penalties
+from echelons.routing.centroids import CentroidUpdates, blend_with_team, compute_penalties
 from echelons.routing.lexical_matcher import LexicalMatcher, PreparedWords
 from echelons.routing.matcher import Match, Profile, saturate_evidence, shorten_task
 from echelons.routing.vectors import (
@@ -48,8 +47,8 @@ class EmbeddingMatcher:
     """Compares the meaning of a task with that of each agent's example tasks, or of its names.
 
     An agent is represented by the centroid of its examples' vectors, moved away from the examples
-    of its rivals (see `centroid_updates`); without examples, by that of its names in several
-    phrasings, corrected for hubness (see `hubness_correction`).
+    of its rivals; without examples, by that of its names in several phrasings, corrected for
+    hubness (see `centroids`).
     The scale of cosines depends on the model, so a likeness is measured relative to the mean
     cosine among this tree's agents. The vectors of a tree are requested at its first task and
     cached by text, as long as the matcher lives.
@@ -102,9 +101,8 @@ class PreparedEmbeddings:
         self._mean_cosine = 0.0
         self._penalties: Mapping[int, float] = {}
         self._word_weights = [1.0 if each.examples else NAME_WORDS_WEIGHT for each in profiles]
-        self._offsets = [
-            EXAMPLES_OFFSET if each else NAMES_OFFSET for each in _has_shown_examples(profiles)
-        ]
+        shown = _has_shown_examples(profiles)
+        self._offsets = [EXAMPLES_OFFSET if each else NAMES_OFFSET for each in shown]
 
     def match(self, task: str) -> Mapping[int, Match]:
         """Return the matches above 0, by position of the profile.
@@ -128,12 +126,9 @@ class PreparedEmbeddings:
     def reasons(self, task: str, place: int) -> Sequence[str]:
         """Return what the task was compared with, and the reasons by words."""
         number = len(self._profiles[place].examples)
-        meant = (
-            f"the meaning of {number} example{'s' if number > 1 else ''}"
-            if number
-            else (f"the meaning of {self._texts[place][0]!r}")
-        )
-        return [meant, *(self._words.reasons(task, place) if self._words else ())]
+        meant = f"{number} example{'s' if number > 1 else ''}" if number else None
+        reason = f"the meaning of {meant or repr(self._texts[place][0])}"
+        return [reason, *(self._words.reasons(task, place) if self._words else ())]
 
     def _find_missing_texts(self) -> list[str]:
         every = dict.fromkeys(text for texts in self._texts for text in texts)
@@ -145,7 +140,7 @@ class PreparedEmbeddings:
         size = next((len(vector) for vector in self._vectors.values()), None)
         made: list[Vector] = []
         for vector in vectors:
-            made.append(self._check_vector(vector, size))
+            made.append(_check_vector(vector, size))
             size = len(made[0])
         # All or none are cached: a service that fails half-way is asked again.
         self._vectors.update(zip(texts, made, strict=True))
@@ -155,38 +150,33 @@ class PreparedEmbeddings:
         middles = blend_with_team([compute_centroid(each) for each in vectors_of], paths, named)
         self._mean_cosine = compute_mean_cosine(middles)
         self._penalties = compute_penalties(middles, named)
-        examples = {
-            place: vectors_of[place] for place, each in enumerate(self._profiles) if each.examples
-        }
-        moved = CentroidUpdates(
-            examples, {place: middles[place] for place in examples}
-        ).compute_shifts()
+        own = {at: vectors_of[at] for at, each in enumerate(self._profiles) if each.examples}
+        moved = CentroidUpdates(own, {at: middles[at] for at in own}).compute_shifts()
         self._centroids = [
-            add_vectors(middle, moved[place]) if place in moved else middle
-            for place, middle in enumerate(middles)
+            add_vectors(middle, moved[at]) if at in moved else middle
+            for at, middle in enumerate(middles)
         ]
 
-    def _check_vector(self, vector: Any, size: int | None) -> Vector:
-        if not is_vector(vector, size):
-            raise MatcherFailed("EmbeddingMatcher", "a text gave no vector of finite numbers")
-        return normalize_vector(vector)
-
     def _build_matches(self, task: str, vector: Any) -> Mapping[int, Match]:
-        meant = self._check_vector(vector, len(self._centroids[0]) if self._centroids else None)
+        meant = _check_vector(vector, len(self._centroids[0]) if self._centroids else None)
         said = self._words.compute_evidence(task) if self._words else {}
         room = max(1 - self._mean_cosine, 1e-9)
         found: dict[int, Match] = {}
         for place, middle in enumerate(self._centroids):
             much, confidence = said.get(place, (0.0, 0.0))
             usual = self._mean_cosine + self._penalties.get(place, 0.0)
-            alike = (dot(meant, middle) - usual) / room
-            value = saturate_evidence(
-                LIKENESS_SCALE * (alike - self._offsets[place]) + self._word_weights[place] * much
-            )
+            alike = LIKENESS_SCALE * ((dot(meant, middle) - usual) / room - self._offsets[place])
+            value = saturate_evidence(alike + self._word_weights[place] * much)
             if value > 0:
                 sure = confidence if much > 0 else self._profiles[place].confidence
                 found[place] = Match(value, sure)
         return found
+
+
+def _check_vector(vector: Any, size: int | None) -> Vector:
+    if not is_vector(vector, size):
+        raise MatcherFailed("EmbeddingMatcher", "a text gave no vector of finite numbers")
+    return normalize_vector(vector)
 
 
 def _build_texts(profile: Profile) -> Sequence[str]:
@@ -205,10 +195,6 @@ def _has_shown_examples(profiles: Sequence[Profile]) -> list[bool]:
     A superior that declares no capabilities delegates what its name says. So it is held to the
     same likeness as the examples below it.
     """
-    above = {
-        each.path[:depth]
-        for each in profiles
-        if each.examples
-        for depth in range(1, len(each.path))
-    }
+    shown = [each.path for each in profiles if each.examples]
+    above = {path[:depth] for path in shown for depth in range(1, len(path))}
     return [bool(each.examples) or (each.derived and each.path in above) for each in profiles]

@@ -85,9 +85,8 @@ class ExampleIndex:
         """
         if not self._examples or not task.forms:
             return {}
-        return self._combine_scores(
-            *self._compute_scores([kind.extract(task) for kind in FEATURE_KINDS])
-        )
+        features = [kind.extract(task) for kind in FEATURE_KINDS]
+        return self._combine_scores(*self._compute_scores(features))
 
     def _compute_scores(self, text: Sequence[Features]) -> tuple[list[float], list[float]]:
         own, pooled = [0.0] * self._size, [0.0] * self._groups
@@ -109,47 +108,35 @@ class ExampleIndex:
         Args:
             known: The features of each example, by kind and position.
         """
+        most = limit_examples(len(self.example_counts))
         texts = [
             (place, [features[place][each] for features in known])
             for place, number in self.example_counts.items()
-            # Leaving out an agent's only example would leave nothing to compare.
-            for each in range(
-                min(number, limit_examples(len(self.example_counts))) if number > 1 else 0
-            )
+            if number > 1  # leaving out an agent's only example would leave nothing to compare
+            for each in range(min(number, most))
         ]
         learning = [at for at, kind in enumerate(FEATURE_KINDS) if kind.is_corrected]
-        fast = [compute_learning_rates([text[at] for _, text in texts]) for at in learning]
+        rates = [compute_learning_rates([text[at] for _, text in texts]) for at in learning]
+        fast = [list(zip(learning, each, strict=True)) for each in zip(*rates, strict=True)]
         correct_weights(
-            [
-                self._build_example(
-                    place,
-                    text,
-                    [(at, each[number]) for at, each in zip(learning, fast, strict=True)],
-                )
-                for number, (place, text) in enumerate(texts)
-            ]
+            [self._build_example(*text, each) for text, each in zip(texts, fast, strict=True)]
         )
 
     def _build_example(
         self, place: int, text: Sequence[Features], fast: Sequence[tuple[int, Sequence[float]]]
     ) -> WeightExample:
-        told = [self._own[at].get_weights(feature) for at, _ in fast for feature in text[at]]
+        weights = [self._own[at].get_weights(feature) for at, _ in fast for feature in text[at]]
         # The more examples an agent has, the less each of them needs to correct.
         part = min(1.0, MAX_EXAMPLES / self.example_counts[place])
         evidence = self._leave_one_out(text, place)
         scores = {
-            each: evidence.get(each, 0.0) - sum_weights(each, told)
+            each: evidence.get(each, 0.0) - sum_weights(each, weights)
             for each in select_competitors(place, evidence)
         }
         others = sum(exp(much) for each, much in evidence.items() if each not in scores)
         nothing = len(self.example_counts) - len({*evidence, place})
-        return WeightExample(
-            place,
-            scores,
-            others + nothing,
-            told,
-            [part * rate for _, each in fast for rate in each],
-        )
+        rates = [part * rate for _, each in fast for rate in each]
+        return WeightExample(place, scores, others + nothing, weights, rates)
 
     def _leave_one_out(self, text: Sequence[Features], place: int) -> Mapping[int, float]:
         """Return the evidence for an example, leaving that example out."""
@@ -167,19 +154,18 @@ class ExampleIndex:
     def find_confidence(self, task: WordSequence, place: int) -> float:
         """Return the confidence of the example or capability name nearest to a task."""
         texts = self._texts[place]
-        first = texts[0][1]
-        if all(confidence == first for _, confidence in texts):
-            return first
+        if len({confidence for _, confidence in texts}) == 1:
+            return texts[0][1]
         return _find_nearest_text(task, texts)[1]
 
 
 def _find_nearest_text(task: WordSequence, texts: Sequence[tuple[str, float]]) -> tuple[str, float]:
     """Return the text that shares most words with a task, and its confidence."""
-    meant = {stem for stem in task.stems if stem not in STOPWORD_STEMS}
+    every = set(task.stems)
 
     def likeness(text: tuple[str, float]) -> float:
         stems = set(read_words(text[0]).stems)
-        every = set(task.stems) | stems
-        return len(meant & stems) + len(stems & set(task.stems)) / max(len(every), 1)
+        shared = every & stems
+        return len(shared - STOPWORD_STEMS) + len(shared) / max(len(every | stems), 1)
 
     return max(texts, key=likeness)

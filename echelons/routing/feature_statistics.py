@@ -31,12 +31,9 @@ Features = Sequence[str]
 
 @dataclass(frozen=True, slots=True)
 class FeatureKind:
-    """A kind of feature.
+    """A kind of feature, with its weight and its own `SMOOTHING`.
 
     Attributes:
-        extract: Extracts the features of a text.
-        weight: The weight of this kind.
-        smoothing: As `SMOOTHING`, for this kind.
         is_corrected: Whether its weights are corrected by the examples (`discriminative_weights`).
     """
 
@@ -74,22 +71,20 @@ class FeatureStatistics:
                 having = self._counts.setdefault(feature, {})
                 having[group] = having.get(group, 0) + 1
                 self._lengths[group] += 1
-        self._total = sum(self._lengths.values()) or 1
-        self._added = kind.smoothing * self._total / max(len(texts), 1)
-        self._elsewhere = (len(texts) + IMAGINED_GROUPS) / max(len(texts), 1)
+        total = sum(self._lengths.values()) or 1
+        self._added = kind.smoothing * total / max(len(texts), 1)
+        elsewhere = (len(texts) + IMAGINED_GROUPS) / max(len(texts), 1)
         self._costs = {group: self._compute_cost(length) for group, length in self._lengths.items()}
-        self._usual = {
-            feature: self._added
-            * sum(having.values())
-            / (self._total * self._get_world_factor(feature))
-            for feature, having in self._counts.items()
-        }
-        self._weights = {
-            feature: {
-                group: self._weight * log1p(n / self._usual[feature]) for group, n in having.items()
+        self._usual: dict[str, float] = {}
+        self._weights: dict[str, dict[int, float]] = {}
+        for feature, having in self._counts.items():
+            # Stop words are as frequent elsewhere as here; content words occur in this tree only.
+            factor = 1.0 if feature in STOPWORD_STEMS else elsewhere
+            usual = self._added * sum(having.values()) / (total * factor)
+            self._usual[feature] = usual
+            self._weights[feature] = {
+                group: self._weight * log1p(n / usual) for group, n in having.items()
             }
-            for feature, having in self._counts.items()
-        }
 
     def add_scores(self, features: Features, scores: list[float]) -> None:
         """Add to the score of each group the log-likelihood ratio of a text."""
@@ -117,7 +112,3 @@ class FeatureStatistics:
 
     def _compute_cost(self, length: int) -> float:
         return self._weight * log1p(length / self._added)
-
-    def _get_world_factor(self, feature: str) -> float:
-        # Stop words are as frequent elsewhere as here; content words occur in this tree only.
-        return 1.0 if feature in STOPWORD_STEMS else self._elsewhere

@@ -11,7 +11,7 @@ from typing import Final
 from echelons.routing.example_index import ExampleIndex
 from echelons.routing.matcher import Match, Profile, saturate_evidence, shorten_task
 from echelons.routing.name_index import NameIndex
-from echelons.routing.text_features import WordSequence, is_stopword, read_words
+from echelons.routing.text_features import is_stopword, read_words
 
 NAME_SCALE: Final = 1.0
 """Evidence of a one-word phrase that only one agent has."""
@@ -21,7 +21,6 @@ WORDS_PER_EVIDENCE: Final = 4.0
 
 NAME_DISCOUNT: Final = 0.2
 """Discount on an agent's names for each of its examples, up to ten: examples are more reliable."""
-
 
 THRESHOLD: Final = 0.25
 """The match an agent needs; it is low, as asking in vain costs less than refusing wrongly."""
@@ -96,21 +95,16 @@ class PreparedWords:
     def reasons(self, task: str, place: int) -> Sequence[str]:
         """Return the words that an agent's names share with a task, and its nearest example."""
         words = read_words(shorten_task(task))
-        lines = []
-        if said := self._find_shared_words(words, place):
-            lines.append("words: " + ", ".join(said))
+        said: dict[str, float] = {}
+        for word, certain, entries in self._names.find_entries(words):
+            for entry in entries:
+                if entry.place == place:
+                    said[word] = max(said.get(word, 0.0), certain * entry.weight)
+        said = {word: much for word, much in said.items() if not is_stopword(word)} or said
+        heaviest = sorted(said, key=lambda word: (-said[word], word))
+        lines = [f"words: {', '.join(heaviest)}"] if heaviest else []
         if self._examples.example_counts.get(place):
             text = self._examples.find_nearest(words, place)
             shown = self._examples.compute_evidence(words).get(place, 0.0)
             lines.append(f"like the example: {text!r} ({shown:.1f} telling words)")
         return lines
-
-    def _find_shared_words(self, words: WordSequence, place: int) -> Sequence[str]:
-        """Return the task's words that occur in a profile's names, the heaviest first."""
-        found: dict[str, float] = {}
-        for said, certain, entries in self._names.find_entries(words):
-            for entry in entries:
-                if entry.place == place:
-                    found[said] = max(found.get(said, 0.0), certain * entry.weight)
-        telling = {said: much for said, much in found.items() if not is_stopword(said)} or found
-        return sorted(telling, key=lambda said: (-telling[said], said))

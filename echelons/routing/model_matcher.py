@@ -101,9 +101,8 @@ class PreparedPrompt:
 
     async def amatch(self, task: str) -> Mapping[int, Match]:
         """Async version of `match`."""
-        return self._parse_ratings(
-            await self._model.ainvoke(self._build_messages(task), NO_STREAM_CONFIG)
-        )
+        reply = await self._model.ainvoke(self._build_messages(task), NO_STREAM_CONFIG)
+        return self._parse_ratings(reply)
 
     def reasons(self, task: str, place: int) -> Sequence[str]:
         """Return a line naming the model as the source; it gives no reasons."""
@@ -131,19 +130,17 @@ class PreparedPrompt:
             raise MatcherFailed("ModelMatcher", f"{ratings!r:.200} is no list of ratings")
         found: dict[int, Match] = {}
         for rating in ratings:
-            place, value = self._parse_rating(rating)
+            try:
+                place, value = self._places[rating["agent"]], rating["match"]
+            except (KeyError, TypeError, IndexError):
+                place, value = -1, None
+            number = isinstance(value, (int, float)) and not isinstance(value, bool)
+            if not number or not 0 <= value <= 1:
+                why = f"{rating!r:.200} is no rating of an agent shown"
+                raise MatcherFailed("ModelMatcher", why)
             if value > 0:
-                found[place] = Match(value, self._profiles[place].confidence)
+                found[place] = Match(float(value), self._profiles[place].confidence)
         return found
-
-    def _parse_rating(self, rating: Any) -> tuple[int, float]:
-        try:
-            place, value = self._places[rating["agent"]], rating["match"]
-        except (KeyError, TypeError, IndexError):
-            place, value = -1, None
-        if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value <= 1:
-            raise MatcherFailed("ModelMatcher", f"{rating!r:.200} is no rating of an agent shown")
-        return place, float(value)
 
 
 def _describe_profile(profile: Profile) -> dict[str, Any]:

@@ -7,6 +7,7 @@ square root of the sum of its words' rarities; one that it contains in part, in 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from math import log
 from typing import Final, NamedTuple
 
@@ -49,11 +50,6 @@ class ProfilePhrase(NamedTuple):
     confidence: float
     is_name: bool = True
 
-    @property
-    def length_exponent(self) -> float:
-        """The exponent of its length by which the weight of its words is divided."""
-        return 0.5 if self.is_name else DESCRIPTION_EXPONENT
-
 
 class TermEntry(NamedTuple):
     """An occurrence of a term in the profile at `place`, with its weight and confidence."""
@@ -63,7 +59,7 @@ class TermEntry(NamedTuple):
     confidence: float
 
 
-def iterate_phrases(profile: Profile) -> Iterator[ProfilePhrase]:
+def _iterate_phrases(profile: Profile) -> Iterator[ProfilePhrase]:
     """Yield the texts of a profile, the heaviest first."""
     best = profile.confidence
     for name, capability in profile.capabilities.full.items():
@@ -84,7 +80,7 @@ class NameIndex:
     """
 
     def __init__(self, profiles: Sequence[Profile]) -> None:
-        every = [list(iterate_phrases(profile)) for profile in profiles]
+        every = [list(_iterate_phrases(profile)) for profile in profiles]
         self._rarity = _compute_rarities(every)
         self._entries: dict[str, list[TermEntry]] = {}
         self._words: set[str] = set()
@@ -100,11 +96,8 @@ class NameIndex:
     def find_entries(self, task: WordSequence) -> Iterator[tuple[str, float, Sequence[TermEntry]]]:
         """Yield for each known term of a task: its words, the certainty, and its occurrences."""
         terms: dict[str, tuple[str, float]] = {}
-        for said, stem in zip(task.forms, task.stems, strict=True):
-            terms.setdefault(stem, (said, 1.0))
-        for term, said in self._find_compounds(task):
-            terms.setdefault(term, (said, 1.0))
-        for term, said in self._find_abbreviations(task):
+        own = zip(task.stems, task.forms, strict=True)
+        for term, said in chain(own, self._find_compounds(task), self._find_abbreviations(task)):
             terms.setdefault(term, (said, 1.0))
         for said, stem in zip(task.forms, task.stems, strict=True):
             for term, sure in self._find_similar_terms(stem):
@@ -122,7 +115,9 @@ class NameIndex:
                 for said, stem in zip(*phrase.words, strict=True)
                 if phrase.is_name or not is_stopword(said)
             }
-            whole = sum(weights.values()) ** phrase.length_exponent or 1.0
+            whole = (
+                sum(weights.values()) ** (0.5 if phrase.is_name else DESCRIPTION_EXPONENT) or 1.0
+            )
             if phrase.weight == 1.0:
                 self._words.update(phrase.words.forms)
                 weights.update(self._weigh_compounds(phrase.words, weights))
@@ -163,14 +158,10 @@ class NameIndex:
     def _find_similar_terms(self, stem: str) -> Sequence[tuple[str, float]]:
         """Return the indexed terms with the same beginning as a stem, each with a certainty."""
         if stem not in self._similar_terms:
-            near = (
-                (term, _compare_prefix(stem, term))
-                for term in self._heads.get(stem[:MIN_COMMON_PREFIX], ())
-            )
             self._similar_terms[stem] = [
                 (term, SIMILAR_TERM_WEIGHT * part)
-                for term, part in near
-                if part >= MIN_COMMON_FRACTION and term != stem
+                for term in self._heads.get(stem[:MIN_COMMON_PREFIX], ())
+                if (part := _compare_prefix(stem, term)) >= MIN_COMMON_FRACTION and term != stem
             ]
         return self._similar_terms[stem]
 

@@ -94,36 +94,29 @@ class Route:
     def explain(self) -> str:
         """Return the ranking as text, with the terms of each score and the reasons."""
         best = self.best.agent if self.best else "nobody"
-        lines = [
-            f'at {PATH_SEPARATOR.join(self.receiver)}, for "{_shorten_task(self.task)}": {best}'
-        ]
+        at = PATH_SEPARATOR.join(self.receiver)
+        lines = [f'at {at}, for "{_shorten_task(self.task)}": {best}']
         shown = self.candidates[:MAX_EXPLAINED]
-        lines += [
-            f"{number:3}. {self._format_candidate(each)}" for number, each in enumerate(shown, 1)
-        ]
+        lines += [f"{at:3}. {self._format_candidate(each)}" for at, each in enumerate(shown, 1)]
         if more := len(self.candidates) - len(shown):
             lines.append(f"     and {more} more")
         if self.short:
-            nearest = self.short[0]
-            lines.append(
-                f"  {len(self.short)} below the threshold {self.threshold:g}; "
-                f"the nearest: {self._format_candidate(nearest)}"
-            )
+            below = f"{len(self.short)} below the threshold {self.threshold:g}"
+            lines.append(f"  {below}; the nearest: {self._format_candidate(self.short[0])}")
         if self.fallback:
             lines.append(f"  by words alone, for {self.fallback}")
         return "\n".join(lines)
 
     def json(self) -> dict[str, Any]:
         """Return the ranking as a JSON-compatible dict."""
+        to_json = self._candidate_to_json
         return {
             "task": self.task,
             "receiver": PATH_SEPARATOR.join(self.receiver),
             "threshold": self.threshold,
             "fallback": self.fallback,
-            "candidates": [
-                self._candidate_to_json(each) for each in self.candidates[:MAX_EXPLAINED]
-            ],
-            "short": [self._candidate_to_json(each) for each in self.short[:MAX_EXPLAINED]],
+            "candidates": [to_json(each) for each in self.candidates[:MAX_EXPLAINED]],
+            "short": [to_json(each) for each in self.short[:MAX_EXPLAINED]],
         }
 
     def _format_candidate(self, each: Candidate) -> str:

@@ -16,8 +16,7 @@ from echelons.capabilities import CapabilityMap
 from echelons.errors import InvalidTask, InvalidThreshold, MatcherFailed
 from echelons.routing.lexical_matcher import LexicalMatcher
 from echelons.routing.matcher import Matcher
-from echelons.routing.profile_index import ProfileIndex
-from echelons.routing.ranking import Ranking, RoutingQuery
+from echelons.routing.ranking import ProfileIndex, Ranking, RoutingQuery
 from echelons.routing.route import Route
 from echelons.routing.task_clauses import Vocabulary
 from echelons.routing.task_splitter import Part, SplitSteps, plan_parts
@@ -55,9 +54,11 @@ class Router:
     ) -> None:
         self.tree = tree
         self.matcher: Matcher = matcher or LexicalMatcher()
-        self.threshold = _check_threshold(
-            self.matcher.threshold if threshold is None else threshold
-        )
+        limit = self.matcher.threshold if threshold is None else threshold
+        number = isinstance(limit, (int, float)) and not isinstance(limit, bool)
+        if not number or not 0 <= limit <= 1:
+            raise InvalidThreshold(limit)
+        self.threshold = float(limit)
         self._profiles = ProfileIndex(tree)
         self._vocabularies: dict[int, Vocabulary] = {}
         self._ranking = Ranking(self._profiles, self.matcher, self.threshold)
@@ -170,9 +171,8 @@ class Router:
     def _start_split(self, query: RoutingQuery) -> tuple[RoutingQuery, SplitSteps]:
         clauses = self._get_vocabulary(query.receiver, query.without).read_clauses(query.task)
         own = self._profiles.paths[query.receiver][-1]
-        return query._replace(without={*query.without, own}), SplitSteps(
-            plan_parts(query.task, clauses)
-        )
+        steps = SplitSteps(plan_parts(query.task, clauses))
+        return query._replace(without={*query.without, own}), steps
 
     def _get_vocabulary(self, place: int, without: Collection[str] = ()) -> Vocabulary:
         below = [self._profiles.profiles[each] for each in self._profiles.get_subtree(place)]
@@ -188,10 +188,3 @@ class Router:
         if not isinstance(task, str) or not task.strip():
             raise InvalidTask(task)
         return RoutingQuery(task, self._profiles.find_position(receiver), without)
-
-
-def _check_threshold(threshold: float) -> float:
-    number = isinstance(threshold, (int, float)) and not isinstance(threshold, bool)
-    if not number or not 0 <= threshold <= 1:
-        raise InvalidThreshold(threshold)
-    return float(threshold)

@@ -45,7 +45,7 @@ class Vocabulary:
     def __init__(self, profiles: Sequence[Profile]) -> None:
         self._team = TeamIndex(
             [
-                RosterEntry(each.name, next(iter(each.texts), ""), each.capabilities)
+                RosterEntry(each.name, "".join(each.texts[:1]), each.capabilities)
                 for each in profiles
             ]
         )
@@ -70,15 +70,13 @@ class Vocabulary:
         for each in cut:
             text = reading.excerpt[tokens[each[0]].start : tokens[each[-1]].end]
             line = f" {' '.join(tokens[place].word for place in each)} "
-            wished = any(
-                given[place] > WordMark.REFUSED and tokens[place].is_content_word for place in each
-            )
+            wished = any(given[i] > WordMark.REFUSED and tokens[i].is_content_word for i in each)
             here = {
                 agent: own
                 for agent, every in named.items()
-                if (own := tuple(said for said in every if f" {said} " in line))
+                if wished and (own := tuple(said for said in every if f" {said} " in line))
             }
-            found.append(TaskClause(text, wished, here if wished else {}))
+            found.append(TaskClause(text, wished, here))
         return tuple(found)
 
     def find_capabilities(self, task: str) -> tuple[str, ...]:
@@ -109,23 +107,20 @@ class Vocabulary:
             share.name: [said for said in share.words if said in offers]
             for share in split_task(self._team, reading)
         }
-        best = {
-            said: max(offers[said][name] for name, own in shares.items() if said in own)
-            for said in offers
-            if any(said in own for own in shares.values())
+        rated = {
+            said: [offers[said][n] for n, own in shares.items() if said in own] for said in offers
         }
+        best = {said: max(confidences) for said, confidences in rated.items() if confidences}
         named = {
             name: own
             for name, every in shares.items()
             if (own := tuple(said for said in every if offers[said][name] >= best[said]))
         }
+        least = {said: COVERING_FRACTION * most for said, most in best.items()}
         whole = [
             name
             for name in named
-            if all(
-                offers[said].get(name, 0.0) >= COVERING_FRACTION * most
-                for said, most in best.items()
-            )
+            if all(offers[said].get(name, 0.0) >= enough for said, enough in least.items())
         ]
         if not whole:
             return self._drop_twins(named)

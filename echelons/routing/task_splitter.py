@@ -77,12 +77,7 @@ class _ClausePiece:
 
 
 def plan_parts(task: str, clauses: Sequence[TaskClause]) -> SplitPlan:
-    """Split `task`, with one route for each of its clauses.
-
-    Args:
-        task: The task.
-        clauses: Its clauses, with the agents that their words name.
-    """
+    """Split `task`, with one route for each of its clauses."""
     routes: dict[str, Route] = {}
     for clause in clauses:
         if clause.is_requested and clause.text not in routes:
@@ -113,9 +108,8 @@ def _split_clause(clause: TaskClause, routes: dict[str, Route]) -> Iterator[_Cla
         return
     for agent, said in named.items():
         others = {other for other, words in named.items() if words != said}
-        yield _ClausePiece(
-            ", ".join(said), route.with_leader(agent, without=others), candidates[agent]
-        )
+        led = route.with_leader(agent, without=others)
+        yield _ClausePiece(", ".join(said), led, candidates[agent])
 
 
 def _has_better_agent(route: Route, named: dict[str, tuple[str, ...]]) -> bool:

@@ -54,4 +54,4 @@ def is_vector(given: Any, size: int | None) -> bool:
     if not isinstance(given, Sequence) or isinstance(given, str) or not len(given):
         return False
     numbers = all(isinstance(value, (int, float)) and isfinite(value) for value in given)
-    return numbers and (size is None or len(given) == size)
+    return numbers and size in (None, len(given))

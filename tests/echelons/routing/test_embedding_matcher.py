@@ -12,7 +12,7 @@ from echelons import Agent
 from echelons.capabilities import Capability, CapabilityMap
 from echelons.errors import MatcherFailed
 from echelons.routing import EmbeddingMatcher, Router
-from echelons.routing.profile_index import ProfileIndex
+from echelons.routing.ranking import ProfileIndex
 from echelons.routing.vectors import compute_centroid, compute_mean_cosine, dot, normalize_vector
 from echelons.text.stemming import extract_words
 

@@ -14,7 +14,7 @@ from echelons.capabilities import Capability, CapabilityMap
 from echelons.errors import MatcherFailed
 from echelons.routing import ModelMatcher, Router
 from echelons.routing.model_matcher import MAX_AGENTS, TOOL_NAME
-from echelons.routing.profile_index import ProfileIndex
+from echelons.routing.ranking import ProfileIndex
 from echelons.testing import Call, ScriptedModel
 
 

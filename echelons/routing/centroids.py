@@ -1,9 +1,13 @@
-"""Moves the centroids of agents away from the examples of their most similar rivals.
+"""The centroids that represent agents by meaning, corrected by the others of their tree.
+
+A few words alone mean little: the colleagues of an agent known by name only say more about its
+purpose. And a name as general as "calendar", whose vector is close to all others (a hub), must not
+win tasks of more specific names.
 
 The centroid of an agent's examples says what they are like, but not where those of its rivals
 begin. So each example is classified, leaving it out, among its own agent and that agent's rivals;
 in proportion to the error its own centroid moves towards it and the rivals' away (gradient steps
-of softmax regression). `embedding_matcher` does this once for a tree.
+of softmax regression). `embedding_matcher` does all this once for a tree.
 """
 
 from __future__ import annotations
@@ -12,10 +16,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import nlargest
 from math import exp, fsum
+from statistics import fmean
 from typing import Final
 
-from echelons.routing.discriminative_weights import ERROR_TOLERANCE, limit_examples
+from echelons.routing.discriminative_weights import (
+    ERROR_TOLERANCE,
+    MAX_COMPARISONS,
+    limit_examples,
+)
 from echelons.routing.vectors import Vector, dot, normalize_vector
+
+TEAM_WEIGHT: Final = 0.25
+"""Weight of the mean of all agents with the same superior; that of the agent itself is 1."""
+
+NEIGHBOUR_COUNT: Final = 20
+"""Nearest neighbours whose mean cosine measures how much of a hub a name is."""
+
+PENALTY_FRACTION: Final = 0.25
+"""Fraction of a name's excess hubness that is subtracted from its likeness to a task."""
 
 STEPS: Final = 4
 """Passes over the examples."""
@@ -28,6 +46,50 @@ RIVAL_COUNT: Final = 5
 
 INVERSE_TEMPERATURE: Final = 10.0
 """Inverse temperature of the softmax: a cosine of 1 has e to this power the odds of 0."""
+
+
+def blend_with_team(
+    middles: Sequence[Vector], paths: Sequence[Sequence[str]], named: Sequence[int]
+) -> list[Vector]:
+    """Return the centroids, those at the positions `named` moved towards their team's mean.
+
+    >>> alone, one, other = (0.0, 0.0), (1.0, 0.0), (0.0, 1.0)
+    >>> moved = blend_with_team([alone, one, other], [["a"], ["a", "b"], ["a", "c"]], [1])
+    >>> [round(value, 2) for value in moved[1]], moved[2]
+    ([0.99, 0.11], (0.0, 1.0))
+    """
+    teams: dict[tuple[str, ...], list[Vector]] = {}
+    for path, middle in zip(paths, middles, strict=True):
+        teams.setdefault(tuple(path[:-1]), []).append(middle)
+    means = {
+        superior: [TEAM_WEIGHT * fsum(each) / len(team) for each in zip(*team, strict=True)]
+        for superior, team in teams.items()
+    }
+    found = list(middles)
+    for place in named:
+        mean = means[tuple(paths[place][:-1])]
+        found[place] = normalize_vector([x + y for x, y in zip(middles[place], mean, strict=True)])
+    return found
+
+
+def compute_penalties(middles: Sequence[Vector], named: Sequence[int]) -> Mapping[int, float]:
+    """Return the penalty on the cosine for each position in `named`, negative for non-hubs.
+
+    The penalty follows cross-domain similarity local scaling (Conneau et al. 2018, "Word
+    Translation Without Parallel Data"). Empty if the tree is too large to compare all pairs.
+
+    >>> hub, one, other = (0.8, 0.6), (1.0, 0.0), (0.0, 1.0)
+    >>> [round(each, 2) for each in compute_penalties([hub, one, other], [0, 1, 2]).values()]
+    [0.06, -0.02, -0.04]
+    """
+    if len(middles) < 2 or len(named) * len(middles) > MAX_COMPARISONS:
+        return {}
+    near: dict[int, float] = {}
+    for place in named:
+        others = (dot(middles[place], each) for at, each in enumerate(middles) if at != place)
+        near[place] = fmean(nlargest(NEIGHBOUR_COUNT, others))
+    usual = fmean(near.values()) if near else 0.0
+    return {place: PENALTY_FRACTION * (each - usual) for place, each in near.items()}
 
 
 @dataclass(slots=True)
@@ -83,7 +145,10 @@ class CentroidUpdates:
                         push = (STEP_SIZE * much * lesson.weight, lesson.vector)
                         pushes.setdefault(place, []).append(push)
             for place, each in pushes.items():
-                self._shifts[place] = _add_weighted(self._shifts.get(place), each)
+                shift = list(self._shifts.get(place, (0.0,) * len(each[0][1])))
+                for much, vector in each:
+                    shift = [one + much * other for one, other in zip(shift, vector, strict=True)]
+                self._shifts[place] = tuple(shift)
         return self._shifts
 
     def _build_examples(self) -> list[CentroidExample]:
@@ -92,7 +157,9 @@ class CentroidUpdates:
         for place, vectors in self.examples.items():
             if len(vectors) < 2 or not most:
                 continue
-            rivals = self._find_rivals(place)
+            own = self.centroids[place]
+            near = {at: dot(own, other) for at, other in self.centroids.items() if at != place}
+            rivals = nlargest(RIVAL_COUNT, near, key=near.__getitem__)
             total = [fsum(each) for each in zip(*vectors, strict=True)]
             for vector in vectors[:most]:
                 # Leave-one-out: the agent's centroid without this example.
@@ -103,15 +170,3 @@ class CentroidUpdates:
                 likeness[place] = dot(vector, rest)
                 found.append(CentroidExample(place, vector, likeness, 1 / min(len(vectors), most)))
         return found
-
-    def _find_rivals(self, place: int) -> list[int]:
-        own = self.centroids[place]
-        near = {each: dot(own, other) for each, other in self.centroids.items() if each != place}
-        return nlargest(RIVAL_COUNT, near, key=near.__getitem__)
-
-
-def _add_weighted(start: Vector | None, pushes: Sequence[tuple[float, Vector]]) -> Vector:
-    total = list(start) if start else [0.0] * len(pushes[0][1])
-    for much, vector in pushes:
-        total = [one + much * other for one, other in zip(total, vector, strict=True)]
-    return tuple(total)

@@ -1,4 +1,4 @@
-"""What names mean beside the other names of a tree, with hand-made vectors."""
+"""What agents mean beside the others of their tree, with hand-made vectors."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from langchain_core.embeddings import Embeddings
 
 from echelons import Agent
 from echelons.capabilities import CapabilityMap
-from echelons.routing import EmbeddingMatcher, Router
-from echelons.routing import hubness_correction as naming_module
-from echelons.routing.hubness_correction import blend_with_team, compute_penalties
-from echelons.routing.vectors import Vector, normalize_vector
+from echelons.routing import EmbeddingMatcher, Router, centroids
+from echelons.routing.centroids import CentroidUpdates, blend_with_team, compute_penalties
+from echelons.routing.vectors import Vector, add_vectors, compute_centroid, dot, normalize_vector
 
 PLACES = {
     # What all names share, and four special things; "calendar" is a little of the first three.
@@ -50,7 +49,7 @@ def test_a_general_name_does_not_take_what_a_special_one_is_meant_for(
     moot = [2.0, 1.52, 0.48, 0.48, 0.0]
     assert found(moot) == "meetings"
 
-    monkeypatch.setattr(naming_module, "PENALTY_FRACTION", 0.0)
+    monkeypatch.setattr(centroids, "PENALTY_FRACTION", 0.0)
     assert found(moot) == "calendar"
 
 
@@ -79,3 +78,33 @@ def test_who_has_the_same_superior_says_what_a_name_means_but_not_what_examples_
     assert one[2] > 0
     assert one[1] > 0.9
     assert other == middles[2]
+
+
+def near(x: float, y: float, z: float = 0.0) -> Vector:
+    return normalize_vector([x, y, z])
+
+
+ASTRAY = near(0.6, 0.8)
+WIDE = [near(1, 0), near(1, 0, 0.3), near(1, 0, -0.3), ASTRAY]
+NARROW = [near(0.2, 1), near(0.3, 1), near(0.25, 1)]
+
+
+def test_an_example_that_would_go_astray_goes_to_its_own_agent_afterwards() -> None:
+    middles = {0: compute_centroid(WIDE), 1: compute_centroid(NARROW)}
+    moved = CentroidUpdates({0: WIDE, 1: NARROW}, middles).compute_shifts()
+    after = {place: add_vectors(middle, moved[place]) for place, middle in middles.items()}
+
+    assert dot(ASTRAY, middles[0]) < dot(ASTRAY, middles[1])
+    assert dot(ASTRAY, after[0]) > dot(ASTRAY, after[1])
+    assert all(dot(each, after[1]) > dot(each, after[0]) for each in NARROW)
+
+
+def test_who_has_no_rival_stays_where_it_is() -> None:
+    assert CentroidUpdates({0: WIDE}, {0: compute_centroid(WIDE)}).compute_shifts() == {}
+
+
+def test_an_agents_only_example_moves_nothing() -> None:
+    vectors = {0: [near(1, 0)], 1: [near(0.9, 0.1)]}
+    middles = {place: compute_centroid(each) for place, each in vectors.items()}
+
+    assert CentroidUpdates(vectors, middles).compute_shifts() == {}
