@@ -141,7 +141,6 @@ class SqliteCheckpointer(AsyncMethods, Backups):
         Raises:
             InvalidSealKey: There is no key.
             CheckpointTampered: A row does not match its seal; nothing was changed.
-            StorageError: SQLite could not read or write.
         """
         with self.cursor() as cursor:
             cursor.execute("BEGIN IMMEDIATE")
@@ -165,11 +164,7 @@ class SqliteCheckpointer(AsyncMethods, Backups):
 
     @contextmanager
     def cursor(self, transaction: bool = True) -> Iterator[sqlite3.Cursor]:
-        """Hold the connection for one transaction, which is committed as a whole or not at all.
-
-        Raises:
-            StorageError: SQLite could not read or write.
-        """
+        """Hold the connection for one transaction, which is committed as a whole or not at all."""
         with self._hold_connection(transaction) as cursor:
             before = self.conn.total_changes
             try:
@@ -214,6 +209,7 @@ class SqliteCheckpointer(AsyncMethods, Backups):
     ) -> RunnableConfig:
         """Store a checkpoint, and the events of an input that it holds in full."""
         where = WriteLocation.from_config(config, checkpoint["id"])
+        place = where[:3]
         kind, blob = self.serde.dumps_typed(checkpoint)
         kept = filter_metadata(config, metadata)
         parents = kept.get("parents", {})
@@ -222,35 +218,20 @@ class SqliteCheckpointer(AsyncMethods, Backups):
         with record_failure(given, self._connection_lock.blocks), self._hold_connection() as cursor:
             if parents:
                 kept["parents"] = dict(self._parent_map.shorten(where.thread_id, parents))
-            row = CheckpointRow(
-                where.thread_id,
-                where.checkpoint_ns,
-                where.checkpoint_id,
-                given.get("checkpoint_id"),
-                kind,
-                blob,
-                to_json_text(kept).encode(),
-            )
-            self._history_cache.note_checkpoint(
-                row[:2], row.checkpoint_id, row.parent_checkpoint_id
-            )
+            stored_metadata = to_json_text(kept).encode()
+            row = CheckpointRow(*place, given.get("checkpoint_id"), kind, blob, stored_metadata)
+            self._history_cache.note_checkpoint(place[:2], place[2], row.parent_checkpoint_id)
             if turn:
                 turn.check_write(cursor)
                 if metadata.get("source") == "input" and not where.checkpoint_ns:
                     turn.record_begin(cursor)
             cursor.execute(PUT_CHECKPOINT, row)
             self._seals.seal_rows(cursor, [row])
-            insert_events(
-                cursor, where, build_input_events(where, checkpoint, metadata), self._clock
-            )
-        self._parent_map.remember(row[:3], parents)
-        return {
-            "configurable": {
-                "thread_id": config["configurable"]["thread_id"],
-                "checkpoint_ns": where.checkpoint_ns,
-                "checkpoint_id": where.checkpoint_id,
-            }
-        }
+            events = build_input_events(where, checkpoint, metadata)
+            insert_events(cursor, where, events, self._clock)
+        self._parent_map.remember(place, parents)
+        names = ("thread_id", "checkpoint_ns", "checkpoint_id")
+        return {"configurable": dict(zip(names, (given["thread_id"], *place[1:]), strict=True))}
 
     def put_writes(
         self,
@@ -261,26 +242,23 @@ class SqliteCheckpointer(AsyncMethods, Backups):
     ) -> None:
         """Store the writes of a task, and their events, in one transaction."""
         where = WriteLocation.from_config(config, str(config["configurable"]["checkpoint_id"]))
+        place = where[:3]
         special = all(channel in WRITES_IDX_MAP for channel, _ in writes)
         rows = [
             WriteRow(
-                where.thread_id,
-                where.checkpoint_ns,
-                where.checkpoint_id,
+                *place,
                 task_id,
                 task_path,
-                WRITES_IDX_MAP.get(channel, place),
+                WRITES_IDX_MAP.get(channel, number),
                 channel,
                 *self.serde.dumps_typed(value),
             )
-            for place, (channel, value) in enumerate(writes)
+            for number, (channel, value) in enumerate(writes)
         ]
         given = config["configurable"]
         turn = get_turn(given)
         with record_failure(given, self._connection_lock.blocks), self._hold_connection() as cursor:
-            self._history_cache.note_writes(
-                (where.thread_id, where.checkpoint_ns), where.checkpoint_id
-            )
+            self._history_cache.note_writes(place[:2], place[2])
             if turn:
                 turn.check_write(cursor)
             cursor.executemany(REPLACE_WRITE if special else KEEP_WRITE, rows)
@@ -289,26 +267,18 @@ class SqliteCheckpointer(AsyncMethods, Backups):
             self.unsettled.remove_entry(cursor, task_id, writes)
 
     def foreign_writes(self) -> int:
-        """Return a number that changes when another connection has written to the database.
-
-        Raises:
-            StorageError: SQLite could not read.
-        """
+        """Return a number that changes when another connection has written to the database."""
         # Called before each step of each agent, so it skips the cost of a cursor.
         with self._connection_lock.hold() as connection:
             return read_data_version(connection)
 
     def has_question(self, thread_id: str, question_id: str) -> bool:
-        """Return whether a question was ever asked under a root's thread.
-
-        Raises:
-            StorageError: SQLite could not read.
-        """
+        """Return whether a question was ever asked under a root's thread."""
         with self.cursor(transaction=False) as cursor:
             return cursor.execute(FIND_QUESTION, (thread_id, question_id)).fetchone() is not None
 
     async def aget_latest_id(self, config: RunnableConfig) -> str | None:
-        """Async version of `latest`."""
+        """Async version of `get_latest_id`."""
         return await self._run(lambda: self.get_latest_id(config))
 
     def _record_failure(self, config: RunnableConfig) -> AbstractContextManager[None]:

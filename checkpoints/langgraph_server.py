@@ -32,15 +32,12 @@ async def checkpointer() -> AsyncIterator[SqliteCheckpointer]:
     Raises:
         StorageError: The database cannot be opened.
     """
+    path = find_served_database()
     # The server forbids blocking file access in its event loop.
-    opened = await asyncio.to_thread(_open_database, find_served_database())
+    if not os.environ.get(DATABASE_VARIABLE):
+        await asyncio.to_thread(make_database_folder, path)
+    opened = await asyncio.to_thread(SqliteCheckpointer, path, offload=True)
     try:
         yield opened
     finally:
         await asyncio.to_thread(opened.close)
-
-
-def _open_database(path: Path) -> SqliteCheckpointer:
-    if not os.environ.get(DATABASE_VARIABLE):
-        make_database_folder(path)
-    return SqliteCheckpointer(path, offload=True)

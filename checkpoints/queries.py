@@ -45,10 +45,7 @@ class OneCheckpoint:
     @property
     def config(self) -> RunnableConfig:
         """The config that addresses it."""
-        given: dict[str, Any] = {
-            "thread_id": self.thread_id,
-            "checkpoint_ns": self.checkpoint_ns,
-        }
+        given = {"thread_id": self.thread_id, "checkpoint_ns": self.checkpoint_ns}
         if self.checkpoint_id:
             given["checkpoint_id"] = self.checkpoint_id
         return {"configurable": given}
@@ -87,18 +84,16 @@ class LatestCheckpointId:
         latest = OneCheckpoint(self.thread_id, self.checkpoint_ns)
         if isinstance(saver, LatestIdIndex):
             return saver.get_latest_id(latest.config)
-        return _get_checkpoint_id(latest.get(saver))
+        saved = latest.get(saver)
+        return saved.config["configurable"]["checkpoint_id"] if saved else None
 
     async def aget(self, saver: Saver) -> str | None:
         """Async version of `get`."""
         latest = OneCheckpoint(self.thread_id, self.checkpoint_ns)
         if isinstance(saver, LatestIdIndex):
             return await saver.aget_latest_id(latest.config)
-        return _get_checkpoint_id(await latest.aget(saver))
-
-
-def _get_checkpoint_id(saved: CheckpointTuple | None) -> str | None:
-    return saved.config["configurable"]["checkpoint_id"] if saved else None
+        saved = await latest.aget(saver)
+        return saved.config["configurable"]["checkpoint_id"] if saved else None
 
 
 @dataclass(frozen=True, slots=True)

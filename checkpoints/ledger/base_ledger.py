@@ -62,26 +62,16 @@ class Ledger(ABC):
         Other writers are kept out meanwhile. If the work raises, nothing is stored. It must be
         quick, use the ledger only through its transaction, and have no other side effects: it
         may run again if the store was busy.
-
-        Raises:
-            StorageError: The store could not read or write.
         """
 
     @abstractmethod
     def query(self, work: Callable[[Transaction], T]) -> T:
-        """Run some reading, without keeping writers out, and return its result.
-
-        Raises:
-            StorageError: The store could not read.
-        """
+        """Run some reading, without keeping writers out, and return its result."""
 
     def foreign_writes(self) -> int:
         """Return a number that changes when another connection has written to the store.
 
         It costs some microseconds; writes of this ledger itself do not change it.
-
-        Raises:
-            StorageError: The store could not read.
         """
         return 0
 

@@ -140,10 +140,12 @@ def _list_needed(row: CheckpointTuple) -> Iterator[NamespacePlace]:
     writes = ((channel, value) for _, channel, value in row.pending_writes or ())
     for channel, value in chain(row.checkpoint["channel_values"].items(), writes):
         held = value.value if isinstance(value, DeltaSnapshot) else value
-        if channel in POINTER_KEYS:
-            yield from _list_ends([held])
-        elif channel == HEADS and isinstance(held, Mapping):
-            yield from _list_ends(held.values())
+        pointers: Iterable[Any] = [held] if channel in POINTER_KEYS else ()
+        if channel == HEADS and isinstance(held, Mapping):
+            pointers = held.values()
+        for head in pointers:
+            if isinstance(head, Mapping) and "checkpoint_id" in head:
+                yield NamespacePlace(head["checkpoint_ns"], head["checkpoint_id"])
 
 
 def _get_parent(row: CheckpointTuple) -> NamespacePlace | None:
@@ -151,12 +153,6 @@ def _get_parent(row: CheckpointTuple) -> NamespacePlace | None:
         return None
     given = row.parent_config["configurable"]
     return NamespacePlace(given["checkpoint_ns"], given["checkpoint_id"])
-
-
-def _list_ends(heads: Iterable[Any]) -> Iterator[NamespacePlace]:
-    for head in heads:
-        if isinstance(head, Mapping) and "checkpoint_id" in head:
-            yield NamespacePlace(head["checkpoint_ns"], head["checkpoint_id"])
 
 
 def _list_rebuilt_channels(row: CheckpointTuple) -> set[str]:

@@ -33,8 +33,8 @@ LANGGRAPH_METADATA_KEYS = CheckpointMetadata.__annotations__.keys() | {
 """Metadata keys of LangGraph and its server, kept even if a caller's `configurable` has them."""
 
 _INSERT_EVENT = (
-    "INSERT OR IGNORE INTO events (thread_id, agent_thread_id, agent_path, checkpoint_ns,"
-    " checkpoint_id, at, kind, key, data) SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9"
+    "INSERT OR IGNORE INTO events (thread_id, checkpoint_ns, checkpoint_id, agent_thread_id,"
+    " agent_path, at, kind, key, data) SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9"
     # A question is copied into every level above; the first write is that of the asking agent.
     " WHERE ?7 <> 'question' OR NOT EXISTS"
     " (SELECT 1 FROM events WHERE thread_id = ?1 AND kind = 'question' AND key = ?8)"
@@ -45,7 +45,7 @@ FIND_QUESTION = "SELECT 1 FROM events WHERE thread_id = ? AND kind = 'question' 
 
 
 class WriteLocation(NamedTuple):
-    """The location of a write: LangGraph's coordinates and the agent's."""
+    """The location of a write: LangGraph's coordinates and the agent's, as columns of an event."""
 
     thread_id: str
     checkpoint_ns: str
@@ -102,11 +102,8 @@ def build_write_events(
             messages = value if isinstance(value, (list, tuple)) else [value]
             yield from build_thread_events(messages, location.agent, location.agent_thread_id)
         elif channel == INTERRUPT:
-            yield from (
-                build_question_event(each.id, each.value)
-                for each in value
-                if not is_pause(each.value)
-            )
+            asked = (each for each in value if not is_pause(each.value))
+            yield from (build_question_event(each.id, each.value) for each in asked)
 
 
 def insert_events(
@@ -116,17 +113,7 @@ def insert_events(
     if not location.agent_thread_id:
         return
     rows = [
-        (
-            location.thread_id,
-            location.agent_thread_id,
-            location.agent_path,
-            location.checkpoint_ns,
-            location.checkpoint_id,
-            clock().isoformat(),
-            str(event.kind),
-            event.key,
-            to_json_text(event.data),
-        )
+        (*location, clock().isoformat(), str(event.kind), event.key, to_json_text(event.data))
         for event in events
     ]
     if rows:

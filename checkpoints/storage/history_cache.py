@@ -109,10 +109,7 @@ class HistoryCache:
 
     The value at a checkpoint depends on the writes before it, so a point stays valid as long as
     nothing is written there. The cache is notified of every write, and drops the point of a
-    conversation at a write that is not known to come after it.
-
-    Args:
-        size: Number of conversations.
+    conversation at a write that is not known to come after it. It holds `size` conversations.
     """
 
     def __init__(self, size: int) -> None:
@@ -123,19 +120,16 @@ class HistoryCache:
     def find_point(self, place: ConversationPlace, version: object) -> HistoryPoint | None:
         """Return the point of a conversation.
 
-        Args:
-            place: The conversation.
-            version: SQLite's data version. If it has changed since the last call, another
-                connection has written to the database, and the cache is cleared.
+        If SQLite's data version has changed since the last call, another connection has written to
+        the database, and the cache is cleared.
         """
         if version != self._version:
             self.clear()
             self._version = version
         entry = self._entries.get(place)
-        if entry is None:
-            return None
-        self._entries.move_to_end(place)
-        return entry.point
+        if entry is not None:
+            self._entries.move_to_end(place)
+        return entry.point if entry else None
 
     def keep_point(self, place: ConversationPlace, point: HistoryPoint) -> None:
         """Cache a point, unless a later one of its conversation is cached."""

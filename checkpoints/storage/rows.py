@@ -115,10 +115,8 @@ def load_checkpoint(row: CheckpointRow, serde: SerializerProtocol) -> Checkpoint
     if row.parent_checkpoint_id is not None and type(row.parent_checkpoint_id) is not str:
         raise CheckpointTampered(row.description, "the id of the checkpoint before it is no text")
     held = _load_value(row, row.type, row.checkpoint, serde)
-    if (
-        type(held) is not dict
-        or tuple(map(type, map(held.get, _CHECKPOINT_FIELDS))) != _CHECKPOINT_TYPES
-    ):
+    types = tuple(map(type, map(held.get, _CHECKPOINT_FIELDS))) if type(held) is dict else ()
+    if types != _CHECKPOINT_TYPES:
         raise CheckpointTampered(row.description, "it does not hold what a checkpoint holds")
     if held["id"] != row.checkpoint_id:
         raise CheckpointTampered(row.description, f"it holds checkpoint {held['id']!r}")
@@ -171,9 +169,8 @@ def load_write(row: WriteRow, serde: SerializerProtocol) -> PendingWrite:
     else:
         fits = row.channel != ERROR or isinstance(held, str)
     if not fits:
-        raise CheckpointTampered(
-            row.description, f"it holds {type(held).__name__}, which is none of these"
-        )
+        why = f"it holds {type(held).__name__}, which is none of these"
+        raise CheckpointTampered(row.description, why)
     return row.task_id, row.channel, held
 
 

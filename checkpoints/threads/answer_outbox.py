@@ -31,15 +31,12 @@ def read_stored_answers(thread_id: str, standing: ThreadStatus) -> ReadPlan[dict
     if not standing.questions:
         return {}
 
-    def look(ledger: Ledger) -> dict[str, Any]:
-        found = {
+    found: dict[str, VersionedValue | None] = yield LedgerQuery(
+        lambda ledger: {
             each: ledger.get(_build_answer_key(thread_id, each)) for each in standing.question_ids
         }
-        return {
-            each: value.value["value"] for each, value in found.items() if _is_undelivered(value)
-        }
-
-    return (yield LedgerQuery(look))  # type: ignore[no-any-return]  # a plan is sent what it asked for
+    )
+    return {each: value.value["value"] for each, value in found.items() if _is_undelivered(value)}
 
 
 def check_answers(
@@ -53,7 +50,7 @@ def check_answers(
         answers: The answers, by question id.
 
     Returns:
-        The status of the thread, and the answers that are written down already, by question.
+        The status of the thread, and the answers that are stored already, by question.
 
     Raises:
         NoQuestionPending: There is no pending question.
@@ -95,12 +92,12 @@ def store_answers(
     answers: Mapping[str, Any],
     prior_versions: Mapping[str, int | None] | None = None,
 ) -> None:
-    """Store answers in the ledger, all of them or none.
+    """Store answers in the ledger by question id, all of them or none.
 
     Args:
         open_: The open transaction of the ledger.
         thread_id: The root's thread.
-        answers: The answers, by question id.
+        answers: The answers.
         prior_versions: The versions from before the answers were checked, if another run is active,
             which may have delivered another caller's answer meanwhile.
 
@@ -111,9 +108,8 @@ def store_answers(
         name = _build_answer_key(thread_id, question)
         found = open_.get(name)
         version = found.version if found else None
-        if _is_undelivered(found) or (
-            prior_versions is not None and prior_versions[question] != version
-        ):
+        overtaken = prior_versions is not None and prior_versions[question] != version
+        if _is_undelivered(found) or overtaken:
             raise QuestionClosed(question, [])
         # A delivered question that is pending again belongs to a fork of the past.
         open_.compare_and_set(name, version, {"value": value})
@@ -122,20 +118,15 @@ def store_answers(
 def take_due_answers(
     open_: Transaction, thread_id: str, pending: Collection[str], delivered: Collection[str]
 ) -> dict[str, Any]:
-    """Return the answers to deliver now, and mark the others as delivered.
+    """Return the answers to pending questions to deliver now, and mark the others as delivered.
 
-    Args:
-        open_: The open transaction of the ledger.
-        thread_id: The root's thread.
-        pending: Ids of its pending questions.
-        delivered: Ids of the questions whose answers this run has delivered.
+    Those of questions in `delivered` have been delivered by this run.
     """
     found: dict[str, Any] = {}
     prefix = _build_answer_key(thread_id, "")
     for name in open_.list_keys(prefix):
-        answer = open_.get(name)
-        question = name.removeprefix(prefix)
-        if answer is None or not _is_undelivered(answer):
+        answer, question = open_.get(name), name.removeprefix(prefix)
+        if not _is_undelivered(answer):
             continue
         if question in pending and question not in delivered:
             found[question] = answer.value["value"]
@@ -188,8 +179,7 @@ def _validate_answer(question: Question, value: Any) -> None:
     except ValidationError as error:
         raise WrongAnswer(question.id, value, error.message) from error
     except SchemaError:
-        # The schema itself is invalid: that is the tool's mistake, not the answer's.
-        return
+        return  # the schema itself is invalid: that is the tool's mistake, not the answer's
 
 
 def _build_answer_key(thread_id: str, question: str) -> str:

@@ -34,8 +34,7 @@ def read_late_answers(
     Args:
         saved: The segment's latest checkpoint.
         messages: The segment's messages.
-        ended: Whether none of it runs any more; then calls with an unknown outcome are answered,
-            too.
+        ended: Whether it no longer runs; then calls with an unknown outcome are answered, too.
     """
     calls, identity = list_open_calls(messages), Identity.from_metadata(saved.metadata)
     if not calls or identity is None or not identity.request_id:
@@ -74,11 +73,13 @@ class JournalQuery:
 
     def get(self, saver: Saver) -> Mapping[str, JournalEntry]:
         """Return the result."""
-        return {
-            str(found.value["call_id"]): entry_from_json(saver.serde, name, found)
-            for name, found in get_ledger(saver).query(self._read_entries)
-            if self._matches(found.value)
-        }
+        entries: dict[str, JournalEntry] = {}
+        for name, found in get_ledger(saver).query(self._read_entries):
+            value = found.value
+            own = isinstance(value, Mapping) and value.get("request") == self.request_id
+            if own and value.get("call_id") in self.call_ids:
+                entries[str(value["call_id"])] = entry_from_json(saver.serde, name, found)
+        return entries
 
     async def aget(self, saver: Saver) -> Mapping[str, JournalEntry]:
         """Async version of `get`."""
@@ -89,19 +90,11 @@ class JournalQuery:
         names = open_.list_keys(build_key(self.thread_id, "effect", ""))
         return [(name, value) for name in names if (value := open_.get(name))]
 
-    def _matches(self, value: Any) -> bool:
-        if not isinstance(value, Mapping) or value.get("request") != self.request_id:
-            return False
-        return value.get("call_id") in self.call_ids
-
 
 def _build_answer(identity: Identity, tool: str, call_id: str, entry: JournalEntry) -> ToolMessage:
     said = next(_find_answers(entry.result, call_id), None)
-    text = (
-        f"it did happen, but its result is lost: {entry.lost}"
-        if entry.lost
-        else UNKNOWN_OUTCOME_TEXT
-    )
+    lost = f"it did happen, but its result is lost: {entry.lost}"
+    text = lost if entry.lost else UNKNOWN_OUTCOME_TEXT
     return ToolMessage(
         said.content if said else text,
         id=derive_message_id(identity.thread_id, f"late/{identity.request_id}/{call_id}"),

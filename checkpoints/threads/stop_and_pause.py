@@ -61,10 +61,9 @@ def give_order(
     def add_order(open_: Transaction) -> bool:
         orders = ControlOrders.read(open_, name)
         paths: tuple[str, ...] = getattr(orders, order)
-        if wanted in paths:
-            return False
-        replace(orders, **{order: (*paths, wanted)}).store(open_, name)
-        return True
+        if wanted not in paths:
+            replace(orders, **{order: (*paths, wanted)}).store(open_, name)
+        return wanted not in paths
 
     def add_and_signal(ledger: Ledger) -> None:
         if ledger.commit(add_order):

@@ -218,9 +218,5 @@ def _read_trace(root: str) -> ReadPlan[Trace]:
 
 
 def _list_started_threads(thread: Thread) -> tuple[str, ...]:
-    ids = (
-        str(event.data["sub_agent_thread_id"])
-        for event in thread.events
-        if event.kind is EventKind.DELEGATION
-    )
-    return tuple(dict.fromkeys(ids))
+    delegations = (each.data for each in thread.events if each.kind is EventKind.DELEGATION)
+    return tuple(dict.fromkeys(str(data["sub_agent_thread_id"]) for data in delegations))
