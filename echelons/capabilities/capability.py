@@ -1,8 +1,4 @@
-"""`Capability`, and the immutable mapping in which an agent keeps those that it declares.
-
-An agent's `capabilities` maps names to plain confidences; its attribute `full` has the example
-tasks too.
-"""
+"""`Capability`, and the immutable mapping in which an agent keeps those that it declares."""
 
 from __future__ import annotations
 
@@ -46,11 +42,7 @@ class Capability(BaseModel):
 
 
 class DeclaredCapabilities(Mapping[str, float]):
-    """The capabilities of one agent: an immutable mapping of names to confidences.
-
-    Attributes:
-        full: The same capabilities with their example tasks.
-    """
+    """The immutable capabilities of one agent: confidences by name; `full` has the examples too."""
 
     __slots__ = ("full",)
 
@@ -81,14 +73,9 @@ class DeclaredCapabilities(Mapping[str, float]):
 def check_capabilities(agent: str, capabilities: Any) -> DeclaredCapabilities:
     """Return an agent's declared capabilities, validated and immutable.
 
-    Args:
-        agent: The agent's name, for the error.
-        capabilities: A confidence or a `Capability` for each name.
-
     Raises:
         InvalidCapability: A name is not a string or blank, or a confidence is not a number from
             0 to 1.
-        InvalidExamples: Examples are not strings.
     """
     if isinstance(capabilities, DeclaredCapabilities):
         return capabilities

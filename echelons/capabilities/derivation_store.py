@@ -15,12 +15,7 @@ T = TypeVar("T")
 
 
 class Derivation(NamedTuple):
-    """The capabilities derived for an agent.
-
-    Attributes:
-        fingerprint: Fingerprint of the description that they were derived from.
-        capabilities: The capabilities, by name.
-    """
+    """The capabilities derived for an agent, by name, with a fingerprint of its description."""
 
     fingerprint: str
     capabilities: Mapping[str, Capability]

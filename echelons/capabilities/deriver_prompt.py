@@ -51,13 +51,7 @@ class _Reply(BaseModel):
 
 
 class AgentDescription(NamedTuple):
-    """An agent as described to a model.
-
-    Attributes:
-        agent: Its name.
-        text: The description, as JSON.
-        fingerprint: A hash, the same for equal descriptions in every process.
-    """
+    """An agent as described to a model, as JSON; equal descriptions have one fingerprint."""
 
     agent: str
     text: str

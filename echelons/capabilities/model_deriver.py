@@ -42,8 +42,7 @@ class ModelDeriver:
         store: The store of derivations; by default they live as long as the deriver.
 
     Raises:
-        UnknownModel: There is no such model.
-        ModelKeyMissing: A model given by name needs an API key that the environment lacks.
+        ModelError: A model given by name is unknown, or has no API key.
 
     Examples:
         >>> from echelons import Agent
@@ -72,11 +71,7 @@ class ModelDeriver:
         return self._known[member.name].capabilities
 
     def learn(self, root: Member) -> None:
-        """Derive the capabilities of all agents of a tree that declare none, concurrently.
-
-        Raises:
-            StorageError: The store could not be read or written.
-        """
+        """Derive the capabilities of all agents of a tree that declare none, concurrently."""
         if not (unknown := self._describe_unknown(root)):
             return
         self._known.update(_select_unchanged(unknown, self._store.read([*unknown])))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TypeAlias
 
 from echelons.delegation.request import DelegationRequest, DelegationResponse, Status, Usage
 from echelons.tree.names import PATH_SEPARATOR
@@ -13,6 +14,9 @@ LIMIT_PREFIX = "limit:"
 """Prefix of the reason of a response whose agent reached a limit of the whole tree."""
 EXHAUSTED_PREFIXES = ("budget:", LIMIT_PREFIX)
 """Prefixes of the reason of a response whose agent had to stop early."""
+
+
+Responses: TypeAlias = Sequence[DelegationResponse]
 
 
 def compute_preference(response: DelegationResponse) -> float:
@@ -42,7 +46,7 @@ def choose_best(responses: Iterable[DelegationResponse]) -> DelegationResponse:
 
 def settle_responses(
     request: DelegationRequest,
-    responses: Sequence[DelegationResponse],
+    responses: Responses,
     required: Collection[str] = (),
     abilities: Mapping[str, Collection[str]] | None = None,
 ) -> DelegationResponse:
@@ -58,7 +62,7 @@ def settle_responses(
 
 def aggregate_responses(
     request: DelegationRequest,
-    responses: Sequence[DelegationResponse],
+    responses: Responses,
     required: Collection[str] = (),
     abilities: Mapping[str, Collection[str]] | None = None,
 ) -> DelegationResponse:
@@ -102,7 +106,7 @@ def aggregate_responses(
 
 
 def _covers_required(
-    partial: Sequence[DelegationResponse],
+    partial: Responses,
     required: Collection[str],
     abilities: Mapping[str, Collection[str]],
 ) -> bool:
@@ -119,8 +123,8 @@ def _is_exhausted(response: DelegationResponse) -> bool:
 
 def _combine_parts(
     request: DelegationRequest,
-    parts: Sequence[DelegationResponse],
-    sure: Sequence[DelegationResponse],
+    parts: Responses,
+    sure: Responses,
     status: Status = Status.FULFILLED,
 ) -> DelegationResponse:
     """Return several responses as one, their results in order of preference."""
@@ -137,9 +141,7 @@ def _combine_parts(
     )
 
 
-def _build_questions(
-    request: DelegationRequest, responses: Sequence[DelegationResponse]
-) -> DelegationResponse:
+def _build_questions(request: DelegationRequest, responses: Responses) -> DelegationResponse:
     asking = [each for each in responses if each.status is Status.NEEDS_INPUT]
     partial = [each for each in responses if each.status is Status.PARTIAL]
     unsaid = "it does not say what is missing"
@@ -161,20 +163,15 @@ def _build_questions(
     )
 
 
-def _build_unable(
-    request: DelegationRequest, responses: Sequence[DelegationResponse]
-) -> DelegationResponse:
+def _build_unable(request: DelegationRequest, responses: Responses) -> DelegationResponse:
     if len(responses) == 1:
         return responses[0]
-    reasons = "; ".join(
+    reasons = [
         f"{format_responder(each)}: {each.reason or 'it gives no reason'}" for each in responses
-    )
-    return _build_response(
-        request,
-        Status.UNABLE,
-        reason=f"nobody can: {reasons}" if responses else "nobody can: there is no candidate",
-        failed=any(each.failed for each in responses),
-    )
+    ]
+    reason = f"nobody can: {'; '.join(reasons) or 'there is no candidate'}"
+    failed = any(each.failed for each in responses)
+    return _build_response(request, Status.UNABLE, reason=reason, failed=failed)
 
 
 def _build_response(
@@ -191,7 +188,7 @@ def list_partial_results(responses: Iterable[DelegationResponse]) -> tuple[str, 
     return tuple(each.result for each in responses if each.status is Status.PARTIAL and each.result)
 
 
-def without_results(responses: Sequence[DelegationResponse]) -> tuple[DelegationResponse, ...]:
+def without_results(responses: Responses) -> tuple[DelegationResponse, ...]:
     """Return responses without their results, which are stored in their agents' threads."""
     return tuple(each.model_copy(update={"result": ""}) for each in responses)
 

@@ -46,13 +46,7 @@ class SubordinateCall:
 
 @dataclass(frozen=True, slots=True)
 class FanOutCall:
-    """A call that makes several requests.
-
-    Attributes:
-        call_id: Id of the call.
-        join: The policy by which the responses are joined.
-        parts: The requests, in order.
-    """
+    """A call that makes several requests, in order, and the policy that joins the responses."""
 
     call_id: str
     join: JoinPolicy
@@ -65,10 +59,8 @@ class FanOutCall:
 
     def stored(self) -> dict[str, Any]:
         """Return it as JSON."""
-        return {
-            **self.join.stored(),
-            "requests": [{**each.arguments, "group": each.group} for each in self.parts],
-        }
+        requests = [{**each.arguments, "group": each.group} for each in self.parts]
+        return {**self.join.stored(), "requests": requests}
 
     @classmethod
     def load(cls, call_id: str, stored: Mapping[str, Any]) -> FanOutCall:
@@ -88,12 +80,7 @@ class FanOutCall:
 
 
 def build_part_id(call_id: str, place: int) -> str:
-    """Return the id of a part of a call, from its place among the parts (1 for the first).
-
-    Examples:
-        >>> build_part_id("call-1", 2)
-        'call-1/2'
-    """
+    """Return the id of a part of a call, from its place among the parts (1 for the first)."""
     return f"{call_id}/{place}"
 
 
@@ -101,7 +88,7 @@ def load_fan_out(message: AIMessage, call_id: str) -> FanOutCall | None:
     """Return a call with several requests, or `None` if it makes only one.
 
     Raises:
-        UnreadableRecord: The stored requests are damaged.
+        UnreadableRecord: They are damaged.
     """
     kept: Any = message.response_metadata.get(PARTS_KEY) or {}
     if not isinstance(kept, Mapping):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from echelons.delegation.aggregation import (
+    Responses,
     choose_best,
     format_responder,
     list_partial_results,
@@ -32,9 +33,7 @@ class JoinPolicy(ABC):
     enough: int = 0
 
     @abstractmethod
-    def join_responses(
-        self, request: DelegationRequest, answers: Sequence[DelegationResponse]
-    ) -> DelegationResponse:
+    def join_responses(self, request: DelegationRequest, answers: Responses) -> DelegationResponse:
         """Return the responses joined into one.
 
         Args:
@@ -53,9 +52,7 @@ class JoinAll(JoinPolicy):
 
     name = "all"
 
-    def join_responses(
-        self, request: DelegationRequest, answers: Sequence[DelegationResponse]
-    ) -> DelegationResponse:
+    def join_responses(self, request: DelegationRequest, answers: Responses) -> DelegationResponse:
         """Return all responses under one status; a single one as it is."""
         if len(answers) == 1:
             return answers[0]
@@ -63,20 +60,14 @@ class JoinAll(JoinPolicy):
 
 
 class JoinQuorum(JoinPolicy):
-    """Wait for a number of fulfilled responses.
-
-    Args:
-        count: The number, 1 or more.
-    """
+    """Wait for a number of fulfilled responses, 1 or more."""
 
     name = "quorum"
 
     def __init__(self, count: int) -> None:
         self.enough = count
 
-    def join_responses(
-        self, request: DelegationRequest, answers: Sequence[DelegationResponse]
-    ) -> DelegationResponse:
+    def join_responses(self, request: DelegationRequest, answers: Responses) -> DelegationResponse:
         """Return the first `count` fulfilled responses; all there are, if those are too few."""
         fulfilled = _select_fulfilled(answers)
         if len(fulfilled) >= self.enough:
@@ -99,9 +90,7 @@ class JoinFirst(JoinPolicy):
     name = "first"
     enough = 1
 
-    def join_responses(
-        self, request: DelegationRequest, answers: Sequence[DelegationResponse]
-    ) -> DelegationResponse:
+    def join_responses(self, request: DelegationRequest, answers: Responses) -> DelegationResponse:
         """Return the first fulfilled response; the aggregate of all, if there is none."""
         fulfilled = _select_fulfilled(answers)
         return fulfilled[0] if fulfilled else settle_responses(request, answers)
@@ -112,21 +101,16 @@ class JoinBest(JoinPolicy):
 
     name = "best"
 
-    def join_responses(
-        self, request: DelegationRequest, answers: Sequence[DelegationResponse]
-    ) -> DelegationResponse:
+    def join_responses(self, request: DelegationRequest, answers: Responses) -> DelegationResponse:
         """Return the response of the highest preference; the aggregate, if none is fulfilled."""
         fulfilled = _select_fulfilled(answers)
         return choose_best(fulfilled) if fulfilled else settle_responses(request, answers)
 
 
 def parse_join(name: Any, count: Any, requests: int) -> JoinPolicy:
-    """Return the policy that a model asks for, validated.
+    """Return the policy that a model asks for, given the number of requests.
 
-    Args:
-        name: One of `JOIN_NAMES`.
-        count: Number of fulfilled responses that a quorum needs.
-        requests: Number of requests.
+    `count` is the number of fulfilled responses that a quorum needs.
 
     Raises:
         InvalidJoin: There is no such policy, or its quorum cannot be reached.
@@ -150,10 +134,10 @@ def load_join(name: str, count: int | None = None) -> JoinPolicy:
 def join_call_responses(
     request: DelegationRequest,
     join: JoinPolicy,
-    answers: Sequence[DelegationResponse],
-    responses: Sequence[DelegationResponse],
+    answers: Responses,
+    responses: Responses,
 ) -> DelegationResponse:
-    """Return the response to a call that made several requests, given the responses to them all.
+    """Return the response to a call that made several requests, given all `responses`.
 
     `request` and `answers` are those of `JoinPolicy.join_responses`.
     """
@@ -167,13 +151,8 @@ def join_call_responses(
     )
 
 
-def combine_statuses(responses: Sequence[DelegationResponse]) -> Status:
-    """Return the common status of several responses, or the status of a mixture.
-
-    Examples:
-        >>> combine_statuses([])
-        <Status.UNABLE: 'unable'>
-    """
+def combine_statuses(responses: Responses) -> Status:
+    """Return the common status of several responses, or that of a mixture; `UNABLE` for none."""
     statuses = {each.status for each in responses}
     if len(statuses) == 1:
         return statuses.pop()
@@ -187,7 +166,7 @@ def _select_fulfilled(responses: Iterable[DelegationResponse]) -> list[Delegatio
 
 
 def _build_joint_response(
-    request: DelegationRequest, answers: Sequence[DelegationResponse], status: Status
+    request: DelegationRequest, answers: Responses, status: Status
 ) -> DelegationResponse:
     sections, unfulfilled = [], []
     for number, each in enumerate(answers, start=1):

@@ -60,13 +60,7 @@ class _Record(BaseModel):
 
 
 class Usage(BaseModel):
-    """The usage of models by a piece of work.
-
-    Attributes:
-        input_tokens: Tokens read by models.
-        output_tokens: Tokens written by models.
-        model_calls: Model calls made.
-    """
+    """The usage of models by a piece of work: tokens read and written, and calls."""
 
     __stored_as__ = "echelons.delegation.Usage"
 

@@ -26,8 +26,8 @@ class RequestLimits(NamedTuple):
 
     Attributes:
         hops: Agents that it may pass.
-        seconds: Its own time, for all who are asked one after the other; `None` for no end.
-        deadline: By when the first of them must have answered, in seconds since 1970 (UTC).
+        seconds: Its own time, for all candidates one after the other; `None` for no end.
+        deadline: When the first of them must have answered, in seconds since 1970 (UTC).
     """
 
     hops: int = MAX_HOPS
@@ -36,12 +36,9 @@ class RequestLimits(NamedTuple):
 
     @classmethod
     def begin(cls, depth: int, rules: DelegationPolicy, config: Mapping[str, Any]) -> RequestLimits:
-        """Return the limits of a request that is sent now.
+        """Return the limits of a request that is sent now by the agent with `config`.
 
-        Args:
-            depth: Levels of the tree; a request may pass that many agents, or ten.
-            rules: How the agent delegates.
-            config: The superior's, which holds its own deadline.
+        It may pass as many agents as the tree has levels, its `depth`, or ten.
         """
         seconds = rules.request_timeout
         deadline = compute_deadline(config, (rules.timeout, seconds))

@@ -1,7 +1,6 @@
 """Side effects of tools: how they are declared, and the protocol of the effect journal.
 
-The node `act` consults the `Journal`, implemented in `checkpoints`, before it executes a call. A
-call is identified by its task and its id: a resumed run makes the same call, a fork another.
+A call is identified by its task and its id: a resumed run makes the same call, a fork another.
 """
 
 from __future__ import annotations
@@ -181,7 +180,10 @@ class CallStart(NamedTuple):
 
 
 class Journal(Protocol):
-    """Records the calls that have been started and done, in the ledger of a run's saver."""
+    """Records the calls that have been started and done, in the ledger of a run's saver.
+
+    Its methods raise `StorageError` if the ledger could not be read or written.
+    """
 
     def keeps(self, config: Mapping[str, Any]) -> bool:
         """Return whether a journal is kept of a run."""
@@ -193,7 +195,6 @@ class Journal(Protocol):
         Raises:
             LeaseLost: Another process runs the thread now.
             LedgerError: The stored entry cannot be decoded.
-            StorageError: The ledger could not be read or written.
         """
         ...
 
@@ -205,7 +206,6 @@ class Journal(Protocol):
         Raises:
             CallContested: Another run of the thread has changed the entry in the meantime.
             LeaseLost: Another process runs the thread now.
-            StorageError: The ledger could not be read or written.
         """
         ...
 
@@ -216,9 +216,6 @@ class Journal(Protocol):
 
         A fact needs no lease; it also settles the question to a human about the call's outcome.
         A result that cannot be stored is left out, with the reason.
-
-        Raises:
-            StorageError: The ledger could not be read or written.
         """
 
     async def arun(self, work: Callable[[], T], config: Mapping[str, Any]) -> T:

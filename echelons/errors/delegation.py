@@ -68,10 +68,7 @@ class MisplacedRequest(DelegationError):
 
 
 class TooDeep(DelegationError):
-    """A request would go deeper than any tree may be.
-
-    One tree is checked when it is made. But a function or a graph below an agent may run another
-    one, or the same again.
+    """A request would go deeper than any tree may be, through functions that run other trees.
 
     Attributes:
         depth: The level that it would reach.

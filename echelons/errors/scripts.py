@@ -1,7 +1,4 @@
-"""Errors of the scripts that test models and test servers play.
-
-Raised by `echelons.testing` alone.
-"""
+"""Errors of the scripts that test models and test servers play."""
 
 from __future__ import annotations
 
@@ -41,7 +38,7 @@ class ScriptMissing(ScriptError):
     def _describe(self) -> str:
         caller = "a caller without a name" if self.agent is None else f"agent {self.agent!r}"
         return (
-            f"no script for {caller}; scripts exist for {', '.join(self.known) or 'nobody'}; "
+            f"no script for {caller}; scripts exist for {', '.join(self.known) or 'none'}; "
             'add one under its name, or one for any agent under "*"'
         )
 

@@ -300,7 +300,7 @@ class LeaseLost(EchelonsError):
     message = (
         "thread {thread!r} was taken over: this run held it in epoch {epoch}, and now is epoch "
         "{current}; nothing of this write was stored. Read the thread again, and resume it if "
-        "nobody else does"
+        "no other run does"
     )
 
 

@@ -26,11 +26,8 @@ def get_deadline(config: Mapping[str, Any]) -> float | None:
 def compute_deadline(config: Mapping[str, Any], seconds: Iterable[float | None]) -> float | None:
     """Return the deadline of a subordinate that is called now, or `None` if it has none.
 
-    It has at most the time that its superior has left.
-
-    Args:
-        config: The superior's config.
-        seconds: The subordinate's own limits in seconds; `None` is no limit.
+    It has at most the time that its superior, with `config`, has left; `seconds` are its own
+    limits, `None` for no limit.
 
     Returns:
         Seconds since 1970 (UTC), which other processes can read, unlike a monotonic clock.
@@ -44,14 +41,8 @@ def compute_deadline(config: Mapping[str, Any], seconds: Iterable[float | None])
 class DeadlineGate(ScopedGate):
     """The gate of a subordinate with a deadline, after which it begins no step.
 
-    A model's reply that arrives later still counts as an answer.
-
-    Args:
-        gate: The superior's gate.
-        agent: The subordinate.
-        deadline: The deadline, by the clock.
-        seconds: The time that it had, for the reason.
-        clock: Returns the time in seconds since any moment.
+    A model's reply that arrives later still counts as an answer. The deadline is by the clock,
+    in seconds since any moment; `seconds` is the time that it had, for the reason.
     """
 
     def __init__(

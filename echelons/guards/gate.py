@@ -33,9 +33,7 @@ class Step(StrEnum):
 class Halt:
     """An order to begin no more steps: the agent ends with what it has.
 
-    Attributes:
-        kind: The cause.
-        why: The limit reached, or what was stopped.
+    `why` names the limit reached, or what was stopped.
     """
 
     kind: Literal["limit", "stopped", "timeout"]
@@ -54,11 +52,7 @@ class Halt:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """An order to begin no model call until the pause is lifted.
-
-    Attributes:
-        path: The paused agent; the order covers its whole subtree.
-    """
+    """An order to the whole subtree at a path: begin no model call until the pause is lifted."""
 
     path: str
 
@@ -71,22 +65,15 @@ class Pause:
 class Gate(Protocol):
     """Decides whether an agent of a run may begin its next step.
 
-    Each method takes the config of the calling node, whose metadata identifies the agent.
+    Each method takes the config of the calling node, whose metadata identifies the agent, and
+    raises `StorageError` if the ledger could not be read or written.
     """
 
     def enter(self, step: Step, config: Mapping[str, Any]) -> Halt | Pause | None:
-        """Count a step, or return the order that forbids it; only model calls are paused.
-
-        Raises:
-            StorageError: The ledger could not be read or written.
-        """
+        """Count a step, or return the order that forbids it; only model calls are paused."""
 
     def leave(self, reply: Any, config: Mapping[str, Any]) -> Halt | None:
-        """Count the tokens of a model's reply; return a `Halt` if it must not be acted on.
-
-        Raises:
-            StorageError: The ledger could not be read.
-        """
+        """Count the tokens of a model's reply; return a `Halt` if it must not be acted on."""
 
     async def arun(self, work: Callable[[], T]) -> T:
         """Call some of these methods in an event loop; all of it again if the ledger was busy."""

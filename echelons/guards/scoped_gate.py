@@ -1,7 +1,6 @@
-"""`ScopedGate`: a gate around another, for what ends a subordinate but not its superior.
+"""`ScopedGate`: a gate around another, for a deadline or a lost race of a subordinate alone.
 
-That is a deadline (`echelons.guards.deadlines`) or a lost race (`echelons.delegation.race`);
-nodes put the gate into the subordinate's config.
+Nodes put it into the subordinate's config.
 """
 
 from __future__ import annotations
@@ -14,11 +13,7 @@ from echelons.guards.gate import Gate, Halt, Pause, Step
 
 
 class ScopedGate(ABC):
-    """The gate of a subordinate that may have to end before the run does.
-
-    Args:
-        gate: The superior's gate.
-    """
+    """The gate of a subordinate that may have to end before the run; it wraps its superior's."""
 
     def __init__(self, gate: Gate) -> None:
         self.gate = gate
