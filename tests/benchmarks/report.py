@@ -148,15 +148,15 @@ def as_markdown(figures: Figures, rounds: int, found: Mapping[str, str]) -> str:
     lines = ["# Benchmarks", ""]
     lines += [
         f"`make bench`, {rounds} rounds. Rivals run in turn in one process; each figure is the",
-        "median over the rounds. Ratios hold, milliseconds are this machine's. *Hand-written* is",
-        "the same tree written with LangGraph alone; *as it comes* means LangGraph's SQLite saver",
-        "and durability as they are unless somebody changes them (`synchronous=FULL`,",
+        "median over the rounds. Ratios compare, milliseconds depend on the machine.",
+        "*Hand-written* is the same tree written with LangGraph alone; *as it comes* means",
+        "LangGraph's SQLite saver and durability with their defaults (`synchronous=FULL`,",
         '`durability="async"`). Ours stores every step before the next, with',
         "`synchronous=NORMAL` unless it says FULL. The floor is a plain loop over the same",
         "LangChain models, with one SQLite transaction a turn. A hand-written thread's file grows",
         "with the square of its turns, to more than a gigabyte at turn 500: it is measured to",
-        "turn 200. *Load* below is that of the machine before the first round: processes beside",
-        "these make processor time dearer, and waiting for a disk much more so.",
+        "turn 200. *Load* below is that of the machine before the first round: other processes",
+        "raise processor time, and waiting times for the disk even more.",
         "",
     ]
     for name, rows in figures.items():

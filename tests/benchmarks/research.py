@@ -147,7 +147,7 @@ def report(answers: Sequence[Answer], start: Start, documents: int) -> str:
         "# The research team, measured",
         "",
         "Written by `make bench-research DATA=folder ASKED=file`;",
-        "[the command line](../cli.md#the-research-team) says of what.",
+        "[the command line](../cli.md#the-research-team) says what is measured.",
         "",
         "| measured | |",
         "| --- | ---: |",

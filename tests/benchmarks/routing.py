@@ -175,8 +175,8 @@ def report(rows: Sequence[Accuracy], sizes: Sequence[dict[str, float]]) -> str:
         "# Routing, measured",
         "",
         "Written by `make bench-routing DATA=folder`; [routing](../routing.md) says what each",
-        "figure is. Ten examples: the mean of three draws. Times are of the processor. MiniLM",
-        "keeps vectors, so only its first row has the time of making those of the requests.",
+        "figure is. Ten examples: the mean of three draws. Times are processor times. MiniLM",
+        "caches vectors, so only its first row has the time of computing those of the requests.",
         "",
         "| matcher | examples | top 1 | AUROC | threshold | impossible refused | possible refused "
         "| prepare | a request |",

@@ -107,22 +107,22 @@ def _read_this(scale: Scale) -> list[str]:
     latency = scale.size.latency * 1e3
     return [
         f"`make bench-peers`, {scale.rounds} rounds, all in an event loop. Each framework runs in",
-        "a process and an environment of its own, with a model of its own kind that takes no time,",
-        "and measures itself; the runner has them work in turn, one round each. Each figure is the",
-        "median over the rounds. Ratios hold, milliseconds are this machine's. *As it comes* is",
-        "how a framework is when nobody changes it, with its state on SQLite; the second setting",
+        "a process and an environment of its own, with a model of its own kind without latency,",
+        "and measures itself; the runner lets them run in turn, one round each. Each figure is the",
+        "median over the rounds. Ratios compare, milliseconds depend on the machine. *As it comes*",
+        "is a framework with its defaults, with its state on SQLite; the second setting",
         "of each is the most durable one that we found for it. *Ours ÷ it* is our default",
         "(`synchronous=NORMAL`) against it, *ours, FULL ÷ it* is ours with the `synchronous=FULL`",
-        "that nearly all others leave SQLite at. A work counts only if every model turn and tool",
+        "that nearly all others use. A work counts only if every model turn and tool",
         "call that belongs to it was made.",
         "",
         "The chain: a root, its subordinate and theirs, two model turns each, one tool call at the",
         f"leaf. The crowd: a root that calls {scale.size.crowd} subordinates in one turn, with a",
         f"model of {latency:.0f} ms; ideal are three model turns. The thread: one agent, 1.2 KB a",
-        "turn. *The leaf's steps* was looked up in the database: whether what the leaf's tool",
-        "returned is there. Who stores less does less. *Load* below is that of the machine before",
-        "the first round: processes beside these make processor time dearer, and waiting for a",
-        "disk much more so.",
+        "turn. *The leaf's steps* was looked up in the database: whether the result of the leaf's",
+        "tool is there. A framework that stores less does less work. *Load* below is that of the",
+        "machine before the first round: other processes raise processor time, and waiting times",
+        "for the disk even more.",
     ]
 
 
