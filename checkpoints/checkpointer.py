@@ -220,7 +220,9 @@ class SqliteCheckpointer(AsyncMethods, Backups):
                 kept["parents"] = dict(self._parent_map.shorten(where.thread_id, parents))
             stored_metadata = to_json_text(kept).encode()
             row = CheckpointRow(*place, given.get("checkpoint_id"), kind, blob, stored_metadata)
-            self._history_cache.note_checkpoint(place[:2], place[2], row.parent_checkpoint_id)
+            self._history_cache.note_checkpoint(
+                place[:2], where.checkpoint_id, row.parent_checkpoint_id
+            )
             if turn:
                 turn.check_write(cursor)
                 if metadata.get("source") == "input" and not where.checkpoint_ns:
@@ -230,8 +232,8 @@ class SqliteCheckpointer(AsyncMethods, Backups):
             events = build_input_events(where, checkpoint, metadata)
             insert_events(cursor, where, events, self._clock)
         self._parent_map.remember(place, parents)
-        names = ("thread_id", "checkpoint_ns", "checkpoint_id")
-        return {"configurable": dict(zip(names, (given["thread_id"], *place[1:]), strict=True))}
+        own = {"checkpoint_ns": where.checkpoint_ns, "checkpoint_id": where.checkpoint_id}
+        return {"configurable": {"thread_id": given["thread_id"], **own}}
 
     def put_writes(
         self,
@@ -258,7 +260,7 @@ class SqliteCheckpointer(AsyncMethods, Backups):
         given = config["configurable"]
         turn = get_turn(given)
         with record_failure(given, self._connection_lock.blocks), self._hold_connection() as cursor:
-            self._history_cache.note_writes(place[:2], place[2])
+            self._history_cache.note_writes(place[:2], where.checkpoint_id)
             if turn:
                 turn.check_write(cursor)
             cursor.executemany(REPLACE_WRITE if special else KEEP_WRITE, rows)

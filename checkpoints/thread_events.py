@@ -19,6 +19,9 @@ from echelons.delegation.request_builder import load_sent_requests
 from echelons.identity.lineage import THREADS_KEY
 from echelons.text.sanitize import sanitize_value
 
+_LEFT_OUT = ("model", "version", "task")
+"""Fields of a request that its delegation event does not repeat."""
+
 
 class EventKind(StrEnum):
     """The kind of an event."""
@@ -95,10 +98,6 @@ def _build_call_events(message: AIMessage, agent: str, thread_id: str) -> Iterat
             fields = {"intent": intent, "arguments": part.arguments, "call_id": parted.call_id}
             key = f"{message.id}/{part.call_id}"
             yield _build_event(EventKind.DELEGATION, key, {**fields, **begun.get(part.call_id, {})})
-
-
-_LEFT_OUT = ("model", "version", "task")
-"""Fields of a request that its delegation event does not repeat."""
 
 
 def _build_event(kind: EventKind, key: str, data: Mapping[str, Any]) -> ThreadEvent:
