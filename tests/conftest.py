@@ -1,10 +1,18 @@
-"""What every test gets: the server's tests are skipped where the server is not installed."""
+"""What tests of several folders share; the server's are skipped where it is not installed."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterator
 from importlib.util import find_spec
+from typing import Any
 
 import pytest
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.checkpoint.memory import InMemorySaver
+
+from echelons import SqliteCheckpointer
+from echelons.testing import FakeClock
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -14,3 +22,29 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("studio") is not None:
             item.add_marker(missing)
+
+
+@pytest.fixture(params=["ours", "in memory"])
+def any_saver(request: pytest.FixtureRequest) -> Iterator[BaseCheckpointSaver[Any]]:
+    """A saver whose journal is in its file, and one whose journal is in memory."""
+    if request.param == "ours":
+        with SqliteCheckpointer(":memory:") as ours:
+            yield ours
+    else:
+        yield InMemorySaver()
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> FakeClock:
+    """The time of deadlines: it stands still until somebody moves it."""
+    clock = FakeClock()
+    for module in ("delegating.attempt", "delegating.run_level", "subordinate"):
+        monkeypatch.setattr(f"echelons.nodes.{module}.monotonic", clock.now)
+    return clock
+
+
+@pytest.fixture
+async def loop_clock(clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> FakeClock:
+    """The same, and the time of the event loop with it."""
+    monkeypatch.setattr(asyncio.get_running_loop(), "time", clock.now)
+    return clock

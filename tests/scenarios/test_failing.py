@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,7 @@ from echelons.delegation.policy import DelegationPolicy
 from echelons.delegation.request import DelegationResponse
 from echelons.errors import InvalidField
 from echelons.guards.circuit_breaker import BreakerPolicy, CircuitState
-from echelons.testing import Call, ScriptedModel, delegate
+from echelons.testing import Call, FakeClock, ScriptedModel, delegate
 
 if TYPE_CHECKING:
     from tests.scenarios.conftest import World
@@ -116,12 +115,13 @@ def test_a_superior_whose_subordinates_fail_too_often_does_not_try_on(
 
 
 async def test_who_is_late_is_cut_short_and_the_next_best_is_asked(
-    saver: SqliteCheckpointer,
+    saver: SqliteCheckpointer, loop_clock: FakeClock
 ) -> None:
     cut: list[str] = []
 
     async def wait() -> str:
         """Wait for ever."""
+        loop_clock.advance(1.5)
         try:
             await asyncio.Event().wait()
         finally:
@@ -155,8 +155,11 @@ def below_another(model: ScriptedModel) -> Agent:
     return Agent("head", model=model, subordinates=[between, quick], delegation=rules)
 
 
-async def test_who_is_late_is_not_who_has_passed_the_request_on(saver: SqliteCheckpointer) -> None:
+async def test_who_is_late_is_not_who_has_passed_the_request_on(
+    saver: SqliteCheckpointer, loop_clock: FakeClock
+) -> None:
     async def wait(_: Any) -> str:
+        loop_clock.advance(0.5)
         await asyncio.Event().wait()
         return "never"
 
@@ -173,9 +176,12 @@ async def test_who_is_late_is_not_who_has_passed_the_request_on(saver: SqliteChe
     assert all(link.holds for link in session.thread_store.verify(session.thread_id))
 
 
-async def test_all_who_are_asked_for_one_task_share_its_time(saver: SqliteCheckpointer) -> None:
+async def test_all_who_are_asked_for_one_task_share_its_time(
+    saver: SqliteCheckpointer, loop_clock: FakeClock
+) -> None:
     async def wait() -> str:
         """Wait for ever."""
+        loop_clock.advance(0.75)
         await asyncio.Event().wait()
         return "never"
 
@@ -183,7 +189,7 @@ async def test_all_who_are_asked_for_one_task_share_its_time(saver: SqliteCheckp
     late = {name: [Call("wait")] for name in names}
     model = ScriptedModel({"head": [find("cook dinner"), "sorry"], **late})
     below = [Agent(name, tools=[wait], capabilities={"cook dinner": 0.9}) for name in names]
-    rules = DelegationPolicy(timeout=0.8, request_timeout=1)
+    rules = DelegationPolicy(timeout=0.75, request_timeout=1)
     session = Session(Agent("head", model=model, subordinates=below, delegation=rules), saver)
 
     assert (await (await session.asend("go")).result()).text == "sorry"
@@ -195,10 +201,11 @@ async def test_all_who_are_asked_for_one_task_share_its_time(saver: SqliteCheckp
 
 
 async def test_nobody_gets_more_time_than_its_superior_has_left(
-    saver: SqliteCheckpointer,
+    saver: SqliteCheckpointer, loop_clock: FakeClock
 ) -> None:
     async def wait() -> str:
         """Wait for ever."""
+        loop_clock.advance(1.5)
         await asyncio.Event().wait()
         return "never"
 
@@ -222,12 +229,14 @@ async def test_nobody_gets_more_time_than_its_superior_has_left(
     assert answer.reason == "timeout: 'north' has not answered within 1.5 s"
 
 
-def test_in_a_thread_nothing_begins_after_the_deadline(saver: SqliteCheckpointer) -> None:
+def test_in_a_thread_nothing_begins_after_the_deadline(
+    saver: SqliteCheckpointer, clock: FakeClock
+) -> None:
     """A tool cannot be cut short there: the agent ends before its next step."""
 
     def wait() -> str:
         """Wait a little."""
-        threading.Event().wait(1.7)
+        clock.advance(1.7)
         return "waited"
 
     model = ScriptedModel(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -28,14 +27,9 @@ Saver = BaseCheckpointSaver[Any]
 JOURNAL = LedgerJournal()
 
 
-@pytest.fixture(params=["ours", "in memory"])
-def saver(request: pytest.FixtureRequest) -> Iterator[Saver]:
-    """A saver whose journal is in its file, and one whose journal is in memory."""
-    if request.param == "ours":
-        with SqliteCheckpointer(":memory:") as ours:
-            yield ours
-    else:
-        yield InMemorySaver()
+@pytest.fixture
+def saver(any_saver: Saver) -> Saver:
+    return any_saver
 
 
 def call(call_id: str = "1", task: str = "task") -> EffectCall:

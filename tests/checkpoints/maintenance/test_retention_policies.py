@@ -41,9 +41,25 @@ def team(*steps: Any) -> Agent:
     return Agent("head", model=model, tools=[ask], subordinates=[Agent("eat")])
 
 
+class Hand:
+    """A clock that may be set."""
+
+    def __init__(self) -> None:
+        self.time: datetime | None = None
+
+    def __call__(self) -> datetime:
+        return self.time or datetime.now(UTC)
+
+
 @pytest.fixture
-def saver(tmp_path: Path) -> Iterator[SqliteCheckpointer]:
-    with SqliteCheckpointer(tmp_path / "t.sqlite", seal=b"a key of enough bytes") as opened:
+def hand() -> Hand:
+    return Hand()
+
+
+@pytest.fixture
+def saver(tmp_path: Path, hand: Hand) -> Iterator[SqliteCheckpointer]:
+    key = b"a key of enough bytes"
+    with SqliteCheckpointer(tmp_path / "t.sqlite", seal=key, clock=hand) as opened:
         yield opened
 
 
@@ -150,12 +166,14 @@ def test_an_unfinished_turn_is_kept_beside_the_finished_ones(saver: SqliteCheckp
     assert said(graph)[-2:] == ["a human said yes", "three"]
 
 
-def test_what_is_younger_than_an_age_is_kept(saver: SqliteCheckpointer, graph: Any) -> None:
+def test_what_is_younger_than_an_age_is_kept(
+    saver: SqliteCheckpointer, graph: Any, hand: Hand
+) -> None:
     rows = [row for row in saver.list(CONFIG) if _is_root(row)]
     times = [datetime.fromisoformat(row.checkpoint["ts"]) for row in rows]
     # Between the third turn from the end and the one before it.
     boundary = [row.metadata.get("source") for row in rows].index("input", 10)
-    saver._clock = lambda: times[boundary] + timedelta(hours=1)
+    hand.time = times[boundary] + timedelta(hours=1)
 
     saver.retain(["t"], KeepYounger(timedelta(hours=1)))
 
@@ -165,10 +183,10 @@ def test_what_is_younger_than_an_age_is_kept(saver: SqliteCheckpointer, graph: A
 
 
 def test_with_an_age_of_years_nothing_goes_and_with_none_all_but_the_latest(
-    saver: SqliteCheckpointer, graph: Any
+    saver: SqliteCheckpointer, graph: Any, hand: Hand
 ) -> None:
     assert saver.retain(["t"], KeepYounger(timedelta(days=9999))).checkpoints == 0
-    saver._clock = lambda: datetime.now(UTC) + timedelta(seconds=1)
+    hand.time = datetime.now(UTC) + timedelta(seconds=1)
     young = saver.retain(["t"], KeepYounger(timedelta()), dry_run=True)
 
     assert young == saver.retain(["t"], KeepLatest(), dry_run=True)

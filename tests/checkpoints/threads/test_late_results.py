@@ -4,55 +4,53 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from langchain_core.messages import BaseMessage, ToolMessage
 from langgraph.checkpoint.base import BaseCheckpointSaver
-from langgraph.checkpoint.memory import InMemorySaver
 
-from echelons import Agent, SqliteCheckpointer, ThreadStore, effect
+from echelons import Agent, ThreadStore, effect
 from echelons.checkpoints.ledger import build_key, get_ledger
 from echelons.checkpoints.threads.late_results import LATE_KEY, UNKNOWN_OUTCOME_TEXT
 from echelons.delegation.policy import DelegationPolicy
 from echelons.delegation.request import DelegationResponse
-from echelons.testing import Call, ScriptedModel, delegate
+from echelons.testing import Call, FakeClock, ScriptedModel, delegate
 
 CONFIG: Any = {"configurable": {"thread_id": "1"}}
 GO: Any = {"messages": [("user", "go")]}
 BOOK = Call("book", {"city": "Rome"}, "b")
 BOOKED = "It is booked."
+PATIENCE = 0.2
+"""Seconds that the scout has."""
 Saver = BaseCheckpointSaver[Any]
 
 
-@pytest.fixture(params=["ours", "in memory"])
-def saver(request: pytest.FixtureRequest) -> Iterator[Saver]:
-    """A saver whose journal is in its file, and one whose journal is in memory."""
-    if request.param == "ours":
-        with SqliteCheckpointer(":memory:") as ours:
-            yield ours
-    else:
-        yield InMemorySaver()
+@pytest.fixture
+def saver(any_saver: Saver) -> Saver:
+    return any_saver
 
 
 class Booking:
     """A tool that takes longer than its agent has."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: FakeClock) -> None:
+        self.clock = clock
         self.go = threading.Event()
         self.runs: list[str] = []
 
     def book(self, city: str) -> str:
         """Book a room."""
         self.runs.append(city)
+        self.clock.advance(PATIENCE)
         assert self.go.wait(20)
         return f"booked {city}"
 
     def book_slowly(self, city: str) -> str:
         """Book a room, a little too late."""
         self.runs.append(city)
-        self.go.wait(0.3)
+        self.clock.advance(PATIENCE)
         return f"booked {city}"
 
 
@@ -67,7 +65,7 @@ def team(tool: Callable[..., Any], *said: Any) -> tuple[Agent, ScriptedModel]:
 
     model = ScriptedModel({"head": lambda _: next(steps), "scout": scout})
     below = Agent("scout", tools=[tool])
-    patience = DelegationPolicy(timeout=0.2)
+    patience = DelegationPolicy(timeout=PATIENCE)
     return Agent("head", model=model, delegation=patience, subordinates=[below]), model
 
 
@@ -106,9 +104,9 @@ async def ended(saver: Saver) -> None:
 
 
 async def test_a_tool_that_ends_late_is_in_the_journal_and_in_its_agents_thread(
-    saver: Saver,
+    saver: Saver, loop_clock: FakeClock
 ) -> None:
-    booking = Booking()
+    booking = Booking(loop_clock)
     agent, model = team(named(booking.book), "late, then")
     graph = agent.compile(saver)
 
@@ -137,8 +135,10 @@ async def test_a_tool_that_ends_late_is_in_the_journal_and_in_its_agents_thread(
     assert booking.runs == ["Rome"]
 
 
-def test_in_threads_it_is_awaited_and_its_agent_ends_behind_it(saver: Saver) -> None:
-    booking = Booking()
+def test_in_threads_it_is_awaited_and_its_agent_ends_behind_it(
+    saver: Saver, clock: FakeClock
+) -> None:
+    booking = Booking(clock)
     agent, model = team(named(booking.book_slowly), "late, then")
     graph = agent.compile(saver)
 
@@ -157,9 +157,9 @@ def test_in_threads_it_is_awaited_and_its_agent_ends_behind_it(saver: Saver) -> 
 
 @pytest.mark.parametrize("world", ["async", "in threads"])
 async def test_a_turn_that_is_gone_on_with_runs_no_late_tool_again(
-    saver: Saver, world: str
+    saver: Saver, world: str, loop_clock: FakeClock
 ) -> None:
-    booking = Booking()
+    booking = Booking(loop_clock)
     tool = booking.book if world == "async" else booking.book_slowly
     agent, _ = team(named(tool), ConnectionError("down"), "over")
     graph = agent.compile(saver)
@@ -182,13 +182,14 @@ async def test_a_turn_that_is_gone_on_with_runs_no_late_tool_again(
 
 
 async def test_of_a_tool_that_was_cut_short_nobody_is_told_that_it_was_not_run(
-    saver: Saver,
+    saver: Saver, loop_clock: FakeClock
 ) -> None:
     runs: list[str] = []
 
     async def book(city: str) -> str:
         """Book a room, for ever."""
         runs.append(city)
+        loop_clock.advance(PATIENCE)
         await asyncio.Event().wait()
         return "never"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Literal, cast
 
 import pytest
@@ -12,7 +12,6 @@ from langchain_core.messages import BaseMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, tool
 from langgraph.checkpoint.base import BaseCheckpointSaver
-from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.prebuilt import ToolRuntime
 from langgraph.types import Command, interrupt
 from pydantic import BaseModel, ValidationError
@@ -30,14 +29,9 @@ class Died(BaseException):
     """Stands for a process that ends where it is raised."""
 
 
-@pytest.fixture(params=["ours", "in memory"])
-def saver(request: pytest.FixtureRequest) -> Iterator[Saver]:
-    """A saver whose journal is in its file, and one whose journal is in memory."""
-    if request.param == "ours":
-        with SqliteCheckpointer(":memory:") as ours:
-            yield ours
-    else:
-        yield InMemorySaver()
+@pytest.fixture
+def saver(any_saver: Saver) -> Saver:
+    return any_saver
 
 
 def graph_of(saver: Saver | None, tools: list[Any], *steps: Step) -> Any:
