@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,15 @@ def test_the_page_of_the_architecture_lists_every_folder_and_no_other() -> None:
         for each in modules()
     }
     assert set(re.findall(r"^\| `([a-z_/]+)/` ", page, re.MULTILINE)) == folders
+
+
+def test_the_page_of_the_architecture_has_the_layers_that_are_checked() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+    contracts = project["tool"]["importlinter"]["contracts"]
+    [rooms] = [each for each in contracts if each.get("containers") == ["echelons.checkpoints"]]
+    assert "\n".join(rooms["layers"]) in page
 
 
 def test_the_terms_of_the_glossary_stand_in_order() -> None:
