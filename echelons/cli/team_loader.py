@@ -72,22 +72,20 @@ class TeamSource(NamedTuple):
 
 
 def load_team(name: TeamSpec, team_source: TeamSource | None = None) -> Agent:
-    """Return the root agent of a team.
-
-    Args:
-        name: The team.
-        team_source: Its source, if that has been found already.
+    """Return the root agent of a team, from its source if that has been found already.
 
     Raises:
         TeamError: There is no such team, or it cannot be loaded.
     """
+    agent = (team_source or find_team_source(name)).build_agent()
+    if name.model is None:
+        return agent
     from echelons.models.planner import OfflinePlanner
     from echelons.models.resolution import OFFLINE_NAMES
 
-    agent = (team_source or find_team_source(name)).build_agent()
     # An agent with an offline planner of its own keeps it.
     kept = name.model in OFFLINE_NAMES and isinstance(agent.model, OfflinePlanner)
-    return agent if name.model is None or kept else replace(agent, model=name.model)
+    return agent if kept else replace(agent, model=name.model)
 
 
 def find_team_source(name: TeamSpec) -> TeamSource:

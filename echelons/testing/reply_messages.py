@@ -14,8 +14,7 @@ from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.messages.ai import UsageMetadata
 from langchain_core.messages.tool import invalid_tool_call, tool_call, tool_call_chunk
 
-from echelons.testing.fragments import split_halves, split_words
-from echelons.testing.steps import Reply, make_call_id
+from echelons.testing.steps import Reply, make_call_id, split_halves, split_words
 
 MODEL_NAME = "scripted"
 

@@ -1,12 +1,13 @@
 """The steps of a script: the answers of a test model, as plain data.
 
 `ScriptedModel` and `OpenAIServer` play the same steps, so a test can move from one to
-the other without rewriting its script.
+the other without rewriting its script. Both stream them in the same fragments.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -145,3 +146,24 @@ def as_reply(step: object) -> Reply | None:
     if isinstance(step, list | tuple) and step and all(isinstance(c, Call) for c in step):
         return Reply(calls=step)
     return None
+
+
+def split_words(text: str) -> list[str]:
+    """Return the text split before each word, with all whitespace kept.
+
+    Examples:
+        >>> split_words("To Rome,  now ")
+        ['To ', 'Rome,  ', 'now ']
+    """
+    return re.split(r"(?<=\s)(?=\S)", text) if text else []
+
+
+def split_halves(text: str) -> list[str]:
+    """Return the text in two fragments, as the arguments of a call are streamed.
+
+    Examples:
+        >>> split_halves('{"a": 1}')
+        ['{"a"', ': 1}']
+    """
+    middle = (len(text) + 1) // 2
+    return [part for part in (text[:middle], text[middle:]) if part]

@@ -29,9 +29,6 @@ def build_agent_name(path: str) -> str:
     Slashes become `__`, and characters that a name must not contain become `_`. If the path
     cannot be read back from the name, eight hexadecimal digits of its SHA-256 follow.
 
-    Args:
-        path: The path of a document or folder, parts joined with `/`.
-
     Examples:
         >>> build_agent_name("guides/circuit-breakers.md")
         'guides__circuit-breakers_md'

@@ -50,13 +50,7 @@ class SkippedFile:
 
 @dataclass(frozen=True, slots=True)
 class DocumentFolder:
-    """A folder with at least one document at any depth.
-
-    Attributes:
-        path: Its relative path; empty for the root folder.
-        folders: The folders in it, by name.
-        documents: The documents in it, by name.
-    """
+    """A folder with at least one document at any depth; the path of the root folder is empty."""
 
     path: str
     folders: tuple[DocumentFolder, ...]
@@ -118,14 +112,10 @@ def _walk_files(root: Path) -> Iterator[Document | SkippedFile]:
 
 
 def build_folder_tree(documents: Sequence[Document], levels: int) -> DocumentFolder:
-    """Return documents as a tree of folders, at most `levels` deep.
+    """Return one or more documents as a tree of folders, at most `levels` (1 or more) deep.
 
     A folder with a single folder and no document is left out. A document that lies deeper
     than `levels` is put into its lowest folder in the tree.
-
-    Args:
-        documents: At least one.
-        levels: At least 1.
     """
     return _build_folder([(tuple(each.path.split("/")), each) for each in documents], levels)
 

@@ -29,12 +29,7 @@ _FRONT_ROWS: Final = 60
 
 
 class TextRow(NamedTuple):
-    """A line, or a piece of a very long one.
-
-    Attributes:
-        line: The number of the line, counted from 1.
-        text: Its text.
-    """
+    """A line, numbered from 1, or a piece of a very long one."""
 
     line: int
     text: str
@@ -60,10 +55,8 @@ class Heading:
 def find_headings(rows: Sequence[TextRow], suffix: str) -> Iterator[Heading]:
     """Yield the headings in order; none inside fenced code.
 
-    Args:
-        rows: All rows of the document.
-        suffix: The file's suffix in lower case. Only Markdown, and prose that looks like it,
-            has headings after `#`, which elsewhere begins a comment.
+    Only Markdown by its lower-case suffix, and prose that looks like it, has headings after
+    `#`, which elsewhere begins a comment.
     """
     atx = suffix in MARKDOWN or (suffix in PROSE - {".rst"} and _is_like_markdown(rows))
     levels = {"=": 1, "-": 2} if atx else {}
@@ -114,13 +107,10 @@ def _update_fence(fence: str, mark: re.Match[str] | None, text: str) -> str:
 
 
 def _match_underlined(rows: Sequence[TextRow], place: int, marks: str) -> tuple[int, str] | None:
-    """Return the first row and the style of a heading underlined in row `place`.
+    """Return the first row and the style of a heading that is underlined in row `place`.
 
-    Args:
-        rows: All rows.
-        place: The row that may be an underline.
-        marks: Characters that may underline. If empty, all may, and the line must be nearly
-            as long as the title, as in reStructuredText.
+    Without `marks`, any may underline, but the line must be nearly as long as the title, as in
+    reStructuredText.
     """
     text = rows[place].text
     line = _UNDERLINE.match(text) if text[:1] in _MARKS and place else None

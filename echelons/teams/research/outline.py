@@ -36,9 +36,7 @@ _PIECE: Final = re.compile(rf"{_UP_TO}(?:(?<=[.!?;])\s|$)|{_UP_TO}(?:\s|$)|{_UP_
 class Block:
     """A paragraph, list item, table row, or piece of code between blank lines.
 
-    Attributes:
-        first: Index of its first row.
-        end: Index after its last row.
+    It has the rows from the index `first` up to, not including, `end`.
     """
 
     first: int
@@ -89,11 +87,9 @@ class Outline:
 
 
 def parse_outline(path: str, text: str) -> Outline:
-    """Parse the structure of a document.
+    """Parse the structure of a document, whose text has line feeds at the line ends.
 
-    Args:
-        path: Its path; the suffix gives the syntax, the name is the last choice for a title.
-        text: Its text, with line feeds at the line ends.
+    The suffix of its path gives the syntax; the name is the last choice for a title.
     """
     place = PurePosixPath(path)
     rows = tuple(_split_rows(text))

@@ -27,12 +27,7 @@ def describe_document(reading: SurveyedDocument) -> str:
 
 
 def describe_folder(folder: DocumentFolder, titles: Sequence[str]) -> str:
-    """Return the description of the agent for a folder.
-
-    Args:
-        folder: The folder.
-        titles: Titles of all documents in it and below, in order.
-    """
+    """Return the description of the agent for a folder; `titles` are those in it and below."""
     place = f"in {folder.path}/" if folder.path else "here"
     count = f"{len(titles)} document{'s' if len(titles) > 1 else ''}"
     return f"Knows the {count} {place}: {_list_some(titles)}."
@@ -62,12 +57,7 @@ def build_document_prompt(reading: SurveyedDocument) -> str:
 
 
 def build_folder_prompt(description: str, skipped: Sequence[SkippedFile] = ()) -> str:
-    """Return the prompt of the agent for a folder.
-
-    Args:
-        description: Its description.
-        skipped: Files that could not be read; given for the root agent only.
-    """
+    """Return the prompt of the agent for a folder; only the root's lists the skipped files."""
     prompt = (
         f"{description} Each subordinate has one document, or a folder of them. Pass the question "
         "on, whole, to those whose documents may speak of it; merge what they answer, best "

@@ -48,25 +48,12 @@ def open_index(document: Document) -> PassageIndex:
 
 
 class DocumentSearch:
-    """Search and quotation of one document.
-
-    Args:
-        document: The document.
-        vocabulary: In how many documents of the folder each word occurs.
-    """
+    """Search and quotation of one document, in the vocabulary of its folder."""
 
     def __init__(self, document: Document, vocabulary: Vocabulary) -> None:
+        self.path = document.path
         self._document = document
         self._vocabulary = vocabulary
-
-    @property
-    def path(self) -> str:
-        """The path of the document, relative to the folder."""
-        return self._document.path
-
-    @property
-    def _index(self) -> PassageIndex:
-        return open_index(self._document)
 
     def search_document(self, question: str) -> ToolAnswer:
         """Return the passages that answer a question, each with its `file:line`.
@@ -79,12 +66,12 @@ class DocumentSearch:
             raise ToolException(f"{question!r} has no word to search for; ask in whole words")
         found = self.find_passages(wanted)
         if found is None:
-            raise ToolException(f"{self._document.path} says nothing about it")
+            raise ToolException(f"{self.path} says nothing about it")
         return self._answer(found.passages, found.confidence)
 
     def find_passages(self, question: Asked) -> SearchResult | None:
         """Return the passages that answer a question; `None` if there are none."""
-        return find_passages(self._index, question)
+        return find_passages(open_index(self._document), question)
 
     def quote(self, first_line: int, last_line: int) -> ToolAnswer:
         """Return lines of the document by their numbers.
@@ -92,12 +79,11 @@ class DocumentSearch:
         Raises:
             ToolException: The numbers are out of range, or too far apart.
         """
-        rows = self._index.rows
+        rows = open_index(self._document).rows
         end = rows[-1].line
         if not 1 <= first_line <= last_line <= end:
             raise ToolException(
-                f"lines {first_line} to {last_line} are not in {self._document.path}; "
-                f"it has lines 1 to {end}"
+                f"lines {first_line} to {last_line} are not in {self.path}; it has lines 1 to {end}"
             )
         if last_line - first_line >= LONGEST_QUOTE:
             raise ToolException(
@@ -108,12 +94,13 @@ class DocumentSearch:
         return self._answer([quoted], 1.0)
 
     def _answer(self, passages: Sequence[Sequence[TextRow]], confidence: float) -> ToolAnswer:
-        path = self._document.path
         quotes = [
-            "\n".join([*(f"> {row.text}".rstrip() for row in rows), f"— {path}:{rows[0].line}"])
+            "\n".join(
+                [*(f"> {row.text}".rstrip() for row in rows), f"— {self.path}:{rows[0].line}"]
+            )
             for rows in passages
         ]
-        citations = [{"file": path, "line": rows[0].line} for rows in passages]
+        citations = [{"file": self.path, "line": rows[0].line} for rows in passages]
         return "\n\n".join(quotes), {"confidence": confidence, "citations": citations}
 
 

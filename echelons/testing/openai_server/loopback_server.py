@@ -16,8 +16,8 @@ from typing import Any
 
 from echelons.errors import InvalidScript, ScriptExhausted
 from echelons.testing.openai_server import wire
-from echelons.testing.openai_server.chat_request import ChatRequest, RefusedRequest, parse_body
 from echelons.testing.openai_server.responses import Hang, Response, ResponseWriter, as_response
+from echelons.testing.openai_server.wire import ChatRequest, RefusedRequest, parse_body
 
 LOOPBACK = "127.0.0.1"
 CHAT_PATH = "/v1/chat/completions"

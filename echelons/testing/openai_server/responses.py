@@ -15,7 +15,7 @@ from typing import Protocol
 
 from echelons.errors import InvalidScript
 from echelons.testing.openai_server import wire
-from echelons.testing.openai_server.chat_request import ChatRequest
+from echelons.testing.openai_server.wire import ChatRequest
 from echelons.testing.steps import Reply, as_reply
 
 

@@ -14,7 +14,7 @@ import pytest
 from echelons.errors import InvalidScript, ScriptExhausted
 from echelons.testing import Call, OpenAIServer, Reply
 from echelons.testing.openai_server import ChatRequest, Drop, Hang, HttpError
-from echelons.testing.openai_server.chat_request import find_history_fault
+from echelons.testing.openai_server.wire import find_history_fault
 
 HELLO = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
 STREAMED = HELLO | {"stream": True, "stream_options": {"include_usage": True}}

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from echelons.errors import InvalidScript
 from echelons.testing import Call, Reply, delegate, report
-from echelons.testing.fragments import split_halves, split_words
-from echelons.testing.steps import as_reply
+from echelons.testing.steps import as_reply, split_halves, split_words
 
 
 def test_a_single_call_may_stand_for_a_list_of_one() -> None:
