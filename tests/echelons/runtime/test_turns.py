@@ -33,7 +33,7 @@ class Died(BaseException):
     """Stands for a process that ends where it is raised."""
 
 
-def die(*_: Any) -> None:
+def die(*_: Any, **__: Any) -> None:
     raise Died
 
 
@@ -400,7 +400,7 @@ def test_an_answer_that_was_written_down_and_not_delivered_is_delivered_by_a_res
     with Session(agent, tmp_path / "t.sqlite") as session:
         [question] = session.send("plan").result().questions
         with monkeypatch.context() as dying:
-            dying.setattr("echelons.graphs.compiled_tree.AgentGraph.stream", die)
+            dying.setattr(session.graph, "stream", die)
             with pytest.raises(Died):
                 session.answer(question.id, "yes").result()
 
