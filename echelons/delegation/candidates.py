@@ -1,4 +1,4 @@
-"""`Candidates`: who may take a routed task, ranked, as messages and queued requests store it."""
+"""`Candidates`: the ranked agents for a routed task, as messages and queued requests store it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Candidates:
     """The candidates for a routed task.
 
     Attributes:
-        remaining: The paths to the candidates not yet asked, best first.
+        remaining: The paths to the candidates not yet tried, best first.
         required: Capabilities that the task needs; empty if unknown, or if it needs only one.
         abilities: Which of these each agent has, by its name.
     """

@@ -58,7 +58,7 @@ class RequestLimits(NamedTuple):
 
 
 def build_request(
-    asked: SubordinateCall,
+    call: SubordinateCall,
     fan_out: FanOutCall | None,
     message: AIMessage,
     agent: str,
@@ -68,24 +68,24 @@ def build_request(
     """Return the request of a call, as far as it can be derived from the message.
 
     Args:
-        asked: The request that the call makes.
+        call: The request.
         fan_out: The call of several requests that it is part of, if any.
         message: The message with the call.
         agent: The agent that wrote the message.
         thread_id: That agent's thread.
         **more: Other fields of the request.
     """
-    candidates = load_candidates(message, asked.call_id).remaining
-    first, *route = candidates[0] if candidates else (asked.subordinate,)
+    candidates = load_candidates(message, call.call_id).remaining
+    first, *route = candidates[0] if candidates else (call.subordinate,)
     calls = (each for each in message.tool_calls if fan_out and each["id"] == fan_out.call_id)
     whole = next((each["args"].get("message") for each in calls), None)
     current = more.get("current") or first
     fields = {
-        "id": derive_request_id(thread_id, message.id or "", asked.call_id),
+        "id": derive_request_id(thread_id, message.id or "", call.call_id),
         "origin": agent,
         "current": current,
-        "task": asked.message,
-        "context": {"part of": whole} if isinstance(whole, str) and whole != asked.message else {},
+        "task": call.message,
+        "context": {"part of": whole} if isinstance(whole, str) and whole != call.message else {},
         "path": (agent, current),
         "route": tuple(route),
     }
@@ -105,7 +105,7 @@ def request_diff(sent: Mapping[str, Any], known: DelegationRequest) -> dict[str,
 
 
 def request_as_sent(
-    asked: SubordinateCall,
+    call: SubordinateCall,
     fan_out: FanOutCall | None,
     message: AIMessage,
     agent: str,
@@ -118,8 +118,8 @@ def request_as_sent(
     """
     notes: Any = message.response_metadata.get(REQUESTS_KEY) or {}
     try:
-        note = dict(notes.get(asked.call_id, {}))
-        return build_request(asked, fan_out, message, agent, thread_id, **note)
+        note = dict(notes.get(call.call_id, {}))
+        return build_request(call, fan_out, message, agent, thread_id, **note)
     except (AttributeError, TypeError, ValueError) as error:
         raise UnreadableRecord("DelegationRequest", f"{type(error).__name__}: {error}") from error
 
@@ -132,7 +132,7 @@ def load_sent_requests(
     if not threads:
         return {}
     return {
-        asked.call_id: request_as_sent(asked, parted, message, agent, thread_id)
-        for asked, parted in iterate_requests(message, message.tool_calls)
-        if asked.call_id in threads
+        call.call_id: request_as_sent(call, fan_out, message, agent, thread_id)
+        for call, fan_out in iterate_requests(message, message.tool_calls)
+        if call.call_id in threads
     }

@@ -189,8 +189,7 @@ class InvalidThreshold(RoutingError):
 
     threshold: object
     message = (
-        "{threshold!r} is no threshold; pass a number from 0 (whoever matches at all) to 1, or "
-        "leave it out"
+        "{threshold!r} is no threshold; pass a number from 0 (any match) to 1, or leave it out"
     )
 
 

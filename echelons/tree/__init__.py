@@ -1,1 +1,1 @@
-"""The tree: its members, their names, and what is asked of it as a whole."""
+"""The tree: its members, their names, traversal, drawing and roster."""
