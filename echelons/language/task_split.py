@@ -32,12 +32,7 @@ DROPPED_FRACTION: Final = 0.15
 
 @dataclass(frozen=True)
 class TaskShare:
-    """The part of a task that goes to one subordinate.
-
-    Attributes:
-        name: The subordinate's name.
-        words: The words of the task that it serves, in lower case.
-    """
+    """The words of a task, in lower case, that the subordinate `name` serves."""
 
     name: str
     words: tuple[str, ...]

@@ -69,11 +69,7 @@ class CapabilityMention:
 
 
 class TeamIndex:
-    """The subordinates of one agent, indexed by what they offer.
-
-    Args:
-        entries: The roster's entries.
-    """
+    """The subordinates of one agent, indexed by what they offer."""
 
     def __init__(self, entries: Sequence[RosterEntry]) -> None:
         self.names = tuple(entry.name for entry in entries)

@@ -33,10 +33,7 @@ class AsyncHttpClient(DefaultAsyncHttpxClient):
     """The SDK's client, with a connection pool for each event loop.
 
     The pool of a loop closes with `loop.shutdown_asyncgens()`, which `asyncio.run` and
-    `asyncio.Runner` call at their end.
-
-    Args:
-        **options: The options of the SDK's client.
+    `asyncio.Runner` call at their end. The options are those of the SDK's client.
     """
 
     def __init__(self, **options: Any) -> None:

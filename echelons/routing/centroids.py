@@ -19,11 +19,7 @@ from math import exp, fsum
 from statistics import fmean
 from typing import Final
 
-from echelons.routing.discriminative_weights import (
-    ERROR_TOLERANCE,
-    MAX_COMPARISONS,
-    limit_examples,
-)
+from echelons.routing.discriminative_weights import ERROR_TOLERANCE, MAX_COMPARISONS, limit_examples
 from echelons.routing.vectors import Vector, dot, normalize_vector
 
 TEAM_WEIGHT: Final = 0.25

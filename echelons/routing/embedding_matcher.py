@@ -78,11 +78,8 @@ class EmbeddingMatcher:
 class PreparedEmbeddings:
     """The meanings of a tree's profiles, ready to be compared with tasks.
 
-    Args:
-        profiles: The profiles.
-        embeddings: The embeddings model.
-        kept: The vectors cached so far, by text; new ones are added.
-        words: The profiles' words, if they are compared too.
+    New vectors are added to `kept`, those cached so far by text. With `words`, words are compared
+    too.
     """
 
     def __init__(

@@ -36,10 +36,7 @@ POOLED_WEIGHT: Final = 0.8
 
 
 class ExampleIndex:
-    """An index of the examples of all profiles of a tree.
-
-    Args:
-        profiles: The profiles; evidence refers to them by position.
+    """An index of the examples of all profiles of a tree, by position.
 
     Attributes:
         example_counts: The number of examples by position, for profiles that have some.
@@ -103,11 +100,7 @@ class ExampleIndex:
         }
 
     def _correct_weights(self, known: Sequence[Mapping[int, Sequence[Features]]]) -> None:
-        """Correct the feature weights by the first few examples of each agent.
-
-        Args:
-            known: The features of each example, by kind and position.
-        """
+        """Correct weights by the first few examples in `known`, features by kind and position."""
         most = limit_examples(len(self.example_counts))
         texts = [
             (place, [features[place][each] for features in known])

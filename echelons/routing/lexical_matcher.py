@@ -11,7 +11,8 @@ from typing import Final
 from echelons.routing.example_index import ExampleIndex
 from echelons.routing.matcher import Match, Profile, saturate_evidence, shorten_task
 from echelons.routing.name_index import NameIndex
-from echelons.routing.text_features import is_stopword, read_words
+from echelons.routing.text_features import read_words
+from echelons.text.stemming import STOPWORDS
 
 NAME_SCALE: Final = 1.0
 """Evidence of a one-word phrase that only one agent has."""
@@ -100,7 +101,7 @@ class PreparedWords:
             for entry in entries:
                 if entry.place == place:
                     said[word] = max(said.get(word, 0.0), certain * entry.weight)
-        said = {word: much for word, much in said.items() if not is_stopword(word)} or said
+        said = {word: much for word, much in said.items() if word not in STOPWORDS} or said
         heaviest = sorted(said, key=lambda word: (-said[word], word))
         lines = [f"words: {', '.join(heaviest)}"] if heaviest else []
         if self._examples.example_counts.get(place):

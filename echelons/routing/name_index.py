@@ -12,7 +12,8 @@ from math import log
 from typing import Final, NamedTuple
 
 from echelons.routing.matcher import Profile
-from echelons.routing.text_features import WordSequence, is_stopword, read_words
+from echelons.routing.text_features import WordSequence, read_words
+from echelons.text.stemming import STOPWORDS
 
 OWN_NAME_WEIGHT: Final = 0.5
 """Weight of the agent's name; that of a declared capability is 1."""
@@ -73,11 +74,7 @@ def _iterate_phrases(profile: Profile) -> Iterator[ProfilePhrase]:
 
 
 class NameIndex:
-    """An index from stems to the profiles of a tree that contain them.
-
-    Args:
-        profiles: The profiles; entries refer to them by position.
-    """
+    """An index from stems to the profiles of a tree that contain them, by position."""
 
     def __init__(self, profiles: Sequence[Profile]) -> None:
         every = [list(_iterate_phrases(profile)) for profile in profiles]
@@ -111,9 +108,9 @@ class NameIndex:
         for phrase in own:
             # Stop words are noise in a description; in a name they are part of it.
             weights = {
-                stem: self._rarity[stem] * (STOPWORD_WEIGHT if is_stopword(said) else 1.0)
+                stem: self._rarity[stem] * (STOPWORD_WEIGHT if said in STOPWORDS else 1.0)
                 for said, stem in zip(*phrase.words, strict=True)
-                if phrase.is_name or not is_stopword(said)
+                if phrase.is_name or said not in STOPWORDS
             }
             whole = (
                 sum(weights.values()) ** (0.5 if phrase.is_name else DESCRIPTION_EXPONENT) or 1.0
@@ -132,7 +129,7 @@ class NameIndex:
         compounds: dict[str, float] = {}
         for place in range(len(phrase.forms) - 1):
             one, other = phrase.forms[place : place + 2]
-            if not is_stopword(one) and not is_stopword(other):
+            if one not in STOPWORDS and other not in STOPWORDS:
                 self._joined.add(one + other)
                 stems = phrase.stems[place : place + 2]
                 compounds[f"+{one}{other}"] = sum(weights[stem] for stem in stems)
@@ -161,7 +158,7 @@ class NameIndex:
             self._similar_terms[stem] = [
                 (term, SIMILAR_TERM_WEIGHT * part)
                 for term in self._heads.get(stem[:MIN_COMMON_PREFIX], ())
-                if (part := _compare_prefix(stem, term)) >= MIN_COMMON_FRACTION and term != stem
+                if term != stem and (part := _compare_prefix(stem, term)) >= MIN_COMMON_FRACTION
             ]
         return self._similar_terms[stem]
 

@@ -26,9 +26,6 @@ PASSED_ON_FACTOR: Final = 0.5
 class ProfileIndex:
     """The agents of a tree by position, name and path, superiors first: a subtree is a range.
 
-    Args:
-        tree: The capabilities of all agents.
-
     Attributes:
         profiles: The profile of each agent.
         paths: The path of each agent: the names from the root down to it.
@@ -91,13 +88,7 @@ class RoutingQuery(NamedTuple):
 
 
 class Ranking:
-    """Ranks a receiver and all agents below it.
-
-    Args:
-        tree: The profiles of the tree.
-        matcher: Rates how well each agent fits.
-        threshold: The match that an agent needs, from 0 to 1.
-    """
+    """Ranks a receiver and all agents below it, each of which needs a match of `threshold`."""
 
     def __init__(self, tree: ProfileIndex, matcher: Matcher, threshold: float) -> None:
         self._tree = tree

@@ -36,11 +36,7 @@ class TaskClause:
 
 
 class Vocabulary:
-    """The names and capabilities of some agents, as they can be named in a task.
-
-    Args:
-        profiles: The agents.
-    """
+    """The names and capabilities of some agents, as they can be named in a task."""
 
     def __init__(self, profiles: Sequence[Profile]) -> None:
         self._team = TeamIndex(

@@ -42,9 +42,6 @@ SplitPlan = Generator[str, Route, tuple[Part, ...]]
 class SplitSteps:
     """A split in progress; the caller ranks each text, synchronously or not.
 
-    Args:
-        steps: The generator to run.
-
     Attributes:
         next_text: The text to rank next; empty when the parts are known.
         parts: The parts, once known.
@@ -52,17 +49,14 @@ class SplitSteps:
 
     def __init__(self, steps: SplitPlan) -> None:
         self._steps = steps
-        self.next_text = ""
         self.parts: tuple[Part, ...] = ()
-        self._advance(None)
+        # Where no clause requests anything, there is nothing to rank and there are no parts.
+        self.next_text = next(steps, "")
 
     def add_route(self, route: Route) -> None:
         """Continue with the route of the text in `next_text`."""
-        self._advance(route)
-
-    def _advance(self, route: Route | None) -> None:
         try:
-            self.next_text = self._steps.send(route) if route else next(self._steps)
+            self.next_text = self._steps.send(route)
         except StopIteration as ended:
             self.next_text, self.parts = "", ended.value
 

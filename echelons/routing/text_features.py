@@ -21,12 +21,7 @@ MAX_WORDS: Final = 600
 
 
 class WordSequence(NamedTuple):
-    """A text as words.
-
-    Attributes:
-        forms: The words in order, in lower case.
-        stems: The stem of each word.
-    """
+    """The words of a text in order, in lower case, and the stem of each."""
 
     forms: tuple[str, ...]
     stems: tuple[str, ...]
@@ -37,11 +32,6 @@ def read_words(text: str) -> WordSequence:
     """Return the words and stems of a text; stop words are kept, as "who" and "how" can matter."""
     said = tuple(extract_words(text)[:MAX_WORDS])
     return WordSequence(said, tuple(map(stem, said)))
-
-
-def is_stopword(word: str) -> bool:
-    """Return whether a word is a stop word."""
-    return word in STOPWORDS
 
 
 STOPWORD_STEMS: Final = frozenset(map(stem, STOPWORDS)) | STOPWORDS

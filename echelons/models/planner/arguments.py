@@ -66,13 +66,8 @@ def fill_arguments(
 ) -> FilledArguments:
     """Return the arguments of `tool` found in the task and its conversation.
 
-    Optional parameters without a value are left out.
-
-    Args:
-        tool: The tool.
-        said: The task in its conversation.
-        trade: Stems of the names of all the agent's tools; as search terms these and the tool's
-            own words say nothing.
+    Optional parameters without a value are left out. The stems in `trade` are of the names of all
+    the agent's tools; as search terms these and the tool's own words say nothing.
     """
     own = frozenset(map(stem, extract_words(f"{tool.name} {tool.summary}")))
     source = _ArgumentSource(said, own | trade)

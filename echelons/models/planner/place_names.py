@@ -52,14 +52,11 @@ _JOINTS: Final = (["and"], ["or"], ["then"], ["and", "then"])
 
 @dataclass(frozen=True)
 class PlaceName:
-    """A span of a text that names something.
+    """The tokens `start` to `end` of a text, which name something.
 
     Attributes:
         name: As it was written; capitalised if it was written without capitals.
-        role: Its role in the sentence.
         certain: Whether it was capitalised; otherwise it only stands where a name would.
-        start: Index of its first token.
-        end: Index after its last token.
     """
 
     name: str

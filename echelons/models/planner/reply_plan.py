@@ -43,12 +43,7 @@ class PlannedCall:
 
 @dataclass(frozen=True)
 class PlannedReply:
-    """The planner's reply: a text, or calls.
-
-    Attributes:
-        text: The answer; empty if calls are made.
-        calls: The calls to make, all at once.
-    """
+    """The planner's reply: a text, or else calls that are made all at once."""
 
     text: str = ""
     calls: tuple[PlannedCall, ...] = ()

@@ -53,11 +53,7 @@ def find_name(
 ) -> str | None:
     """Return the name that `reading` gives for `parameter`, or None.
 
-    Args:
-        parameter: The parameter.
-        kind: Its kind.
-        reading: A text of the human's.
-        known: The names in that text, without the tool's own words.
+    `known` are the names in that text, without the tool's own words.
     """
     text = reading.excerpt
     if kind is ParameterKind.ADDRESS:
@@ -132,10 +128,8 @@ def find_search_terms(
 ) -> str | None:
     """Return what the human is looking for, or None if it is nothing in particular.
 
-    Args:
-        parameter: The parameter; examples in its description are recognised first.
-        said: The task in its conversation.
-        trade: Stems that say no more than what the tool does anyway.
+    Examples in the parameter's description are recognised first. The stems in `trade` say no more
+    than what the tool does anyway.
     """
     if known := _find_examples(parameter, said.task):
         return " ".join(known)

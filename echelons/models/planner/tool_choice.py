@@ -62,10 +62,7 @@ class ToolChoice:
 def choose_tools(tools: Sequence[ToolSpec], said: TaskContext, alone: bool) -> ToolChoice:
     """Return the calls of `tools` that fit the task.
 
-    Args:
-        tools: The agent's own tools.
-        said: The task in its conversation.
-        alone: Whether no subordinate is asked; then a tool that only might fit is used too.
+    If the agent works `alone`, calling no subordinate, a tool that only might fit is used too.
     """
     fitting = _rank_tools(tools, said, alone)
     trade = frozenset[str]().union(*map(_get_name_stems, tools))

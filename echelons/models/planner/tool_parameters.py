@@ -23,9 +23,7 @@ class ToolParameter:
     """One argument that a tool takes.
 
     Attributes:
-        name: Its name.
         type: "string", "integer", "number", "boolean", "array" or "object".
-        description: Its description.
         required: Whether every call needs it.
         choices: The only values allowed; empty if any value is.
         format: The schema's `format`, such as "date"; empty if there is none.

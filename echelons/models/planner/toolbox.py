@@ -49,13 +49,7 @@ class ToolSpec:
 
 @dataclass(frozen=True)
 class Toolbox:
-    """The tools of one model call.
-
-    Attributes:
-        team: The subordinates that can be called.
-        own_tools: The agent's own tools.
-        can_report: Whether the agent has a superior to report to.
-    """
+    """The tools of one model call; with `can_report`, the agent has a superior to report to."""
 
     team: TeamIndex
     own_tools: tuple[ToolSpec, ...] = ()
