@@ -122,8 +122,7 @@ class PreparedPrompt:
                 place, value = self._places[rating["agent"]], rating["match"]
             except (KeyError, TypeError, IndexError):
                 place, value = -1, None
-            number = isinstance(value, (int, float)) and not isinstance(value, bool)
-            if not number or not 0 <= value <= 1:
+            if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= 1:
                 why = f"{rating!r:.200} is no rating of an agent shown"
                 raise MatcherFailed("ModelMatcher", why)
             if value > 0:
