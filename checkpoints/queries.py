@@ -14,6 +14,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple, DeltaChannelHistory
 
 from echelons.checkpoints.ledger import Ledger, get_ledger
+from echelons.plans import adrive_plan, drive_plan
 
 Saver: TypeAlias = BaseCheckpointSaver[Any]
 T = TypeVar("T")
@@ -157,21 +158,9 @@ def _sort_newest_first(found: Iterable[CheckpointTuple]) -> list[CheckpointTuple
 
 def run_plan(saver: Saver, plan: ReadPlan[T]) -> T:
     """Run a plan and return its result."""
-    found: Any = None
-    while True:
-        try:
-            ask = plan.send(found)
-        except StopIteration as end:
-            return end.value  # type: ignore[no-any-return]  # typeshed knows no better
-        found = ask.get(saver)
+    return drive_plan(plan, lambda query: query.get(saver))
 
 
 async def arun_plan(saver: Saver, plan: ReadPlan[T]) -> T:
     """Async version of `run_plan`."""
-    found: Any = None
-    while True:
-        try:
-            ask = plan.send(found)
-        except StopIteration as end:
-            return end.value  # type: ignore[no-any-return]  # typeshed knows no better
-        found = await ask.aget(saver)
+    return await adrive_plan(plan, lambda query: query.aget(saver))

@@ -17,15 +17,18 @@ from uuid import uuid4, uuid5
 from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.config import get_config
 from langgraph.store.base import BaseStore
 
 from echelons.agent import Agent
+from echelons.capabilities import Deriver, ModelDeriver, derive_from_names
+from echelons.checkpoints.coordination.capability_cache import CapabilityCache
 from echelons.checkpoints.coordination.circuit_breakers import TreeBreakers
 from echelons.checkpoints.coordination.effect_journal import LedgerJournal
 from echelons.checkpoints.coordination.race_ledger import TreeRaces
 from echelons.checkpoints.coordination.run_gate import TreeGate
 from echelons.checkpoints.coordination.turns import get_turn
-from echelons.checkpoints.inherited_config import get_saver
+from echelons.checkpoints.inherited_config import get_saver, is_embedded
 from echelons.checkpoints.ledger import MemoryLedger, get_ledger
 from echelons.checkpoints.open import open_checkpointer
 from echelons.checkpoints.threads.segments import SavedHistory
@@ -34,11 +37,7 @@ from echelons.graphs.agent_models import resolve_models
 from echelons.graphs.invocation.input_validation import validate_input
 from echelons.graphs.invocation.rerun import astream_until_settled, stream_until_settled
 from echelons.graphs.invocation.resume_check import acheck_resume, check_resume
-from echelons.graphs.invocation.run_services import (
-    RunServices,
-    stream_within_gate,
-    with_run_services,
-)
+from echelons.graphs.invocation.run_services import RunServices, with_run_services
 from echelons.graphs.lazy_level import LazyLevel
 from echelons.graphs.level_graph import (
     LevelBuilder,
@@ -47,8 +46,8 @@ from echelons.graphs.level_graph import (
     build_foreign_level,
 )
 from echelons.graphs.pregel.state_updates import EditableGraph
-from echelons.graphs.task_router import TreeRouter
 from echelons.identity.lineage import ECHELONS_NS, Identity
+from echelons.nodes.planning.task_router import TaskRouter
 from echelons.text.sanitize import sanitize_value
 from echelons.tree.members import Member
 from echelons.tree.traversal import fingerprint_tree, walk_tree
@@ -68,18 +67,12 @@ class AgentGraph(EditableGraph):
 
     def copy(self, update: dict[str, Any] | None = None) -> AgentGraph:
         """Return a copy with some attributes changed, as LangGraph's server makes one."""
-        attributes = {
-            key: value
-            for key, value in self.__dict__.items()
-            if key not in ("__orig_class__", "fingerprint")
-        }
-        return type(self)(**{**attributes, **(update or {})})
+        attributes = {**self.__dict__, **(update or {})}
+        left_out = ("__orig_class__", "fingerprint")
+        return type(self)(**{key: attributes[key] for key in attributes if key not in left_out})
 
     def stream(
-        self,
-        input: Any,
-        config: RunnableConfig | None = None,
-        **kwargs: Any,
+        self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
     ) -> Iterator[Any]:
         """Run the tree, see `CompiledStateGraph.stream`.
 
@@ -88,65 +81,72 @@ class AgentGraph(EditableGraph):
             MissingAgents: The thread waits in agents that this tree does not have.
         """
         around = self.merge_call_config(config)
-        given = validate_input(input, around)
-        stored = check_resume(self.agent, self.checkpointer, given, around)
-        identity = self._build_run_identity(config, stored)
-        aids = self._build_services(around, identity)
-        own = with_run_services(config, around, identity, aids)
-        run = partial(super().stream, config=own, **self._with_durability(around, kwargs))
-        return stream_within_gate(stream_until_settled(run, given, aids.races), aids.gate)
+        given, stored = input, None
+        if not _is_checked(around):
+            given = validate_input(input, around)
+            stored = check_resume(self.agent, self.checkpointer, given, around)
+        services, options = self._prepare_run(config, around, stored, kwargs)
+        run = partial(super().stream, **options)
+        return stream_until_settled(run, given, services)
 
     def astream(
-        self,
-        input: Any,
-        config: RunnableConfig | None = None,
-        **kwargs: Any,
+        self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
     ) -> AsyncIterator[Any]:
         """Async version of `stream`."""
         around = self.merge_call_config(config)
-        return self._astream_resumed(validate_input(input, around), config, around, kwargs)
+        given = input if _is_checked(around) else validate_input(input, around)
+        return self._astream_checked(given, config, around, kwargs)
 
-    async def _astream_resumed(
+    async def _astream_checked(
         self,
         given: Any,
         config: RunnableConfig | None,
         around: RunnableConfig,
         kwargs: dict[str, Any],
     ) -> AsyncIterator[Any]:
-        stored = await acheck_resume(self.agent, self.checkpointer, given, around)
-        identity = self._build_run_identity(config, stored)
-        aids = self._build_services(around, identity)
-        own = with_run_services(config, around, identity, aids)
-        run = partial(super().astream, config=own, **self._with_durability(around, kwargs))
-        async with aids.gate, aclosing(astream_until_settled(run, given, aids.races)) as parts:
+        stored = None
+        if not _is_checked(around):
+            stored = await acheck_resume(self.agent, self.checkpointer, given, around)
+        services, options = self._prepare_run(config, around, stored, kwargs)
+        run = partial(super().astream, **options)
+        async with aclosing(astream_until_settled(run, given, services)) as parts:
             async for part in parts:
                 yield part
 
-    def _build_run_identity(
-        self, config: RunnableConfig | None, stored: Identity | None
-    ) -> Identity:
-        """Return the identity of a run that continues a stored turn, or begins a new one."""
-        own = self._build_initial_identity(config or {})
-        if own.turn:
-            return own
-        return replace(own, turn=stored.turn if stored else str(uuid4()))
+    def _prepare_run(
+        self,
+        config: RunnableConfig | None,
+        around: RunnableConfig,
+        stored: Identity | None,
+        kwargs: dict[str, Any],
+    ) -> tuple[RunServices, dict[str, Any]]:
+        """Return the services of a run, and the arguments of LangGraph's `stream`.
 
-    def _build_services(self, around: RunnableConfig, identity: Identity) -> RunServices:
-        saver = get_saver(around["configurable"]) or self.checkpointer
-        kept = saver if isinstance(saver, BaseCheckpointSaver) else None
-        ledger = get_ledger(kept) if kept else MemoryLedger()
-        thread_id = str(around["configurable"].get("thread_id") or identity.thread_id)
-        turn = get_turn(around["configurable"])
+        `around` is the caller's config, merged with the config around the call.
+        """
+        configurable = around["configurable"]
+        identity = self._build_initial_identity(around)
+        if not identity.turn:
+            identity = replace(identity, turn=stored.turn if stored else str(uuid4()))
+        saver = get_saver(configurable) or self.checkpointer
+        ledger = get_ledger(saver) if isinstance(saver, BaseCheckpointSaver) else MemoryLedger()
+        thread_id = str(configurable.get("thread_id") or identity.thread_id)
+        turn = get_turn(configurable)
         fence = turn.fence if turn else None
         rules = self.agent.delegation or DelegationPolicy()
-        return RunServices(
+        services = RunServices(
             TreeGate(identity, thread_id, self.agent.limits, ledger, fence, monotonic),
             TreeBreakers(ledger, self.agent.name, rules.breaker),
             TreeRaces(ledger, thread_id, identity.turn, fence),
         )
+        options = {**kwargs, "config": with_run_services(config, around, identity, services)}
+        # With LangGraph's default, "async", a tool can run twice after a crash. Without a
+        # checkpointer, LangGraph warns of any durability.
+        if saver:
+            options["durability"] = kwargs.get("durability") or "sync"
+        return services, options
 
-    def _build_initial_identity(self, config: RunnableConfig) -> Identity:
-        around = self.merge_call_config(config)
+    def _build_initial_identity(self, around: RunnableConfig) -> Identity:
         configurable, metadata = around["configurable"], around.get("metadata") or {}
         turn = get_turn(configurable)
         # Inside another tree, it is below the agent whose node runs it.
@@ -161,12 +161,6 @@ class AgentGraph(EditableGraph):
             turn=turn.id if turn else above.turn if above else "",
         )
 
-    def _with_durability(self, around: RunnableConfig, kwargs: dict[str, Any]) -> dict[str, Any]:
-        # With LangGraph's default, "async", a tool can run twice after a crash. Without a
-        # checkpointer, LangGraph warns of any durability.
-        kept = get_saver(around["configurable"]) or self.checkpointer
-        return {**kwargs, "durability": kwargs.get("durability") or "sync"} if kept else kwargs
-
 
 def compile_tree(
     agent: Agent,
@@ -174,12 +168,13 @@ def compile_tree(
     store: BaseStore | None,
 ) -> AgentGraph:
     """Compile a tree, see `Agent.compile`."""
+    policy = agent.delegation or DelegationPolicy()
     levels = _LevelFactory(
         models=resolve_models(agent),
         depth=max(len(place.path) for place in walk_tree(agent)),
         history=SavedHistory(),
         journal=LedgerJournal(),
-        router=TreeRouter(agent, agent.delegation or DelegationPolicy()),
+        router=TaskRouter(agent, policy, partial(resolve_deriver, agent.name, policy.deriver)),
         policies=resolve_policies(agent),
         width=agent.limits.width,
     )
@@ -197,7 +192,7 @@ class _LevelFactory:
     depth: int
     history: SavedHistory
     journal: LedgerJournal
-    router: TreeRouter
+    router: TaskRouter
     policies: Mapping[str, DelegationPolicy]
     width: int | None
 
@@ -232,6 +227,20 @@ def resolve_policies(root: Agent) -> dict[str, DelegationPolicy]:
             above = rules[place.path[-2]] if len(place.path) > 1 else DelegationPolicy()
             rules[place.member.name] = place.member.delegation or above
     return rules
+
+
+def resolve_deriver(tree: str, given: Deriver | None) -> Deriver:
+    """Return a tree's capability deriver; a `ModelDeriver` caches its results in a run's ledger."""
+    if not isinstance(given, ModelDeriver):
+        return given or derive_from_names
+    saver = get_saver(get_config().get("configurable", {}))
+    return given.with_store(CapabilityCache(get_ledger(saver), tree)) if saver else given
+
+
+def _is_checked(around: RunnableConfig) -> bool:
+    """Return whether a session has checked the input and the thread of a run already."""
+    configurable = around["configurable"]
+    return get_turn(configurable) is not None and not is_embedded(configurable)
 
 
 def _resolve_thread_id(configurable: Mapping[str, Any], agent: str) -> str:

@@ -30,14 +30,7 @@ def build_delegation_graph(
     history: ThreadHistory,
     timeout: float | None,
 ) -> DirectGraph:
-    """Compile the delegation graph over a superior's subordinates.
-
-    Args:
-        members: The subordinates by name.
-        levels: The level graph of each, by name.
-        history: Reads their threads.
-        timeout: Seconds for each subordinate; `None` for no limit.
-    """
+    """Compile the delegation graph over a superior's subordinates, each with `timeout` seconds."""
     desk = RequestQueue(assign_nodes(members), history, timeout)
     # A plain answer counts with the best declared confidence, or fully.
     seats = {

@@ -1,19 +1,43 @@
-"""The conditional edges: after `reason`, and into a delegation graph."""
+"""The conditional edges: after `reason`, and into a delegation graph.
+
+After `reason`, each call that the reply leaves open is sent to `act` or to the delegation graph.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from langchain_core.messages import AIMessage, ToolCall
 from langchain_core.runnables import RunnableConfig
+from langgraph.graph import END
+from langgraph.types import Send
 
+from echelons.delegation.calls import iterate_requests
 from echelons.delegation.policy import DelegationPolicy
-from echelons.delegation.request_builder import RequestLimits
-from echelons.identity.lineage import require_identity
+from echelons.delegation.race import RaceEntry
+from echelons.delegation.request_builder import (
+    RequestLimits,
+    build_request,
+    load_candidates,
+    request_as_sent,
+)
+from echelons.identity.lineage import (
+    REQUESTS_KEY,
+    THREADS_KEY,
+    Identity,
+    derive_request_id,
+    derive_subordinate_thread_id,
+    require_identity,
+)
+from echelons.identity.thread_history import Head
 from echelons.nodes.base_node import Node
+from echelons.nodes.delegating.queued_request import QueuedRequest
 from echelons.nodes.delegating.request_queue import RequestQueue
-from echelons.nodes.planning.sends import build_sends
+from echelons.nodes.planning.tool_calls import find_unanswered
+from echelons.tree.names import DELEGATING_TOOLS
 
 
 class AfterReason(Node):
@@ -36,15 +60,6 @@ class AfterReason(Node):
         limits = partial(RequestLimits.begin, self._depth, self._policy, config)
         return build_sends(input, require_identity(config), limits)
 
-    async def ainvoke(
-        self,
-        input: Any,
-        config: RunnableConfig | None = None,
-        **kwargs: Any,
-    ) -> Any:
-        """Async version of `invoke`."""
-        return self.invoke(input, config)
-
 
 class DelegationEntry(Node):
     """The entry of a delegation graph: chooses the node for the first queued request."""
@@ -57,15 +72,75 @@ class DelegationEntry(Node):
         """Return the subordinate's node, or `refuse`."""
         return self.choose_first_node(input, config or {})
 
-    async def ainvoke(
-        self,
-        input: Any,
-        config: RunnableConfig | None = None,
-        **kwargs: Any,
-    ) -> Any:
-        """Async version of `invoke`."""
-        return self.choose_first_node(input, config or {})
-
     def choose_first_node(self, state: Mapping[str, Any], config: Mapping[str, Any]) -> str:
         """Return the node that takes the first request of a queue."""
         return self._queue.choose_node(state["queue"][0], config)
+
+
+def build_sends(
+    state: Mapping[str, Any], identity: Identity, limits: Callable[[], RequestLimits]
+) -> list[Send] | str:
+    """Return a level's next step: a `Send` for each tool call and each thread, or a node's name."""
+    message, calls = find_unanswered(state["messages"])
+    if message is None:
+        return END
+    if not calls:
+        # Only error messages follow the reply: the model tries again.
+        ended = state.get("response") or state["messages"][-1] is message
+        return END if ended else "reason"
+    acts = [
+        Send(
+            "act", [ToolCall(name=each["name"], args=each["args"], id=each["id"], type="tool_call")]
+        )
+        for each in calls
+        if each["name"] not in DELEGATING_TOOLS
+    ]
+    sends = acts + _build_delegation_sends(state, identity, message, calls, limits)
+    # A fan-out call that a person wrote into the state was never planned, so it sends nothing.
+    return sends or "reason"
+
+
+def _build_delegation_sends(
+    state: Mapping[str, Any],
+    identity: Identity,
+    message: AIMessage,
+    calls: Sequence[ToolCall],
+    limits: Callable[[], RequestLimits],
+) -> list[Send]:
+    threads: Mapping[str, str] = message.response_metadata.get(THREADS_KEY) or {}
+    heads: Mapping[str, Head] = state.get("heads") or {}
+    notes: Mapping[str, Any] = message.response_metadata.get(REQUESTS_KEY) or {}
+    forward: Mapping[str, Any] | None = state.get("forward")
+    ended: Mapping[str, Any] = state.get("parts") or {}
+    queues: dict[str, list[dict[str, Any]]] = {}
+    for asked, parted in iterate_requests(message, calls):
+        call_id = asked.call_id
+        own = derive_subordinate_thread_id(identity.thread_id, message.id or "", call_id)
+        # A call that a person wrote into the state has no thread yet: it starts one.
+        thread = threads.get(call_id, own)
+        if call_id in notes:
+            request = request_as_sent(asked, parted, message, identity.agent, identity.thread_id)
+        else:
+            given = limits().fields
+            if thread in heads:
+                given["current"] = heads[thread]["agent"]
+            request = build_request(
+                asked, parted, message, identity.agent, identity.thread_id, **given
+            )
+        if request.id in ended:
+            continue
+        order = QueuedRequest(request, call_id, thread, thread != own, message.id or "")
+        if forward:
+            order = replace(order, reset=bool(forward["reset"]))
+        elif ways := load_candidates(message, call_id):
+            order = replace(order, candidates=ways.without_first(), reset=asked.reset, routed=True)
+        if parted:
+            race = derive_request_id(identity.thread_id, message.id or "", parted.call_id)
+            order = replace(order, race_entry=RaceEntry(race, asked.group, parted.join.enough))
+        # Two parallel requests on one thread would start from one head, and one would be lost.
+        queue = queues.setdefault(thread, [])
+        queue.append((order if not queue else order.without_deadline()).stored())
+    return [
+        Send("delegate", {"queue": queue, "head": dict(heads.get(thread) or {})})
+        for thread, queue in queues.items()
+    ]

@@ -21,7 +21,7 @@ from echelons.graphs.state import Conversation, LevelInput, LevelOutput, LevelSt
 from echelons.identity.thread_history import ThreadHistory
 from echelons.nodes.act import Act
 from echelons.nodes.base_node import Node
-from echelons.nodes.planning.delegation_plan import TaskRouter
+from echelons.nodes.planning.task_router import TaskRouter
 from echelons.nodes.planning.tool_calls import CallableTools
 from echelons.nodes.planning.tool_schemas import (
     build_call_subordinate_schema,
@@ -63,13 +63,7 @@ class LevelPosition:
 def build_agent_level(
     agent: Agent, position: LevelPosition, levels: Mapping[str, Runnable[Any, Any]]
 ) -> LevelBuilder:
-    """Return the graph of an agent's level, not yet compiled.
-
-    Args:
-        agent: The agent.
-        position: What it gets from the tree.
-        levels: The level graphs of its subordinates, by name.
-    """
+    """Return the graph of an agent's level over those of its subordinates, not yet compiled."""
     builder = _create_builder(position.reports)
     tools = [each if isinstance(each, BaseTool) else tool(each) for each in agent.tools]
     ends = [END, "reason"]
@@ -79,10 +73,9 @@ def build_agent_level(
         ends.append("act")
     if agent.subordinates:
         members = {member.name: member for member in agent.subordinates}
-        builder.add_node(
-            "delegate",
-            build_delegation_graph(members, levels, position.history, position.policy.timeout),
-        )
+        timeout = position.policy.timeout
+        delegation = build_delegation_graph(members, levels, position.history, timeout)
+        builder.add_node("delegate", delegation)
         builder.add_edge("delegate", "reason")
         ends.append("delegate")
     builder.add_node("reason", Reason(_build_settings(agent, tools, position), position.history))
@@ -139,20 +132,15 @@ def _build_settings(
     if reports:
         shown.append(build_report_schema())
     model: Runnable[Any, Any] = position.model.bind_tools(shown) if shown else position.model
-    abilities = CallableTools(
+    callable_tools = CallableTools(
         tools=frozenset(each.name for each in tools),
         subordinates=tuple(each.name for each in agent.subordinates),
         can_report=reports,
         width=position.width,
         has_deeper_levels=any(each.subordinates for each in agent.subordinates),
     )
-    finder = position.router if agent.subordinates else None
-    return ReasonSettings(
-        model, _build_prompt(agent), abilities, finder, position.policy, position.depth
-    )
-
-
-def _build_prompt(agent: Agent) -> str:
-    if agent.prompt or not agent.description:
-        return agent.prompt
-    return f"You are {agent.name}. {agent.description}"
+    router = position.router if agent.subordinates else None
+    prompt = agent.prompt
+    if agent.description and not prompt:
+        prompt = f"You are {agent.name}. {agent.description}"
+    return ReasonSettings(model, prompt, callable_tools, router, position.policy, position.depth)

@@ -17,9 +17,7 @@ from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 class Node(RunnableLambda[Any, Any], ABC):
     """A node or an edge with separate sync and async bodies.
 
-    Args:
-        name: Its name in traces and drawings.
-        subgraphs: The graphs that it invokes, which LangGraph lists as its subgraphs.
+    `subgraphs` are the graphs that it invokes, which LangGraph lists as its subgraphs.
     """
 
     def __init__(self, name: str, subgraphs: Sequence[Runnable[Any, Any]] = ()) -> None:
@@ -40,14 +38,9 @@ class Node(RunnableLambda[Any, Any], ABC):
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Run the node, blocking the calling thread."""
 
-    @abstractmethod
-    async def ainvoke(
-        self,
-        input: Any,
-        config: RunnableConfig | None = None,
-        **kwargs: Any,
-    ) -> Any:
-        """Async version of `invoke`."""
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+        """Async version of `invoke`; a node whose `invoke` may block overrides it."""
+        return self.invoke(input, config, **kwargs)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"

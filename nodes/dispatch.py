@@ -40,12 +40,7 @@ class Dispatch(Node):
         """Run the first request of the queue with the subordinate that it names."""
         return self._find_subordinate(input).invoke(input, config, **kwargs)
 
-    async def ainvoke(
-        self,
-        input: Any,
-        config: RunnableConfig | None = None,
-        **kwargs: Any,
-    ) -> Any:
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Async version of `invoke`."""
         return await self._find_subordinate(input).ainvoke(input, config, **kwargs)
 

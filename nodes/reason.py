@@ -47,10 +47,10 @@ from echelons.nodes.delegating.queued_request import (
 from echelons.nodes.messages import sanitize_message
 from echelons.nodes.planning.delegation_plan import (
     DelegationPlan,
-    RoutedTask,
-    TaskRouter,
+    RoutedTasks,
     build_delegation_plan,
     build_refusal,
+    choose_threads,
     compute_max_parts,
     iter_unnamed_tasks,
 )
@@ -62,7 +62,7 @@ from echelons.nodes.planning.relay_messages import (
     build_relay_answer,
     build_relay_call,
 )
-from echelons.nodes.planning.thread_choice import choose_threads
+from echelons.nodes.planning.task_router import TaskRouter
 from echelons.nodes.planning.tool_calls import (
     CallableTools,
     ParsedReply,
@@ -94,12 +94,7 @@ class ReasonSettings:
 
 
 class Reason(Node):
-    """The node `reason` of one level.
-
-    Args:
-        settings: The agent's settings.
-        history: Reads the earlier segments of the thread.
-    """
+    """The node `reason` of one level."""
 
     def __init__(self, settings: ReasonSettings, history: ThreadHistory) -> None:
         super().__init__("reason")
@@ -108,7 +103,7 @@ class Reason(Node):
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Call the model, unless the segment has already reported, or is halted."""
-        config = config or {}
+        config, settings = config or {}, self._settings
         identity = require_identity(config)
         joined = join_parts(input, identity)
         state = joined.state
@@ -122,25 +117,20 @@ class Reason(Node):
         if verdict:
             return joined.rebase_update(build_halt_update(verdict, state["messages"], identity))
         past = self._history.load_past(state.get("previous"), config)
-        reply = self._settings.model.invoke(build_model_input(self._settings, past, state), config)
+        reply = settings.model.invoke(build_model_input(settings, past, state), config)
         halt = gate.leave(reply, config)
-        thought = parse_reply(self._settings, past, state, reply, identity)
-        found = {
+        context = parse_reply(settings, past, state, reply, identity)
+        routed = {
             (task, splits): self._router.route_task(
-                task, identity.agent, max_parts=compute_max_parts(thought.parsed, splits)
+                task, identity.agent, max_parts=compute_max_parts(context.parsed, splits)
             )
-            for task, splits in iter_unnamed_tasks(thought.parsed, self._settings.policy)
+            for task, splits in iter_unnamed_tasks(context.parsed, settings.policy)
         }
-        return joined.rebase_update(self._build_reply_update(thought, halt, found, config))
+        return joined.rebase_update(self._build_reply_update(context, halt, routed, config))
 
-    async def ainvoke(
-        self,
-        input: Any,
-        config: RunnableConfig | None = None,
-        **kwargs: Any,
-    ) -> Any:
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Async version of `invoke`."""
-        config = config or {}
+        config, settings = config or {}, self._settings
         identity = require_identity(config)
         joined = join_parts(input, identity)
         state = joined.state
@@ -154,37 +144,32 @@ class Reason(Node):
         if verdict:
             return joined.rebase_update(build_halt_update(verdict, state["messages"], identity))
         past = await self._history.aload_past(state.get("previous"), config)
-        reply = await self._settings.model.ainvoke(
-            build_model_input(self._settings, past, state), config
-        )
+        reply = await settings.model.ainvoke(build_model_input(settings, past, state), config)
         halt = await gate.arun(lambda: gate.leave(reply, config))
-        thought = parse_reply(self._settings, past, state, reply, identity)
-        found = {
+        context = parse_reply(settings, past, state, reply, identity)
+        routed = {
             (task, splits): await self._router.aroute_task(
-                task, identity.agent, max_parts=compute_max_parts(thought.parsed, splits)
+                task, identity.agent, max_parts=compute_max_parts(context.parsed, splits)
             )
-            for task, splits in iter_unnamed_tasks(thought.parsed, self._settings.policy)
+            for task, splits in iter_unnamed_tasks(context.parsed, settings.policy)
         }
-        return joined.rebase_update(self._build_reply_update(thought, halt, found, config))
+        return joined.rebase_update(self._build_reply_update(context, halt, routed, config))
 
     @property
     def _router(self) -> TaskRouter:
-        finder = self._settings.router
-        assert finder is not None  # noqa: S101  only a level with subordinates asks for one
-        return finder
+        assert self._settings.router is not None  # noqa: S101  only a level with subordinates asks
+        return self._settings.router
 
     def _build_reply_update(
         self,
         context: ReplyContext,
         halt: Halt | None,
-        routed: Mapping[tuple[str, bool], Sequence[RoutedTask]],
+        routed: RoutedTasks,
         config: RunnableConfig,
     ) -> dict[str, Any]:
+        settings, messages = self._settings, context.state["messages"]
         if halt:
-            return build_late_reply_update(
-                halt, context.messages, context.message, context.identity
-            )
-        settings = self._settings
+            return build_late_reply_update(halt, messages, context.message, context.identity)
         limits = None
         if context.parsed.requests:
             limits = RequestLimits.begin(settings.depth, settings.policy, config)
@@ -209,11 +194,6 @@ class ReplyContext:
     state: Mapping[str, Any]
     identity: Identity
 
-    @property
-    def messages(self) -> list[BaseMessage]:
-        """The segment's messages before the reply."""
-        return list(self.state["messages"])
-
 
 def parse_reply(
     settings: ReasonSettings, past: Past, state: Mapping[str, Any], reply: Any, identity: Identity
@@ -224,9 +204,8 @@ def parse_reply(
         TypeError: The model did not return a message.
     """
     message = _adopt_reply(reply, identity, [*past.messages, *state["messages"]])
-    return ReplyContext(
-        message, parse_calls(message, settings.callable_tools), past, state, identity
-    )
+    parsed = parse_calls(message, settings.callable_tools)
+    return ReplyContext(message, parsed, past, state, identity)
 
 
 def build_model_input(
@@ -240,28 +219,16 @@ def build_model_input(
 def plan_reply_update(
     settings: ReasonSettings,
     context: ReplyContext,
-    routed: Mapping[tuple[str, bool], Sequence[RoutedTask]],
+    routed: RoutedTasks,
     limits: RequestLimits | None = None,
 ) -> dict[str, Any]:
-    """Return the state update for a reply.
-
-    Args:
-        settings: The agent's settings.
-        context: The reply.
-        routed: The routes of the tasks that name no subordinate.
-        limits: The limits of the requests; `None` without requests.
-    """
-    plan = build_delegation_plan(
-        context.parsed,
-        routed,
-        settings.policy,
-        settings.callable_tools.width,
-        settings.callable_tools.only_subordinate,
-    )
-    before, thread = context.messages, context.identity.thread_id
+    """Return the state update for a reply; only one without requests needs no limits."""
+    able, policy = settings.callable_tools, settings.policy
+    plan = build_delegation_plan(context.parsed, routed, policy, able.width, able.only_subordinate)
+    before, thread = context.state["messages"], context.identity.thread_id
     plan.refuse_repeated(lambda task: find_answered(task, before, thread))
-    ahead = {call_id: join_path(each.remaining[0][1:]) for call_id, each in plan.candidates.items()}
-    return _build_update(context, plan, ahead, limits)
+    targets = {key: join_path(each.remaining[0][1:]) for key, each in plan.candidates.items()}
+    return _build_update(context, plan, targets, limits)
 
 
 def build_relay_update(past: Past, state: Mapping[str, Any], identity: Identity) -> dict[str, Any]:
@@ -271,12 +238,10 @@ def build_relay_update(past: Past, state: Mapping[str, Any], identity: Identity)
         return done
     forward = RelayedRequest.load(state["forward"])
     call = SubordinateCall(RELAY_CALL_ID, forward.next_agent, forward.request.task, forward.reset)
-    thought = ReplyContext(
-        build_relay_call(forward, identity), ParsedReply((call,)), past, state, identity
-    )
-    return _build_update(
-        thought, DelegationPlan([call]), {RELAY_CALL_ID: join_path(forward.request.route[1:])}
-    )
+    message = build_relay_call(forward, identity)
+    context = ReplyContext(message, ParsedReply((call,)), past, state, identity)
+    targets = {RELAY_CALL_ID: join_path(forward.request.route[1:])}
+    return _build_update(context, DelegationPlan([call]), targets)
 
 
 def _adopt_reply(reply: Any, identity: Identity, before: Sequence[BaseMessage]) -> AIMessage:
@@ -369,9 +334,7 @@ def _answer_refused(
     for each in plan.fan_outs:
         if ended := build_joint_answer(each, message, parts, identity):
             whole.append(ended)
-            over = (
-                derive_request_id(identity.thread_id, message.id or "", p.call_id)
-                for p in each.parts
-            )
-            parts = {key: entry for key, entry in parts.items() if key not in set(over)}
+            for part in each.parts:
+                key = derive_request_id(identity.thread_id, message.id or "", part.call_id)
+                parts.pop(key, None)
     return whole, parts

@@ -43,12 +43,7 @@ class RunFunction(Node):
             raise TypeError("the function is async; run the tree with ainvoke or astream")
         return build_answer_update(result, config)
 
-    async def ainvoke(
-        self,
-        input: Any,
-        config: RunnableConfig | None = None,
-        **kwargs: Any,
-    ) -> Any:
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Async version of `invoke`."""
         if inspect.iscoroutinefunction(self._function):
             result = self._function(_read_task(input))
@@ -69,12 +64,7 @@ class RunRunnable(Node):
         """Invoke the Runnable."""
         return build_answer_update(self._runnable.invoke(_read_task(input), config), config)
 
-    async def ainvoke(
-        self,
-        input: Any,
-        config: RunnableConfig | None = None,
-        **kwargs: Any,
-    ) -> Any:
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Async version of `invoke`."""
         return build_answer_update(await self._runnable.ainvoke(_read_task(input), config), config)
 
@@ -94,12 +84,7 @@ class RunGraph(Node):
             self._graph.invoke(_build_graph_input(past, input), config), config
         )
 
-    async def ainvoke(
-        self,
-        input: Any,
-        config: RunnableConfig | None = None,
-        **kwargs: Any,
-    ) -> Any:
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Async version of `invoke`."""
         past = await self._history.aload_past(input.get("previous"), config or {})
         return build_answer_update(
@@ -110,10 +95,8 @@ class RunGraph(Node):
 def build_answer_update(result: Any, config: RunnableConfig | None) -> dict[str, Any]:
     """Return the update that stores a result as the thread's answer.
 
-    Args:
-        result: A message, a state with `messages` (its last counts), or anything that
-            has a text form; bytes are read as UTF-8.
-        config: The node's config.
+    A result is a message, a state with `messages` (its last counts), or anything that has a
+    text form; bytes are read as UTF-8.
 
     Raises:
         TypeError: The result has no text form.

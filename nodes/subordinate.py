@@ -6,7 +6,7 @@ goes to the next request of the same thread or ends. The two never share state.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from time import monotonic
@@ -18,24 +18,24 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from echelons.delegation.aggregation import without_results
 from echelons.delegation.race import RaceEntry, get_races, with_race_gate
 from echelons.delegation.relayed_request import RelayedRequest
-from echelons.delegation.request import (
-    DelegationRequest,
-    DelegationResponse,
-    Status,
-    Usage,
-)
+from echelons.delegation.request import DelegationRequest, DelegationResponse, Status, Usage
 from echelons.errors import DelegationError, MisplacedRequest
 from echelons.guards.circuit_breaker import AttemptOutcome
 from echelons.guards.gate import HALT_KEY, Halt, Pause, Step, get_gate
 from echelons.identity.lineage import Identity, derive_message_id, require_identity
 from echelons.identity.thread_history import Head, build_head, join_path
 from echelons.nodes.base_node import Node
-from echelons.nodes.delegating.attempt import AttemptOptions, AttemptResult, aattempt, attempt
+from echelons.nodes.delegating.attempt import (
+    AttemptOptions,
+    AttemptResult,
+    LevelFailure,
+    aattempt,
+    attempt,
+)
 from echelons.nodes.delegating.queued_request import QueuedRequest
 from echelons.nodes.delegating.request_queue import NextStep, RequestQueue, check_request_path
-from echelons.nodes.delegating.run_level import LevelFailure
 from echelons.nodes.messages import read_message_usage
-from echelons.nodes.planning.relay_messages import RELAYED_RESPONSE_KEY, load_relayed_response
+from echelons.nodes.planning.relay_messages import RELAYED_RESPONSE_KEY
 from echelons.tree.names import DELEGATING_TOOLS, PATH_SEPARATOR
 
 EMPTY_ANSWER_REASON = "empty: it has answered nothing"
@@ -46,11 +46,7 @@ class Subordinate(Node):
     """The node of one subordinate."""
 
     def __init__(
-        self,
-        name: str,
-        level: Runnable[Any, Any],
-        confidence: float,
-        queue: RequestQueue,
+        self, name: str, level: Runnable[Any, Any], confidence: float, queue: RequestQueue
     ) -> None:
         super().__init__(name, subgraphs=[level])
         self._agent = name
@@ -60,57 +56,66 @@ class Subordinate(Node):
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Run the first request of the queue."""
-        (order, own), begun = _prepare_attempt(self._agent, input, config), monotonic()
+        begun, given = monotonic(), config or {}
+        order, own, options, failure = self._prepare_attempt(input, given)
         history, halt = self._queue.history, get_gate(own).enter(Step.SUBORDINATE, own)
-        if wrong := _reject_misplaced(order, own):
-            asked = AttemptResult(wrong)
-        elif halt and (barred := _reject_halted(halt, history.load_head(own))):
-            asked = AttemptResult(barred)
+        if halt and not failure:
+            failure = _reject_halted(halt, history.load_head(own))
+        if failure:
+            result = AttemptResult(failure)
         else:
-            start, terms = (
-                build_level_input(order, order.get_head(input)),
-                self._build_options(order, own),
-            )
-            asked = attempt(self._level, start, own, terms)
+            start = build_level_input(order, order.get_head(input))
+            result = attempt(self._level, start, own, options)
         head = history.load_head(own)
-        step = self._decide_next_step(order, asked, own, config or {}, monotonic() - begun)
-        if part := _get_winning_entry(order, step):
-            step = step._replace(place=get_races(own).place(part))
-        return self._queue.advance(input, step, _build_thread_head(self._agent, order, head, input))
+        step = self._decide_next_step(order, result, own, given, monotonic() - begun)
+        if entry := _get_winning_entry(step):
+            step = step._replace(place=get_races(own).place(entry))
+        return self._advance(input, step, head)
 
-    async def ainvoke(
-        self,
-        input: Any,
-        config: RunnableConfig | None = None,
-        **kwargs: Any,
-    ) -> Any:
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Async version of `invoke`."""
-        (order, own), begun = _prepare_attempt(self._agent, input, config), monotonic()
+        begun, given = monotonic(), config or {}
+        order, own, options, failure = self._prepare_attempt(input, given)
         history, gate = self._queue.history, get_gate(own)
         halt = await gate.arun(lambda: gate.enter(Step.SUBORDINATE, own))
-        if wrong := _reject_misplaced(order, own):
-            asked = AttemptResult(wrong)
-        elif halt and (barred := _reject_halted(halt, await history.aload_head(own))):
-            asked = AttemptResult(barred)
+        if halt and not failure:
+            failure = _reject_halted(halt, await history.aload_head(own))
+        if failure:
+            result = AttemptResult(failure)
         else:
-            start, terms = (
-                build_level_input(order, order.get_head(input)),
-                self._build_options(order, own),
-            )
-            asked = await aattempt(self._level, start, own, terms)
+            start = build_level_input(order, order.get_head(input))
+            result = await aattempt(self._level, start, own, options)
         head = await history.aload_head(own)
-        step = self._decide_next_step(order, asked, own, config or {}, monotonic() - begun)
-        if part := _get_winning_entry(order, step):
+        step = self._decide_next_step(order, result, own, given, monotonic() - begun)
+        if entry := _get_winning_entry(step):
             races = get_races(own)
-            step = step._replace(place=await races.arun(partial(races.place, part)))
-        return self._queue.advance(input, step, _build_thread_head(self._agent, order, head, input))
+            step = step._replace(place=await races.arun(partial(races.place, entry)))
+        return self._advance(input, step, head)
 
-    def _build_options(self, order: QueuedRequest, own: RunnableConfig) -> AttemptOptions:
-        superior = PATH_SEPARATOR.join(require_identity(own).path[:-1])
-        own_time = (self._queue.timeout, order.request.seconds)
-        seconds = min((each for each in own_time if each is not None), default=None)
-        way = (order.request.current, *order.request.route)
-        return AttemptOptions(way[0], way[-1], superior, seconds, order.race_entry)
+    def _prepare_attempt(
+        self, state: Mapping[str, Any], config: RunnableConfig
+    ) -> tuple[QueuedRequest, RunnableConfig, AttemptOptions, LevelFailure | None]:
+        """Return the first request, its config and options, and why it must not run, if so."""
+        order = QueuedRequest.load(state["queue"][0])
+        superior, request = require_identity(config), order.request
+        own = replace(
+            superior,
+            agent=self._agent,
+            path=(*superior.path, self._agent),
+            thread_id=order.thread_id,
+            superior_thread_id=superior.thread_id,
+            request_id=request.id,
+        )
+        limits = (self._queue.timeout, request.seconds)
+        options = AttemptOptions(
+            agent=request.current,
+            target=request.route[-1] if request.route else request.current,
+            superior=PATH_SEPARATOR.join(superior.path),
+            timeout=min((each for each in limits if each is not None), default=None),
+            race_entry=order.race_entry,
+        )
+        named = with_race_gate(with_identity(config, own), order.race_entry)
+        return order, cast("RunnableConfig", named), options, _reject_misplaced(request, own.path)
 
     def _decide_next_step(
         self,
@@ -123,35 +128,32 @@ class Subordinate(Node):
         answer = build_response(order.request, result.outcome, self._confidence)
         if result.stop_reason:
             answer = answer.model_copy(update={"reason": f"{answer.reason}; {result.stop_reason}"})
-        part = order.race_entry
+        entry = order.race_entry
         # A subordinate that was stopped because others have won needs no fallback. Its gate has
         # read the race already, so this does not block.
-        over = result.stop_reason or (part and part.enough and get_races(own).has_lost(part))
+        over = result.stop_reason or (entry and entry.enough and get_races(own).has_lost(entry))
         return self._queue.decide_next_step(order, answer, config, spent, may_retry=not over)
 
+    def _advance(self, state: Mapping[str, Any], step: NextStep, head: Head) -> Any:
+        # A failed segment is part of the thread too; one without rows leaves the old head.
+        known = step.order.get_head(state)
+        if head:
+            known = {**head, **build_head(self._agent, join_path(step.order.request.route))}
+        return self._queue.advance(state, step, known)
 
-def _get_winning_entry(order: QueuedRequest, step: NextStep) -> RaceEntry | None:
+
+def _get_winning_entry(step: NextStep) -> RaceEntry | None:
     """Return the race entry of a request that has been fulfilled, if it takes part in a race."""
-    fulfilled = step.answer is not None and step.answer.status is Status.FULFILLED
-    return order.race_entry if fulfilled and order.race_entry and order.race_entry.enough else None
+    entry, answer = step.order.race_entry, step.answer
+    fulfilled = answer is not None and answer.status is Status.FULFILLED
+    return entry if fulfilled and entry and entry.enough else None
 
 
-def _build_thread_head(
-    agent: str, order: QueuedRequest, head: Head, state: Mapping[str, Any]
-) -> Head | None:
-    """Return the head of a request's thread after the request has run."""
-    # A failed segment is part of the thread too; one without rows leaves the old head.
-    if not head:
-        return order.get_head(state)
-    return {**head, **build_head(agent, join_path(order.request.route))}
-
-
-def _reject_misplaced(order: QueuedRequest, own: RunnableConfig) -> LevelFailure | None:
+def _reject_misplaced(request: DelegationRequest, path: Sequence[str]) -> LevelFailure | None:
     """Return the failure of a request that is addressed to another agent, `None` if it is not.
 
     The library makes no such request, but the database may have been edited.
     """
-    path, request = require_identity(own).path, order.request
     try:
         whole = request.path[-2:] == path[-2:] and request.path[0] == request.origin
         if not whole or request.current != path[-1]:
@@ -180,10 +182,9 @@ def build_level_input(order: QueuedRequest, head: Head | None) -> dict[str, Any]
     messages = [task]
     if request.context:
         facts = "\n".join(f"{what}: {fact}" for what, fact in request.context.items())
+        fact_id = derive_message_id(thread, f"context/{request.id}")
         # Before the task: the last message of a superior is the task, word for word.
-        messages.insert(
-            0, HumanMessage(facts, id=derive_message_id(thread, f"context/{request.id}"))
-        )
+        messages.insert(0, HumanMessage(facts, id=fact_id))
     start: dict[str, Any] = {"messages": messages, "request": request.id}
     if head and "checkpoint_id" in head:
         start["previous"] = dict(head)
@@ -209,13 +210,20 @@ def build_response(
     if isinstance(outcome, LevelFailure):
         return base.model_copy(update={"reason": outcome.reason, "failed": True})
     messages: list[BaseMessage] = outcome["messages"]
-    below = tuple(_load_responses(messages))
     reported: Mapping[str, Any] = outcome.get("response") or {}
-    said = _complete_report(reported, _get_final_text(messages))
-    passed = load_relayed_response(said)
-    if passed:
+    if RELAYED_RESPONSE_KEY in reported:
         # It is the response of the agent that answered, with the path to it.
-        return passed.model_copy(update={"request_id": request.id})
+        relayed = DelegationResponse.load(reported[RELAYED_RESPONSE_KEY])
+        return relayed.model_copy(update={"request_id": request.id})
+    below = tuple(
+        DelegationResponse.load(each.artifact)
+        for each in messages
+        if isinstance(each, ToolMessage)
+        and each.name in DELEGATING_TOOLS
+        and each.artifact is not None
+    )
+    usage = sum(map(read_message_usage, messages), Usage())
+    said = _complete_report(reported, messages[-1] if messages else None)
     status = Status(said["status"])
     default = 0.0 if status is Status.UNABLE else confidence
     return base.model_copy(
@@ -226,27 +234,10 @@ def build_response(
             "reason": said.get("reason", ""),
             # The agent did not report an empty or interrupted answer itself.
             "failed": status is Status.UNABLE and (HALT_KEY in said or said is _EMPTY_REPORT),
-            "usage": _sum_usage(messages, below),
+            "usage": sum((each.usage for each in below), usage),
             "subordinate_responses": without_results(below),
         }
     )
-
-
-def _prepare_attempt(
-    name: str, state: Mapping[str, Any], config: RunnableConfig | None
-) -> tuple[QueuedRequest, RunnableConfig]:
-    order = QueuedRequest.load(state["queue"][0])
-    superior = require_identity(config)
-    own = replace(
-        superior,
-        agent=name,
-        path=(*superior.path, name),
-        thread_id=order.thread_id,
-        superior_thread_id=superior.thread_id,
-        request_id=order.request.id,
-    )
-    named = with_identity(config or {}, own)
-    return order, cast("RunnableConfig", with_race_gate(named, order.race_entry))
 
 
 def with_identity(config: RunnableConfig, identity: Identity) -> RunnableConfig:
@@ -254,32 +245,13 @@ def with_identity(config: RunnableConfig, identity: Identity) -> RunnableConfig:
     return {**config, "metadata": {**(config.get("metadata") or {}), **identity.to_metadata()}}
 
 
-def _load_responses(messages: list[BaseMessage]) -> list[DelegationResponse]:
-    return [
-        DelegationResponse.load(message.artifact)
-        for message in messages
-        if isinstance(message, ToolMessage)
-        and message.name in DELEGATING_TOOLS
-        and message.artifact is not None
-    ]
-
-
-def _sum_usage(messages: list[BaseMessage], below: tuple[DelegationResponse, ...]) -> Usage:
-    total = sum(map(read_message_usage, messages), Usage())
-    return sum((each.usage for each in below), total)
-
-
-def _get_final_text(messages: list[BaseMessage]) -> str:
-    last = messages[-1] if messages else None
-    return str(last.text) if isinstance(last, AIMessage) else ""
-
-
-def _complete_report(reported: Mapping[str, Any], text: str) -> Mapping[str, Any]:
+def _complete_report(reported: Mapping[str, Any], last: BaseMessage | None) -> Mapping[str, Any]:
     """Return a segment's report, with the final text as result where the report has none."""
     said = reported or {"status": Status.FULFILLED}
-    if said["status"] != Status.FULFILLED or RELAYED_RESPONSE_KEY in said:
+    if said["status"] != Status.FULFILLED:
         return said
-    reports = said.get("result", "")
-    result = reports if reports.strip() else text
+    result = said.get("result", "")
+    if not result.strip():
+        result = str(last.text) if isinstance(last, AIMessage) else ""
     # An empty result is useless, and as `fulfilled` it would win against real answers.
     return {**said, "result": result} if result.strip() else _EMPTY_REPORT

@@ -1,6 +1,6 @@
 """`CapabilityCache`: the capabilities that a model derived for a tree's agents, kept in the ledger.
 
-`graphs.task_router` passes it to a `ModelDeriver`, so that a model is asked about an agent once
+`graphs.compiled_tree` passes it to a `ModelDeriver`, so that a model is asked about an agent once
 for each database, and not once for each process.
 """
 

@@ -1,7 +1,7 @@
 """Deadlines of subordinates: their own time, and never more than their superior has left.
 
 The deadline is passed on in the run's config. Nodes begin no step after it; in an event loop
-`echelons.nodes.delegating.run_level` also cancels what is still running then.
+`echelons.nodes.delegating.attempt` also cancels what is still running then.
 """
 
 from __future__ import annotations

@@ -126,7 +126,7 @@ class Identity:
     @classmethod
     def from_metadata(cls, metadata: Mapping[str, Any]) -> Identity | None:
         """Return the identity in a run's metadata, or `None` if there is none."""
-        values = tuple([metadata.get(key, "") for key in METADATA_KEYS])
+        values = tuple(map(metadata.get, METADATA_KEYS, _DEFAULTS))
         # Cached, because every node and every write reads the same few identities.
         return _read_identity(values) if set(map(type, values)) == {str} else None
 
@@ -154,3 +154,4 @@ def require_identity(config: Mapping[str, Any] | None) -> Identity:
 METADATA_KEYS = tuple(Identity("", (), "", "").to_metadata())
 """The keys of an identity in a run's metadata, in the order of its fields; all other keys are
 the caller's."""
+_DEFAULTS = ("",) * len(METADATA_KEYS)

@@ -1,11 +1,12 @@
-"""The end of a run: its result, and what is stored before the lease of the thread is released."""
+"""The record of a run and its end: what is stored before the lease of the thread is released."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from langgraph.runtime import RunControl
 from langgraph.types import Command
 
 from echelons.checkpoints.coordination import turns
@@ -15,6 +16,9 @@ from echelons.checkpoints.queries import LedgerQuery, ReadPlan
 from echelons.checkpoints.threads import answer_outbox
 from echelons.checkpoints.threads.pending_work import Question
 from echelons.checkpoints.threads.thread_status import read_last_text, read_thread_status
+from echelons.delegation.request import Usage
+from echelons.runtime.run_events import STREAM_MODES, EventTranslator, RunEvent, RunEventKind
+from echelons.tree.names import PATH_SEPARATOR
 
 CLOSED_EPOCH = 0
 """An epoch that no run has, stored while no run takes answers."""
@@ -39,34 +43,44 @@ class RunEnd:
     queued: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class RunProgress:
-    """The state of a run at the end of its stream.
+class RunRecord:
+    """The record of a run in progress; the engine writes it, `Run` and `AsyncRun` show it.
 
     Attributes:
-        text: The root's last message in it; `None` if there is none.
+        control: Stops the tree at the end of its current step.
+        usage: Usage of all agents of the run together.
+        started: Whether its first event has been requested.
+        paused: Whether the tree was stopped that way.
+        run_end: The result; `None` until it ends.
+        last_text: The root's last message in it; `None` if there is none.
         delivered: The questions whose answers it has delivered.
-        paused: Whether it was asked to stop.
         withdrawn: Questions of stopped agents that it has continued for.
     """
 
-    text: str | None = None
-    delivered: Collection[str] = ()
-    paused: bool = False
-    withdrawn: Collection[str] = ()
+    def __init__(self) -> None:
+        self.control = RunControl()
+        self.usage = Usage()
+        self.started = False
+        self.paused = False
+        self.run_end: RunEnd | None = None
+        self.last_text: str | None = None
+        self.delivered: set[str] = set()
+        self.withdrawn: set[str] = set()
+        self._translator = EventTranslator()
 
+    @property
+    def stream_options(self) -> dict[str, Any]:
+        """The stream options of LangGraph, with the control that stops it."""
+        return {"stream_mode": list(STREAM_MODES), "subgraphs": True, "control": self.control}
 
-@dataclass(frozen=True, slots=True)
-class Continue:
-    """The next input of a run that does not end yet.
-
-    Attributes:
-        graph_input: The input of the graph.
-        withdrawn: Questions of stopped agents that it continues for.
-    """
-
-    graph_input: Command[Any] | None = None
-    withdrawn: Collection[str] = ()
+    def record_part(self, part: Any) -> Iterator[RunEvent]:
+        """Yield the events of a part of LangGraph's stream, and record them."""
+        for event in self._translator.translate_part(part):
+            if event.kind is RunEventKind.MESSAGE:
+                self.usage += event.usage
+                if PATH_SEPARATOR not in event.path:
+                    self.last_text = event.content
+            yield event
 
 
 def read_run_end(thread_id: str) -> ReadPlan[RunEnd]:
@@ -76,7 +90,7 @@ def read_run_end(thread_id: str) -> ReadPlan[RunEnd]:
     return RunEnd(text, standing.questions, standing.finished)
 
 
-def settle_run(turn: Turn, progress: RunProgress) -> ReadPlan[RunEnd | Continue]:
+def settle_run(turn: Turn, record: RunRecord) -> ReadPlan[Command[Any] | None]:
     """End the run, or return its next input if answers have arrived meanwhile.
 
     The run also continues if an agent with a pending question was stopped meanwhile, as its
@@ -89,26 +103,33 @@ def settle_run(turn: Turn, progress: RunProgress) -> ReadPlan[RunEnd | Continue]
     """
     turn.check_failures()
     standing = yield from read_thread_status(turn.thread_id)
-    withdrawn = standing.pending_work.withdrawn - frozenset(progress.withdrawn)
+    withdrawn = standing.pending_work.withdrawn - record.withdrawn
     text = ""
     if standing.finished:
-        text = (yield from read_last_text(standing)) if progress.text is None else progress.text
+        text = (
+            (yield from read_last_text(standing)) if record.last_text is None else record.last_text
+        )
 
-    def close_run(open_: Transaction) -> RunEnd | Continue:
+    def close_run(open_: Transaction) -> RunEnd | Command[Any] | None:
         open_.require_lease(turn.fence)
         # A paused run may not have reached the tools that its answers are for: they stay due.
-        delivered = () if progress.paused else progress.delivered
+        delivered = () if record.paused else record.delivered
         due = answer_outbox.take_due_answers(
             open_, turn.thread_id, standing.question_ids, delivered
         )
-        if (due or withdrawn) and not progress.paused:
-            return Continue(Command(resume=due) if due else None, withdrawn)
+        if (due or withdrawn) and not record.paused:
+            return Command(resume=due) if due else None
         if standing.finished:
             turns.finish_turn(open_, turn.thread_id, turn.id, text)
         _store_open_epoch(open_, turn, CLOSED_EPOCH)
         return RunEnd(text, standing.questions, standing.finished)
 
-    return (yield LedgerQuery(lambda ledger: ledger.commit(close_run)))  # type: ignore[no-any-return]
+    settled = yield LedgerQuery(lambda ledger: ledger.commit(close_run))
+    if isinstance(settled, RunEnd):
+        record.run_end = settled
+        return None
+    record.withdrawn |= withdrawn
+    return settled  # type: ignore[no-any-return]  # a plan is sent what it asked for
 
 
 def open_for_answers(open_: Transaction, turn: Turn) -> None:

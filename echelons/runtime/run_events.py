@@ -88,9 +88,8 @@ class _TaskOrigin:
     path: str
     thread_id: str
     node: str
-    stored_request: Mapping[str, Any] | None = (
-        None  # as it is stored; most tasks end without a need of it
-    )
+    # As it is stored: most tasks end without a need of it.
+    stored_request: Mapping[str, Any] | None = None
 
 
 class EventTranslator:
@@ -124,9 +123,12 @@ class EventTranslator:
         # A segment begins with its first node; a delegation graph below it is no beginning.
         if who.node in ("reason", "run") and segment not in self._begun:
             self._begun.add(segment)
-            yield RunEvent(
-                who.path, RunEventKind.TASK, _task_text(payload["input"]), thread_id=who.thread_id
-            )
+            state = payload["input"]
+            messages = state.get("messages") if isinstance(state, dict) else None
+            # A resumed segment has more than its task in its state.
+            tasks = (each for each in reversed(messages or ()) if isinstance(each, HumanMessage))
+            text = next((str(task.text) for task in tasks), "")
+            yield RunEvent(who.path, RunEventKind.TASK, text, thread_id=who.thread_id)
 
     def _translate_end(self, payload: Mapping[str, Any]) -> Iterator[RunEvent]:
         who = self._tasks.pop(payload["id"], None)
@@ -186,7 +188,11 @@ def _message_events(who: _TaskOrigin, message: BaseMessage) -> Iterator[RunEvent
         yield from _call_events(who, message)
     # A message that `reason` wrote or joined itself is no response of a subordinate.
     elif isinstance(message, ToolMessage) and who.stored_request is None:
-        yield _tool_result_event(who, message)
+        data = {"id": message.tool_call_id, "status": message.status, "name": message.name}
+        content = str(message.text)
+        yield RunEvent(
+            who.path, RunEventKind.TOOL_RESULT, content, thread_id=who.thread_id, data=data
+        )
 
 
 def _call_events(who: _TaskOrigin, message: AIMessage) -> Iterator[RunEvent]:
@@ -207,13 +213,6 @@ def _call_events(who: _TaskOrigin, message: AIMessage) -> Iterator[RunEvent]:
             yield RunEvent(who.path, kind, call["name"], thread_id=who.thread_id, data=data)
 
 
-def _tool_result_event(who: _TaskOrigin, message: ToolMessage) -> RunEvent:
-    data = {"id": message.tool_call_id, "status": message.status, "name": message.name}
-    return RunEvent(
-        who.path, RunEventKind.TOOL_RESULT, str(message.text), thread_id=who.thread_id, data=data
-    )
-
-
 def _response_events(who: _TaskOrigin, order: QueuedRequest, result: Any) -> Iterator[RunEvent]:
     """Yield the responses of subordinates, final or followed by another candidate."""
     if not isinstance(result, dict):
@@ -221,9 +220,8 @@ def _response_events(who: _TaskOrigin, order: QueuedRequest, result: Any) -> Ite
     following = _queued_request(result)
     next_ = QueuedRequest.load(following) if following else None
     if next_ and next_.request.id == order.request.id:
-        yield _response_event(
-            who, order, next_.earlier_responses[-1], next_.earlier_responses, final=False
-        )
+        tried = next_.earlier_responses
+        yield _response_event(who, order, tried[-1], tried, final=False)
         return
     artifacts = [
         each.artifact for each in _written_messages(result) if isinstance(each, ToolMessage)
@@ -244,15 +242,7 @@ def _response_event(
     *,
     final: bool,
 ) -> RunEvent:
-    """Return the event of a response.
-
-    Args:
-        who: The task that sent the request.
-        order: The request.
-        response: The response of the subordinate.
-        cost: The responses whose usage the request has cost so far.
-        final: Whether no other candidate follows.
-    """
+    """Return the event of a response; `cost` are the responses that the request has cost so far."""
     data: dict[str, Any] = {
         "id": order.call_id,
         "agent": response.agent,
@@ -284,13 +274,6 @@ def _written_messages(result: Any) -> Iterator[BaseMessage]:
     if isinstance(held, dict):  # several writes of one task: {"$writes": [...]}
         held = [each for write in held.get(SEVERAL_WRITES_KEY, ()) for each in write]
     yield from (each for each in held or () if isinstance(each, BaseMessage))
-
-
-def _task_text(state: Any) -> str:
-    # A resumed segment has more than its task in its state.
-    messages = state.get("messages") if isinstance(state, dict) else None
-    tasks = (each for each in reversed(messages or ()) if isinstance(each, HumanMessage))
-    return next((str(task.text) for task in tasks), "")
 
 
 def _reasoning_text(message: AIMessage) -> str:

@@ -22,18 +22,19 @@ from echelons.checkpoints.threads.pending_work import Question
 from echelons.checkpoints.threads.stop_and_pause import ControlOrder, give_order
 from echelons.checkpoints.threads.store import RootThread, ThreadStore
 from echelons.checkpoints.threads.trace import Trace
-from echelons.errors import EchelonsError, InvalidDatabase, ThreadNotFound
+from echelons.errors import EchelonsError, InvalidDatabase, InvalidThread, ThreadNotFound
 from echelons.identity.lineage import derive_root_thread_id
-from echelons.runtime.request_input import (
+from echelons.runtime.session_requests import (
     MISSING,
+    ResumeRequest,
+    SessionRequest,
+    SessionThread,
     build_answer_request,
     build_send_request,
-    check_thread_name,
 )
-from echelons.runtime.session_requests import ResumeRequest, SessionRequest, SessionThread
 from echelons.runtime.session_run import AsyncRun, Run
 from echelons.runtime.turn_engine import TurnEngine
-from echelons.text.input_limits import check_metadata
+from echelons.text.input_limits import check_metadata, is_label
 from echelons.tree.traversal import walk_tree
 
 
@@ -73,7 +74,9 @@ class Session:
         thread: str = "main",
         metadata: Mapping[str, str | int | float | bool] | None = None,
     ) -> None:
-        self.thread = check_thread_name(thread)
+        if not is_label(thread):
+            raise InvalidThread(thread)
+        self.thread = thread
         notes = check_metadata(metadata)
         self.graph = agent.compile(database)
         saver = self.graph.checkpointer
@@ -82,10 +85,13 @@ class Session:
         self._saver = saver
         self._own_saver = None if saver is database else saver
         try:
-            self.thread_id = _resolve_thread_id(saver, thread)
+            # A graph of the user's own may have used the name as LangGraph's id itself. Only ours
+            # is asked: a saver for event loops may not be read here.
+            is_id = isinstance(saver, SqliteCheckpointer) and OneCheckpoint(thread).get(saver)
         except EchelonsError:
             self.close()
             raise
+        self.thread_id = thread if is_id else derive_root_thread_id(thread)
         self._engine = TurnEngine(self.graph, saver, SessionThread(thread, self.thread_id), notes)
         self.thread_store = ThreadStore(saver)
 
@@ -267,17 +273,9 @@ class Session:
 
     def _start_run(self, request: SessionRequest) -> Run:
         # Refused at once, not only at the first event; the run checks it again when it starts.
-        self._engine.check_request(request)
+        run_plan(self._saver, request.check_early(self._engine.thread))
         return Run(self._engine, request)
 
     async def _astart_run(self, request: SessionRequest) -> AsyncRun:
-        await self._engine.acheck_request(request)
+        await arun_plan(self._saver, request.check_early(self._engine.thread))
         return AsyncRun(self._engine, request)
-
-
-def _resolve_thread_id(saver: BaseCheckpointSaver[Any], name: str) -> str:
-    # A graph of the user's own may have used the name as LangGraph's id itself. Only ours is
-    # asked: a saver for event loops may not be read here.
-    if isinstance(saver, SqliteCheckpointer) and OneCheckpoint(name).get(saver) is not None:
-        return name
-    return derive_root_thread_id(name)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from uuid import uuid4
 
+from langchain_core.messages import HumanMessage
 from langgraph.types import Command
 
 from echelons.checkpoints.coordination import turns
@@ -31,7 +32,11 @@ from echelons.checkpoints.threads.thread_status import (
     read_turn_text,
 )
 from echelons.errors import (
+    AnswerMissing,
+    AnswerUnnamed,
     InterventionPending,
+    InvalidId,
+    InvalidTask,
     NothingToResume,
     ThreadBusy,
     ThreadNotFound,
@@ -39,6 +44,10 @@ from echelons.errors import (
     UnfinishedTurn,
 )
 from echelons.runtime.run_end import RunEnd, is_open_for_answers
+from echelons.text.input_limits import check_id, check_value, shorten_repr
+
+MISSING: Any = object()
+"""The default of an answer that was not given; `None` is a valid answer."""
 
 
 class SessionThread(NamedTuple):
@@ -109,32 +118,33 @@ class SendRequest(SessionRequest):
 
     Attributes:
         task: The task.
-        graph_input: The task as input of the graph.
         turn: The caller's id of the turn; `None` if it will not be submitted again.
     """
 
     task: str
-    graph_input: Mapping[str, Any]
     turn: str | None
 
     def decide(self, thread: SessionThread) -> ReadPlan[Decision]:
         """Start a turn, resume it, or return its stored answer."""
-        standing = yield from read_thread_status(thread.id)
+        status = yield from read_thread_status(thread.id)
         if self.turn is None:
-            return (
-                yield from _start_turn(
-                    thread, StartRun(self.graph_input, str(uuid4()), status_before=standing)
-                )
-            )
-        own = turns.digest_task(self.task)
+            return (yield from self._start_turn(thread, status, str(uuid4())))
+        digest = turns.digest_task(self.task)
         known = yield from _find_turn(thread, self.turn)
         if known is None:
-            return (
-                yield from _start_turn(thread, StartRun(self.graph_input, self.turn, own, standing))
-            )
-        if known.task != own:
+            return (yield from self._start_turn(thread, status, self.turn, digest))
+        if known.task != digest:
             raise TurnReused(self.turn, thread.name)
-        return (yield from self._decide_repeated(thread, standing, known))
+        if status.turn == self.turn and not status.finished:
+            continued = yield from _continue_turn(thread, status)
+            return continued or RunEnd(questions=status.questions, replayed=True)
+        text = known.text
+        if text is None:
+            # Its process died at the start of the turn, or at its end before that was stored.
+            text = yield from read_turn_text(thread.id, self.turn)
+            if text is None and known.announced:
+                return (yield from self._start_turn(thread, status, self.turn, digest))
+        return RunEnd(text or "", finished=True, replayed=True)
 
     def plan_writes(self, thread: SessionThread, go: StartRun) -> ReadPlan[LedgerWriter]:
         """Store the end of the previous turn, if its process died before it could."""
@@ -145,25 +155,17 @@ class SendRequest(SessionRequest):
         text = yield from read_last_text(go.status_before)
         return lambda open_: turns.finish_turn(open_, thread.id, before, text)
 
-    def _decide_repeated(
-        self, thread: SessionThread, standing: ThreadStatus, known: turns.TurnRecord
-    ) -> ReadPlan[Decision]:
-        if standing.turn == self.turn and not standing.finished:
-            return (yield from _continue_turn(thread, standing)) or RunEnd(
-                questions=standing.questions, replayed=True
-            )
-        text = known.text
-        if text is None:
-            # Its process died at the start of the turn, or at its end before that was stored.
-            turn = self.turn or ""
-            text = yield from read_turn_text(thread.id, turn)
-            if text is None and known.announced:
-                return (
-                    yield from _start_turn(
-                        thread, StartRun(self.graph_input, turn, known.task, standing)
-                    )
-                )
-        return RunEnd(text or "", finished=True, replayed=True)
+    def _start_turn(
+        self, thread: SessionThread, status: ThreadStatus, turn: str, digest: str = ""
+    ) -> ReadPlan[StartRun]:
+        given = yield from answer_outbox.read_stored_answers(thread.id, status)
+        still_open = [each for each in status.question_ids if each not in given]
+        if still_open:
+            raise InterventionPending(thread.name, still_open)
+        if not status.finished:
+            raise UnfinishedTurn(thread.name)
+        message = HumanMessage(self.task, id=str(uuid4()))
+        return StartRun({"messages": [message]}, turn, digest, status)
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +242,42 @@ class ResumeRequest(SessionRequest):
         return lambda open_: lift_pauses(open_, thread.id, go.turn, self.path)
 
 
+def build_send_request(task: str, turn_id: str | None) -> SendRequest:
+    """Return the request to send a task.
+
+    Raises:
+        InvalidTask: It is empty.
+        InvalidId: `turn_id` has other characters than letters, digits and `._:-`.
+    """
+    if not isinstance(task, str) or not task.strip():
+        raise InvalidTask(task)
+    turn = None if turn_id is None else check_id(turn_id, "turn_id")
+    return SendRequest(check_value(task, "the task"), turn)
+
+
+def build_answer_request(question: str | Mapping[str, Any], value: Any) -> AnswerRequest:
+    """Return the request to answer one question, or several by their ids.
+
+    Raises:
+        InvalidId: A question's id is not a text.
+        AnswerUnnamed: A value is given beside several answers.
+        AnswerMissing: No value is given.
+    """
+    for key in question if isinstance(question, Mapping) else [question]:
+        if not isinstance(key, str):
+            raise InvalidId("id of a question", shorten_repr(key))
+    answers = question if isinstance(question, Mapping) else {question: value}
+    if isinstance(question, Mapping) and value is not MISSING:
+        raise AnswerUnnamed(value, list(answers))
+    if not answers:
+        raise AnswerMissing
+    for key, each in answers.items():
+        if each is MISSING:
+            raise AnswerMissing(key)
+        check_value(each, f"the answer to {key!r}")
+    return AnswerRequest(dict(answers))
+
+
 def _find_turn(thread: SessionThread, turn: str) -> ReadPlan[turns.TurnRecord | None]:
     found: turns.TurnRecord | None = yield LedgerQuery(
         lambda ledger: ledger.query(lambda open_: turns.find_turn(open_, thread.id, turn))
@@ -249,16 +287,6 @@ def _find_turn(thread: SessionThread, turn: str) -> ReadPlan[turns.TurnRecord | 
 
 def _write_nothing(open_: Transaction) -> None:
     """Write nothing."""
-
-
-def _start_turn(thread: SessionThread, go: StartRun) -> ReadPlan[StartRun]:
-    given = yield from answer_outbox.read_stored_answers(thread.id, go.status_before)
-    still_open = [each for each in go.status_before.question_ids if each not in given]
-    if still_open:
-        raise InterventionPending(thread.name, still_open)
-    if not go.status_before.finished:
-        raise UnfinishedTurn(thread.name)
-    return go
 
 
 def _continue_turn(thread: SessionThread, standing: ThreadStatus) -> ReadPlan[StartRun | None]:

@@ -11,11 +11,11 @@ from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from typing import Self
 
+from echelons.checkpoints.queries import arun_plan, run_plan
 from echelons.checkpoints.threads.pending_work import Question
 from echelons.delegation.request import Usage
-from echelons.runtime.run_end import RunEnd
+from echelons.runtime.run_end import RunEnd, RunRecord, read_run_end
 from echelons.runtime.run_events import RunEvent
-from echelons.runtime.run_record import RunRecord
 from echelons.runtime.session_requests import SessionRequest
 from echelons.runtime.turn_engine import TurnEngine
 
@@ -46,14 +46,8 @@ class Result:
     @classmethod
     def from_run_end(cls, ending: RunEnd, usage: Usage) -> Result:
         """Return the result of an ended run."""
-        return cls(
-            ending.text,
-            ending.questions,
-            ending.finished,
-            usage,
-            ending.replayed,
-            ending.queued,
-        )
+        text, questions, finished = ending.text, ending.questions, ending.finished
+        return cls(text, questions, finished, usage, ending.replayed, ending.queued)
 
     def __str__(self) -> str:
         """The answer, or what must be answered first."""
@@ -61,19 +55,26 @@ class Result:
         return self.text or "\n".join(asked)
 
 
-class Run:
+class _TurnRun:
+    """What both kinds of run share."""
+
+    def __init__(self, engine: TurnEngine) -> None:
+        self._engine = engine
+        self._record = RunRecord()
+
+    def pause(self) -> None:
+        """Ask the tree to stop at the end of its current step; signal handlers may call it."""
+        self._record.control.request_drain("paused")
+
+
+class Run(_TurnRun):
     """A turn, driven by its consumer.
 
     It holds the thread from its first event to its last; leave it with `close` or `with`.
-
-    Args:
-        engine: Runs the thread.
-        request: The request to run.
     """
 
     def __init__(self, engine: TurnEngine, request: SessionRequest) -> None:
-        self._engine = engine
-        self._record = RunRecord()
+        super().__init__(engine)
         # Not a method of this object: a run that is dropped midway must release the thread at
         # once, not at the next garbage collection.
         self._events = engine.run_request(request, self._record)
@@ -85,13 +86,10 @@ class Run:
         """Drive the turn to its end and return its result."""
         for _ in self._events:
             pass
-        return Result.from_run_end(
-            self._record.run_end or self._engine.read_run_end(), self._record.usage
-        )
-
-    def pause(self) -> None:
-        """Ask the tree to stop at the end of its current step; signal handlers may call it."""
-        self._record.control.request_drain("paused")
+        end, saver = self._record.run_end, self._engine.saver
+        if end is None:
+            end = run_plan(saver, read_run_end(self._engine.thread.id))
+        return Result.from_run_end(end, self._record.usage)
 
     def close(self) -> None:
         """Stop at the end of the current step, with everything done so far stored.
@@ -112,42 +110,27 @@ class Run:
         self.close()
 
 
-class AsyncRun:
-    """A turn in an event loop, driven by its consumer.
-
-    It holds the thread from its first event to its last; leave it with `close` or
-    `async with`.
-
-    Args:
-        engine: Runs the thread.
-        request: The request to run.
-    """
+class AsyncRun(_TurnRun):
+    """A turn in an event loop, driven by its consumer; leave it with `close` or `async with`."""
 
     def __init__(self, engine: TurnEngine, request: SessionRequest) -> None:
-        self._engine = engine
-        self._record = RunRecord()
+        super().__init__(engine)
         self._events = engine.arun_request(request, self._record)
 
     def __aiter__(self) -> AsyncIterator[RunEvent]:
         return self._events
 
     async def result(self) -> Result:
-        """Drive the turn to its end and return its result."""
+        """Async version of `Run.result`."""
         async for _ in self._events:
             pass
-        return Result.from_run_end(
-            self._record.run_end or await self._engine.aread_run_end(), self._record.usage
-        )
-
-    def pause(self) -> None:
-        """Ask the tree to stop at the end of its current step; signal handlers may call it."""
-        self._record.control.request_drain("paused")
+        end, saver = self._record.run_end, self._engine.saver
+        if end is None:
+            end = await arun_plan(saver, read_run_end(self._engine.thread.id))
+        return Result.from_run_end(end, self._record.usage)
 
     async def close(self) -> None:
-        """Stop at the end of the current step, with everything done so far stored.
-
-        A run that was never started stores nothing.
-        """
+        """Async version of `Run.close`."""
         self._record.control.request_drain("closed")
         if self._record.started:
             async for _ in self._events:

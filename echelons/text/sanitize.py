@@ -37,9 +37,12 @@ def sanitize_value(value: Any, depth: int = 0) -> Any:
         if depth >= MAX_SANITIZED_DEPTH:
             return TOO_DEEP_NOTE
         if kind is dict:
-            return {
-                sanitize_value(key): sanitize_value(each, depth + 1) for key, each in value.items()
-            }
+            clean: dict[Any, Any] = {}
+            for key, each in value.items():
+                # Most keys are names, which need no call.
+                fit = type(key) is str and key.isascii() and len(key) <= MAX_TEXT_LENGTH
+                clean[key if fit else sanitize_value(key)] = sanitize_value(each, depth + 1)
+            return clean
         return [sanitize_value(each, depth + 1) for each in value]
     if value is None or kind is bool or kind is float:
         return value

@@ -43,9 +43,7 @@ ALLOWED_ROLES = ("user", "assistant", "tool")
 def validate_input(given: Any, config: RunnableConfig | None) -> Any:
     """Return the validated input of a run, ready to be stored.
 
-    Args:
-        given: The input. `None` and commands continue a run: they have no messages.
-        config: The run's config.
+    `None` and commands continue a run: they have no messages.
 
     Raises:
         InvalidInput: The input, or the thread's id, is refused; a subclass for each reason.

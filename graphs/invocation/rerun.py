@@ -11,55 +11,55 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import aclosing
 from typing import Any, cast
 
-from echelons.delegation.race import Races
+from echelons.graphs.invocation.run_services import RunServices
 from echelons.langgraph_internals import INTERRUPT
-
-"""The key under which LangGraph streams the interrupts of a graph."""
 
 
 def stream_until_settled(
-    run: Callable[[Any], Iterator[Any]], given: Any, races: Races
+    run: Callable[[Any], Iterator[Any]], given: Any, services: RunServices
 ) -> Iterator[Any]:
     """Yield the parts of a run, and of its reruns until no interrupt is obsolete.
 
     Args:
         run: Starts a run with an input.
         given: The input of the first run; reruns get `None`.
-        races: The races of the run.
+        services: The services of the run; its gate is closed at the end, also after an error.
     """
-    while True:
-        races.begin()
-        questions: list[Any] = []
-        for part in run(given):
-            if _is_root_interrupt(part):
-                questions.append(part)
-            else:
-                yield part
-        if not races.has_obsolete_question:
-            yield from questions
-            return
-        given = None
-
-
-async def astream_until_settled(
-    run: Callable[[Any], AsyncIterator[Any]], given: Any, races: Races
-) -> AsyncGenerator[Any]:
-    """Async version of `stream_until_settled`."""
-    while True:
-        races.begin()
-        questions: list[Any] = []
-        # Closed with this generator, so that LangGraph cancels at once, not at garbage collection.
-        async with aclosing(cast("AsyncGenerator[Any]", run(given))) as parts:
-            async for part in parts:
+    with services.gate:
+        while True:
+            services.races.begin()
+            questions: list[Any] = []
+            for part in run(given):
                 if _is_root_interrupt(part):
                     questions.append(part)
                 else:
                     yield part
-        if not races.has_obsolete_question:
-            for question in questions:
-                yield question
-            return
-        given = None
+            if not services.races.has_obsolete_question:
+                yield from questions
+                return
+            given = None
+
+
+async def astream_until_settled(
+    run: Callable[[Any], AsyncIterator[Any]], given: Any, services: RunServices
+) -> AsyncGenerator[Any]:
+    """Async version of `stream_until_settled`."""
+    async with services.gate:
+        while True:
+            services.races.begin()
+            questions: list[Any] = []
+            # Closed with this generator: LangGraph cancels at once, not at garbage collection.
+            async with aclosing(cast("AsyncGenerator[Any]", run(given))) as parts:
+                async for part in parts:
+                    if _is_root_interrupt(part):
+                        questions.append(part)
+                    else:
+                        yield part
+            if not services.races.has_obsolete_question:
+                for question in questions:
+                    yield question
+                return
+            given = None
 
 
 def _is_root_interrupt(part: Any) -> bool:

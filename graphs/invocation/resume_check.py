@@ -32,22 +32,22 @@ from echelons.tree.traversal import fingerprint_tree, walk_tree
 
 
 def check_resume(agent: Agent, own: Any, given: Any, config: Mapping[str, Any]) -> Identity | None:
-    """Check that a tree can resume a thread.
+    """Check that a tree can resume a thread; return the identity of the stored run.
+
+    Only an input that resumes is checked; the identity is `None` for others, or if nothing is
+    stored.
 
     Args:
         agent: The tree's root.
         own: The saver that the tree was compiled with.
-        given: The run's input; only a resume is checked.
+        given: The run's input.
         config: The run's config, merged with the config around the call.
-
-    Returns:
-        Identity of the stored run; `None` if a new run begins, or nothing is stored.
 
     Raises:
         MissingAgents: The thread waits in agents or nodes that the tree does not have.
     """
     resumed = _find_resumed_checkpoint(own, given, config)
-    return run_plan(resumed[0], _check_checkpoint(agent, resumed[1])) if resumed else None
+    return run_plan(resumed[0], check_checkpoint(agent, resumed[1])) if resumed else None
 
 
 async def acheck_resume(
@@ -55,7 +55,7 @@ async def acheck_resume(
 ) -> Identity | None:
     """Async version of `check_resume`."""
     resumed = _find_resumed_checkpoint(own, given, config)
-    return await arun_plan(resumed[0], _check_checkpoint(agent, resumed[1])) if resumed else None
+    return await arun_plan(resumed[0], check_checkpoint(agent, resumed[1])) if resumed else None
 
 
 def _find_resumed_checkpoint(
@@ -72,7 +72,12 @@ def _find_resumed_checkpoint(
     return saver, OneCheckpoint(str(configurable["thread_id"]), namespace, checkpoint_id)
 
 
-def _check_checkpoint(agent: Agent, root: OneCheckpoint) -> ReadPlan[Identity | None]:
+def check_checkpoint(agent: Agent, root: OneCheckpoint) -> ReadPlan[Identity | None]:
+    """Check that a tree can go on from a root's checkpoint; return the identity stored in it.
+
+    Raises:
+        MissingAgents: The thread waits in agents or nodes that the tree does not have.
+    """
     head = yield root
     identity = Identity.from_metadata(head.metadata) if head else None
     if identity is None or identity.tree == fingerprint_tree(agent):
@@ -94,10 +99,7 @@ def find_missing_agents(
 ) -> list[str]:
     """Return the paths of agents and nodes that have pending work but are not in the tree.
 
-    Args:
-        root: The tree's root.
-        waiting: The agents with pending work.
-        above: Path of the agent that the tree is embedded under; empty for none.
+    `above` is the path of the agent that the tree is embedded under.
     """
     members = {(*above, *place.path): place.member for place in walk_tree(root)}
     lost: dict[str, None] = {}

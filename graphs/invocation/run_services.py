@@ -6,8 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from langchain_core.runnables import RunnableConfig
 
@@ -43,11 +42,7 @@ def with_run_services(
 ) -> RunnableConfig:
     """Return the config of a run with its identity and services.
 
-    Args:
-        config: The caller's config.
-        around: The same, merged with the config around the call.
-        identity: The identity of the run.
-        services: The services of the run.
+    `around` is the caller's config, merged with the config around the call.
     """
     given: RunnableConfig = config or {}
     own: RunnableConfig = {
@@ -64,9 +59,3 @@ def with_run_services(
     if type(given.get("recursion_limit")) is not int:
         own["recursion_limit"] = NO_RECURSION_LIMIT
     return own
-
-
-def stream_within_gate(parts: Iterator[Any], gate: TreeGate) -> Iterator[Any]:
-    """Yield the parts of a stream, and close the gate when it ends, also by an error."""
-    with gate:
-        yield from parts

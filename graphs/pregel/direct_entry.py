@@ -22,12 +22,7 @@ EntrySelector: TypeAlias = Callable[[Mapping[str, Any], Mapping[str, Any]], str]
 
 
 class DirectGraph(EditableGraph):
-    """A nested graph without the step before its first node.
-
-    Args:
-        entry: Returns the name of the first node.
-        kwargs: The attributes of a compiled graph.
-    """
+    """A nested graph without the step before its first node, which `entry` names."""
 
     def __init__(self, *, entry: EntrySelector, **kwargs: Any) -> None:
         super().__init__(**kwargs)

@@ -34,41 +34,39 @@ class EditableGraph(InlineGraph):
         Raises:
             InvalidMessages: The `messages` of an update are not messages.
         """
-        found = self._find_edited_checkpoint(config)
+        around = self.merge_call_config(config)
+        found = self._find_edited_checkpoint(around)
         stored = run_plan(found[0], _read_stored_identity(found[1])) if found else None
-        with _with_identity_in_context(
-            stored or self._build_initial_identity(config), config
-        ) as named:
+        identity = stored or self._build_initial_identity(around)
+        with _with_identity_in_context(identity, config) as named:
             return super().bulk_update_state(named, _convert_messages(supersteps))
 
     async def abulk_update_state(
         self, config: RunnableConfig, supersteps: Supersteps
     ) -> RunnableConfig:
         """Async version of `bulk_update_state`."""
-        found = self._find_edited_checkpoint(config)
+        around = self.merge_call_config(config)
+        found = self._find_edited_checkpoint(around)
         stored = await arun_plan(found[0], _read_stored_identity(found[1])) if found else None
-        with _with_identity_in_context(
-            stored or self._build_initial_identity(config), config
-        ) as named:
+        identity = stored or self._build_initial_identity(around)
+        with _with_identity_in_context(identity, config) as named:
             return await super().abulk_update_state(named, _convert_messages(supersteps))
 
     def merge_call_config(self, config: RunnableConfig | None) -> RunnableConfig:
         """Return a call's config, merged with the graph's own and the one around the call."""
         return ensure_config(merge_configs(self.config, config))
 
-    def _build_initial_identity(self, config: RunnableConfig) -> Identity | None:
+    def _build_initial_identity(self, around: RunnableConfig) -> Identity | None:
         """Return the identity of the state where nothing is stored yet."""
         return None
 
-    def _find_edited_checkpoint(self, config: RunnableConfig) -> tuple[Saver, OneCheckpoint] | None:
-        given = self.merge_call_config(config)["configurable"]
-        saver = get_saver(given) or self.checkpointer
-        if not isinstance(saver, BaseCheckpointSaver) or given.get("thread_id") is None:
+    def _find_edited_checkpoint(self, around: RunnableConfig) -> tuple[Saver, OneCheckpoint] | None:
+        given = around["configurable"]
+        saver, thread_id = get_saver(given) or self.checkpointer, given.get("thread_id")
+        if not isinstance(saver, BaseCheckpointSaver) or thread_id is None:
             return None
         namespace = str(given.get("checkpoint_ns") or "")
-        return saver, OneCheckpoint(
-            str(given["thread_id"]), namespace, given.get("checkpoint_id") or None
-        )
+        return saver, OneCheckpoint(str(thread_id), namespace, given.get("checkpoint_id") or None)
 
 
 def _convert_messages(supersteps: Supersteps) -> Supersteps:

@@ -1,25 +1,82 @@
-"""One attempt of a request with one subordinate, within its circuit breaker and its time."""
+"""One attempt of a request with one subordinate, within its circuit breaker and its time.
+
+Decides which errors of the subordinate's level become its failure.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 from time import monotonic
 from typing import Any, NamedTuple, cast
 
 from langchain_core.runnables import Runnable, RunnableConfig
-from langgraph.errors import GraphInterrupt
+from langgraph.errors import (
+    EmptyChannelError,
+    EmptyInputError,
+    GraphBubbleUp,
+    GraphInterrupt,
+    InvalidUpdateError,
+    ParentCommand,
+    is_invalid_resume,
+)
 
 from echelons.delegation.race import LOST_HALT, RaceEntry, get_races
+from echelons.errors import (
+    CheckpointTampered,
+    LeaseLost,
+    LedgerError,
+    MissingAgents,
+    NotStorable,
+    ScriptError,
+    SealKeyMissing,
+    StorageError,
+    UnreadableRecord,
+)
 from echelons.guards.circuit_breaker import (
     Admission,
     AttemptOutcome,
     FailureIntensity,
     get_circuits,
 )
-from echelons.guards.deadlines import with_deadline
-from echelons.guards.gate import HALT_KEY
-from echelons.nodes.delegating.run_level import LevelFailure, arun_level, run_level
+from echelons.guards.deadlines import DeadlineGate, get_deadline, with_deadline
+from echelons.guards.gate import HALT_KEY, get_gate
+from echelons.nodes.delegating.cancel_on_stop import CancelOnStop
+from echelons.text.error_lines import describe_error
+
+LOG = logging.getLogger(__name__)
+
+PROPAGATED_ERRORS = (
+    StorageError,
+    NotStorable,
+    CheckpointTampered,
+    SealKeyMissing,
+    UnreadableRecord,
+    LeaseLost,
+    LedgerError,
+    MissingAgents,
+    ScriptError,
+    InvalidUpdateError,
+    EmptyChannelError,
+    EmptyInputError,
+)
+"""Errors of the library: an `unable` instead of them would hide a bug or a full disk."""
+
+
+@dataclass(frozen=True, slots=True)
+class LevelFailure:
+    """The failure of a subordinate's run.
+
+    Attributes:
+        reason: One line for its superior.
+        end: How the failure counts for the subordinate's circuit breaker.
+    """
+
+    reason: str
+    end: AttemptOutcome = AttemptOutcome.FAILED
 
 
 class AttemptOptions(NamedTuple):
@@ -130,7 +187,52 @@ def _build_open_circuit_failure(options: AttemptOptions, admission: Admission) -
 def _describe_failures(options: AttemptOptions, intensity: FailureIntensity | None) -> str:
     if not intensity:
         return ""
-    failures = (
-        f"{intensity.failures} failures below {options.superior!r} within {intensity.period:g} s"
-    )
-    return f"intensity: {failures}: it does not try on"
+    count, where, period = intensity.failures, options.superior, intensity.period
+    return f"intensity: {count} failures below {where!r} within {period:g} s: it does not try on"
+
+
+def run_level(
+    level: Runnable[Any, Any], level_input: Any, config: RunnableConfig
+) -> Any | LevelFailure:
+    """Run a subordinate's level and return its output, or its failure.
+
+    The async version also cancels the run when the subordinate is stopped, and at its deadline.
+    Nothing else invokes the level of a subordinate.
+    """
+    try:
+        return level.invoke(level_input, config)
+    except Exception as error:  # noqa: BLE001  sorted below: interrupts and our own errors go on
+        return _convert_error(error)
+
+
+async def arun_level(
+    level: Runnable[Any, Any], level_input: Any, config: RunnableConfig
+) -> Any | LevelFailure:
+    """Async version of `run_level`."""
+    # A level that relays a request shares the deadline of the agent that answers it. It gets no
+    # timer, or its own circuit would open and shut out all agents below it.
+    deadline = None if "forward" in level_input else get_deadline(config)
+    timer = asyncio.timeout(None if deadline is None else max(0.0, deadline - monotonic()))
+    with CancelOnStop(config) as cutting:
+        try:
+            async with timer:
+                return await level.ainvoke(level_input, config)
+        except Exception as error:  # noqa: BLE001  sorted below: interrupts and our own errors go on
+            if isinstance(error, TimeoutError) and timer.expired():
+                gate = get_gate(config)
+                late = isinstance(gate, DeadlineGate) and gate.timeout_halt.reason
+                return LevelFailure(late or "timeout: its superior has no time left")
+            return _convert_error(error)
+    return LevelFailure(cutting.reason, AttemptOutcome.NOTHING)
+
+
+def _convert_error(error: Exception) -> LevelFailure:
+    # A Command(graph=PARENT) of a tool would steer the superior's delegation graph.
+    if isinstance(error, ParentCommand):
+        return LevelFailure("a tool tried to steer the superior with Command(graph=PARENT)")
+    # An invalid answer to an interrupt is asked for again: it is no failure.
+    if isinstance(error, (GraphBubbleUp, *PROPAGATED_ERRORS)) or is_invalid_resume(error):
+        raise error
+    # The superior gets one line; the log has the whole traceback.
+    LOG.warning("a subordinate failed", exc_info=error)
+    return LevelFailure(describe_error(error))

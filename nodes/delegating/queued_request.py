@@ -107,15 +107,10 @@ class QueuedRequest:
         return None if self.earlier_responses else state.get("head")
 
     def build_next_attempt(self, answer: DelegationResponse, superior: str) -> QueuedRequest | None:
-        """Return the next attempt, or `None` if the answer suffices or no candidate is left.
-
-        Args:
-            answer: The response of this attempt.
-            superior: Thread of the agent that delegates.
-        """
+        """Return the next attempt, or `None` if the answer suffices or no candidate is left."""
         if not self.candidates.remaining or answer.status not in (Status.UNABLE, Status.PARTIAL):
             return None
-        # The limit holds for every other candidate too.
+        # A limit holds for every other candidate too.
         if answer.reason.startswith(LIMIT_PREFIX):
             return None
         current, *route = self.candidates.remaining[0]
@@ -149,20 +144,13 @@ class QueuedRequest:
         asked = self.request.model_copy(
             update={"current": self.request.origin, "path": self.request.path[:1]}
         )
-        return settle_responses(
-            asked,
-            self.collect_responses(answer) or [answer],
-            self.candidates.required,
-            self.candidates.abilities,
-        )
+        responses, known = self.collect_responses(answer) or [answer], self.candidates
+        return settle_responses(asked, responses, known.required, known.abilities)
 
     def collect_responses(self, answer: DelegationResponse) -> tuple[DelegationResponse, ...]:
         """Return the responses of all attempts; empty if this was the only one."""
-        return (
-            (*self.earlier_responses, self._with_thread_id(answer))
-            if self.earlier_responses
-            else ()
-        )
+        tried = self.earlier_responses
+        return (*tried, self._with_thread_id(answer)) if tried else ()
 
     def _with_thread_id(self, answer: DelegationResponse) -> DelegationResponse:
         return answer.model_copy(update={"thread_id": self.thread_id})

@@ -68,40 +68,25 @@ class RequestQueue:
         spent: float = 0.0,
         may_retry: bool = True,
     ) -> NextStep:
-        """Return the step after an attempt.
-
-        Args:
-            order: The attempt.
-            answer: Its response.
-            config: The superior's config.
-            spent: Seconds that it took.
-            may_retry: Whether another candidate may be tried.
-        """
+        """Return the step after an attempt of `spent` seconds; `config` is the superior's."""
         request = order.request.with_time_spent(spent)
         if may_retry and order.candidates.remaining and request.seconds != 0:
             request = self._with_deadline(request, config)
             superior = require_identity(config).thread_id
             following = replace(order, request=request).build_next_attempt(answer, superior)
             if following:
-                return NextStep(config, following)
-        return NextStep(
-            config, answer=order.settle_attempts(answer), attempts=order.collect_responses(answer)
-        )
+                return NextStep(order, config, following)
+        attempts = order.collect_responses(answer)
+        return NextStep(order, config, answer=order.settle_attempts(answer), attempts=attempts)
 
     def advance(self, state: Mapping[str, Any], step: NextStep, head: Head | None) -> Command[Any]:
-        """Return the command that applies a step to a delegation.
-
-        Args:
-            state: The delegation's state.
-            step: The step.
-            head: The head of the thread that has run, if one has.
-        """
-        order, rest = QueuedRequest.load(state["queue"][0]), list(state["queue"][1:])
+        """Return the command that applies a step; `head` is that of the thread that has run."""
+        order, rest = step.order, list(state["queue"][1:])
         update: dict[str, Any] = {}
         if head:
             update["heads"] = {order.thread_id: head}
         if step.next_attempt:
-            rest = [step.next_attempt.stored(), *rest]
+            rest.insert(0, step.next_attempt.stored())
         elif step.answer and order.race_entry:
             entry = build_part_entry(step.answer, step.place, step.attempts)
             update["parts"] = {order.request.id: entry}
@@ -126,6 +111,7 @@ class NextStep(NamedTuple):
     """The step after an attempt: another attempt, or the answer.
 
     Attributes:
+        order: The attempt.
         config: The superior's config.
         next_attempt: The next attempt, if there is one.
         answer: The combined response of all attempts, if there is no next one.
@@ -133,6 +119,7 @@ class NextStep(NamedTuple):
         attempts: The responses of the attempts, if there were several.
     """
 
+    order: QueuedRequest
     config: Mapping[str, Any]
     next_attempt: QueuedRequest | None = None
     answer: DelegationResponse | None = None
@@ -141,16 +128,12 @@ class NextStep(NamedTuple):
 
 
 def check_request_path(request: DelegationRequest, level: int) -> None:
-    """Check the path and the route of a request.
-
-    Args:
-        request: The request.
-        level: Depth of the agent that delegates, including the trees around; 1 for a root.
+    """Check the path and the route of a request of an agent at a depth; 1 is a root.
 
     Raises:
         DelegationCycle: An agent is on the path twice.
         TooManyHops: The path is longer than the request allows.
-        TooDeep: The path is deeper than any tree may be.
+        TooDeep: The path is deeper than any tree may be, with the trees around.
     """
     path = (*request.path, *request.route)
     for place, name in enumerate(path):

@@ -6,9 +6,11 @@ after the other, or in parallel.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import TypeAlias
+
+from langchain_core.messages import AIMessage
 
 from echelons.delegation.calls import FanOutCall, SubordinateCall, build_part_id
 from echelons.delegation.candidates import AgentPath, Candidates
@@ -16,45 +18,14 @@ from echelons.delegation.join_policies import JoinAll, JoinPolicy
 from echelons.delegation.policy import DelegationPolicy
 from echelons.delegation.request import DelegationRequest, DelegationResponse, Status
 from echelons.errors import DelegationError, NoCandidate, RepeatedBrief, TooWide
-from echelons.identity.lineage import Identity, derive_request_id
+from echelons.identity.lineage import Identity, derive_request_id, derive_subordinate_thread_id
+from echelons.identity.thread_history import Head, build_head
+from echelons.nodes.planning.task_router import RoutedTask
 from echelons.nodes.planning.tool_calls import ParsedReply
-from echelons.routing import Route
 from echelons.tree.names import PATH_SEPARATOR
 
-
-@dataclass(frozen=True, slots=True)
-class RoutedTask:
-    """A task, or a part of one, with the candidates for it.
-
-    Attributes:
-        task: The task.
-        route: The ranking.
-        candidates: The paths to all candidates, relative to the receiver.
-    """
-
-    task: str
-    route: Route
-    candidates: Candidates
-
-
-class TaskRouter(Protocol):
-    """Finds candidates for a task that names no subordinate."""
-
-    def route_task(self, task: str, receiver: str, *, max_parts: int) -> tuple[RoutedTask, ...]:
-        """Return the candidates for a task, or for each of its parts, below a receiver.
-
-        Args:
-            task: The task.
-            receiver: Name of the agent that delegates.
-            max_parts: Most parts that the task may be split into; with more it stays whole.
-        """
-        ...
-
-    async def aroute_task(
-        self, task: str, receiver: str, *, max_parts: int
-    ) -> tuple[RoutedTask, ...]:
-        """Async version of `route_task`."""
-        ...
+RoutedTasks: TypeAlias = Mapping[tuple[str, bool], Sequence[RoutedTask]]
+"""The routed tasks of a message, by task and whether it may be split."""
 
 
 @dataclass(slots=True)
@@ -80,16 +51,16 @@ class DelegationPlan:
         if routed and routed.candidates.remaining:
             self.candidates[request.call_id] = routed.candidates
         elif not request.subordinate:
-            self.refused.append((request, _build_no_candidate_error(routed)))
+            short = routed.route.short if routed else ()
+            error = NoCandidate(short[0].agent, short[0].match) if short else NoCandidate()
+            self.refused.append((request, error))
 
     def refuse_repeated(self, answered: Callable[[str], Mapping[AgentPath, Status]]) -> None:
         """Refuse requests that have been answered already, unless they reset the conversation.
 
         A request is refused if one of its candidates has fulfilled the task, or if all are
-        unable; else it goes to the candidates that have not answered.
-
-        Args:
-            answered: Returns the candidates that have answered a task, with their status.
+        unable; else it goes to the candidates that have not answered. `answered` returns the
+        candidates that have answered a task, with their status.
         """
         for each in [each for each in self.requests if not each.reset]:
             known = answered(each.message)
@@ -103,17 +74,15 @@ class DelegationPlan:
                 self.refused.append((each, RepeatedBrief(who, each.message)))
             elif ahead != ways.remaining:
                 self.candidates[each.call_id] = replace(ways, remaining=ahead)
-                self._reassign(each, ahead[0][0])
+                self._reassign(each, replace(each, subordinate=ahead[0][0]))
 
-    def _reassign(self, request: SubordinateCall, subordinate: str) -> None:
-        """Reassign a request to another subordinate, also where it is a part of a call."""
-        given = replace(request, subordinate=subordinate)
-
-        def put(requests: Iterable[SubordinateCall]) -> list[SubordinateCall]:
-            return [given if each == request else each for each in requests]
-
-        self.requests = put(self.requests)
-        self.fan_outs = [replace(each, parts=tuple(put(each.parts))) for each in self.fan_outs]
+    def _reassign(self, old: SubordinateCall, new: SubordinateCall) -> None:
+        """Replace a request, also where it is a part of a call."""
+        self.requests = [new if each == old else each for each in self.requests]
+        self.fan_outs = [
+            replace(call, parts=tuple(new if each == old else each for each in call.parts))
+            for call in self.fan_outs
+        ]
 
 
 def iter_unnamed_tasks(parsed: ParsedReply, policy: DelegationPolicy) -> Iterator[tuple[str, bool]]:
@@ -133,7 +102,7 @@ def compute_max_parts(parsed: ParsedReply, splits: bool) -> int:
 
 def build_delegation_plan(
     parsed: ParsedReply,
-    routed: Mapping[tuple[str, bool], Sequence[RoutedTask]],
+    routed: RoutedTasks,
     policy: DelegationPolicy,
     width: int | None = None,
     only_subordinate: str = "",
@@ -142,47 +111,78 @@ def build_delegation_plan(
 
     Args:
         parsed: The parsed calls.
-        routed: The routed tasks, by what `iter_unnamed_tasks` yields.
+        routed: The routed tasks.
         policy: The agent's delegation policy.
         width: Most parallel requests; `None` for no limit.
         only_subordinate: The agent's only subordinate, which takes tasks without a candidate.
     """
     plan, room = DelegationPlan(refused=list(parsed.refused)), parsed.remaining_width
-    for each in parsed.requests:
+    for call in parsed.requests:
         parts: list[tuple[SubordinateCall, RoutedTask | None]] = []
         join: JoinPolicy = JoinAll()
-        if isinstance(each, SubordinateCall):
-            own = routed.get((each.message, policy.splitting), ())
+        if isinstance(call, SubordinateCall):
+            own, request = routed.get((call.message, policy.splitting), ()), call
             if width is not None and len(own) - 1 > room:
                 # The place that its one call had reserved is free again.
                 room += 1
-                plan.refused.append((each, TooWide(len(own), width - room, width)))
+                plan.refused.append((call, TooWide(len(own), width - room, width)))
                 continue
-            parts = _expand_request(
-                _default_to_only(each, own, only_subordinate), own, policy, room
-            )
+            if not (call.subordinate or any(each.candidates.remaining for each in own)):
+                request = replace(call, subordinate=only_subordinate)
+            parts = _expand_request(request, own, policy, room)
             room -= len(parts) - 1
             if len(parts) == 1:
                 plan.add_request(*parts[0])
                 continue
         else:
-            join = each.join
-            for part in each.parts:
-                asked_of = _expand_request(
-                    part, routed.get((part.message, False), ()), policy, room
-                )
-                room -= len(asked_of) - 1
-                parts += asked_of
-        numbered = [
-            (replace(request, call_id=build_part_id(each.call_id, place)), candidates)
-            for place, (request, candidates) in enumerate(parts, start=1)
-        ]
-        plan.fan_outs.append(
-            FanOutCall(each.call_id, join, tuple(request for request, _ in numbered))
-        )
-        for request, candidates in numbered:
-            plan.add_request(request, candidates)
+            join = call.join
+            for each in call.parts:
+                own = routed.get((each.message, False), ())
+                expanded = _expand_request(each, own, policy, room)
+                room -= len(expanded) - 1
+                parts += expanded
+        numbered: list[SubordinateCall] = []
+        for place, (request, found) in enumerate(parts, start=1):
+            numbered.append(replace(request, call_id=build_part_id(call.call_id, place)))
+            plan.add_request(numbered[-1], found)
+        plan.fan_outs.append(FanOutCall(call.call_id, join, tuple(numbered)))
     return plan
+
+
+def choose_threads(
+    delegations: Sequence[SubordinateCall],
+    targets: Mapping[str, str],
+    known: Mapping[str, Head],
+    message: AIMessage,
+    identity: Identity,
+) -> tuple[dict[str, str], dict[str, Head]]:
+    """Return thread ids by call id, in call order, and the state entry of each of these threads.
+
+    A call with `reset` starts a thread. Any other continues the subordinate's latest thread,
+    including one started earlier in the same message, or starts the first. A subordinate that
+    relays requests has one thread for each target: on one thread, requests for two agents
+    below it would wait for each other.
+
+    Args:
+        delegations: The calls.
+        targets: Relay targets below the subordinate (`way` of a `Head`), by call id.
+        known: The existing threads, in the order of their start.
+        message: The message that contains the calls.
+        identity: The agent that calls.
+    """
+    latest = {(head["agent"], head.get("way", "")): thread for thread, head in known.items()}
+    threads: dict[str, str] = {}
+    used: dict[str, Head] = {}
+    for each in delegations:
+        way = targets.get(each.call_id, "")
+        thread = None if each.reset else latest.get((each.subordinate, way))
+        if thread is None:
+            superior, message_id = identity.thread_id, message.id or ""
+            thread = derive_subordinate_thread_id(superior, message_id, each.call_id)
+            latest[each.subordinate, way] = thread
+        threads[each.call_id] = thread
+        used.setdefault(thread, known.get(thread) or build_head(each.subordinate, way))
+    return threads, used
 
 
 def build_refusal(
@@ -207,43 +207,24 @@ def build_refusal(
     )
 
 
-def _default_to_only(
-    request: SubordinateCall, routed: Sequence[RoutedTask], only_subordinate: str
-) -> SubordinateCall:
-    """Return a request, assigned to the only subordinate if it has no candidate."""
-    nobody = not request.subordinate and not any(each.candidates.remaining for each in routed)
-    return (
-        replace(request, subordinate=only_subordinate) if nobody and only_subordinate else request
-    )
-
-
-def _build_no_candidate_error(routed: RoutedTask | None) -> NoCandidate:
-    short = routed.route.short if routed else ()
-    return NoCandidate(short[0].agent, short[0].match) if short else NoCandidate()
-
-
 def _expand_request(
     request: SubordinateCall, routed: Sequence[RoutedTask], policy: DelegationPolicy, room: int
 ) -> list[tuple[SubordinateCall, RoutedTask | None]]:
     """Return the requests that one request becomes: itself, one a part, or one a candidate.
 
-    Args:
-        request: The request.
-        routed: The routed task, or its parts.
-        policy: The agent's delegation policy.
-        room: How many more requests may run in parallel, at least one a part.
+    `room` is how many more requests may run in parallel, at least one a part.
     """
     if request.subordinate or not routed:
         return [(request, None)]
     several: list[tuple[SubordinateCall, RoutedTask | None]] = []
     room -= len(routed) - 1
     for place, each in enumerate(routed, start=request.group):
-        beside = _split_candidates(each.candidates, policy, room + 1)
-        room -= len(beside) - 1
-        for ways in beside:
-            first = ways.remaining[0][0] if ways.remaining else ""
+        tried = _split_candidates(each.candidates, policy, room + 1)
+        room -= len(tried) - 1
+        for own in tried:
+            first = own.remaining[0][0] if own.remaining else ""
             asked = replace(request, subordinate=first, message=each.task, group=place)
-            several.append((asked, replace(each, candidates=ways)))
+            several.append((asked, replace(each, candidates=own)))
     return several
 
 

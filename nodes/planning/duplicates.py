@@ -23,12 +23,7 @@ def find_answered(
     """Return the paths of the agents that have answered a task in this turn, with their status.
 
     `fulfilled` is an answer, and so is an `unable` that the agent reported itself. Agents that
-    did a part, asked a question or failed may be asked again.
-
-    Args:
-        task: The task, word for word.
-        messages: The superior's conversation before it.
-        thread: The superior's thread.
+    did a part, asked a question or failed may be asked again. The task is compared word for word.
 
     Raises:
         UnreadableRecord: A stored request or its answer is damaged.
@@ -42,7 +37,8 @@ def find_answered(
             answers[message.tool_call_id] = message
         elif isinstance(message, AIMessage):
             for each in _iter_responses(task, message, answers, thread):
-                if _is_answer(each):
+                honest = each.status is Status.UNABLE and not each.failed
+                if honest or each.status is Status.FULFILLED:
                     # The path leads to the agent that answered, not to those that relayed the task.
                     known.setdefault(each.path[1:], each.status)
             answers = {}
@@ -59,19 +55,9 @@ def _iter_responses(
         if asked.message == task and answer and answer.artifact is not None:
             request = derive_request_id(thread, message.id or "", asked.call_id)
             whole = DelegationResponse.load(answer.artifact)
-            for own in _filter_by_request(
-                request, [whole] if parted is None else whole.subordinate_responses
-            ):
-                yield own
-                yield from _filter_by_request(request, own.subordinate_responses)
-
-
-def _filter_by_request(
-    request: str, responses: Sequence[DelegationResponse]
-) -> Iterator[DelegationResponse]:
-    return (each for each in responses if each.request_id == request)
-
-
-def _is_answer(response: DelegationResponse) -> bool:
-    honest = response.status is Status.UNABLE and not response.failed
-    return honest or response.status is Status.FULFILLED
+            for own in [whole] if parted is None else whole.subordinate_responses:
+                if own.request_id == request:
+                    yield own
+                    yield from (
+                        each for each in own.subordinate_responses if each.request_id == request
+                    )

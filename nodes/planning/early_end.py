@@ -21,11 +21,6 @@ def build_halt_update(
 ) -> dict[str, Any]:
     """Return the update that ends a halted segment.
 
-    Args:
-        verdict: The gate's verdict.
-        messages: The segment's messages.
-        identity: The agent of the segment.
-
     Raises:
         GraphInterrupt: The run is paused. Nothing ends; the node starts again after the pause.
     """
@@ -40,14 +35,7 @@ def build_halt_update(
 def build_late_reply_update(
     halt: Halt, messages: Sequence[BaseMessage], reply: AIMessage, identity: Identity
 ) -> dict[str, Any]:
-    """Return the update that stores a reply that came too late, without running its calls.
-
-    Args:
-        halt: The reason why it is too late.
-        messages: The segment's messages before it.
-        reply: The reply, with ids on all its calls.
-        identity: The agent that replied.
-    """
+    """Return the update that stores a reply that came too late, without running its calls."""
     calls = (*reply.tool_calls, *reply.invalid_tool_calls)
     new = [reply, *(build_not_run_message(call, halt) for call in calls)]
     return _build_end_update(halt, [*messages, reply], new, identity)
@@ -67,33 +55,20 @@ def build_not_run_message(
 
 
 def _build_end_update(
-    halt: Halt,
-    messages: Sequence[BaseMessage],
-    new: Sequence[BaseMessage],
-    identity: Identity,
+    halt: Halt, messages: Sequence[BaseMessage], new: Sequence[BaseMessage], identity: Identity
 ) -> dict[str, Any]:
+    position = f"{HALT_KEY}/{identity.request_id}/{len(messages)}"
     last = AIMessage(
         f"Not finished ({halt.reason}).",
-        id=derive_message_id(
-            identity.thread_id, f"{HALT_KEY}/{identity.request_id}/{len(messages)}"
-        ),
+        id=derive_message_id(identity.thread_id, position),
         name=identity.agent,
         response_metadata={HALT_KEY: {"kind": halt.kind, "reason": halt.reason}},
     )
     update: dict[str, Any] = {"messages": [*new, last]}
     # A root has no superior to report to, and a stored report would end its later turns too.
     if identity.request_id:
-        result = _get_last_text(messages) if halt.status == "partial" else ""
-        update["response"] = {
-            "status": halt.status,
-            "result": result,
-            "reason": halt.reason,
-            HALT_KEY: halt.kind,
-        }
+        said = (str(each.text) for each in reversed(messages) if isinstance(each, AIMessage))
+        result = next(filter(None, said), "") if halt.status == "partial" else ""
+        report = {"status": halt.status, "result": result, "reason": halt.reason}
+        update["response"] = {**report, HALT_KEY: halt.kind}
     return update
-
-
-def _get_last_text(messages: Sequence[BaseMessage]) -> str:
-    """Return the agent's last text that is not empty; empty if there is none."""
-    said = (str(each.text) for each in reversed(messages) if isinstance(each, AIMessage))
-    return next((text for text in said if text), "")

@@ -73,11 +73,14 @@ def build_joint_answer(
         UnreadableRecord: A stored response is damaged.
     """
     thread, head = identity.thread_id, message.id or ""
-    ended = [parts.get(derive_request_id(thread, head, each.call_id)) for each in fan_out.parts]
-    if not all(ended):
+    ids = [derive_request_id(thread, head, each.call_id) for each in fan_out.parts]
+    ended = [parts[each] for each in ids if parts.get(each)]
+    if len(ended) < len(ids):
         return None
-    responses = [DelegationResponse.load(each["response"]) for each in ended if each]
-    places = [each["place"] or len(ended) + 1 for each in ended if each]
+    load = DelegationResponse.load
+    responses = [load(each["response"]) for each in ended]
+    attempts = [[load(one) for one in each.get("attempts", ())] for each in ended]
+    places = [each["place"] or len(ended) + 1 for each in ended]
     request = DelegationRequest(
         id=derive_request_id(thread, head, fan_out.call_id),
         origin=identity.agent,
@@ -93,7 +96,7 @@ def build_joint_answer(
         answer = responses[own[0]]
         if ways:
             # For want of width some candidates were tried in sequence: they count like the others.
-            every = [each for n in own for each in _load_attempts(ended[n], responses[n])]
+            every = [each for n in own for each in attempts[n] or [responses[n]]]
             answer = settle_responses(request, every, ways.required, ways.abilities)
         answers.append((min(places[n] for n in own), group, answer))
     # The winner of a race comes first; without a race the order of the requests stays.
@@ -103,11 +106,3 @@ def build_joint_answer(
     return build_tool_message(
         order, join_call_responses(request, fan_out.join, in_order, responses), tool
     )
-
-
-def _load_attempts(
-    entry: Mapping[str, Any] | None, response: DelegationResponse
-) -> list[DelegationResponse]:
-    return [DelegationResponse.load(each) for each in (entry or {}).get("attempts", ())] or [
-        response
-    ]

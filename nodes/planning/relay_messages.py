@@ -6,10 +6,10 @@ Its thread then reads like any other: a task, a call, the answer, and a final me
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, ToolCall, ToolMessage
 
 from echelons.delegation.calls import iterate_requests
 from echelons.delegation.relayed_request import RelayedRequest
@@ -30,18 +30,13 @@ def is_relay_message(message: BaseMessage) -> bool:
 
 def build_relay_call(forward: RelayedRequest, identity: Identity) -> AIMessage:
     """Return the message with which a level calls the next agent on the route."""
-    args = {
-        "message": forward.request.task,
-        "subordinate": forward.next_agent,
-        "reset": forward.reset,
-    }
+    request, name, reset = forward.request, forward.next_agent, forward.reset
+    args = {"message": request.task, "subordinate": name, "reset": reset}
     message = AIMessage(
         "",
         id=derive_message_id(identity.thread_id, f"forward/{identity.request_id}"),
         name=identity.agent,
-        tool_calls=[
-            {"name": CALL_SUBORDINATE, "args": args, "id": RELAY_CALL_ID, "type": "tool_call"}
-        ],
+        tool_calls=[ToolCall(name=CALL_SUBORDINATE, args=args, id=RELAY_CALL_ID, type="tool_call")],
     )
     [(asked, _)] = iterate_requests(message, message.tool_calls)
     known = build_request(asked, None, message, identity.agent, identity.thread_id)
@@ -53,15 +48,7 @@ def build_relay_call(forward: RelayedRequest, identity: Identity) -> AIMessage:
 def build_relay_answer(
     messages: Sequence[BaseMessage], identity: Identity
 ) -> dict[str, Any] | None:
-    """Return the update that ends a level which has relayed a request.
-
-    Args:
-        messages: The segment's messages.
-        identity: The agent of the segment.
-
-    Returns:
-        The update; `None` if the call has not been made.
-    """
+    """Return the update that ends a level which has relayed a request; `None` before its call."""
     if not any(is_relay_message(each) for each in messages if isinstance(each, AIMessage)):
         return None
     answer = next(each for each in reversed(messages) if isinstance(each, ToolMessage))
@@ -74,13 +61,3 @@ def build_relay_answer(
     )
     said = {"status": str(response.status), RELAYED_RESPONSE_KEY: response.stored()}
     return {"messages": [last], "response": said}
-
-
-def load_relayed_response(said: Mapping[str, Any]) -> DelegationResponse | None:
-    """Return the response that a level relays, `None` if the response is its own.
-
-    Raises:
-        UnreadableRecord: It is damaged.
-    """
-    passed = said.get(RELAYED_RESPONSE_KEY)
-    return DelegationResponse.load(passed) if passed is not None else None

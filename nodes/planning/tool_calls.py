@@ -68,9 +68,8 @@ class CallableTools:
     @property
     def names(self) -> tuple[str, ...]:
         """Names of all tools that are bound to the model."""
-        delegating = [CALL_SUBORDINATE, DELEGATE_MANY][: min(len(self.subordinates), 2)]
-        built_in = [*delegating, *[REPORT] * self.can_report]
-        return (*self.tools, *built_in)
+        delegating = (CALL_SUBORDINATE, DELEGATE_MANY)[: len(self.subordinates)]
+        return (*self.tools, *delegating, *[REPORT] * self.can_report)
 
 
 def assign_call_ids(message: AIMessage) -> AIMessage:
@@ -100,9 +99,8 @@ def assign_call_ids(message: AIMessage) -> AIMessage:
 
 def parse_calls(message: AIMessage, callable_tools: CallableTools) -> ParsedReply:
     """Return the parsed calls of a message whose calls all have unique ids."""
-    out = _CallParser(
-        callable_tools, maxsize if callable_tools.width is None else callable_tools.width
-    )
+    width = callable_tools.width
+    out = _CallParser(callable_tools, maxsize if width is None else width)
     for call in message.tool_calls:
         out.add_call(call)
     for broken in message.invalid_tool_calls:
@@ -191,8 +189,8 @@ class _CallParser:
 
     def _add_delegation(self, call_id: str, args: Mapping[str, Any]) -> None:
         wanted = _validate_args(CallSubordinateArgs, args)
-        if isinstance(wanted, str) or self._check_subordinate(wanted):
-            why = wanted if isinstance(wanted, str) else self._check_subordinate(wanted)
+        why = wanted if isinstance(wanted, str) else self._check_subordinate(wanted)
+        if isinstance(wanted, str) or why:
             self.add_error(call_id, CALL_SUBORDINATE, why)
             return
         request = self._build_subordinate_call(call_id, wanted)
@@ -216,10 +214,9 @@ class _CallParser:
         elif too_wide := self._reserve_width(len(wanted.requests)):
             self.refused.append((SubordinateCall(call_id, "", "", reset=False), too_wide))
         else:
-            requests = enumerate(wanted.requests, start=1)
             parts = (
                 self._build_subordinate_call(build_part_id(call_id, n), each, n)
-                for n, each in requests
+                for n, each in enumerate(wanted.requests, start=1)
             )
             self.requests.append(FanOutCall(call_id, join, tuple(parts)))
 

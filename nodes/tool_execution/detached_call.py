@@ -7,15 +7,18 @@ uses it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from threading import Lock
-from typing import Any
+from typing import Any, TypeAlias
 
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import run_in_executor
 from langchain_core.tools import BaseTool
 
 from echelons.langgraph_internals import supports_async
-from echelons.nodes.tool_execution.at_most_once import LateCallback
+
+LateCallback: TypeAlias = Callable[[Any], None]
+"""Called in any thread with the result of a call after its task was cancelled."""
 
 
 def runs_in_thread(tool: BaseTool) -> bool:

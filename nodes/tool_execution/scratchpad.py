@@ -23,11 +23,7 @@ MISSING = object()
 
 
 class Scratchpad:
-    """The answers that one task has received so far.
-
-    Args:
-        config: The config of the task's node.
-    """
+    """The answers that one task has received so far, read from the config of its node."""
 
     def __init__(self, config: RunnableConfig) -> None:
         given = config["configurable"]

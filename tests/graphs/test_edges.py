@@ -17,7 +17,7 @@ from echelons import Agent
 from echelons.checkpoints.threads.segments import SavedHistory
 from echelons.delegation.policy import DelegationPolicy
 from echelons.delegation.request_builder import RequestLimits
-from echelons.graphs.edges import AfterReason
+from echelons.graphs.edges import AfterReason, build_sends
 from echelons.guards.deadlines import DEADLINE_KEY
 from echelons.identity.lineage import (
     REQUESTS_KEY,
@@ -29,7 +29,6 @@ from echelons.identity.lineage import (
 from echelons.identity.thread_history import Head
 from echelons.nodes.delegating.queued_request import QueuedRequest
 from echelons.nodes.delegating.request_queue import RequestQueue
-from echelons.nodes.planning.sends import build_sends
 from echelons.testing import ScriptedModel
 
 IDENTITY = Identity(agent="head", path=("head",), thread_id="root", tree="t")

@@ -12,7 +12,7 @@ from langgraph.prebuilt import ToolRuntime
 from langgraph.types import Command, interrupt
 
 from echelons import Agent
-from echelons.nodes.act import format_tool_error
+from echelons.nodes.tool_execution.journaled_call import format_tool_error
 from echelons.testing import Call, ScriptedModel, Step
 
 

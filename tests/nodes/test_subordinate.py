@@ -11,8 +11,8 @@ from langchain_core.tools import tool
 from echelons import Agent, DelegationRequest, DelegationResponse, Status, Usage
 from echelons.identity.lineage import Identity, derive_request_id
 from echelons.identity.thread_history import Head
+from echelons.nodes.delegating.attempt import LevelFailure
 from echelons.nodes.delegating.queued_request import QueuedRequest
-from echelons.nodes.delegating.run_level import LevelFailure
 from echelons.nodes.subordinate import (
     EMPTY_ANSWER_REASON,
     build_level_input,

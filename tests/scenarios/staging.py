@@ -23,7 +23,7 @@ from echelons.delegation.policy import DelegationPolicy
 from echelons.delegation.request import DelegationResponse
 from echelons.guards.circuit_breaker import AttemptOutcome, BreakerPolicy
 from echelons.guards.deadlines import with_deadline
-from echelons.nodes.delegating import attempt, run_level
+from echelons.nodes.delegating import attempt
 from echelons.routing.matcher import Match, Profile
 from echelons.runtime.run_events import RunEvent, RunEventKind
 from echelons.testing import Call, Reply, ScriptedModel, report
@@ -238,7 +238,7 @@ class Stage:
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(attempt, "with_deadline", own_time)
-            patch.setattr(run_level, "monotonic", lambda: 0.0)
+            patch.setattr(attempt, "monotonic", lambda: 0.0)
             yield
 
     def _waste_time(self, messages: Sequence[BaseMessage]) -> None:

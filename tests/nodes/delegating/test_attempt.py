@@ -20,7 +20,7 @@ from langgraph.errors import (
 from langgraph.types import Command
 
 from echelons.errors import MissingAgents, StorageError, UnreadableRecord
-from echelons.nodes.delegating.run_level import LevelFailure, arun_level, run_level
+from echelons.nodes.delegating.attempt import LevelFailure, arun_level, run_level
 
 
 def raising(error: BaseException) -> Runnable[Any, Any]:
@@ -119,7 +119,7 @@ async def test_a_subordinate_cannot_steer_its_superior() -> None:
 
 
 async def test_the_whole_of_an_error_is_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING, "echelons.nodes.delegating.run_level"):
+    with caplog.at_level(logging.WARNING, "echelons.nodes.delegating.attempt"):
         await both(ValueError("first\nsecond"))
 
     assert len(caplog.records) == 2

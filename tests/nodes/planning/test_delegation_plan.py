@@ -9,7 +9,7 @@ from langchain_core.messages import AIMessage
 from echelons.delegation.calls import SubordinateCall
 from echelons.identity.lineage import Identity, derive_subordinate_thread_id
 from echelons.identity.thread_history import Head
-from echelons.nodes.planning.thread_choice import choose_threads
+from echelons.nodes.planning.delegation_plan import choose_threads
 
 IDENTITY = Identity(agent="head", path=("head",), thread_id="root", tree="t")
 

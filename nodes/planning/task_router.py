@@ -5,43 +5,55 @@ Most runs never route, and reading the capabilities of a tree takes longer than 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property
 from threading import Lock
 
-from langgraph.config import get_config
-
 from echelons.agent import Agent
-from echelons.capabilities import (
-    CapabilityMap,
-    Deriver,
-    ModelDeriver,
-    TreeDeriver,
-    derive_from_names,
-)
-from echelons.checkpoints.coordination.capability_cache import CapabilityCache
-from echelons.checkpoints.inherited_config import get_saver
-from echelons.checkpoints.ledger import get_ledger
+from echelons.capabilities import CapabilityMap, Deriver, TreeDeriver
 from echelons.delegation.candidates import Candidates
 from echelons.delegation.policy import DelegationPolicy
-from echelons.nodes.planning.delegation_plan import RoutedTask
 from echelons.routing import Part, Route, Router
 
 
-class TreeRouter:
+@dataclass(frozen=True, slots=True)
+class RoutedTask:
+    """A task, or a part of one, with the candidates for it.
+
+    Attributes:
+        task: The task.
+        route: The ranking.
+        candidates: The paths to all candidates, relative to the receiver.
+    """
+
+    task: str
+    route: Route
+    candidates: Candidates
+
+
+class TaskRouter:
     """Finds candidates for tasks in one tree.
 
     Args:
         root: The root of the tree.
         policy: The root's delegation policy.
+        resolve_deriver: Returns the deriver of the tree's capabilities, within a run.
     """
 
-    def __init__(self, root: Agent, policy: DelegationPolicy) -> None:
+    def __init__(
+        self, root: Agent, policy: DelegationPolicy, resolve_deriver: Callable[[], Deriver]
+    ) -> None:
         self._root = root
         self._policy = policy
+        self._resolve_deriver = resolve_deriver
         self._lock = Lock()
 
     def route_task(self, task: str, receiver: str, *, max_parts: int) -> tuple[RoutedTask, ...]:
-        """Return the candidates for a task, or for each of its parts, below a receiver."""
+        """Return the candidates for a task, or for each of its parts, below a receiver.
+
+        With more than `max_parts` parts the task stays whole.
+        """
         router, without = self._get_router(), {receiver}
         found = router.split(task, receiver, without=without) if max_parts > 1 else ()
         if not 1 < len(found) <= max_parts:
@@ -52,7 +64,9 @@ class TreeRouter:
         self, task: str, receiver: str, *, max_parts: int
     ) -> tuple[RoutedTask, ...]:
         """Async version of `route_task`."""
-        await self._learn_capabilities()
+        # A model is asked here, without blocking the event loop when the router is created.
+        if "_router" not in self.__dict__ and isinstance(self._deriver, TreeDeriver):
+            await self._deriver.alearn(self._root)
         router, without = self._get_router(), {receiver}
         found = await router.asplit(task, receiver, without=without) if max_parts > 1 else ()
         if not 1 < len(found) <= max_parts:
@@ -72,12 +86,7 @@ class TreeRouter:
 
     @cached_property
     def _deriver(self) -> Deriver:
-        return resolve_deriver(self._root.name, self._policy.deriver)
-
-    async def _learn_capabilities(self) -> None:
-        # A model is asked here, without blocking the event loop when the router is created.
-        if "_router" not in self.__dict__ and isinstance(self._deriver, TreeDeriver):
-            await self._deriver.alearn(self._root)
+        return self._resolve_deriver()
 
 
 def _build_routed_task(router: Router, route: Route, part: Part | None = None) -> RoutedTask:
@@ -95,19 +104,3 @@ def _build_routed_task(router: Router, route: Route, part: Part | None = None) -
     return RoutedTask(
         task, route, Candidates(tuple(each.path[above:] for each in ranked), needs, able)
     )
-
-
-def resolve_deriver(tree: str, given: Deriver | None) -> Deriver:
-    """Return a tree's capability deriver; a `ModelDeriver` caches its results in the run's ledger.
-
-    Args:
-        tree: Name of the tree's root.
-        given: The deriver of the tree's policy; `None` for the default.
-
-    Raises:
-        RuntimeError: It is called outside of a graph's run.
-    """
-    if not isinstance(given, ModelDeriver):
-        return given or derive_from_names
-    saver = get_saver(get_config().get("configurable", {}))
-    return given.with_store(CapabilityCache(get_ledger(saver), tree)) if saver else given
