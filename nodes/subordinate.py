@@ -136,7 +136,7 @@ class Subordinate(Node):
 
     def _advance(self, state: Mapping[str, Any], step: NextStep, head: Head) -> Any:
         # A failed segment is part of the thread too; one without rows leaves the old head.
-        known = step.order.get_head(state)
+        known: Head | None = step.order.get_head(state)
         if head:
             known = {**head, **build_head(self._agent, join_path(step.order.request.route))}
         return self._queue.advance(state, step, known)

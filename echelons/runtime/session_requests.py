@@ -18,7 +18,7 @@ from langgraph.types import Command
 
 from echelons.checkpoints.coordination import turns
 from echelons.checkpoints.ledger import Transaction, build_key
-from echelons.checkpoints.queries import LedgerQuery, ReadPlan
+from echelons.checkpoints.queries import LatestCheckpointId, LedgerQuery, ReadPlan
 from echelons.checkpoints.threads import answer_outbox
 from echelons.checkpoints.threads.stop_and_pause import (
     check_paused,
@@ -112,21 +112,23 @@ class SessionRequest(ABC):
         raise ThreadBusy(thread.name, busy.pid, busy.since) from busy
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SendRequest(SessionRequest):
     """A task for the root.
 
     Attributes:
         task: The task.
         turn: The caller's id of the turn; `None` if it will not be submitted again.
+        seen: Status of the thread when it was last read.
     """
 
     task: str
     turn: str | None
+    seen: ThreadStatus | None = None
 
     def decide(self, thread: SessionThread) -> ReadPlan[Decision]:
         """Start a turn, resume it, or return its stored answer."""
-        status = yield from read_thread_status(thread.id)
+        status = yield from self._read_status(thread)
         if self.turn is None:
             return (yield from self._start_turn(thread, status, str(uuid4())))
         digest = turns.digest_task(self.task)
@@ -154,6 +156,16 @@ class SendRequest(SessionRequest):
             return _write_nothing
         text = yield from read_last_text(go.status_before)
         return lambda open_: turns.finish_turn(open_, thread.id, before, text)
+
+    def _read_status(self, thread: SessionThread) -> ReadPlan[ThreadStatus]:
+        # Nothing happens on a finished thread without a new checkpoint, so what was seen holds.
+        if self.seen is not None and self.seen.finished:
+            checkpoint = self.seen.checkpoint
+            known = checkpoint.checkpoint["id"] if checkpoint else None
+            if (yield LatestCheckpointId(thread.id)) == known:
+                return self.seen
+        self.seen = yield from read_thread_status(thread.id)
+        return self.seen
 
     def _start_turn(
         self, thread: SessionThread, status: ThreadStatus, turn: str, digest: str = ""
