@@ -15,7 +15,7 @@ import pytest
 from echelons.tree.traversal import walk_tree
 from tests.benchmarks import building, suite
 from tests.benchmarks.handwritten import handwritten
-from tests.benchmarks.measure import Cost, Scale, interleave, median, megabytes
+from tests.benchmarks.measure import Cost, Say, Scale, interleave, median, megabytes
 from tests.benchmarks.report import Row, Target, as_json, as_markdown, facts
 from tests.benchmarks.rivals import ALL, FLOOR, OURS, arivals, rivals
 from tests.benchmarks.trees import Role, chain, crowd, organisation, ours, pair
@@ -116,8 +116,12 @@ def test_a_figure_says_whether_its_target_is_met(
 
 
 def test_figures_are_saved_only_when_asked_for(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def measured(scale: Scale, say: Say) -> list[Row]:
+        return [Row(f"build {scale.agents} agents", "CPU ms", 5.0, "them", 10.0, Target(0.6))]
+
+    monkeypatch.setitem(suite.BENCHMARKS, "building", measured)
     kept = tmp_path / "figures"
     suite.main(["--only", "building", "--json"], TINY, kept)
     assert not kept.exists()

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.benchmarks.measure import Cost
+from tests.benchmarks.measure import Cost, Say
 from tests.benchmarks.peers import compare as comparing
 from tests.benchmarks.peers import environments, serving, suite
 from tests.benchmarks.peers.compare import Result, Scale, compare
-from tests.benchmarks.peers.entries import ENTRIES, HANDWRITTEN, OWN, OWN_FULL
+from tests.benchmarks.peers.entries import ENTRIES, HANDWRITTEN, OWN, OWN_FULL, Entry
 from tests.benchmarks.peers.environments import PINS, NotInstallable, interpreter
 from tests.benchmarks.peers.page import as_json, as_markdown
 from tests.benchmarks.peers.process import PeerFailed, started
@@ -78,15 +79,22 @@ def test_an_environment_that_cannot_be_made_is_reported_and_leaves_nothing(
 def test_an_environment_is_made_once_and_anew_when_its_pins_have_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    installed: list[str] = []
+
+    def install(place: Path, pins: Path) -> None:
+        place.mkdir()
+        installed.append(pins.read_text(encoding="utf-8"))
+
     (tmp_path / "nothing.txt").write_text("# no packages\n", encoding="utf-8")
     monkeypatch.setattr(environments, "PINS", tmp_path)
-    python = interpreter("nothing", tmp_path / "peers")
-    mark = python.with_name("mark")
+    python = interpreter("nothing", tmp_path / "peers", install)
+    assert interpreter("nothing", tmp_path / "peers", install) == python
+    assert installed == ["# no packages\n"]
+    mark = python.parents[1] / "mark"
     mark.touch()
-    assert interpreter("nothing", tmp_path / "peers") == python
-    assert mark.exists()
     (tmp_path / "nothing.txt").write_text("# still none\n", encoding="utf-8")
-    assert interpreter("nothing", tmp_path / "peers") == python
+    assert interpreter("nothing", tmp_path / "peers", install) == python
+    assert installed == ["# no packages\n", "# still none\n"]
     assert not mark.exists()
 
 
@@ -126,7 +134,11 @@ def test_the_page_sets_ours_against_each_of_the_others() -> None:
 def test_figures_are_saved_only_when_asked_for(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def compared(entries: Sequence[Entry], scale: Scale, say: Say) -> list[Result]:
+        return [Result(each, chain=Cost(scale.rounds, 1)) for each in entries]
+
     monkeypatch.setattr(suite, "ENTRIES", (OWN, HANDWRITTEN))
+    monkeypatch.setattr(suite, "compare", compared)
     kept = tmp_path / "figures"
     suite.main(["--only", "echelons", "--json"], TINY, kept)
     assert not kept.exists()

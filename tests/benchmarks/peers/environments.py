@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 PINS = Path(__file__).parent / "pins"
@@ -19,32 +20,50 @@ class NotInstallable(Exception):
     """A peer's environment could not be made; the text is the installer's last word."""
 
 
-def interpreter(name: str, folder: Path = FOLDER) -> Path:
+Installer = Callable[[Path, Path], None]
+"""Makes an environment in a folder, with the packages of a file of pins."""
+
+
+def install(place: Path, pins: Path) -> None:
+    """Make an environment with uv where uv is, else with pip.
+
+    Raises:
+        NotInstallable: It could not be made.
+    """
+    for command in _commands(place, _python_in(place), pins):
+        _run(command)
+
+
+def interpreter(name: str, folder: Path = FOLDER, install: Installer = install) -> Path:
     """Return the Python of a peer's environment, made if need be.
 
     Args:
         name: The peer, as its file of pins is named.
         folder: Where the environments are.
+        install: Makes an environment.
 
     Raises:
         NotInstallable: It could not be made; nothing of it is left.
     """
     pins = PINS / f"{name}.txt"
     place = folder / name
-    python, ready = place / "bin" / "python", place / ".pins"
+    python, ready = _python_in(place), place / ".pins"
     wanted = pins.read_text(encoding="utf-8")
     if ready.exists() and ready.read_text(encoding="utf-8") == wanted:
         return python
     shutil.rmtree(place, ignore_errors=True)
     folder.mkdir(exist_ok=True)
     try:
-        for command in _commands(place, python, pins):
-            _run(command)
+        install(place, pins)
     except NotInstallable:
         shutil.rmtree(place, ignore_errors=True)
         raise
     ready.write_text(wanted, encoding="utf-8")
     return python
+
+
+def _python_in(place: Path) -> Path:
+    return place / "bin" / "python"
 
 
 def _commands(place: Path, python: Path, pins: Path) -> list[list[str]]:
