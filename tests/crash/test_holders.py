@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(os.name == "nt", reason="forks and signals of PO
 
 REPOSITORY = Path(__file__).parents[2]
 TURNS = sample(6, 15)
-KILLS = sample(8, 20)
+KILLS = sample(5, 20)
 
 
 @pytest.fixture(scope="module")

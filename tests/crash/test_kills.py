@@ -39,7 +39,8 @@ def reports(
 def test_the_processes_did_die(reports: list[Report]) -> None:
     died = [each for each in reports if any(code == -9 for *_, code in each["deaths"])]
 
-    assert len(died) > 0.8 * len(reports)
+    # Half of those at random are killed by the clock, which a trip may outrun.
+    assert len(died) > 0.4 * len(reports)
 
 
 def test_no_turn_is_lost_and_none_is_there_twice(reports: list[Report]) -> None:
