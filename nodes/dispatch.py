@@ -47,5 +47,5 @@ class Dispatch(Node):
     def _find_subordinate(self, state: Mapping[str, Any]) -> Subordinate:
         name = QueuedRequest.load(state["queue"][0]).request.current
         if name not in self._subordinates:
-            raise UnreadableRecord(QueuedRequest.__name__, f"nobody here is called {name!r}")
+            raise UnreadableRecord(QueuedRequest.__name__, f"no subordinate is called {name!r}")
         return self._subordinates[name]

@@ -169,7 +169,7 @@ def _build_unable(request: DelegationRequest, responses: Responses) -> Delegatio
     reasons = [
         f"{format_responder(each)}: {each.reason or 'it gives no reason'}" for each in responses
     ]
-    reason = f"nobody can: {'; '.join(reasons) or 'there is no candidate'}"
+    reason = f"no agent can: {'; '.join(reasons) or 'there is no candidate'}"
     failed = any(each.failed for each in responses)
     return _build_response(request, Status.UNABLE, reason=reason, failed=failed)
 

@@ -141,7 +141,7 @@ class NoCandidate(DelegationError):
 
     def _describe(self) -> str:
         near = f"; the nearest is {self.nearest!r}, with a match of {self.match:.2f}"
-        return f"nobody below is made for this task{near if self.nearest else ''}"
+        return f"no agent below fits this task{near if self.nearest else ''}"
 
 
 class InvalidJoin(DelegationError):

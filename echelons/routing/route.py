@@ -93,7 +93,7 @@ class Route:
 
     def explain(self) -> str:
         """Return the ranking as text, with the terms of each score and the reasons."""
-        best = self.best.agent if self.best else "nobody"
+        best = self.best.agent if self.best else "no agent"
         at = PATH_SEPARATOR.join(self.receiver)
         lines = [f'at {at}, for "{_shorten_task(self.task)}": {best}']
         shown = self.candidates[:MAX_EXPLAINED]

@@ -188,7 +188,9 @@ def _describe_failures(options: AttemptOptions, intensity: FailureIntensity | No
     if not intensity:
         return ""
     count, where, period = intensity.failures, options.superior, intensity.period
-    return f"intensity: {count} failures below {where!r} within {period:g} s: it does not try on"
+    return (
+        f"intensity: {count} failures below {where!r} within {period:g} s: no other agent is asked"
+    )
 
 
 def run_level(

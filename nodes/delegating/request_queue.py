@@ -46,7 +46,7 @@ class RequestQueue:
         """Return why a queued request is refused, or `None` if its subordinate may take it."""
         name = order.request.current
         if name not in self.nodes:
-            return f"unknown_subordinate: nobody here is called {name!r}"
+            return f"unknown_subordinate: no subordinate is called {name!r}"
         if order.continues and not self.history.is_durable(config):
             return "no_checkpointer: nothing was kept of the earlier conversation; use reset=true"
         try:

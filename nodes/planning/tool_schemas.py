@@ -104,7 +104,7 @@ def _build_request_properties(subordinates: Sequence[Member]) -> dict[str, Any]:
         "subordinate": {
             "type": "string",
             "enum": [each.name for each in subordinates],
-            "description": "Whom to give it to. Left out, it goes to whoever fits best, "
+            "description": "Whom to give it to. Left out, it goes to the agent that fits best, "
             "also further down, and to the next best if that one cannot.",
         },
         "reset": {

@@ -195,7 +195,7 @@ class _Execution:
                 self.journal.end(call, entry, result, self.config)
         except Exception:
             # The database may be closed by now; the call stays started, and a human is asked.
-            LOG.warning("what came of a cancelled call could not be written down", exc_info=True)
+            LOG.warning("the result of a cancelled call could not be stored", exc_info=True)
 
     def _build_run_step(self, config: RunnableConfig, late: LateCallback) -> PlanStep:
         work = self.journaled_call

@@ -179,7 +179,7 @@ def test_a_call_that_a_person_wrote_wrongly_is_refused_before_anything_runs() ->
     desk = RequestQueue({"eat": "eat"}, SavedHistory())
 
     assert desk.choose_node(order.stored(), {}) == "refuse"
-    assert "nobody here is called ''" in str(desk.find_refusal(order, {}))
+    assert "no subordinate is called ''" in str(desk.find_refusal(order, {}))
 
 
 def test_tools_come_before_delegations_and_nothing_is_left_out() -> None:

@@ -239,7 +239,7 @@ def test_all_who_are_unable_say_why(world: World, saver: SqliteCheckpointer) -> 
     answer = answer_of(session)
     assert answer.status == "unable"
     assert answer.reason == (
-        "nobody can: baker: baker is ill; workshop: workshop is ill; "
+        "no agent can: baker: baker is ill; workshop: workshop is ill; "
         "workshop/apprentice: apprentice is ill"
     )
 

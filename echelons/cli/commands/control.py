@@ -74,7 +74,7 @@ def _give_order(
     output.print_result(f"{order} {ordered} in thread {thread}")
     if not running:
         again = build_command_line("resume", "--thread", thread, db=place.db)
-        output.print_remark(f"nobody is at work on it now; go on with: {again}")
+        output.print_remark(f"it is not running now; go on with: {again}")
     return ExitCode.FINISHED
 
 

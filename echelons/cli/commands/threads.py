@@ -169,5 +169,5 @@ def _format_call(data: Mapping[str, Any]) -> str:
     words = str(arguments.get("message", "")).replace("\n", "\n    ")
     # Without a named subordinate, the request holds the one that routing found.
     sent = data.get("request") or {}
-    whom = sent.get("current") or arguments.get("subordinate") or "whoever can"
+    whom = sent.get("current") or arguments.get("subordinate") or "an agent that can"
     return f"asks {whom}, on thread {thread}:\n    {words}"

@@ -81,7 +81,7 @@ def _format_delegation(event: RunEvent) -> str:
     arguments: dict[str, Any] = event.data["arguments"]
     # Without a named subordinate, the request holds the one that routing found.
     sent: dict[str, Any] = event.data.get("request", {})
-    whom = sent.get("current") or arguments.get("subordinate") or "whoever can"
+    whom = sent.get("current") or arguments.get("subordinate") or "an agent that can"
     return f"asks {shorten_line(str(whom))}: {shorten_line(str(arguments.get('message', '')))}"
 
 

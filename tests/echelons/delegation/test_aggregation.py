@@ -215,7 +215,7 @@ def test_nobody_asked_is_nobody_able() -> None:
 
     assert (answer.status, answer.reason) == (
         Status.UNABLE,
-        "nobody can: there is no candidate",
+        "no agent can: there is no candidate",
     )
 
 

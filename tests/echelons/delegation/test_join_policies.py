@@ -97,7 +97,7 @@ def test_the_best_is_the_surest_with_the_shortest_path() -> None:
 
 @pytest.mark.parametrize("name", ["first", "quorum", "best"])
 def test_where_nobody_is_fulfilled_the_rules_for_many_answers_hold(name: str) -> None:
-    assert settled(name, "unable", "unable", n=1).reason == "nobody can: a1: why 1; a2: why 2"
+    assert settled(name, "unable", "unable", n=1).reason == "no agent can: a1: why 1; a2: why 2"
     assert settled(name, "unable", "partial", n=1).status == "needs_input"
 
 

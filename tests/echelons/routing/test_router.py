@@ -128,7 +128,7 @@ def test_a_route_explains_itself() -> None:
         "  1 below the threshold 0.5; the nearest: "
         "head/experiences/events: -0.11 = 0.9 * 0.10 - 0.1 * 2; told so of events"
     )
-    assert Router(travel(), Fixed()).route("task").explain() == 'at head, for "task": nobody'
+    assert Router(travel(), Fixed()).route("task").explain() == 'at head, for "task": no agent'
 
 
 def test_a_long_ranking_is_told_in_part() -> None:

@@ -123,7 +123,7 @@ def test_the_receiver_and_the_threshold_may_be_named(echelons: Call) -> None:
     done = echelons(*words)
 
     assert done.exit_code == 8
-    assert done.stdout.startswith('at head/experiences, for "See an opera": nobody')
+    assert done.stdout.startswith('at head/experiences, for "See an opera": no agent')
     assert "below the threshold 0.99" in done.stdout
 
 
