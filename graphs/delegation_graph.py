@@ -31,21 +31,21 @@ def build_delegation_graph(
     timeout: float | None,
 ) -> DirectGraph:
     """Compile the delegation graph over a superior's subordinates, each with `timeout` seconds."""
-    desk = RequestQueue(assign_nodes(members), history, timeout)
+    queue = RequestQueue(assign_nodes(members), history, timeout)
     # A plain answer counts with the best declared confidence, or fully.
-    seats = {
-        name: Subordinate(name, levels[name], max(member.capabilities.values(), default=1.0), desk)
+    subordinates = {
+        name: Subordinate(name, levels[name], max(member.capabilities.values(), default=1.0), queue)
         for name, member in members.items()
     }
-    shared = DISPATCH in desk.nodes.values()
-    nodes: dict[str, Node] = {DISPATCH: Dispatch(seats)} if shared else dict(seats)
-    nodes[REFUSE] = Refuse(desk)
+    shared = DISPATCH in queue.nodes.values()
+    nodes: dict[str, Node] = {DISPATCH: Dispatch(subordinates)} if shared else dict(subordinates)
+    nodes[REFUSE] = Refuse(queue)
     builder: StateGraph[Any, Any, Any, Any] = StateGraph(
         DelegationState, input_schema=DelegationInput, output_schema=DelegationOutput
     )
     for name, node in nodes.items():
         builder.add_node(name, node)
-    route = DelegationEntry(desk)
+    route = DelegationEntry(queue)
     builder.add_conditional_edges(START, route, list(nodes))
     compiled = builder.compile(name="delegate")
     return DirectGraph(entry=route.choose_first_node, **compiled.__dict__)

@@ -15,10 +15,10 @@ from langgraph.prebuilt import ToolNode
 
 from echelons.effects.journal import EffectKind, Journal, get_effect_kind
 from echelons.guards.gate import Halt, Pause, Step, get_gate
+from echelons.langgraph_internals import supports_async
 from echelons.nodes.base_node import Node
 from echelons.nodes.planning.early_end import build_not_run_message
 from echelons.nodes.tool_execution.at_most_once import AtMostOnce, Refusal
-from echelons.nodes.tool_execution.detached_call import runs_in_thread
 from echelons.nodes.tool_execution.journaled_call import (
     JournaledCall,
     build_journal_call,
@@ -36,7 +36,8 @@ class Act(Node):
             list(tools), handle_tool_errors=format_tool_error, awrap_tool_call=run_detached
         )
         self._effect_kinds = {each.name: get_effect_kind(each) for each in tools}
-        self._threaded_tools = {each.name for each in tools if runs_in_thread(each)}
+        # In an event loop, LangChain runs them in a thread.
+        self._threaded_tools = {each.name for each in tools if not supports_async(each)}
         self._at_most_once = AtMostOnce(journal)
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:

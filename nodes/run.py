@@ -80,16 +80,14 @@ class RunGraph(Node):
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Invoke the graph."""
         past = self._history.load_past(input.get("previous"), config or {})
-        return build_answer_update(
-            self._graph.invoke(_build_graph_input(past, input), config), config
-        )
+        result = self._graph.invoke(_build_graph_input(past, input), config)
+        return build_answer_update(result, config)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Async version of `invoke`."""
         past = await self._history.aload_past(input.get("previous"), config or {})
-        return build_answer_update(
-            await self._graph.ainvoke(_build_graph_input(past, input), config), config
-        )
+        result = await self._graph.ainvoke(_build_graph_input(past, input), config)
+        return build_answer_update(result, config)
 
 
 def build_answer_update(result: Any, config: RunnableConfig | None) -> dict[str, Any]:

@@ -85,9 +85,9 @@ class RunRecord:
 
 def read_run_end(thread_id: str) -> ReadPlan[RunEnd]:
     """Return the result of the last run of a thread, read from its checkpoints."""
-    standing = yield from read_thread_status(thread_id)
-    text = (yield from read_last_text(standing)) if standing.finished else ""
-    return RunEnd(text, standing.questions, standing.finished)
+    status = yield from read_thread_status(thread_id)
+    text = (yield from read_last_text(status)) if status.finished else ""
+    return RunEnd(text, status.questions, status.finished)
 
 
 def settle_run(turn: Turn, record: RunRecord) -> ReadPlan[Command[Any] | None]:
@@ -102,27 +102,23 @@ def settle_run(turn: Turn, record: RunRecord) -> ReadPlan[Command[Any] | None]:
         StorageError: Something of the turn was not stored.
     """
     turn.check_failures()
-    standing = yield from read_thread_status(turn.thread_id)
-    withdrawn = standing.pending_work.withdrawn - record.withdrawn
-    text = ""
-    if standing.finished:
-        text = (
-            (yield from read_last_text(standing)) if record.last_text is None else record.last_text
-        )
+    status = yield from read_thread_status(turn.thread_id)
+    withdrawn = status.pending_work.withdrawn - record.withdrawn
+    text = (record.last_text or "") if status.finished else ""
+    if status.finished and record.last_text is None:
+        text = yield from read_last_text(status)
 
     def close_run(open_: Transaction) -> RunEnd | Command[Any] | None:
         open_.require_lease(turn.fence)
         # A paused run may not have reached the tools that its answers are for: they stay due.
         delivered = () if record.paused else record.delivered
-        due = answer_outbox.take_due_answers(
-            open_, turn.thread_id, standing.question_ids, delivered
-        )
+        due = answer_outbox.take_due_answers(open_, turn.thread_id, status.question_ids, delivered)
         if (due or withdrawn) and not record.paused:
             return Command(resume=due) if due else None
-        if standing.finished:
+        if status.finished:
             turns.finish_turn(open_, turn.thread_id, turn.id, text)
         _store_open_epoch(open_, turn, CLOSED_EPOCH)
-        return RunEnd(text, standing.questions, standing.finished)
+        return RunEnd(text, status.questions, status.finished)
 
     settled = yield LedgerQuery(lambda ledger: ledger.commit(close_run))
     if isinstance(settled, RunEnd):

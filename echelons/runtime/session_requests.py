@@ -192,10 +192,8 @@ class AnswerRequest(SessionRequest):
 
     def decide(self, thread: SessionThread) -> ReadPlan[Decision]:
         """Check the answers, and continue with them."""
-        standing, given = yield from answer_outbox.check_answers(
-            thread.name, thread.id, self.answers
-        )
-        return StartRun(Command(resume={**given, **self.answers}), standing.turn or str(uuid4()))
+        status, given = yield from answer_outbox.check_answers(thread.name, thread.id, self.answers)
+        return StartRun(Command(resume={**given, **self.answers}), status.turn or str(uuid4()))
 
     def plan_writes(self, thread: SessionThread, go: StartRun) -> ReadPlan[LedgerWriter]:
         """Store the answers."""
@@ -233,20 +231,20 @@ class ResumeRequest(SessionRequest):
 
     def decide(self, thread: SessionThread) -> ReadPlan[Decision]:
         """Resume with the answers that were stored and not delivered."""
-        standing = yield from read_thread_status(thread.id)
-        if standing.checkpoint is None:
+        status = yield from read_thread_status(thread.id)
+        if status.checkpoint is None:
             raise ThreadNotFound(thread.name)
         if self.path is not None:
             yield from check_paused(thread.id, self.path)
-        if standing.finished:
+        if status.finished:
             raise NothingToResume(thread.name)
-        going = yield from _continue_turn(thread, standing)
-        if going is None and (yield from read_control_orders(thread.id)).paused:
+        continued = yield from _continue_turn(thread, status)
+        if continued is None and (yield from read_control_orders(thread.id)).paused:
             # Nothing else can continue, but the pauses end: pending questions are asked again.
-            return StartRun(None, standing.turn)
-        if going is None:
-            raise InterventionPending(thread.name, standing.question_ids)
-        return going
+            return StartRun(None, status.turn)
+        if continued is None:
+            raise InterventionPending(thread.name, status.question_ids)
+        return continued
 
     def plan_writes(self, thread: SessionThread, go: StartRun) -> ReadPlan[LedgerWriter]:
         """Lift the pauses."""
@@ -301,9 +299,9 @@ def _write_nothing(open_: Transaction) -> None:
     """Write nothing."""
 
 
-def _continue_turn(thread: SessionThread, standing: ThreadStatus) -> ReadPlan[StartRun | None]:
+def _continue_turn(thread: SessionThread, status: ThreadStatus) -> ReadPlan[StartRun | None]:
     """Return how a turn continues, `None` if it needs new answers."""
-    given = yield from answer_outbox.read_stored_answers(thread.id, standing)
-    if standing.questions and not (given or standing.pending_work.can_proceed):
+    given = yield from answer_outbox.read_stored_answers(thread.id, status)
+    if status.questions and not (given or status.pending_work.can_proceed):
         return None
-    return StartRun(Command(resume=given) if given else None, standing.turn or str(uuid4()))
+    return StartRun(Command(resume=given) if given else None, status.turn or str(uuid4()))

@@ -8,7 +8,7 @@ own state, which is not validated again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 from uuid import uuid4
@@ -73,7 +73,8 @@ def validate_messages(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     for place, message in enumerate(messages, start=1):
         what = f"message {place} of the input"
         _check_message(message, what, calls)
-        calls.update(_iter_call_ids(message))
+        if isinstance(message, AIMessage):
+            calls |= {each["id"] for each in (*message.tool_calls, *message.invalid_tool_calls)}
         size += _measure_message(message, what)
         if size > INPUT_BYTES:
             raise InputTooLarge("the input", size, INPUT_BYTES)
@@ -96,12 +97,6 @@ def _check_message(message: BaseMessage, what: str, calls: set[str | None]) -> N
             raise InvalidMessages(block, f"the type of a block in {what} is no text")
     if message.name:
         check_label(message.name, f"name of the sender of {what}")
-
-
-def _iter_call_ids(message: BaseMessage) -> Iterator[str | None]:
-    if isinstance(message, AIMessage):
-        yield from (call["id"] for call in message.tool_calls)
-        yield from (call["id"] for call in message.invalid_tool_calls)
 
 
 def _measure_message(message: BaseMessage, what: str) -> int:

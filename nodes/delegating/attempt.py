@@ -215,7 +215,7 @@ async def arun_level(
     # timer, or its own circuit would open and shut out all agents below it.
     deadline = None if "forward" in level_input else get_deadline(config)
     timer = asyncio.timeout(None if deadline is None else max(0.0, deadline - monotonic()))
-    with CancelOnStop(config) as cutting:
+    with CancelOnStop(config) as cancelled:
         try:
             async with timer:
                 return await level.ainvoke(level_input, config)
@@ -225,7 +225,7 @@ async def arun_level(
                 late = isinstance(gate, DeadlineGate) and gate.timeout_halt.reason
                 return LevelFailure(late or "timeout: its superior has no time left")
             return _convert_error(error)
-    return LevelFailure(cutting.reason, AttemptOutcome.NOTHING)
+    return LevelFailure(cancelled.reason, AttemptOutcome.NOTHING)
 
 
 def _convert_error(error: Exception) -> LevelFailure:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from types import TracebackType
 from typing import Self
 
 from langchain_core.runnables import RunnableConfig
@@ -37,12 +36,7 @@ class CancelOnStop:
         self._stop_listening = get_gate(self._config).listen(self._config, self._on_halt)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> bool:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> bool:
         self._inside = False
         self._stop_listening()
         if not self.reason:

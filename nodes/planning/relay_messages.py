@@ -41,8 +41,8 @@ def build_relay_call(forward: RelayedRequest, identity: Identity) -> AIMessage:
     [(asked, _)] = iterate_requests(message, message.tool_calls)
     known = build_request(asked, None, message, identity.agent, identity.thread_id)
     note = request_diff(forward.build_next_request(known.id).stored(), known)
-    told = {FORWARDED_KEY: True, REQUESTS_KEY: {RELAY_CALL_ID: note}}
-    return message.model_copy(update={"response_metadata": told})
+    metadata = {FORWARDED_KEY: True, REQUESTS_KEY: {RELAY_CALL_ID: note}}
+    return message.model_copy(update={"response_metadata": metadata})
 
 
 def build_relay_answer(

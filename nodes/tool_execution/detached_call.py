@@ -15,15 +15,8 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import run_in_executor
 from langchain_core.tools import BaseTool
 
-from echelons.langgraph_internals import supports_async
-
 LateCallback: TypeAlias = Callable[[Any], None]
 """Called in any thread with the result of a call after its task was cancelled."""
-
-
-def runs_in_thread(tool: BaseTool) -> bool:
-    """Return whether LangChain runs a tool in a thread when it is called in an event loop."""
-    return not supports_async(tool)
 
 
 class DetachedCall:

@@ -416,3 +416,22 @@ def test_a_session_that_cannot_read_its_thread_leaves_the_database_closed(tmp_pa
 
     # Whoever closes a database last takes its log away.
     assert [each.name for each in tmp_path.iterdir() if "-wal" in each.name] == []
+
+
+def test_a_message_finds_what_has_happened_on_its_thread_since_it_was_sent(tmp_path: Path) -> None:
+    def ask() -> str:
+        """Ask a human."""
+        return str(interrupt("Sure?"))
+
+    def reply(messages: Any) -> Call | str:
+        return Call("ask") if messages[-1].text == "plan first" else "hello"
+
+    agent = Agent("head", model=ScriptedModel({"head": reply}), tools=[ask])
+    with Session(agent, tmp_path / "t.sqlite") as session:
+        session.send("hello").result()
+        late = session.send("plan")
+        [question] = session.send("plan first").result().questions
+        with pytest.raises(InterventionPending) as refused:
+            late.result()
+
+    assert list(refused.value.pending) == [question.id]
