@@ -38,7 +38,7 @@ def any_saver(request: pytest.FixtureRequest) -> Iterator[BaseCheckpointSaver[An
 def clock(monkeypatch: pytest.MonkeyPatch) -> FakeClock:
     """The time of deadlines: it stands still until somebody moves it."""
     clock = FakeClock()
-    for module in ("delegating.attempt", "delegating.run_level", "subordinate"):
+    for module in ("delegating.attempt", "subordinate"):
         monkeypatch.setattr(f"echelons.nodes.{module}.monotonic", clock.now)
     return clock
 
