@@ -409,7 +409,7 @@ def test_what_ours_writes_langgraph_reads(value: Any) -> None:
     assert JsonPlusSerializer().loads_typed((kind, data)) == value
 
 
-# Errors and tools: echelons/text/error_lines.py, nodes/tool_execution/detached_call.py
+# Errors and tools: echelons/text/error_lines.py, nodes/act.py
 
 
 def test_an_interrupt_is_known_by_the_name_of_its_base() -> None:
