@@ -1,6 +1,6 @@
 """The roster of a superior's subordinates, indexed by the phrases of what they offer.
 
-`task_split` looks tasks up in it. The offline planner reads a team from the description of the
+`task_shares` looks tasks up in it. The offline planner reads a team from the description of the
 tool `call_subordinate`; it is cached by that text, which is the same at every turn.
 """
 

@@ -1,7 +1,7 @@
 """The tokens of a text, with their spelling, spacing and offsets.
 
 All language rules start from them. The offline planner's `planner_turn` reads each message of
-the human this way, `routing.task_clauses` each task.
+the human this way, `routing.agent_mentions` each task.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Which words of a task are requested, rather than refused, already done or incidental.
 
-`task_split` and the offline planner's `tool_choice` match only requested words. Each rule looks
+`task_shares` and the offline planner's `tool_choice` match only requested words. Each rule looks
 at one clause and yields the words whose mark it lowers; a word keeps the lowest mark it gets.
 """
 

@@ -14,11 +14,11 @@ from functools import cached_property
 
 from echelons.capabilities import CapabilityMap
 from echelons.errors import InvalidTask, InvalidThreshold, MatcherFailed
+from echelons.routing.agent_mentions import Vocabulary
 from echelons.routing.lexical_matcher import LexicalMatcher
 from echelons.routing.matcher import Matcher
 from echelons.routing.ranking import ProfileIndex, Ranking, RoutingQuery
 from echelons.routing.route import Route
-from echelons.routing.task_clauses import Vocabulary
 from echelons.routing.task_splitter import Part, SplitSteps, plan_parts
 from echelons.text.error_lines import describe_failure
 

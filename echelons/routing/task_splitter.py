@@ -2,7 +2,7 @@
 
 The split is a generator: it yields the texts to be ranked, is sent their routes and returns the
 parts. So the same code serves the synchronous and the asynchronous `Router`, which does the
-ranking. Which agents the words name is read by `task_clauses`.
+ranking. Which agents the words name is read by `agent_mentions`.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from echelons.routing.agent_mentions import TaskClause
 from echelons.routing.route import Candidate, Route
-from echelons.routing.task_clauses import TaskClause
 
 NEARLY_BEST: Final = 0.75
 """Fraction of the best match; an agent that reaches it in every clause can do the whole task."""

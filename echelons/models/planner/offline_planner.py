@@ -17,7 +17,7 @@ from langchain_core.runnables import Runnable
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import Field
 
-from echelons.language.task_split import split_task
+from echelons.language.task_shares import split_task
 from echelons.models.planner.reply_message import PROVIDER, build_message, split_message
 from echelons.models.planner.reply_plan import PLANNER_NAME, TaskSharing
 

@@ -16,7 +16,7 @@ from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, Tool
 from langchain_core.messages.ai import UsageMetadata
 from langchain_core.messages.tool import tool_call_chunk
 
-from echelons.language.task_split import split_task
+from echelons.language.task_shares import split_task
 from echelons.models.planner.planner_turn import PlannerTurn
 from echelons.models.planner.reply_plan import PLANNER_NAME, PlannedReply, TaskSharing, plan_reply
 from echelons.models.planner.toolbox import Toolbox

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from echelons.language.task_split import MAX_SUBORDINATES, TaskShare, split_task
+from echelons.language.task_shares import MAX_SUBORDINATES, TaskShare, split_task
 from echelons.language.team_index import TeamIndex
 from echelons.language.tokens import TokenizedText
 from echelons.models.planner.answer_text import (

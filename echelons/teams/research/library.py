@@ -13,7 +13,7 @@ from functools import lru_cache
 from statistics import fmean
 from typing import Final
 
-from echelons.language.task_split import TaskShare
+from echelons.language.task_shares import TaskShare
 from echelons.language.team_index import TeamIndex
 from echelons.language.tokens import TokenizedText as Task
 from echelons.teams.research.agent_names import build_agent_name

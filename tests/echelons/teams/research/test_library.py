@@ -6,7 +6,7 @@ import pytest
 
 from echelons import Session
 from echelons.agent import Agent
-from echelons.language.task_split import split_task
+from echelons.language.task_shares import split_task
 from echelons.language.team_index import parse_team
 from echelons.language.tokens import TokenizedText
 from echelons.models.planner import OfflinePlanner

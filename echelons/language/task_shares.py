@@ -1,6 +1,6 @@
 """Splits a task among the subordinates of a team, by the words that each of them offers.
 
-The offline planner and `routing.task_clauses` use it. In a small team each word goes to the
+The offline planner and `routing.agent_mentions` use it. In a small team each word goes to the
 subordinate with the highest confidence for it; in a large one (a folder of documents, say) a
 few subordinates are selected by how rare their words are in the team.
 """

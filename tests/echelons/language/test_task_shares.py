@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from echelons.language.task_split import MAX_SUBORDINATES, split_task
+from echelons.language.task_shares import MAX_SUBORDINATES, split_task
 from echelons.language.team_index import TeamIndex, parse_team
 from echelons.language.tokens import TokenizedText
 from echelons.tree.roster import RosterEntry, render_roster

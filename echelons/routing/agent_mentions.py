@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from echelons.language.clauses import split_clauses
-from echelons.language.task_split import COVERING_FRACTION, split_task
+from echelons.language.task_shares import COVERING_FRACTION, split_task
 from echelons.language.team_index import MAX_PHRASE_WORDS, CapabilityMention, StemPhrase, TeamIndex
 from echelons.language.tokens import Token, TokenizedText
 from echelons.language.word_marks import WordMark, mark_words
