@@ -12,6 +12,8 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.memory import InMemorySaver
 
 from echelons import SqliteCheckpointer
+from echelons.nodes import subordinate
+from echelons.nodes.delegating import attempt
 from echelons.testing import FakeClock
 
 
@@ -38,8 +40,8 @@ def any_saver(request: pytest.FixtureRequest) -> Iterator[BaseCheckpointSaver[An
 def clock(monkeypatch: pytest.MonkeyPatch) -> FakeClock:
     """The time of deadlines: it stands still until somebody moves it."""
     clock = FakeClock()
-    for module in ("delegating.attempt", "subordinate"):
-        monkeypatch.setattr(f"echelons.nodes.{module}.monotonic", clock.now)
+    for module in (attempt, subordinate):
+        monkeypatch.setattr(module, "monotonic", clock.now)
     return clock
 
 
