@@ -105,15 +105,13 @@ $(STUDIO): $(READY)
 
 comma := ,
 
-# What `make compat` runs: contract tests, bytes that are stored, and scenarios of every kind. One
-# test is left out whose tenth of a second is about the machine, not about versions.
+# What `make compat` runs: contract tests, bytes that are stored, and scenarios of every kind.
 COMPAT_TESTS = $(wildcard tests/contracts) tests/graphs/pregel tests/graphs/test_delegation_graph.py \
   tests/nodes/tool_execution tests/checkpoints/test_conformance.py \
   $(addprefix tests/checkpoints/storage/test_,serde.py seals.py schema.py stored_names.py) \
   $(addprefix tests/scenarios/test_,continuing.py delegate_many.py embedded.py foreign.py \
     savers.py stop.py stored_databases.py ways_in.py) \
   tests/echelons/cli/commands tests/echelons/cli/display tests/echelons/models/test_openai_chat.py \
-  --deselect tests/echelons/models/test_openai_chat.py::test_silence_before_or_within_an_answer_is_a_timeout \
   tests/echelons/text tests/echelons/test_public.py
 RESOLVE_lowest := lowest-direct
 RESOLVE_newest := highest

@@ -160,7 +160,8 @@ async def test_silence_before_or_within_an_answer_is_a_timeout(serve: Serve, han
     model, server = serve(*[hang] * 4)
     errors = await errors_in_all_ways(model)
     assert all(issubclass(kind, openai.APITimeoutError) for kind in errors)
-    assert len(server.requests) == 4
+    # On a busy machine a client may give up before the server has read its request.
+    assert len(server.requests) <= 4
 
 
 @pytest.mark.usefixtures("impatient")
