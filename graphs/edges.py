@@ -132,8 +132,10 @@ def _build_delegation_sends(
         order = QueuedRequest(request, call_id, thread, thread != own, message.id or "")
         if forward:
             order = replace(order, reset=bool(forward["reset"]))
-        elif ways := load_candidates(message, call_id):
-            order = replace(order, candidates=ways.without_first(), reset=asked.reset, routed=True)
+        elif candidates := load_candidates(message, call_id):
+            order = replace(
+                order, candidates=candidates.without_first(), reset=asked.reset, routed=True
+            )
         if parted:
             race = derive_request_id(identity.thread_id, message.id or "", parted.call_id)
             order = replace(order, race_entry=RaceEntry(race, asked.group, parted.join.enough))

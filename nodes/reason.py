@@ -275,7 +275,9 @@ def _build_update(
     if threads:
         kept[THREADS_KEY] = threads
     if plan.candidates:
-        kept[ROUTES_KEY] = {call_id: ways.stored() for call_id, ways in plan.candidates.items()}
+        kept[ROUTES_KEY] = {
+            call_id: candidates.stored() for call_id, candidates in plan.candidates.items()
+        }
     if plan.fan_outs:
         kept[PARTS_KEY] = {each.call_id: each.stored() for each in plan.fan_outs}
     if limits and (notes := _build_request_notes(plan, message, threads, limits)):

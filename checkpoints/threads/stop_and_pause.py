@@ -25,7 +25,7 @@ from echelons.identity.lineage import Identity
 from echelons.tree.names import PATH_SEPARATOR
 
 ControlOrder = Literal["stopped", "paused"]
-"""The order that an agent is given; the field of `Orders` that holds its path."""
+"""The order that an agent is given; the field of `ControlOrders` that holds its path."""
 
 
 def give_order(

@@ -223,9 +223,9 @@ def _iterate_requests(thread: Thread, ended: bool) -> Iterator[tuple[str, Traced
             if parted:
                 response = _get_part_response(response, parted.parts.index(asked))
             first = request_as_sent(asked, parted, message, thread.agent, thread.id)
-            ways = load_candidates(message, call_id)
+            candidates = load_candidates(message, call_id)
             for thread_id, each in _iterate_attempts(
-                call_id, first, ways, threads[call_id], response
+                call_id, first, candidates, threads[call_id], response
             ):
                 cut = abandoned and each.status is None
                 yield (
@@ -237,7 +237,7 @@ def _iterate_requests(thread: Thread, ended: bool) -> Iterator[tuple[str, Traced
 def _iterate_attempts(
     call_id: str,
     first: DelegationRequest,
-    ways: Candidates,
+    candidates: Candidates,
     thread_id: str,
     response: DelegationResponse | str | None,
 ) -> Iterator[tuple[str, TracedRequest]]:
@@ -253,17 +253,21 @@ def _iterate_attempts(
         if each.thread_id and each.request_id == response.request_id
     ]
     for attempt, each in enumerate(tried, start=1):
-        request = first if attempt == 1 else _build_later_request(first, attempt, each, ways)
+        request = first if attempt == 1 else _build_later_request(first, attempt, each, candidates)
         yield each.thread_id, TracedRequest(call_id, request, each, each.status, each.reason)
     if not tried:
         yield thread_id, TracedRequest(call_id, first, response, response.status, response.reason)
 
 
 def _build_later_request(
-    first: DelegationRequest, attempt: int, response: DelegationResponse, ways: Candidates
+    first: DelegationRequest, attempt: int, response: DelegationResponse, candidates: Candidates
 ) -> DelegationRequest:
     """Return a request as it was sent in a second or later attempt."""
-    way = ways.remaining[attempt - 1] if len(ways.remaining) >= attempt else response.path[1:2]
+    way = (
+        candidates.remaining[attempt - 1]
+        if len(candidates.remaining) >= attempt
+        else response.path[1:2]
+    )
     current, *route = way or (response.agent,)
     changed = {"current": current, "path": (*first.path[:-1], current), "route": tuple(route)}
     return first.model_copy(update={**changed, "attempts": attempt, "budget": {}, "deadline": None})

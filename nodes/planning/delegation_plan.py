@@ -64,16 +64,16 @@ class DelegationPlan:
         """
         for each in [each for each in self.requests if not each.reset]:
             known = answered(each.message)
-            ways = self.candidates.get(each.call_id, Candidates(((each.subordinate,),)))
-            able = [way for way in ways.remaining if known.get(way) is Status.FULFILLED]
-            ahead = tuple(way for way in ways.remaining if way not in known)
+            candidates = self.candidates.get(each.call_id, Candidates(((each.subordinate,),)))
+            able = [way for way in candidates.remaining if known.get(way) is Status.FULFILLED]
+            ahead = tuple(way for way in candidates.remaining if way not in known)
             if able or not ahead:
-                who = PATH_SEPARATOR.join((able or ways.remaining)[0])
+                who = PATH_SEPARATOR.join((able or candidates.remaining)[0])
                 self.requests.remove(each)
                 self.candidates.pop(each.call_id, None)
                 self.refused.append((each, RepeatedBrief(who, each.message)))
-            elif ahead != ways.remaining:
-                self.candidates[each.call_id] = replace(ways, remaining=ahead)
+            elif ahead != candidates.remaining:
+                self.candidates[each.call_id] = replace(candidates, remaining=ahead)
                 self._reassign(each, replace(each, subordinate=ahead[0][0]))
 
     def _reassign(self, old: SubordinateCall, new: SubordinateCall) -> None:

@@ -91,13 +91,13 @@ def build_joint_answer(
     answers: list[tuple[int, int, DelegationResponse]] = []
     for group in fan_out.tasks:
         own = [n for n, each in enumerate(fan_out.parts) if each.group == group]
-        ways = load_candidates(message, fan_out.parts[own[0]].call_id)
+        candidates = load_candidates(message, fan_out.parts[own[0]].call_id)
         # A request that names a subordinate has one response only.
         answer = responses[own[0]]
-        if ways:
+        if candidates:
             # For want of width some candidates were tried in sequence: they count like the others.
             every = [each for n in own for each in attempts[n] or [responses[n]]]
-            answer = settle_responses(request, every, ways.required, ways.abilities)
+            answer = settle_responses(request, every, candidates.required, candidates.abilities)
         answers.append((min(places[n] for n in own), group, answer))
     # The winner of a race comes first; without a race the order of the requests stays.
     in_order = [answer for *_, answer in sorted(answers, key=lambda each: each[:2])]

@@ -67,11 +67,11 @@ def _build_folder_agent(
     )
 
 
-def _build_document_agent(reading: SurveyedDocument, desk: DocumentSearch) -> Agent:
+def _build_document_agent(reading: SurveyedDocument, search: DocumentSearch) -> Agent:
     return Agent(
         build_agent_name(reading.document.path),
         prompts.describe_document(reading),
         prompt=prompts.build_document_prompt(reading),
-        tools=build_tools(desk),
+        tools=build_tools(search),
         capabilities=reading.capabilities,
     )

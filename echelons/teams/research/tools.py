@@ -104,9 +104,9 @@ class DocumentSearch:
         return "\n\n".join(quotes), {"confidence": confidence, "citations": citations}
 
 
-def build_tools(desk: DocumentSearch) -> list[BaseTool]:
+def build_tools(search: DocumentSearch) -> list[BaseTool]:
     """Return the tools of a document's agent, the search first."""
-    path = desk.path
+    path = search.path
     # The first description has all words of the second, so that no word of a question, such
     # as "line", matches the second alone, which the offline planner cannot use.
     # The schemas are shared, because deriving one from a signature takes a millisecond.
@@ -115,14 +115,14 @@ def build_tools(desk: DocumentSearch) -> list[BaseTool]:
             name="search_document",
             description=f"Answer a question about {path}: quote its lines, with their numbers.",
             args_schema=QuestionInput,
-            func=desk.search_document,
+            func=search.search_document,
             response_format="content_and_artifact",
         ),
         StructuredTool(
             name="quote",
             description=f"Quote lines of {path} by their numbers.",
             args_schema=LinesInput,
-            func=desk.quote,
+            func=search.quote,
             response_format="content_and_artifact",
         ),
     ]
