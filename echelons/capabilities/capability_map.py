@@ -1,8 +1,8 @@
 """`CapabilityMap`: the capabilities of all agents of a tree, as an immutable tree of its own.
 
 `echelons.routing` reads it, and `echelons capabilities` prints it. The map of an agent consists
-of its own capabilities and its subordinates' maps. Adding an agent creates new maps only on its
-path to the root; all others are shared with the previous map.
+of its own capabilities and its subordinates' maps. Adding or removing an agent creates new maps
+only on its path to the root; all others are shared with the previous map.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from echelons.capabilities.deriver import (
     derive_from_names,
     get_capabilities,
 )
-from echelons.errors import DuplicateName, UnknownPath
+from echelons.errors import DuplicateName, InvalidSubordinate, UnknownPath
 from echelons.text.sanitize import join_printable
 from echelons.text.stemming import extract_words
 from echelons.tree.drawing import draw_branches
@@ -96,10 +96,24 @@ class CapabilityMap:
             UnknownPath: There is no agent at that path.
             DuplicateName: The name is already on the path or among the siblings.
         """
-        path = superior.split(PATH_SEPARATOR) if isinstance(superior, str) else list(superior)
-        if not path or path[0] != self.agent:
-            raise UnknownPath(PATH_SEPARATOR.join(path), [self.agent])
-        return self._add_at(path[1:], CapabilityMap.discover(member, deriver), self.agent)
+        path = self._split_path(superior)
+        return self._add_at(path, CapabilityMap.discover(member, deriver), self.agent)
+
+    def remove(self, agent: Sequence[str] | str) -> CapabilityMap:
+        """Return the map without an agent and everything below it.
+
+        Args:
+            agent: The path from this map's agent: `"head/experiences"`, or the names.
+
+        Raises:
+            UnknownPath: There is no agent at that path.
+            InvalidSubordinate: It is this map's own agent.
+        """
+        path = self._split_path(agent)
+        if not path:
+            why = "the map is its own; name an agent below it"
+            raise InvalidSubordinate(self.agent, self.agent, why)
+        return self._remove_at(path, self.agent)
 
     def walk(self, above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], CapabilityMap]]:
         """Yield this map and all below with their paths, depth first, subordinates in order."""
@@ -138,18 +152,39 @@ class CapabilityMap:
         depth = max((each.total_depth + 1 for each in subordinates), default=0)
         return replace(self, subordinates=subordinates, total_depth=depth)
 
+    def _split_path(self, given: Sequence[str] | str) -> list[str]:
+        """Return the names of a path below this map's agent, without its own."""
+        path = given.split(PATH_SEPARATOR) if isinstance(given, str) else list(given)
+        if not path or path[0] != self.agent:
+            raise UnknownPath(PATH_SEPARATOR.join(path), [self.agent])
+        return path[1:]
+
     def _add_at(self, path: Sequence[str], new: CapabilityMap, here: str) -> CapabilityMap:
         names = [each.agent for each in self.subordinates]
         if new.agent == self.agent or (not path and new.agent in names):
             raise DuplicateName(new.agent, (here, f"{here}{PATH_SEPARATOR}{new.agent}"))
         if not path:
             return self._with_subordinates((*self.subordinates, new))
-        if path[0] not in names:
-            raise UnknownPath(f"{here}{PATH_SEPARATOR}{path[0]}", names)
-        place = names.index(path[0])
-        child = self.subordinates[place]._add_at(path[1:], new, f"{here}{PATH_SEPARATOR}{path[0]}")
+        below = f"{here}{PATH_SEPARATOR}{path[0]}"
+        place = self._find_place(path[0], below)
+        return self._replace_at(place, self.subordinates[place]._add_at(path[1:], new, below))
+
+    def _remove_at(self, path: Sequence[str], here: str) -> CapabilityMap:
+        below = f"{here}{PATH_SEPARATOR}{path[0]}"
+        place = self._find_place(path[0], below)
+        if len(path) == 1:
+            return self._replace_at(place)
+        return self._replace_at(place, self.subordinates[place]._remove_at(path[1:], below))
+
+    def _find_place(self, name: str, path: str) -> int:
+        names = [each.agent for each in self.subordinates]
+        if name not in names:
+            raise UnknownPath(path, names)
+        return names.index(name)
+
+    def _replace_at(self, place: int, *new: CapabilityMap) -> CapabilityMap:
         return self._with_subordinates(
-            (*self.subordinates[:place], child, *self.subordinates[place + 1 :])
+            (*self.subordinates[:place], *new, *self.subordinates[place + 1 :])
         )
 
     def _draw_lines(self) -> list[str]:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from echelons import Agent
 from echelons.capabilities import Capability, CapabilityMap
-from echelons.errors import DuplicateName, UnknownPath
+from echelons.errors import DuplicateName, InvalidSubordinate, UnknownPath
 
 
 def team() -> Agent:
@@ -106,6 +106,36 @@ def test_nobody_can_be_added_under_nobody(path: str | list[str]) -> None:
 def test_a_name_on_the_way_or_beside_it_is_taken(name: str) -> None:
     with pytest.raises(DuplicateName):
         CapabilityMap.discover(team()).add("head/fun", Agent(name))
+
+
+def test_a_removed_agent_is_gone_with_all_below_it_and_the_others_stay() -> None:
+    before = CapabilityMap.discover(team())
+    after = before.remove("head/fun")
+
+    assert [path for path, _ in after.walk()] == [("head",), ("head", "fly")]
+    assert after.total_depth == 1
+    assert after.subordinates[0] is before.subordinates[0]
+    assert "eat" in str(before)
+
+
+def test_removing_makes_new_maps_only_on_the_way_to_the_root() -> None:
+    before = CapabilityMap.discover(team())
+    after = before.remove(["head", "fun", "eat"])
+
+    old = {id(each) for _, each in before.walk()}
+    assert [each.agent for _, each in after.walk() if id(each) not in old] == ["head", "fun"]
+    assert before.add("head/fun", Agent("opera")).remove("head/fun/opera") == before
+
+
+@pytest.mark.parametrize("path", ["nobody", "head/nobody", "fun", "", [], "head/fun/eat/more"])
+def test_an_agent_that_is_not_there_cannot_be_removed(path: str | list[str]) -> None:
+    with pytest.raises(UnknownPath, match="no agent"):
+        CapabilityMap.discover(team()).remove(path)
+
+
+def test_the_root_of_a_map_cannot_be_removed() -> None:
+    with pytest.raises(InvalidSubordinate, match="name an agent below"):
+        CapabilityMap.discover(team()).remove("head")
 
 
 def tree_of(superiors: list[int]) -> tuple[Agent, dict[int, tuple[str, ...]]]:
