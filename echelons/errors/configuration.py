@@ -63,14 +63,18 @@ class TreeTooDeep(ConfigurationError):
     Attributes:
         depth: Levels found, the root counted as 1.
         limit: Levels allowed.
+        maximum: The highest limit that can be set.
     """
 
     depth: int
     limit: int
-    message = (
-        "the tree is {depth} levels deep, the limit is {limit}; flatten it, or raise the root's "
-        "Limits(depth=...) up to 32"
-    )
+    maximum: int
+
+    def _describe(self) -> str:
+        deep = f"the tree is {self.depth} levels deep, the limit is {self.limit}; flatten it"
+        if self.depth > self.maximum:
+            return f"{deep}: no tree may be deeper than {self.maximum} levels"
+        return f"{deep}, or raise the root's Limits(depth=...) up to {self.maximum}"
 
 
 class UnknownTool(ConfigurationError):

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from echelons.errors import CyclicTree, DuplicateName, TreeTooDeep
+from echelons.guards.limits import MAX_DEPTH
 from echelons.tree.members import Member
 from echelons.tree.names import PATH_SEPARATOR
 
@@ -58,7 +59,7 @@ def check_tree(root: Member, depth: int) -> None:
             raise DuplicateName(place.member.name, (other.path_text, place.path_text))
         deepest = max(deepest, len(place.path))
     if deepest > depth:
-        raise TreeTooDeep(deepest, depth)
+        raise TreeTooDeep(deepest, depth, MAX_DEPTH)
 
 
 def fingerprint_tree(root: Member) -> str:

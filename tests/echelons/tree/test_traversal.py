@@ -129,8 +129,16 @@ def test_a_tree_may_be_32_levels_deep_and_no_deeper() -> None:
         chain(33)
 
     assert (refused.value.depth, refused.value.limit) == (33, 32)
-    for part in ("33", "32", "flatten", "Limits(depth=...)"):
+    for part in ("33", "no tree may be deeper than 32", "flatten"):
         assert part in str(refused.value)
+    assert "raise" not in str(refused.value)
+
+
+def test_a_limit_below_the_depth_of_a_tree_that_cannot_be_is_not_to_be_raised() -> None:
+    with pytest.raises(TreeTooDeep, match="no tree may be deeper than 32") as refused:
+        chain(33, limits=Limits(depth=3))
+
+    assert "Limits" not in str(refused.value)
 
 
 def test_a_root_may_allow_fewer_levels() -> None:
@@ -140,6 +148,7 @@ def test_a_root_may_allow_fewer_levels() -> None:
         chain(4, limits=Limits(depth=3))
 
     assert (refused.value.depth, refused.value.limit) == (4, 3)
+    assert "Limits(depth=...) up to 32" in str(refused.value)
 
 
 def test_the_limit_of_a_subordinate_holds_for_its_own_branch_only() -> None:
