@@ -1,10 +1,12 @@
-"""Sanitizes messages for storage and for providers' clients, and reads their token usage.
+"""Sanitizes messages for storage and for providers' clients, and reads their usage and end.
 
 `reason`, `act` and `run` sanitize what models, tools and functions return.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import TypeVar
 
 from langchain_core.messages import AIMessage, BaseMessage
@@ -27,6 +29,23 @@ SANITIZED_FIELDS = (
 """Fields of a message that come from outside and are sent to other models."""
 RETURNED_KEY = "returned"
 """Metadata key of a message whose text a function or a Runnable returned."""
+_END_KEYS = (
+    "finish_reason",
+    "stop_reason",
+    "stopReason",
+    "finishReason",
+    "done_reason",
+    "incomplete_details",
+)
+"""Metadata keys under which providers say why a reply ended."""
+_CUT_OFF = re.compile(
+    # An enum may be stored with its class; merged chunks of a stream may repeat the word.
+    r"(?:\w+\.)?(?:length|(?:max|model)_length|max_(?:output_|completion_)?tokens|token_limit"
+    r"|error_limit|model_context_window_exceeded|content_filter(?:ed)?|refusal"
+    r"|insufficient_system_resource)+",
+    re.IGNORECASE,
+)
+"""Their words for a reply that ended before the model had finished it."""
 _NOT_FROM_MODEL = frozenset({HALT_KEY, FORWARDED_KEY, RETURNED_KEY})
 
 
@@ -35,6 +54,24 @@ def sanitize_message(message: M) -> M:
     held = {name: value for name in SANITIZED_FIELDS if (value := getattr(message, name, None))}
     whole = {name: sanitize_value(value) for name, value in held.items()}
     return message if whole == held else message.model_copy(update=whole)
+
+
+def find_cut_off(message: AIMessage) -> str:
+    """Return a provider's word for why it cut a reply off; empty for a whole reply.
+
+    Examples:
+        >>> find_cut_off(AIMessage("", response_metadata={"stop_reason": "max_tokens"}))
+        'stop_reason: max_tokens'
+    """
+    metadata = message.response_metadata
+    for key in _END_KEYS:
+        if key in metadata:
+            why = metadata[key]
+            if isinstance(why, Mapping):
+                why = why.get("reason")
+            if _CUT_OFF.fullmatch(str(why)):
+                return f"{key}: {why}"
+    return ""
 
 
 def read_message_usage(message: BaseMessage) -> Usage:

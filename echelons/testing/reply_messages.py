@@ -14,7 +14,13 @@ from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.messages.ai import UsageMetadata
 from langchain_core.messages.tool import invalid_tool_call, tool_call, tool_call_chunk
 
-from echelons.testing.steps import Reply, make_call_id, split_halves, split_words
+from echelons.testing.steps import (
+    Reply,
+    get_finish_reason,
+    make_call_id,
+    split_halves,
+    split_words,
+)
 
 MODEL_NAME = "scripted"
 
@@ -46,7 +52,7 @@ def as_message(reply: Reply, length: int) -> AIMessage:
             if isinstance(call.args, str)
         ],
         response_metadata={
-            "finish_reason": "tool_calls" if reply.calls else "stop",
+            "finish_reason": get_finish_reason(reply),
             "model_name": MODEL_NAME,
         },
     )

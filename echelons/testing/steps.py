@@ -41,6 +41,8 @@ class Reply:
         latency: Seconds that the answer takes; when it is streamed, spread over its parts.
         reasoning: The text of the model's reasoning, for models that show it.
         usage: Tokens in and tokens out, or None for a model that reports none.
+        finish_reason: Why the model ended, such as `length` for an answer that was cut off;
+            made from the calls if left out.
 
     Raises:
         InvalidScript: The latency is negative or not finite, a call is no `Call`, or the
@@ -52,6 +54,7 @@ class Reply:
     latency: float = 0.0
     reasoning: str | None = None
     usage: tuple[int, int] | None = None
+    finish_reason: str = ""
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.latency) and self.latency >= 0):
@@ -133,6 +136,11 @@ def make_call_id(call: Call, length: int, index: int) -> str:
         index: Index of the call in that message, from 0.
     """
     return f"call_{length}_{index}" if call.id is None else call.id
+
+
+def get_finish_reason(reply: Reply) -> str:
+    """Return why the model ended: the reply's own reason, or one made from its calls."""
+    return reply.finish_reason or ("tool_calls" if reply.calls else "stop")
 
 
 def as_reply(step: object) -> Reply | None:

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ValidationError
 from echelons.delegation.calls import FanOutCall, SubordinateCall, build_part_id
 from echelons.delegation.join_policies import parse_join
 from echelons.errors import DelegationError, InvalidJoin, TooWide
+from echelons.nodes.messages import find_cut_off
 from echelons.nodes.planning.tool_schemas import CallSubordinateArgs, DelegateManyArgs, ReportArgs
 from echelons.tree.names import CALL_SUBORDINATE, DELEGATE_MANY, REPORT
 
@@ -98,9 +99,21 @@ def assign_call_ids(message: AIMessage) -> AIMessage:
 
 
 def parse_calls(message: AIMessage, callable_tools: CallableTools) -> ParsedReply:
-    """Return the parsed calls of a message whose calls all have unique ids."""
+    """Return the parsed calls of a message whose calls all have unique ids.
+
+    Of a reply that was cut off, no call is accepted: any may have lost a part of its arguments.
+    """
     width = callable_tools.width
     out = _CallParser(callable_tools, maxsize if width is None else width)
+    calls = (*message.tool_calls, *message.invalid_tool_calls)
+    if calls and (cut_off := find_cut_off(message)):
+        why = (
+            f"your reply was cut off ({cut_off}), so none of its calls has been run; make them "
+            "again, with shorter arguments or fewer in one message"
+        )
+        for each in calls:
+            out.add_error(each["id"] or "", each["name"] or "unknown", why)
+        return ParsedReply(answers=tuple(out.answers), remaining_width=out.remaining_width)
     for call in message.tool_calls:
         out.add_call(call)
     for broken in message.invalid_tool_calls:

@@ -10,11 +10,21 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableLambda
+from langchain_openai import ChatOpenAI
+from pydantic import SecretStr
 
 from echelons import Agent, Session, SqliteCheckpointer, ThreadStore
 from echelons.checkpoints.threads.thread import Thread
 from echelons.errors import InvalidText
-from echelons.testing import Call, Reply, ScriptedModel, delegate, report
+from echelons.testing import (
+    Call,
+    OpenAIServer,
+    Reply,
+    ScriptedModel,
+    delegate,
+    delegate_many,
+    report,
+)
 
 if TYPE_CHECKING:
     from tests.scenarios.conftest import World
@@ -368,3 +378,67 @@ def test_lone_surrogates_in_what_a_caller_says_are_refused_and_stop_nothing(
     assert [each.text for each in threads(saver)["head"][0].messages if each.type == "human"] == [
         "go"
     ]
+
+
+def pay(amount: int) -> str:
+    """Pay an amount."""
+    PAID.append(amount)
+    return f"paid {amount}"
+
+
+PAID: list[int] = []
+CUT_OFF = (
+    "Error: your reply was cut off (finish_reason: length), so none of its calls has been run; "
+    "make them again, with shorter arguments or fewer in one message"
+)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        [Call("pay", {"amount": 10})],
+        # Nothing tells the calls that are whole from the one that is not.
+        [Call("pay", {"amount": 1000}), Call("pay", {"amount": 10})],
+        [delegate("leaf", "Pay 10")],
+        [delegate_many(delegate("leaf", "Pay 1000"), delegate("twig", "Pay 10"))],
+        [report("fulfilled", "I have pa")],
+        [Call("pay", '{"amount": 10')],
+        [Call("nope")],
+    ],
+    ids=["tool", "tools", "delegation", "several", "report", "broken", "unknown"],
+)
+def test_of_a_reply_that_was_cut_off_nothing_is_run(
+    world: World, saver: SqliteCheckpointer, said: list[Call]
+) -> None:
+    PAID.clear()
+    half = Reply(calls=said, finish_reason="length")
+    model = ScriptedModel(
+        {"head": [ASK_MID, "over"], "mid": [half, Call("pay", {"amount": 1000}), "all paid"]}
+    )
+    mid = Agent("mid", tools=[pay], subordinates=[Agent("leaf"), Agent("twig")])
+    graph = Agent("head", model=model, subordinates=[mid]).compile(saver)
+
+    world.invoke(graph, GO, ROOT)
+
+    [thread] = threads(saver)["mid"]
+    assert told(thread) == [CUT_OFF] * len(said) + ["paid 1000"]
+    assert PAID == [1000]
+    assert [each.agent for each in model.calls] == ["head", "mid", "mid", "mid", "head"]
+    assert told(threads(saver)["head"][0]) == ["all paid"]
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_half_of_a_provider_s_json_is_not_run(
+    world: World, saver: SqliteCheckpointer, streaming: bool
+) -> None:
+    PAID.clear()
+    half = Reply(calls=[Call("pay", '{"amount": 10')], finish_reason="length")
+    with OpenAIServer([half, "I could not pay."]) as server:
+        model: Any = ChatOpenAI(
+            model="m", base_url=server.url, api_key=SecretStr("none"), streaming=streaming
+        )
+        graph = Agent("head", model=model, tools=[pay]).compile(saver)
+        out = world.invoke(graph, GO, ROOT)
+
+    assert PAID == []
+    assert [each.text for each in out["messages"]][2:] == [CUT_OFF, "I could not pay."]

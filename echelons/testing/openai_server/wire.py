@@ -12,7 +12,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from echelons.testing.steps import Call, Reply, make_call_id, split_halves, split_words
+from echelons.testing.steps import (
+    Call,
+    Reply,
+    get_finish_reason,
+    make_call_id,
+    split_halves,
+    split_words,
+)
 
 Json = dict[str, Any]
 
@@ -116,7 +123,7 @@ def build_completion(request: ChatRequest, reply: Reply) -> Json:
             _build_call(request, call, index, _dump_arguments(call))
             for index, call in enumerate(reply.calls)
         ]
-    choice: Json = {"index": 0, "message": message, "finish_reason": _finish_reason(reply)}
+    choice: Json = {"index": 0, "message": message, "finish_reason": get_finish_reason(reply)}
     body = _build_frame(request, "chat.completion", [{**choice, "logprobs": None}])
     if reply.usage is not None:
         body["usage"] = _build_usage(reply.usage)
@@ -137,7 +144,7 @@ def build_events(request: ChatRequest, reply: Reply) -> list[Json]:
         ]
         deltas += [{"tool_calls": [fragment]} for fragment in fragments]
     choices: list[Json] = [{"index": 0, "delta": delta, "finish_reason": None} for delta in deltas]
-    choices.append({"index": 0, "delta": {}, "finish_reason": _finish_reason(reply)})
+    choices.append({"index": 0, "delta": {}, "finish_reason": get_finish_reason(reply)})
     stream = [_build_frame(request, "chat.completion.chunk", [choice]) for choice in choices]
     if request.wants_usage and reply.usage is not None:
         last = _build_frame(request, "chat.completion.chunk", [])
@@ -164,10 +171,6 @@ def _build_frame(request: ChatRequest, kind: str, choices: list[Json]) -> Json:
         "model": request.model,
         "choices": choices,
     }
-
-
-def _finish_reason(reply: Reply) -> str:
-    return "tool_calls" if reply.calls else "stop"
 
 
 def _dump_arguments(call: Call) -> str:

@@ -60,6 +60,20 @@ def refusal(*calls: ToolCall, abilities: CallableTools = EVERYTHING) -> str:
     return str(message.text)
 
 
+def test_no_call_of_a_reply_that_was_cut_off_is_accepted() -> None:
+    message = said(call("search"), call("report", "2", status="fulfilled"), invalid=[broken("3")])
+    half = message.model_copy(update={"response_metadata": {"stop_reason": "max_tokens"}})
+
+    parsed = parse_calls(half, EVERYTHING)
+
+    assert (parsed.requests, parsed.refused, parsed.report) == ((), (), None)
+    assert [each.tool_call_id for each in parsed.answers] == ["1", "2", "3"]
+    assert {str(each.text) for each in parsed.answers} == {
+        "Error: your reply was cut off (stop_reason: max_tokens), so none of its calls has been "
+        "run; make them again, with shorter arguments or fewer in one message"
+    }
+
+
 # Numbering
 
 
