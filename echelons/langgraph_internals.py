@@ -1,6 +1,6 @@
 """The private parts of LangGraph and LangChain that Echelons relies on, each with what it buys.
 
-No other module names one of them. A name that LangGraph or LangChain takes away fails here, at
+Other modules take the names from here. A name that LangGraph or LangChain takes away fails here, at
 import, and not as lost state in a run; `tests/contracts` says what else broke. The bounds in
 `pyproject.toml` end at the next minor version for the same reason.
 """
@@ -25,6 +25,7 @@ from langgraph._internal._constants import (
     RESUME,
     TASKS,
 )
+from langgraph._internal._scratchpad import PregelScratchpad
 from langgraph.checkpoint.base import id as checkpoint_ids
 from langgraph.checkpoint.serde.types import _DeltaSnapshot as DeltaSnapshot
 from langgraph.checkpoint.sqlite.utils import search_where
@@ -120,9 +121,15 @@ def supports_async(tool: BaseTool) -> bool:
 # `SyncPregelLoop` is subclassed in `graphs/pregel/inline_writes.py`: a synchronous run then stores
 # in the calling thread. A third of its cost was the way of each write through a thread pool.
 
-# The names of attributes that are set or read on objects of LangGraph, checked once.
-if not hasattr(checkpoint_ids, "_last_v6_timestamp"):  # pragma: no cover
-    raise ImportError(
-        "LangGraph no longer keeps `_last_v6_timestamp` in langgraph.checkpoint.base.id; "
-        "install the versions of langgraph and langgraph-checkpoint that pyproject.toml names"
-    )
+# The attributes that are set or read on objects of LangGraph, checked once.
+for _owner, _names in (
+    (checkpoint_ids, ("_last_v6_timestamp",)),
+    (SyncPregelLoop, ("_checkpointer_put_after_previous",)),
+    (PregelScratchpad, ("resume", "interrupt_counter", "get_null_resume")),
+):
+    for _name in _names:
+        if not hasattr(_owner, _name) and _name not in getattr(_owner, "__annotations__", ()):
+            raise ImportError(
+                f"LangGraph's {_owner.__name__} has no attribute {_name!r} any more; install the "
+                "versions of langgraph and langgraph-checkpoint that Echelons names as its own"
+            )

@@ -18,6 +18,7 @@ from langgraph.types import Send
 from echelons.delegation.calls import iterate_requests
 from echelons.delegation.policy import DelegationPolicy
 from echelons.delegation.race import RaceEntry
+from echelons.delegation.relayed_request import RelayedRequest
 from echelons.delegation.request_builder import (
     RequestLimits,
     build_request,
@@ -120,6 +121,9 @@ def _build_delegation_sends(
         thread = threads.get(call_id, own)
         if call_id in notes:
             request = request_as_sent(asked, parted, message, identity.agent, identity.thread_id)
+        elif forward:
+            request_id = derive_request_id(identity.thread_id, message.id or "", call_id)
+            request = RelayedRequest.load(forward).build_next_request(request_id)
         else:
             given = limits().fields
             if thread in heads:

@@ -15,11 +15,16 @@ SHORT.maxstring = SHORT.maxother = 200
 
 
 class _MessageFormatter(Formatter):
-    """`str.format` for messages: `{paths}` joins values, `{value:short}` shortens one."""
+    """`str.format` for messages: `{paths}` joins values, `{value:short}` shortens one.
+
+    `{ids:each}` shortens each of several.
+    """
 
     def format_field(self, value: Any, format_spec: str) -> str:
         if format_spec == "short":
             return SHORT.repr(value)
+        if format_spec == "each":
+            return ", ".join(map(SHORT.repr, value)) or "nothing"
         if format_spec == "quoted":
             return repr(str(value))
         if isinstance(value, tuple):

@@ -263,7 +263,7 @@ class AnswerUnnamed(QuestionError):
     named: Sequence[str]
     message = (
         "no question is named for the answer {value:short}, which stands beside answers to "
-        "{named:short}; nothing was changed. Call answer(id, value), or answer({{id: value, …}}) "
+        "{named:each}; nothing was changed. Call answer(id, value), or answer({{id: value, …}}) "
         "alone"
     )
 

@@ -127,8 +127,13 @@ class Identity:
     def from_metadata(cls, metadata: Mapping[str, Any]) -> Identity | None:
         """Return the identity in a run's metadata, or `None` if there is none."""
         values = tuple(map(metadata.get, METADATA_KEYS, _DEFAULTS))
+        if set(map(type, values)) != {str}:
+            if not all(isinstance(each, str) for each in values):
+                return None
+            # The name of an agent may be of a subclass, such as a `StrEnum`.
+            values = tuple(map(str.__str__, values))
         # Cached, because every node and every write reads the same few identities.
-        return _read_identity(values) if set(map(type, values)) == {str} else None
+        return _read_identity(values)
 
 
 @lru_cache(maxsize=1024)

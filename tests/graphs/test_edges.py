@@ -16,6 +16,8 @@ from langgraph.types import Send
 from echelons import Agent
 from echelons.checkpoints.threads.segments import SavedHistory
 from echelons.delegation.policy import DelegationPolicy
+from echelons.delegation.relayed_request import RelayedRequest
+from echelons.delegation.request import DelegationRequest
 from echelons.delegation.request_builder import RequestLimits
 from echelons.graphs.edges import AfterReason, build_sends
 from echelons.guards.deadlines import DEADLINE_KEY
@@ -267,3 +269,21 @@ def test_the_edge_sends_a_request_as_its_message_notes_it() -> None:
 
     request = orders(send)[0].request
     assert (request.deadline, request.seconds, request.max_hops) == (7.0, 5.0, 12)
+
+
+def test_a_relayed_request_is_sent_whole_where_its_message_notes_nothing() -> None:
+    request = DelegationRequest(
+        id="r",
+        origin="boss",
+        current="head",
+        task="dinner",
+        path=("boss", "head"),
+        route=("eat", "fish"),
+        budget={"seconds": 5.0},
+    )
+
+    [send] = sends(said(eat("1"), _1="a"), forward=RelayedRequest(request).stored())
+
+    relayed = orders(send)[0].request
+    assert (relayed.origin, relayed.current, relayed.route) == ("boss", "eat", ("fish",))
+    assert (relayed.path, relayed.seconds) == (("boss", "head", "eat"), 5.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from enum import StrEnum
 from itertools import product
 from uuid import UUID, uuid5
 
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from echelons import Agent
 from echelons.identity.lineage import (
     ECHELONS_NS,
     METADATA_KEYS,
@@ -20,6 +22,7 @@ from echelons.identity.lineage import (
     derive_root_thread_id,
     derive_subordinate_thread_id,
 )
+from echelons.testing import ScriptedModel
 
 UUID_NAME = "8f1d0a52-6a5e-5c0b-9d55-0c2b5a1f6e11"
 names = st.from_regex(r"[A-Za-z][A-Za-z0-9_-]{0,9}", fullmatch=True)
@@ -119,3 +122,24 @@ def test_the_least_metadata_that_is_ours_is_an_agent_and_its_thread() -> None:
 
     assert found is not None
     assert (found.agent, found.thread_id, found.superior_thread_id) == ("head", "1", "")
+
+
+def test_the_name_of_an_agent_may_be_of_a_subclass_of_text() -> None:
+    class Name(StrEnum):
+        HEAD = "head"
+
+    named = {"agent": Name.HEAD, "agent_path": Name.HEAD, "agent_thread_id": "1"}
+    found = Identity.from_metadata(named)
+
+    assert found == Identity.from_metadata({key: str(value) for key, value in named.items()})
+    assert found is not None
+    assert type(found.agent) is str
+
+
+def test_an_agent_whose_name_is_of_a_subclass_of_text_runs() -> None:
+    class Name(str):
+        __slots__ = ()
+
+    graph = Agent(Name("head"), model=ScriptedModel(["done"])).compile()
+
+    assert graph.invoke({"messages": [("user", "go")]})["messages"][-1].text == "done"

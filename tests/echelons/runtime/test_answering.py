@@ -155,6 +155,7 @@ def test_a_value_beside_answers_by_id_is_refused_and_none_of_them_is_taken(saver
         session.answer({}, None)
 
     assert (refused.value.value, refused.value.named) == (2, (question.id,))
+    assert f"beside answers to '{question.id}'; nothing" in str(refused.value)
     assert [each.id for each in session.inbox()] == [question.id]
 
 
