@@ -56,7 +56,7 @@ def test_a_task_finds_whom_only_the_model_knows_to_be_able(
 
     assert answer(world, tree(ModelDeriver(model)), saver) == "At Gino's"
     assert len(model.calls) == 2
-    assert "nobody below" in answer(world, tree(None), saver)
+    assert "no agent below" in answer(world, tree(None), saver)
 
 
 def test_the_next_process_asks_only_about_who_has_changed(world: World, tmp_path: Path) -> None:

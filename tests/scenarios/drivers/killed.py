@@ -56,6 +56,14 @@ class Mortal(SqliteCheckpointer):
         self._when = when
         self._count = 0
         self._counting = threading.Lock()
+        self._written = threading.Semaphore(0)
+
+    def await_writes(self, number: int) -> None:
+        """Wait until so many more writes are made, by other threads."""
+        while self._written.acquire(blocking=False):
+            pass
+        for _ in range(number):
+            assert self._written.acquire(timeout=60)
 
     def put(
         self,
@@ -86,7 +94,25 @@ class Mortal(SqliteCheckpointer):
             written = write()
             if last:
                 die()
+            self._written.release()
         return written
+
+
+class SlowLog(Log):
+    """A log whose first note takes as long as two writes of the branch beside it.
+
+    So the process dies at one of them, whichever half of the writes is tried, while the tool that
+    writes the note is under way.
+    """
+
+    def __init__(self, path: Path, saver: Mortal) -> None:
+        super().__init__(path)
+        self._saver = saver
+
+    def write(self, line: str) -> None:
+        super().write(line)
+        if line == "tool note set out":
+            self._saver.await_writes(2)
 
 
 def tree(log: Log) -> Agent:
@@ -105,7 +131,7 @@ def step(session: Session, world: str, what: Sequence[Any]) -> Result:
 def live(folder: Path, world: str, at: int, when: str) -> None:
     """Run the tree to its end, or to death."""
     saver = Mortal(folder / "trip.sqlite", at, when)
-    session = Session(tree(Log(folder / "log.txt")), saver, thread="trip")
+    session = Session(tree(SlowLog(folder / "log.txt", saver)), saver, thread="trip")
     step(session, world, TASK)
     step(session, world, ["answer", ANSWERS])
 
