@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from inspect import signature
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, get_args
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
@@ -57,6 +57,7 @@ from echelons.checkpoints.storage.rows import (
 )
 from echelons.checkpoints.storage.seals import choose_seals
 from echelons.checkpoints.storage.serde import AllowlistSerializer
+from echelons.errors import InvalidSetting
 
 T = TypeVar("T")
 
@@ -83,6 +84,7 @@ class SqliteCheckpointer(AsyncMethods, Backups):
             whole past again. The least recently used is evicted first; 0 for no cache.
 
     Raises:
+        InvalidSetting: A number is negative, or `synchronous` is another word.
         InvalidAllowedType: One of the types cannot be stored.
         InvalidSealKey: A key is not bytes, or too short.
         StorageError: The file cannot be opened, or is not a database.
@@ -101,6 +103,13 @@ class SqliteCheckpointer(AsyncMethods, Backups):
         seal: bytes | Sequence[bytes] | None = None,
         remembered: int = DEFAULT_CACHE_SIZE,
     ) -> None:
+        for name, value in (("busy_timeout", busy_timeout), ("remembered", remembered)):
+            if not isinstance(value, (int, float)) or not value >= 0:
+                why = "pass a number from 0, or leave it out for the default"
+                raise InvalidSetting(type(self).__name__, name, value, why)
+        if synchronous not in get_args(Synchronous):
+            why = "pass 'NORMAL', which is the default, or 'FULL'"
+            raise InvalidSetting(type(self).__name__, "synchronous", synchronous, why)
         self.path = str(path)
         self._clock = clock
         self._offload = offload

@@ -32,7 +32,7 @@ from echelons.checkpoints.inherited_config import get_saver, is_embedded
 from echelons.checkpoints.ledger import MemoryLedger, get_ledger
 from echelons.checkpoints.open import open_checkpointer
 from echelons.checkpoints.threads.segments import SavedHistory
-from echelons.delegation.policy import DelegationPolicy
+from echelons.delegation.policy import DEFAULT_POLICY, DelegationPolicy
 from echelons.graphs.agent_models import resolve_models
 from echelons.graphs.invocation.input_validation import validate_input
 from echelons.graphs.invocation.rerun import astream_until_settled, stream_until_settled
@@ -133,7 +133,7 @@ class AgentGraph(EditableGraph):
         thread_id = str(configurable.get("thread_id") or identity.thread_id)
         turn = get_turn(configurable)
         fence = turn.fence if turn else None
-        rules = self.agent.delegation or DelegationPolicy()
+        rules = self.agent.delegation or DEFAULT_POLICY
         services = RunServices(
             TreeGate(identity, thread_id, self.agent.limits, ledger, fence, monotonic),
             TreeBreakers(ledger, self.agent.name, rules.breaker),
@@ -168,7 +168,7 @@ def compile_tree(
     store: BaseStore | None,
 ) -> AgentGraph:
     """Compile a tree, see `Agent.compile`."""
-    policy = agent.delegation or DelegationPolicy()
+    policy = agent.delegation or DEFAULT_POLICY
     levels = _LevelFactory(
         models=resolve_models(agent),
         depth=max(len(place.path) for place in walk_tree(agent)),
@@ -224,7 +224,7 @@ def resolve_policies(root: Agent) -> dict[str, DelegationPolicy]:
     rules: dict[str, DelegationPolicy] = {}
     for place in walk_tree(root):
         if isinstance(place.member, Agent):
-            above = rules[place.path[-2]] if len(place.path) > 1 else DelegationPolicy()
+            above = rules[place.path[-2]] if len(place.path) > 1 else DEFAULT_POLICY
             rules[place.member.name] = place.member.delegation or above
     return rules
 

@@ -61,6 +61,8 @@ class AllowlistSerializer(SerializerProtocol):
     """
 
     def __init__(self, types: Iterable[type[Any]] = ()) -> None:
+        if not isinstance(types, Iterable):
+            raise InvalidAllowedType(repr(types), "it is no list of types")
         self._by_type = {**CODECS_BY_TYPE, **{kind: _build_codec(kind) for kind in types}}
         self._by_key: Mapping[CodecKey, TypeCodec] = {
             **index_by_key(self._by_type.values()),

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from echelons.guards.circuit_breaker import BreakerPolicy
+from echelons.settings import Settings
 
 DEFAULT_TIMEOUT = 30.0
 """Default time in seconds that a subordinate has (source: recursive delegation)."""
 
 
-class DelegationPolicy(BaseModel):
+class DelegationPolicy(Settings):
     """How an agent delegates; inherited by its subordinates unless they have a policy of their own.
 
     A task is routed if the call names no subordinate.
@@ -36,14 +37,12 @@ class DelegationPolicy(BaseModel):
         breaker: When a failing subordinate is not called for a while.
 
     Raises:
-        pydantic.ValidationError: A value is out of its range, or has an unknown name.
+        InvalidSetting: A value is out of its range, or has an unknown name.
 
     Examples:
         >>> DelegationPolicy(timeout=120).timeout
         120.0
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
     exploring: Literal["ordered", "parallel"] = "ordered"
     splitting: bool = True
@@ -53,3 +52,7 @@ class DelegationPolicy(BaseModel):
     deriver: Any = None
     threshold: float | None = Field(default=None, ge=0, le=1)
     breaker: BreakerPolicy = Field(default_factory=BreakerPolicy)
+
+
+DEFAULT_POLICY = DelegationPolicy()
+"""The policy of a root that has none of its own."""

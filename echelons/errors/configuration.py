@@ -157,6 +157,37 @@ class InvalidField(ConfigurationError):
     message = "agent {agent!r}: {field}={value!r}; pass a value of type {expected}, or leave it out"
 
 
+class InvalidSetting(ConfigurationError, ValueError):
+    """A limit, a policy or another object is made with an invalid value, or an unknown name.
+
+    Attributes:
+        owner: What was to be made.
+        setting: The name of the value.
+        value: What was given.
+        why: What is wrong with it, and what to give.
+    """
+
+    owner: str
+    setting: str
+    value: object
+    why: str
+    message = "{owner}({setting}={value:short}): {why}"
+
+
+class InvalidAgent(ConfigurationError, TypeError):
+    """Something is given as the root of a tree that is no `Agent`.
+
+    Attributes:
+        given: What was given.
+    """
+
+    given: object
+    message = (
+        "{given:short} is no agent; pass an Agent. A shipped team is made by a function, such as "
+        "echelons.teams.travel.team.team(); only `echelons run` loads one by its name"
+    )
+
+
 class InnerLimits(ConfigurationError, ValueError):
     """An agent below the root has limits that are counted for a whole tree.
 

@@ -11,7 +11,9 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from echelons.settings import Settings
 
 T = TypeVar("T")
 
@@ -21,7 +23,7 @@ DEFAULT_OPEN_SECONDS = 60.0
 """Default time in seconds that a circuit stays open (source: recursive delegation)."""
 
 
-class BreakerPolicy(BaseModel):
+class BreakerPolicy(Settings):
     """When a circuit opens, how long it stays open, and when a superior stops retrying.
 
     Attributes:
@@ -34,10 +36,8 @@ class BreakerPolicy(BaseModel):
         period: Seconds over which these failures are counted.
 
     Raises:
-        pydantic.ValidationError: A value is out of its range, or has an unknown name.
+        InvalidSetting: A value is out of its range, or has an unknown name.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     failures: int = Field(default=3, ge=1)
     seconds: float = Field(default=DEFAULT_OPEN_SECONDS, gt=0, allow_inf_nan=False)

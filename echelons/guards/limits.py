@@ -7,7 +7,9 @@ does not reset them.
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from echelons.settings import Settings
 
 MAX_DEPTH = 32
 """Maximum levels of a tree: LangGraph's metadata grows with the cube of the depth."""
@@ -15,7 +17,7 @@ DEFAULT_STEPS = 10_000
 """Default limit of steps in a turn: it bounds a runaway, and is far above normal work."""
 
 
-class Limits(BaseModel):
+class Limits(Settings):
     """The limits of a tree: for all its agents together, in one turn of the root.
 
     Reaching a limit raises no error: no further work begins, each agent ends with what it has,
@@ -35,7 +37,7 @@ class Limits(BaseModel):
             subordinates at once; calls beyond are answered with an error for the model.
 
     Raises:
-        pydantic.ValidationError: A limit is out of its range, or has an unknown name.
+        InvalidSetting: A limit is out of its range, or has an unknown name.
 
     Examples:
         >>> Limits(depth=3, calls=100).depth
@@ -43,8 +45,6 @@ class Limits(BaseModel):
     """
 
     __stored_as__ = "echelons.limits.Limits"
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     depth: int = Field(default=MAX_DEPTH, ge=1, le=MAX_DEPTH)
     steps: int = Field(default=DEFAULT_STEPS, ge=1)

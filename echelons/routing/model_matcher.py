@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from echelons.errors import MatcherFailed
+from echelons.errors import InvalidSetting, MatcherFailed
 from echelons.routing.lexical_matcher import LexicalMatcher
 from echelons.routing.matcher import Match, Profile, shorten_task
 
@@ -58,11 +58,17 @@ class ModelMatcher:
 
     Args:
         model: Any LangChain chat model that can call tools.
+
+    Raises:
+        InvalidSetting: It is no such model.
     """
 
     threshold: float = 0.5
 
     def __init__(self, model: BaseChatModel) -> None:
+        if not callable(getattr(model, "bind_tools", None)):
+            why = "pass a LangChain chat model that can call tools"
+            raise InvalidSetting(type(self).__name__, "model", model, why)
         self._model = model.bind_tools([{"type": "function", "function": TOOL_SCHEMA}])
 
     def prepare(self, profiles: Sequence[Profile]) -> PreparedPrompt:

@@ -22,7 +22,13 @@ from echelons.checkpoints.threads.pending_work import Question
 from echelons.checkpoints.threads.stop_and_pause import ControlOrder, give_order
 from echelons.checkpoints.threads.store import RootThread, ThreadStore
 from echelons.checkpoints.threads.trace import Trace
-from echelons.errors import EchelonsError, InvalidDatabase, InvalidThread, ThreadNotFound
+from echelons.errors import (
+    EchelonsError,
+    InvalidAgent,
+    InvalidDatabase,
+    InvalidThread,
+    ThreadNotFound,
+)
 from echelons.identity.lineage import derive_root_thread_id
 from echelons.runtime.session_requests import (
     MISSING,
@@ -51,6 +57,7 @@ class Session:
             them, so a program can store what it needs to resume in another process.
 
     Raises:
+        InvalidAgent: The agent is no `Agent`.
         InvalidDatabase: The database is neither.
         InvalidThread: The thread's name is empty, too long, not a text, or not printable.
         InvalidNote: An entry of `metadata` cannot be stored.
@@ -74,6 +81,8 @@ class Session:
         thread: str = "main",
         metadata: Mapping[str, str | int | float | bool] | None = None,
     ) -> None:
+        if not isinstance(agent, Agent):
+            raise InvalidAgent(agent)
         if not is_label(thread):
             raise InvalidThread(thread)
         self.thread = thread

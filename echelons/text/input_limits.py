@@ -95,9 +95,12 @@ def check_metadata(given: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return the metadata of a session as a dictionary.
 
     Raises:
-        InvalidNote: A key is not a valid id, or a value is not a string, number or boolean.
+        InvalidNote: It is no mapping, a key is not a valid id, or a value is not a string,
+            number or boolean.
         InputTooLarge: Together they are larger than 4 KiB.
     """
+    if not isinstance(given, Mapping | None):
+        raise InvalidNote(shorten_repr(given), "metadata are a mapping of names to values")
     notes = dict(given or {})
     for key, value in notes.items():
         if not isinstance(key, str) or not ID_PATTERN.fullmatch(key):

@@ -7,13 +7,23 @@ import inspect
 import pickle
 import pkgutil
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import Any
 
 import pytest
 
-from echelons import EchelonsError, errors
+from echelons import (
+    Agent,
+    BreakerPolicy,
+    DelegationPolicy,
+    EchelonsError,
+    Limits,
+    Session,
+    SqliteCheckpointer,
+    errors,
+)
+from echelons.routing import ModelMatcher
 
 SAMPLES = {
     "int": 4711,
@@ -149,3 +159,33 @@ def test_an_error_of_a_caller_may_have_a_text_or_a_constructor_of_its_own() -> N
     assert str(plain("a text")) == "a text"
     assert str(copy.copy(Own(3))) == "number 3"
     assert Own(3).number == 3
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (lambda: Limits(depth=33), "depth=33"),
+        (lambda: DelegationPolicy(timeout=-1), "timeout=-1"),
+        (lambda: DelegationPolicy(**_any({"timeot": 1})), "no such setting, but exploring"),
+        (lambda: DelegationPolicy(breaker=_any({"failures": 0})), r"BreakerPolicy\(failures=0"),
+        (lambda: BreakerPolicy(seconds=0), "seconds=0"),
+        (lambda: Session(_any("travel"), ":memory:"), "'travel' is no agent"),
+        (lambda: Session(_any(Agent), ":memory:"), "is no agent; pass an Agent"),
+        (lambda: Session(Agent("a"), ":memory:", metadata=_any(5)), "metadata 5"),
+        (lambda: SqliteCheckpointer(":memory:", allowed_types=_any(5)), "5 cannot be"),
+        (lambda: SqliteCheckpointer(":memory:", busy_timeout=_any("x")), "busy_timeout='x'"),
+        (lambda: SqliteCheckpointer(":memory:", remembered=-1), "remembered=-1"),
+        (lambda: SqliteCheckpointer(":memory:", synchronous=_any("OFF")), "pass 'NORMAL'"),
+        (lambda: ModelMatcher(_any(5)), "ModelMatcher.model=5"),
+    ],
+)
+def test_what_cannot_be_made_is_refused_with_an_error_of_ours(
+    make: Callable[[], object], told: str
+) -> None:
+    with pytest.raises(errors.EchelonsError, match=told):
+        make()
+
+
+def _any(given: Any) -> Any:
+    """Return what no type checker would let through."""
+    return given

@@ -8,6 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from echelons import Limits
+from echelons.errors import ConfigurationError, InvalidSetting
 
 
 @pytest.mark.parametrize("depth", [1, 2, 32])
@@ -21,11 +22,26 @@ def test_a_tree_may_have_32_levels_if_nobody_says_less() -> None:
 
 @pytest.mark.parametrize("depth", [0, -1, 33, 1.5, "many", None, float("nan")])
 def test_a_depth_out_of_its_range_is_refused(depth: Any) -> None:
-    with pytest.raises(ValidationError, match="depth"):
+    with pytest.raises(InvalidSetting, match="depth") as refused:
         Limits(depth=depth)
+
+    assert (refused.value.owner, refused.value.setting) == ("Limits", "depth")
+    assert refused.value.value is depth
+    assert isinstance(refused.value, ConfigurationError)
+
+
+def test_a_refused_limit_is_told_with_its_value_its_range_and_the_way_out() -> None:
+    with pytest.raises(InvalidSetting) as refused:
+        Limits(depth=33)
+
+    assert str(refused.value) == (
+        "Limits(depth=33): Input should be less than or equal to 32; leave it out for the default"
+    )
 
 
 def test_a_misspelt_limit_is_refused() -> None:
+    with pytest.raises(InvalidSetting, match=r"depht.*there is no such setting, but depth, steps"):
+        Limits(depht=3)  # type: ignore[call-arg]
     with pytest.raises(ValidationError, match="depht"):
         Limits.model_validate({"depht": 3})
 

@@ -1,0 +1,33 @@
+"""`Settings`: an immutable pydantic model whose invalid values are refused with our own error."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from echelons.errors import InvalidSetting
+
+
+class Settings(BaseModel):
+    """Named values with defaults, checked when it is made.
+
+    Raises:
+        InvalidSetting: A value is out of its range, or has an unknown name.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+    def __init__(self, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            found, owner = error.errors()[0], type(self)
+            inner = found.get("ctx", {}).get("error")
+            if isinstance(inner, InvalidSetting):
+                raise inner from error
+            why = f"{found['msg']}; leave it out for the default"
+            if found["type"] == "extra_forbidden":
+                why = f"there is no such setting, but {', '.join(owner.model_fields)}"
+            name = ".".join(map(str, found["loc"]))
+            raise InvalidSetting(owner.__name__, name, found["input"], why) from error
