@@ -45,7 +45,8 @@ class AfterReason(Node):
     """The edge after `reason`: sends each open call to its node, or ends the segment.
 
     Args:
-        depth: Levels of the tree; a request may pass that many agents, but at least ten.
+        depth: Levels of the tree; without a limit in the policy, a request may pass that many
+            agents, but at least ten.
         policy: The agent's delegation policy.
     """
 

@@ -38,11 +38,12 @@ class RequestLimits(NamedTuple):
     def begin(cls, depth: int, rules: DelegationPolicy, config: Mapping[str, Any]) -> RequestLimits:
         """Return the limits of a request that is sent now by the agent with `config`.
 
-        It may pass as many agents as the tree has levels, its `depth`, or ten.
+        It may pass as many agents as the policy says; if that says nothing, as the tree has levels,
+        its `depth`, or ten.
         """
         seconds = rules.request_timeout
         deadline = compute_deadline(config, (rules.timeout, seconds))
-        return cls(max(MAX_HOPS, depth), seconds, deadline)
+        return cls(rules.max_hops or max(MAX_HOPS, depth), seconds, deadline)
 
     @property
     def fields(self) -> dict[str, Any]:

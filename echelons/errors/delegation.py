@@ -49,7 +49,10 @@ class TooManyHops(DelegationError):
 
     hops: int
     limit: int
-    message = "it would pass {hops} agents, and may pass {limit}"
+    message = (
+        "it would pass {hops} agents, and may pass {limit}; ask a nearer agent, or raise "
+        "max_hops in the DelegationPolicy of the agent that sends it"
+    )
 
 
 class MisplacedRequest(DelegationError):

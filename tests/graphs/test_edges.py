@@ -200,6 +200,16 @@ async def test_a_request_may_pass_as_many_agents_as_the_tree_is_deep(depth: int,
         assert orders(send)[0].request.max_hops == hops
 
 
+@pytest.mark.parametrize("hops", [1, 3, 10, 99])
+async def test_a_request_may_pass_as_many_agents_as_the_policy_says(hops: int) -> None:
+    edge = AfterReason(20, DelegationPolicy(max_hops=hops))
+    config: Any = {"metadata": IDENTITY.to_metadata()}
+    state = {"messages": [said(eat("1"), _1="a")]}
+
+    for [send] in (edge.invoke(state, config), await edge.ainvoke(state, config)):
+        assert orders(send)[0].request.max_hops == hops
+
+
 @pytest.mark.parametrize(
     ("rules", "seconds"),
     [
