@@ -11,16 +11,19 @@ import logging
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from echelons.capabilities import CapabilityMap
 from echelons.errors import InvalidTask, InvalidThreshold, MatcherFailed
-from echelons.routing.agent_mentions import Vocabulary
 from echelons.routing.lexical_matcher import LexicalMatcher
 from echelons.routing.matcher import Matcher
 from echelons.routing.ranking import ProfileIndex, Ranking, RoutingQuery
 from echelons.routing.route import Route
 from echelons.routing.task_splitter import Part, SplitSteps, plan_parts
 from echelons.text.error_lines import describe_failure
+
+if TYPE_CHECKING:
+    from echelons.routing.agent_mentions import Vocabulary
 
 LOG = logging.getLogger(__name__)
 
@@ -175,6 +178,9 @@ class Router:
         return query._replace(without={*query.without, own}), steps
 
     def _get_vocabulary(self, place: int, without: Collection[str] = ()) -> Vocabulary:
+        # The rules of language take a while to load, and most runs never split a task.
+        from echelons.routing.agent_mentions import Vocabulary
+
         below = [self._profiles.profiles[each] for each in self._profiles.get_subtree(place)]
         if left := {each.name for each in below}.intersection(without):
             return Vocabulary([each for each in below if each.name not in left])

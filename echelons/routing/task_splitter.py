@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from echelons.routing.agent_mentions import TaskClause
 from echelons.routing.route import Candidate, Route
+
+if TYPE_CHECKING:
+    from echelons.routing.agent_mentions import TaskClause
 
 NEARLY_BEST: Final = 0.75
 """Fraction of the best match; an agent that reaches it in every clause can do the whole task."""
