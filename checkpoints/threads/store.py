@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import UUID
 
 from langgraph.checkpoint.base import CheckpointTuple
 
@@ -33,7 +34,13 @@ from echelons.checkpoints.threads.segments import (
     read_segment,
 )
 from echelons.checkpoints.threads.thread import Thread
-from echelons.checkpoints.threads.trace import Trace, TraceLink, build_trace, list_links
+from echelons.checkpoints.threads.trace import (
+    Trace,
+    TraceLink,
+    build_trace,
+    find_request,
+    list_links,
+)
 from echelons.errors import ThreadNotFound
 from echelons.identity.lineage import METADATA_KEYS, Identity
 
@@ -80,7 +87,7 @@ class ThreadStore:
         return await arun_plan(self._saver, _read_roots())
 
     def get(self, thread_id: str, root: str | None = None) -> Thread:
-        """Return a thread.
+        """Return a thread; one that a call has named, and that has not begun, is empty.
 
         Args:
             thread_id: Its own id.
@@ -165,9 +172,31 @@ def _build_root_thread(turns: list[CheckpointTuple]) -> RootThread:
 def _find_thread(thread_id: str, root: str | None) -> ReadPlan[Thread]:
     rows: list[CheckpointTuple] = yield AllCheckpoints(root, {"agent_thread_id": thread_id})
     segments = list_segments(rows)
-    if not segments:
-        raise ThreadNotFound(thread_id)
-    return (yield from read_thread(segments))
+    return (yield from read_thread(segments) if segments else _find_unstarted(thread_id, root))
+
+
+def _find_unstarted(thread_id: str, root: str | None) -> ReadPlan[Thread]:
+    """Return the empty thread of a call that has not run, or was refused."""
+    roots = [root] if root else []
+    if not root and _is_derived(thread_id):
+        roots = [each.id for each in (yield from _read_roots())]
+    for above in roots:
+        threads = yield from _read_threads(above)
+        for superior in threads.values():
+            if request := find_request(superior, thread_id):
+                agent = request.sent.current
+                path = (*superior.path, agent)
+                return Thread(thread_id, agent, path, above, superior.id, "", 0, (), None)
+    raise ThreadNotFound(thread_id)
+
+
+def _is_derived(thread_id: str) -> bool:
+    # Of the threads of subordinates, all ids are UUIDs: a mistyped name costs no search.
+    try:
+        UUID(thread_id)
+    except ValueError:
+        return False
+    return True
 
 
 def read_thread(segments: list[CheckpointTuple]) -> ReadPlan[Thread]:
@@ -198,23 +227,27 @@ def read_thread(segments: list[CheckpointTuple]) -> ReadPlan[Thread]:
     )
 
 
-def _read_trace(root: str) -> ReadPlan[Trace]:
+def _read_threads(root: str) -> ReadPlan[dict[str, Thread]]:
+    """Return all threads under a root by id, the latest first."""
     rows: list[CheckpointTuple] = yield AllCheckpoints(root)
     by_thread: dict[str, list[CheckpointTuple]] = {}
-    tops: dict[str, None] = {}
     for row in rows:
         identity = Identity.from_metadata(row.metadata)
         if identity is not None:
             by_thread.setdefault(identity.thread_id, []).append(row)
-            if not identity.superior_thread_id:
-                tops.setdefault(identity.thread_id)
-    if not tops:
-        raise ThreadNotFound(root)
     threads: dict[str, Thread] = {}
     for thread_id, own in by_thread.items():
         threads[thread_id] = yield from read_thread(list_segments(own))
+    return threads
+
+
+def _read_trace(root: str) -> ReadPlan[Trace]:
+    threads = yield from _read_threads(root)
+    tops = [each.id for each in threads.values() if not each.superior_thread_id]
+    if not tops:
+        raise ThreadNotFound(root)
     # In a tree embedded in another graph, each run is a root of its own: show the latest.
-    return build_trace(root if root in tops else next(iter(tops)), threads)
+    return build_trace(root if root in tops else tops[0], threads)
 
 
 def _list_started_threads(thread: Thread) -> tuple[str, ...]:

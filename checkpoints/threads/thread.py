@@ -21,9 +21,9 @@ class Thread:
         root_thread_id: LangGraph's `thread_id`, under which it is stored.
         superior_thread_id: Thread of the superior that called it; empty for a root.
         name: Its name; only roots have names.
-        segments: Number of requests that it has worked on; 1 for a root.
+        segments: Number of requests that it has worked on; 1 for a root, 0 if it has not begun.
         messages: The conversation, oldest first.
-        latest: Its last checkpoint.
+        latest: Its last checkpoint; `None` if it has not begun.
     """
 
     id: str
@@ -34,7 +34,7 @@ class Thread:
     name: str
     segments: int
     messages: tuple[BaseMessage, ...]
-    latest: OneCheckpoint
+    latest: OneCheckpoint | None
 
     @property
     def events(self) -> tuple[ThreadEvent, ...]:

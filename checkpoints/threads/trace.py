@@ -148,6 +148,12 @@ def build_trace(thread_id: str, threads: Mapping[str, Thread], ended: bool = Fal
     return Trace(thread_id, thread.agent, above, LinkState.OK, (), tools, subordinates)
 
 
+def find_request(superior: Thread, thread_id: str) -> TracedRequest | None:
+    """Return the first request of a superior to a subordinate's thread, if there is one."""
+    requests = _iterate_requests(superior, ended=False)
+    return next((request for called, request in requests if called == thread_id), None)
+
+
 def list_links(trace: Trace) -> list[TraceLink]:
     """Return every link of a trace, superiors first."""
     return [

@@ -14,7 +14,6 @@ from echelons.cli.display.text_format import check_name_argument, escape_control
 from echelons.cli.exit_codes import ExitCode
 from echelons.cli.options import OutputOptions, ThreadOptions, complete_thread
 from echelons.errors import ThreadNotFound
-from echelons.identity.lineage import derive_root_thread_id
 from echelons.tree.names import PATH_SEPARATOR
 
 if TYPE_CHECKING:
@@ -120,17 +119,14 @@ def show(shown: ShownArgument = None, *, place: ThreadOptions, how: OutputOption
         try:
             found = store.get(wanted)
         except ThreadNotFound:
-            try:
-                found = store.get(derive_root_thread_id(wanted))
-            except ThreadNotFound:
-                raise ThreadNotFound(wanted) from None
+            found = store.get(database.find_root(saver, wanted).id)
     if how.json:
         for event in found.events:
             output.print_json({"kind": str(event.kind), "key": event.key, "data": event.data})
     else:
         path = PATH_SEPARATOR.join(found.path)
         output.print_result(f"{path}  thread {found.id}\n")
-        output.print_result(_format_conversation(found.agent, found.events))
+        output.print_result(_format_conversation(found.agent, found.events) or "not begun yet")
     return ExitCode.FINISHED
 
 

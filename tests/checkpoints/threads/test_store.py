@@ -11,7 +11,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.types import Command, interrupt
 
-from echelons import Agent, Session, SqliteCheckpointer, ThreadStore
+from echelons import Agent, DelegationPolicy, Session, SqliteCheckpointer, ThreadStore
 from echelons.checkpoints.thread_events import EventKind
 from echelons.errors import ThreadNotFound
 from echelons.testing import Call, ScriptedModel, delegate
@@ -159,6 +159,49 @@ def test_a_look_up_in_one_tree_finds_nothing_of_another(saver: Any) -> None:
     assert store.get(days, "t").id == days
     with pytest.raises(ThreadNotFound):
         store.get(days, "other")
+
+
+def test_a_thread_that_is_listed_and_has_not_begun_is_empty(saver: Any) -> None:
+    graph = team().compile(saver)
+    graph.invoke(TASK, config(), interrupt_before=["delegate"])
+    store = ThreadStore(saver)
+    [days] = store.subordinates("t")
+
+    for thread in (store.get(days), store.get(days, "t")):
+        assert (thread.agent, thread.path) == ("days", ("head", "days"))
+        assert (thread.root_thread_id, thread.superior_thread_id) == ("t", "t")
+        assert (thread.messages, thread.events, thread.segments) == ((), (), 0)
+        assert thread.latest is None
+    assert [str(link.state) for link in store.verify("t")] == ["not_started"]
+    with pytest.raises(ThreadNotFound):
+        store.get(days, "other")
+
+    graph.invoke(None, config())
+    assert (store.get(days).segments, store.get(days).id) == (1, days)
+
+
+@pytest.mark.parametrize("saver", ["ours", "memory"], indirect=True)
+async def test_a_thread_that_has_not_begun_is_found_in_an_event_loop(saver: Any) -> None:
+    for thread in ("other", "t"):
+        team().compile(saver).invoke(TASK, config(thread), interrupt_before=["delegate"])
+    store = ThreadStore(saver)
+    [days] = await store.asubordinates("t")
+
+    assert await store.aget(days) == store.get(days)
+    assert await store.aevents(days) == ()
+
+
+def test_a_refused_call_has_an_empty_thread(saver: Any) -> None:
+    model = ScriptedModel({"head": [delegate("", "dinner"), "sorry"]})
+    eat = Agent("eat", capabilities={"dinner": 1.0})
+    floor = Agent("floor", subordinates=[Agent("wing", subordinates=[eat])])
+    few = DelegationPolicy(max_hops=1)
+    head = Agent("head", model=model, subordinates=[floor], delegation=few)
+    head.compile(saver).invoke(TASK, config())
+    store = ThreadStore(saver)
+
+    [thread] = [store.get(each) for each in store.subordinates("t")]
+    assert (thread.path, thread.messages) == (("head", "floor"), ())
 
 
 def test_the_roots_are_listed_latest_first(saver: Any) -> None:

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
+from echelons import Agent, SqliteCheckpointer
 from echelons.identity.lineage import derive_root_thread_id
+from echelons.testing import ScriptedModel, delegate
 
 Call = Callable[..., Result]
 READING = [["inbox"], ["answer", "yes"], ["resume"], ["threads"], ["trace"], ["show"], ["draw"]]
@@ -42,6 +44,21 @@ def test_all_threads_are_those_of_every_agent(echelons: Call) -> None:
         ("head/hotels", "unable"),
     ]
     assert echelons("show", rows[1]["thread_id"]).stdout.startswith("head/hotels  thread ")
+
+
+def test_a_thread_that_has_not_begun_is_shown_as_empty(echelons: Call) -> None:
+    with SqliteCheckpointer("trips.sqlite") as saver:
+        model = ScriptedModel({"head": [delegate("hotels", "a room"), "over"]})
+        graph = Agent("head", model=model, subordinates=[Agent("hotels")]).compile(saver)
+        given = {"messages": [("user", "go")]}
+        graph.invoke(given, {"configurable": {"thread_id": "rome"}}, interrupt_before=["delegate"])
+
+    rows = [json.loads(line) for line in echelons("threads", "--all", "--json").stdout.splitlines()]
+    shown = echelons("show", rows[1]["thread_id"])
+
+    assert shown.exit_code == 0
+    assert shown.stdout.startswith("head/hotels  thread ")
+    assert "not begun yet" in shown.stdout
 
 
 def test_a_database_without_threads_says_how_to_begin_one(echelons: Call, folder: Path) -> None:
