@@ -8,7 +8,7 @@ builds events from the current messages, on any saver.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -43,11 +43,14 @@ class ThreadEvent:
             `arguments`, `call_id` and, for a delegation, `sub_agent_thread_id` and the
             `request` as it was sent, without its task; a question `value`. A call that makes
             several requests has one event as a call, and one delegation for each request.
+        paired_with: Of a call, the key of the message that answers it, empty while it is open; of
+            that message, the key of the call. Not stored: it is known once both are.
     """
 
     kind: EventKind
     key: str
     data: Mapping[str, Any]
+    paired_with: str = ""
 
 
 def build_thread_events(
@@ -63,6 +66,28 @@ def build_thread_events(
             yield _build_event(EventKind.MESSAGE, message.id or "", _describe_message(message))
             if isinstance(message, AIMessage):
                 yield from _build_call_events(message, agent, thread_id)
+
+
+def pair_events(events: Iterable[ThreadEvent]) -> tuple[ThreadEvent, ...]:
+    """Return the events of a whole thread, with each call and its answer paired."""
+    found = list(events)
+    calls: dict[str, tuple[str, list[int]]] = {}
+    caller = ""
+    for place, event in enumerate(found):
+        if event.kind in (EventKind.TOOL_CALL, EventKind.DELEGATION):
+            call_id = event.data["call_id"]
+            # Some models use the id of an earlier call again.
+            if call_id not in calls or calls[call_id][0] != caller:
+                calls[call_id] = (caller, [])
+            calls[call_id][1].append(place)
+        elif event.data.get("tool_call_id") in calls:
+            _, asked = calls.pop(event.data["tool_call_id"])
+            found[place] = replace(event, paired_with=found[asked[0]].key)
+            for each in asked:
+                found[each] = replace(found[each], paired_with=event.key)
+        else:
+            caller = event.key
+    return tuple(found)
 
 
 def build_question_event(interrupt_id: str, value: Any) -> ThreadEvent:

@@ -22,9 +22,11 @@ from echelons.checkpoints.queries import (
     arun_plan,
     run_plan,
 )
+from echelons.checkpoints.storage.event_rows import LANGGRAPH_METADATA_KEYS
 from echelons.checkpoints.thread_events import EventKind, ThreadEvent
 from echelons.checkpoints.threads.late_results import read_late_answers
 from echelons.checkpoints.threads.segments import (
+    EARLIER_TURNS_KEY,
     count_turns,
     find_segment_end,
     get_previous_head,
@@ -55,7 +57,8 @@ class RootThread:
         agent: The root agent.
         turns: Number of turns, that is, of messages that the user sent.
         updated_at: Time of the last turn, ISO 8601, UTC.
-        metadata: Metadata of the last turn, without the keys of the thread's identity.
+        metadata: What the caller of the last turn has noted; nothing of LangGraph's, and not the
+            thread's identity.
     """
 
     id: str
@@ -165,8 +168,16 @@ def _build_root_thread(turns: list[CheckpointTuple]) -> RootThread:
         agent=identity.agent,
         turns=count_turns(turns),
         updated_at=latest.checkpoint["ts"],
-        metadata={key: value for key, value in latest.metadata.items() if key not in METADATA_KEYS},
+        metadata={
+            key: value for key, value in latest.metadata.items() if not _is_written_by_library(key)
+        },
     )
+
+
+def _is_written_by_library(key: str) -> bool:
+    if key in METADATA_KEYS or key in LANGGRAPH_METADATA_KEYS or key == EARLIER_TURNS_KEY:
+        return True
+    return key.startswith(("langgraph_", "__"))
 
 
 def _find_thread(thread_id: str, root: str | None) -> ReadPlan[Thread]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from langchain_core.messages import BaseMessage
 
 from echelons.checkpoints.queries import OneCheckpoint
-from echelons.checkpoints.thread_events import ThreadEvent, build_thread_events
+from echelons.checkpoints.thread_events import ThreadEvent, build_thread_events, pair_events
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,5 +38,5 @@ class Thread:
 
     @property
     def events(self) -> tuple[ThreadEvent, ...]:
-        """The conversation as events."""
-        return tuple(build_thread_events(self.messages, self.agent, self.id))
+        """The conversation as events, each call paired with its answer."""
+        return pair_events(build_thread_events(self.messages, self.agent, self.id))

@@ -11,7 +11,12 @@ from langchain_core.tools import tool
 from langgraph.types import Command, interrupt
 
 from echelons import Agent, SqliteCheckpointer, ThreadStore
-from echelons.checkpoints.thread_events import EventKind, build_question_event, build_thread_events
+from echelons.checkpoints.thread_events import (
+    EventKind,
+    build_question_event,
+    build_thread_events,
+    pair_events,
+)
 from echelons.identity.lineage import THREADS_KEY, derive_request_id
 from echelons.testing import Call, Reply, ScriptedModel, delegate
 
@@ -48,6 +53,45 @@ def rows(saver: SqliteCheckpointer, columns: str) -> list[tuple[Any, ...]]:
 
 def call(name: str, call_id: str, **args: Any) -> Any:
     return {"name": name, "args": args, "id": call_id, "type": "tool_call"}
+
+
+# Calls and their answers
+
+
+def paired(*messages: Any) -> dict[str, str]:
+    """Return the partner of each event of some messages that has one, by key."""
+    events = pair_events(build_thread_events(messages, "head", "t"))
+    return {each.key: each.paired_with for each in events if each.paired_with}
+
+
+def test_a_call_and_its_answer_are_paired() -> None:
+    asked = AIMessage("", id="m", tool_calls=[call("ask", "1"), call("ask", "2"), call("ask", "3")])
+    answers = [ToolMessage("x", tool_call_id=each, id=f"a{each}") for each in ("2", "1")]
+
+    assert paired(HumanMessage("go", id="h"), asked, *answers) == {
+        "m/1": "a1",
+        "m/2": "a2",
+        "a2": "m/2",
+        "a1": "m/1",
+    }
+
+
+def test_an_id_that_a_model_uses_again_pairs_no_other_call() -> None:
+    first = AIMessage("", id="m1", tool_calls=[call("ask", "1"), call("ask", "2")])
+    again = AIMessage("", id="m2", tool_calls=[call("ask", "1"), call("ask", "2")])
+    one = ToolMessage("x", tool_call_id="1", id="a1")
+    two = ToolMessage("y", tool_call_id="1", id="a2")
+
+    assert paired(first, one, again, two) == {
+        "m1/1": "a1",
+        "a1": "m1/1",
+        "m2/1": "a2",
+        "a2": "m2/1",
+    }
+
+
+def test_an_answer_without_its_call_has_no_partner() -> None:
+    assert paired(ToolMessage("x", tool_call_id="1", id="a1")) == {}
 
 
 # Of messages

@@ -122,7 +122,14 @@ def show(shown: ShownArgument = None, *, place: ThreadOptions, how: OutputOption
             found = store.get(database.find_root(saver, wanted).id)
     if how.json:
         for event in found.events:
-            output.print_json({"kind": str(event.kind), "key": event.key, "data": event.data})
+            output.print_json(
+                {
+                    "kind": str(event.kind),
+                    "key": event.key,
+                    "paired_with": event.paired_with,
+                    "data": event.data,
+                }
+            )
     else:
         path = PATH_SEPARATOR.join(found.path)
         output.print_result(f"{path}  thread {found.id}\n")

@@ -218,6 +218,36 @@ def test_the_roots_are_listed_latest_first(saver: Any) -> None:
     assert ThreadStore(saver).get(roots[0].id).name == "Rome"
 
 
+def test_each_call_in_the_events_names_its_answer_and_the_answer_its_call(saver: Any) -> None:
+    graph = team(Call("ask", {"question": "Sure?"}), "ok").compile(saver)
+    graph.invoke(TASK, config())
+    store = ThreadStore(saver)
+
+    days = {each.key: each for each in store.events(store.subordinates("t")[0])}
+    asked, told = (each for each in days.values() if each.kind is EventKind.DELEGATION)
+    assert asked.paired_with == ""
+    assert days[told.paired_with].data["tool_call_id"] == told.data["call_id"]
+    assert days[told.paired_with].paired_with == told.key
+
+    graph.invoke(Command(resume="yes"), config())
+    for thread in ("t", *(link.sub_agent_thread_id for link in store.verify("t"))):
+        events = {each.key: each for each in store.events(thread)}
+        calls = [each for each in events.values() if "call_id" in each.data]
+        assert all(events[each.paired_with].paired_with == each.key for each in calls)
+
+
+def test_the_metadata_of_a_root_are_its_callers_alone(saver: Any) -> None:
+    with Session(team(), saver, thread="Rome", metadata={"team": "travel", "steps": 3}) as session:
+        session.send("plan").result()
+    given: Any = {**config(), "metadata": {"mine": 1, "langgraph_host": "self"}, "tags": ["x"]}
+    team().compile(saver).invoke(TASK, given)
+
+    plain, rome = ThreadStore(saver).roots()
+
+    assert rome.metadata == {"team": "travel", "steps": 3}
+    assert plain.metadata == {"mine": 1}
+
+
 def test_an_empty_database_has_no_threads(saver: Any) -> None:
     assert ThreadStore(saver).roots() == []
 

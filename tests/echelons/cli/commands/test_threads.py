@@ -91,6 +91,8 @@ def test_a_program_gets_a_conversation_an_event_a_line(echelons: Call) -> None:
         "message"
     ] * 2
     assert events[2]["data"]["arguments"]["subordinate"] == "hotels"
+    assert events[2]["paired_with"] == events[3]["key"]
+    assert events[3]["paired_with"] == events[2]["key"]
 
 
 def test_a_trace_shows_every_agents_thread_and_that_all_links_hold(echelons: Call) -> None:
