@@ -292,6 +292,16 @@ class SqliteCheckpointer(AsyncMethods, Backups):
         """Async version of `get_latest_id`."""
         return await self._run(lambda: self.get_latest_id(config))
 
+    def list_thread_ids(self) -> list[str]:
+        """Return LangGraph's id of every thread, without reading any of their rows."""
+        with self._open_cursor(None) as cursor:
+            found = cursor.execute("SELECT DISTINCT thread_id FROM checkpoints").fetchall()
+        return [str(each) for (each,) in found]
+
+    async def alist_thread_ids(self) -> list[str]:
+        """Async version of `list_thread_ids`."""
+        return await self._run(self.list_thread_ids)
+
     def _record_failure(self, config: RunnableConfig) -> AbstractContextManager[None]:
         return record_failure(config["configurable"])
 

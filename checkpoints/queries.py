@@ -97,6 +97,32 @@ class LatestCheckpointId:
         return saved.config["configurable"]["checkpoint_id"] if saved else None
 
 
+@runtime_checkable
+class ThreadIdIndex(Protocol):
+    """A saver that can list its threads without reading their rows."""
+
+    def list_thread_ids(self) -> list[str]:
+        """Return LangGraph's id of every thread."""
+        ...
+
+    async def alist_thread_ids(self) -> list[str]:
+        """Async version of `list_thread_ids`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class AllThreadIds:
+    """Query for the ids of all threads; `None` if the saver cannot list them unread."""
+
+    def get(self, saver: Saver) -> list[str] | None:
+        """Return the result."""
+        return saver.list_thread_ids() if isinstance(saver, ThreadIdIndex) else None
+
+    async def aget(self, saver: Saver) -> list[str] | None:
+        """Async version of `get`."""
+        return await saver.alist_thread_ids() if isinstance(saver, ThreadIdIndex) else None
+
+
 @dataclass(frozen=True, slots=True)
 class ChannelWrites:
     """Query for the history of some delta channels up to a checkpoint."""

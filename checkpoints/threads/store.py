@@ -7,7 +7,7 @@ link. None of this needs the graph that wrote the checkpoints.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
@@ -16,6 +16,7 @@ from langgraph.checkpoint.base import CheckpointTuple
 from echelons.checkpoints.namespaces import get_namespace_depth
 from echelons.checkpoints.queries import (
     AllCheckpoints,
+    AllThreadIds,
     OneCheckpoint,
     ReadPlan,
     Saver,
@@ -24,7 +25,9 @@ from echelons.checkpoints.queries import (
 )
 from echelons.checkpoints.storage.event_rows import LANGGRAPH_METADATA_KEYS
 from echelons.checkpoints.thread_events import EventKind, ThreadEvent
+from echelons.checkpoints.threads.answer_outbox import read_open_questions
 from echelons.checkpoints.threads.late_results import read_late_answers
+from echelons.checkpoints.threads.pending_work import Question
 from echelons.checkpoints.threads.segments import (
     EARLIER_TURNS_KEY,
     count_turns,
@@ -43,8 +46,13 @@ from echelons.checkpoints.threads.trace import (
     find_request,
     list_links,
 )
-from echelons.errors import ThreadNotFound
+from echelons.errors import CheckpointTampered, LedgerDamaged, ThreadNotFound, UnreadableRecord
 from echelons.identity.lineage import METADATA_KEYS, Identity
+
+DAMAGE = (CheckpointTampered, LedgerDamaged, UnreadableRecord)
+"""The errors of a thread whose stored rows cannot be read."""
+# One input checkpoint a turn is enough, and far fewer rows than all.
+_ROOT_INPUTS = {"superior_thread_id": "", "source": "input"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +67,8 @@ class RootThread:
         updated_at: Time of the last turn, ISO 8601, UTC.
         metadata: What the caller of the last turn has noted; nothing of LangGraph's, and not the
             thread's identity.
+        damage: What is wrong with its rows, as far as they were read; empty if nothing is. Of
+            such a thread perhaps only the id is known.
     """
 
     id: str
@@ -67,6 +77,20 @@ class RootThread:
     turns: int
     updated_at: str
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    damage: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RootQuestions:
+    """The open questions of one root thread.
+
+    Attributes:
+        root: The thread; `damage` says why its questions cannot be read.
+        questions: The questions, in the order of the tree.
+    """
+
+    root: RootThread
+    questions: tuple[Question, ...] = ()
 
 
 class ThreadStore:
@@ -82,12 +106,27 @@ class ThreadStore:
         self._saver = saver
 
     def roots(self) -> list[RootThread]:
-        """Return the root threads of the database, latest first."""
+        """Return the root threads of the database, latest first, damaged ones last.
+
+        A damaged thread has its `damage` set, and hides no other. Only the first row of each turn
+        is read: damage further down is found by what reads it, and by `echelons doctor`.
+        """
         return run_plan(self._saver, _read_roots())
 
     async def aroots(self) -> list[RootThread]:
         """Async version of `roots`."""
         return await arun_plan(self._saver, _read_roots())
+
+    def inbox(self) -> list[RootQuestions]:
+        """Return the threads with questions that wait for an answer, latest first.
+
+        A thread that is damaged is listed too, since it may have asked.
+        """
+        return run_plan(self._saver, _read_inbox())
+
+    async def ainbox(self) -> list[RootQuestions]:
+        """Async version of `inbox`."""
+        return await arun_plan(self._saver, _read_inbox())
 
     def get(self, thread_id: str, root: str | None = None) -> Thread:
         """Return a thread; one that a call has named, and that has not begun, is empty.
@@ -136,17 +175,40 @@ class ThreadStore:
 
 
 def _read_roots() -> ReadPlan[list[RootThread]]:
-    # One input checkpoint a turn is enough, and far fewer rows than all.
-    inputs: list[CheckpointTuple] = yield AllCheckpoints(
-        None, {"superior_thread_id": "", "source": "input"}
-    )
+    found: list[RootThread] = []
+    try:
+        inputs: list[CheckpointTuple] = yield AllCheckpoints(None, _ROOT_INPUTS)
+    except DAMAGE:
+        ids: list[str] | None = yield AllThreadIds()
+        if ids is None:
+            raise
+        inputs = []
+        for thread_id in ids:
+            try:
+                inputs += yield AllCheckpoints(thread_id, _ROOT_INPUTS)
+            except DAMAGE as error:
+                found.append(RootThread(thread_id, "", "", 0, "", damage=str(error)))
     by_thread: dict[str, list[CheckpointTuple]] = {}
     for saved in inputs:
         identity = Identity.from_metadata(saved.metadata)
         if identity is not None:
             by_thread.setdefault(identity.thread_id, []).append(saved)
-    found = [_build_root_thread(select_root_inputs(rows)) for rows in by_thread.values()]
+    found += [_build_root_thread(select_root_inputs(rows)) for rows in by_thread.values()]
     return sorted(found, key=lambda root: root.updated_at, reverse=True)
+
+
+def _read_inbox() -> ReadPlan[list[RootQuestions]]:
+    found: list[RootQuestions] = []
+    for root in (yield from _read_roots()):
+        listed = RootQuestions(root)
+        if not root.damage:
+            try:
+                listed = RootQuestions(root, tuple((yield from read_open_questions(root.id))))
+            except DAMAGE as error:
+                listed = RootQuestions(replace(root, damage=str(error)))
+        if listed.questions or listed.root.damage:
+            found.append(listed)
+    return found
 
 
 def select_root_inputs(inputs: list[CheckpointTuple]) -> list[CheckpointTuple]:
@@ -190,9 +252,14 @@ def _find_unstarted(thread_id: str, root: str | None) -> ReadPlan[Thread]:
     """Return the empty thread of a call that has not run, or was refused."""
     roots = [root] if root else []
     if not root and _is_derived(thread_id):
-        roots = [each.id for each in (yield from _read_roots())]
+        roots = [each.id for each in (yield from _read_roots()) if not each.damage]
     for above in roots:
-        threads = yield from _read_threads(above)
+        try:
+            threads = yield from _read_threads(above)
+        except DAMAGE:
+            if root:
+                raise
+            continue  # damage of one tree hides nothing of another
         for superior in threads.values():
             if request := find_request(superior, thread_id):
                 agent = request.sent.current

@@ -130,6 +130,12 @@ def resolve_thread_name(database: Path, thread: str) -> str:
     return found.get(derive_root_thread_id(thread), thread)
 
 
+def print_damage(root: RootThread) -> None:
+    """Say of a damaged root thread what is wrong with it."""
+    if root.damage:
+        print_remark(f"thread {root_label(root)} is damaged: {root.damage}")
+
+
 def root_label(root: RootThread) -> str:
     """Return the name of a root thread, or its id if it has none."""
     return root.name or root.id

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,7 @@ class RootState(StrEnum):
     FINISHED = "finished"
     ASKING = "asking"
     UNFINISHED = "unfinished"
+    DAMAGED = "damaged"
 
 
 OPEN_STATES = (RootState.ASKING, RootState.UNFINISHED)
@@ -30,7 +31,10 @@ OPEN_STATES = (RootState.ASKING, RootState.UNFINISHED)
 
 @dataclass(frozen=True, slots=True)
 class RootStatus:
-    """A root thread, its state and its open questions; one that is running is unfinished, too."""
+    """A root thread, its state and its open questions; one that is running is unfinished, too.
+
+    Of a damaged one, `root.damage` says what is wrong.
+    """
 
     root: RootThread
     state: RootState
@@ -50,9 +54,26 @@ def _read_root_status(saver: SqliteCheckpointer, root: RootThread) -> RootStatus
 
 
 def list_root_statuses(saver: SqliteCheckpointer, thread: str | None) -> list[RootStatus]:
-    """Return the status of the named root thread, or of all, latest first."""
-    chosen = list_roots(saver) if thread is None else [find_root(saver, thread)]
-    return [_read_root_status(saver, root) for root in chosen]
+    """Return the status of the named root thread, or of all, latest first.
+
+    Raises:
+        CheckpointTampered: The named one is damaged; in the list of all it is shown as damaged.
+    """
+    from echelons.checkpoints.threads.store import DAMAGE
+
+    found: list[RootStatus] = []
+    for root in list_roots(saver) if thread is None else [find_root(saver, thread)]:
+        if root.damage and thread is None:
+            found.append(RootStatus(root, RootState.DAMAGED, ()))
+            continue
+        try:
+            found.append(_read_root_status(saver, root))
+        except DAMAGE as error:
+            if thread is not None:
+                raise
+            shown = replace(root, damage=str(error))
+            found.append(RootStatus(shown, RootState.DAMAGED, ()))
+    return found
 
 
 def find_unfinished_root(

@@ -54,11 +54,10 @@ ResultOption = Annotated[
 def inbox(place: ThreadOptions, how: OutputOptions) -> ExitCode:
     """List the questions that wait for an answer, of all threads or of one."""
     with database.open_database(place.db) as saver:
-        found = [
-            each
-            for each in unfinished_threads.list_root_statuses(saver, place.thread)
-            if each.questions
-        ]
+        listed = unfinished_threads.list_root_statuses(saver, place.thread)
+    found = [each for each in listed if each.questions]
+    for each in listed:
+        database.print_damage(each.root)
     for each in found:
         thread = database.root_label(each.root)
         if how.json:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -43,6 +44,8 @@ def threads(every: AllOption = False, *, place: ThreadOptions, how: OutputOption
     with database.open_database(place.db) as saver:
         found = unfinished_threads.list_root_statuses(saver, place.thread)
         rows = list(_list_rows(ThreadStore(saver), found, every))
+    for each in found:
+        database.print_damage(each.root)
     if how.json:
         for row in rows:
             output.print_json(row)
@@ -56,18 +59,25 @@ def threads(every: AllOption = False, *, place: ThreadOptions, how: OutputOption
 def _list_rows(
     store: ThreadStore, found: Sequence[unfinished_threads.RootStatus], every: bool
 ) -> Iterator[dict[str, Any]]:
+    from echelons.checkpoints.threads.store import DAMAGE
+
     for each in found:
-        root = each.root
+        root, state, below = each.root, str(each.state), []
+        if every and not root.damage:
+            try:
+                below = list(_list_subordinate_rows(store.trace(root.id), root.agent))
+            except DAMAGE as error:
+                state = str(unfinished_threads.RootState.DAMAGED)
+                database.print_damage(replace(root, damage=str(error)))
         yield {
             "thread": database.root_label(root),
             "agent": root.agent,
-            "state": str(each.state),
+            "state": state,
             "turns": root.turns,
             "updated_at": root.updated_at,
             "thread_id": root.id,
         }
-        if every:
-            yield from _list_subordinate_rows(store.trace(root.id), root.agent)
+        yield from below
 
 
 def _list_subordinate_rows(trace: Trace, path: str) -> Iterator[dict[str, Any]]:

@@ -13,7 +13,7 @@ from langgraph.types import Command, interrupt
 
 from echelons import Agent, DelegationPolicy, Session, SqliteCheckpointer, ThreadStore
 from echelons.checkpoints.thread_events import EventKind
-from echelons.errors import ThreadNotFound
+from echelons.errors import CheckpointTampered, ThreadNotFound
 from echelons.testing import Call, ScriptedModel, delegate
 
 TASK: Any = {"messages": [("user", "plan")]}
@@ -248,8 +248,73 @@ def test_the_metadata_of_a_root_are_its_callers_alone(saver: Any) -> None:
     assert plain.metadata == {"mine": 1}
 
 
+DAMAGES = {
+    "its input": "UPDATE checkpoints SET checkpoint = x'00' WHERE thread_id = 't'",
+    "its writes": "UPDATE writes SET value = x'c1' WHERE thread_id = 't'",
+    "its state": """UPDATE checkpoints SET checkpoint = x'00' WHERE thread_id = 't' AND
+        json_extract(metadata, '$.source') <> 'input'""",
+}
+
+
+def damage(saver: SqliteCheckpointer, how: str) -> ThreadStore:
+    """Return the threads of three trees that ask, of which that of thread `t` is damaged."""
+    for thread in ("first", "t", "last"):
+        ask_first = team(Call("ask", {"question": "Sure?"}), "ok")
+        ask_first.compile(saver).invoke(TASK, config(thread))
+    saver.conn.execute(DAMAGES[how])
+    saver.conn.commit()
+    return ThreadStore(saver)
+
+
+@pytest.mark.parametrize("how", ["its input", "its writes"])
+async def test_a_damaged_thread_is_listed_as_damaged_and_hides_no_other(how: str) -> None:
+    with SqliteCheckpointer(":memory:") as saver:
+        store = damage(saver, how)
+
+        roots = store.roots()
+        assert [each.id for each in roots] == ["last", "first", "t"]
+        assert [bool(each.damage) for each in roots] == [False, False, True]
+        assert "is not what was stored" in roots[-1].damage
+        assert await store.aroots() == roots
+        with pytest.raises(CheckpointTampered):
+            store.trace("t")
+        [days] = store.subordinates("first")
+        assert store.get(days, "first").agent == "days"
+
+
+@pytest.mark.parametrize("how", DAMAGES)
+async def test_the_inbox_has_the_questions_of_all_threads_but_the_damaged(how: str) -> None:
+    with SqliteCheckpointer(":memory:") as saver:
+        store = damage(saver, how)
+
+        inbox = store.inbox()
+        asked = {each.root.id: [question.value for question in each.questions] for each in inbox}
+        assert asked == {"last": ["Sure?"], "t": [], "first": ["Sure?"]}
+        assert [each.root.id for each in inbox if each.root.damage] == ["t"]
+        assert await store.ainbox() == inbox
+
+
+async def test_the_inbox_of_any_saver_has_each_question_under_its_thread(saver: Any) -> None:
+    for thread in ("asks", "asks too"):
+        ask_first = team(Call("ask", {"question": f"{thread}?"}), "ok")
+        Session(ask_first, saver, thread=thread).send("plan").result()
+    Session(team(), saver, thread="done").send("plan").result()
+    store = ThreadStore(saver)
+
+    inbox = store.inbox()
+
+    assert [(each.root.name, each.questions[0].value) for each in inbox] == [
+        ("asks too", "asks too?"),
+        ("asks", "asks?"),
+    ]
+    assert inbox[0].questions[0].path == ("head", "days", "eat")
+    if isinstance(saver, (SqliteCheckpointer, InMemorySaver)):
+        assert await store.ainbox() == inbox
+
+
 def test_an_empty_database_has_no_threads(saver: Any) -> None:
     assert ThreadStore(saver).roots() == []
+    assert ThreadStore(saver).inbox() == []
 
 
 @pytest.mark.parametrize("method", ["get", "events", "subordinates", "trace", "verify"])

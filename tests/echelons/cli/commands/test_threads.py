@@ -6,6 +6,7 @@ import json
 import re
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,33 @@ def test_a_thread_that_has_not_begun_is_shown_as_empty(echelons: Call) -> None:
     assert shown.exit_code == 0
     assert shown.stdout.startswith("head/hotels  thread ")
     assert "not begun yet" in shown.stdout
+
+
+@pytest.mark.parametrize("source", ["input", "loop"])
+def test_a_damaged_thread_is_shown_as_damaged_and_the_others_as_before(
+    echelons: Call, source: str
+) -> None:
+    for thread in ("rome", "oslo"):
+        echelons("run", "trips:asking", "A table", "--thread", thread)
+    with closing(sqlite3.connect("trips.sqlite")) as connection, connection:
+        connection.execute(
+            "UPDATE checkpoints SET checkpoint = x'00' WHERE thread_id = ?"
+            " AND json_extract(metadata, '$.source') = ?",
+            (derive_root_thread_id("rome"), source),
+        )
+
+    for more in ([], ["--all"]):
+        listed = echelons("threads", "--json", *more)
+        rows = [json.loads(line) for line in listed.stdout.splitlines()]
+        states = {row["thread_id"]: row["state"] for row in rows}
+        assert states[derive_root_thread_id("oslo")] == "asking"
+        assert states[derive_root_thread_id("rome")] == "damaged"
+        assert "is damaged: " in listed.stderr
+    assert "damaged" in echelons("threads").stdout
+    inbox = echelons("inbox")
+    assert "thread oslo" in inbox.stdout
+    assert "is damaged: " in inbox.stderr
+    assert echelons("answer", "yes").exit_code == 0
 
 
 def test_a_database_without_threads_says_how_to_begin_one(echelons: Call, folder: Path) -> None:
