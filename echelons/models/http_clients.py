@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -21,8 +21,24 @@ if TYPE_CHECKING:
     from httpx2 import Request, Response
 
 
+@contextmanager
+def _naming_address(request: Request) -> Iterator[None]:
+    # The SDK says no more than "Connection error."; the address is then in the traceback.
+    try:
+        yield
+    except Exception as error:
+        url = request.url
+        error.add_note(f"the request was for {url.scheme}://{url.netloc.decode('ascii')}")
+        raise
+
+
 class SyncHttpClient(DefaultHttpxClient):
     """The SDK's client, closed when its model is garbage-collected."""
+
+    def send(self, request: Request, **options: Any) -> Response:
+        """Send a request and return the response."""
+        with _naming_address(request):
+            return super().send(request, **options)
 
     def __del__(self) -> None:
         with suppress(Exception):  # the interpreter may be shutting down, where none could catch it
@@ -51,7 +67,8 @@ class AsyncHttpClient(DefaultAsyncHttpxClient):
         if self.is_closed:
             raise RuntimeError("a request cannot be sent: the client has been closed")
         client = await self._get_loop_client()
-        return await client.send(request, **options)
+        with _naming_address(request):
+            return await client.send(request, **options)
 
     async def aclose(self) -> None:
         """Close the client, and the connections of the running loop."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -11,10 +12,12 @@ from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, Too
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 
+from echelons import Agent, Session
 from echelons.errors import InvalidModelAddress, ModelKeyMissing
 from echelons.models import openai_chat, resolve_model
-from echelons.testing import Call, Reply, ScriptedModel
+from echelons.testing import Call, Reply, ScriptedModel, delegate
 from echelons.testing.openai_server import Drop, Hang, HttpError
+from echelons.text.error_lines import describe_error
 
 Serve = Callable[..., tuple[ChatOpenAI, Any]]
 
@@ -276,3 +279,25 @@ async def test_a_server_elsewhere_is_reached_through_the_proxy(
         model.invoke("hi")
     with pytest.raises(openai.NotFoundError, match=r"http://models.invalid/v1"):
         await model.ainvoke("hi")
+
+
+async def test_a_connection_that_fails_names_its_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")  # nobody listens there
+    monkeypatch.setattr(openai_chat, "MAX_RETRIES", 0)
+    model = resolve_model("openai:gone")
+    head = Agent("head", model=model)
+
+    with pytest.raises(openai.APIConnectionError) as refused:
+        model.invoke("hi")
+    with pytest.raises(openai.APIConnectionError) as refused_async:
+        await model.ainvoke("hi")
+    for error in (refused.value, refused_async.value):
+        assert describe_error(error).endswith(
+            "ConnectionError: Connection error. (http://127.0.0.1:9)"
+        )
+        assert "http://127.0.0.1:9" in "".join(traceback.format_exception(error))
+    above = ScriptedModel({"top": [delegate("head", "go"), "over"]})
+    with Session(Agent("top", model=above, subordinates=[head]), ":memory:") as session:
+        session.send("go").result()
+        [request] = session.trace().subordinates[0].requests
+    assert "(http://127.0.0.1:9)" in request.reason

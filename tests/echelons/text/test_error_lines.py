@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,6 +24,30 @@ from echelons.text.error_lines import LONGEST_ERROR, describe_error
 )
 def test_an_error_is_told_in_one_line(error: Exception, text: str) -> None:
     assert describe_error(error) == text
+
+
+class Unreached(Exception):
+    """What HTTP clients raise: with the request, and the response if there is one."""
+
+    def __init__(self, url: str, response: object = None) -> None:
+        super().__init__("Connection error.")
+        self.request = SimpleNamespace(url=url)
+        self.response = response
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (Unreached("http://127.0.0.1:9/v1/chat"), " (http://127.0.0.1:9)"),
+        (Unreached("https://me:secret@a.example/v1?key=secret"), " (https://a.example)"),
+        (Unreached("http://[::1]:8000/v1"), " (http://[::1]:8000)"),
+        (Unreached("http://a.example", response="404"), ""),
+        (Unreached("nowhere"), ""),
+        (Unreached("http://" + "a" * 900), ""),
+    ],
+)
+def test_a_connection_that_fails_names_its_address(error: Exception, text: str) -> None:
+    assert describe_error(error) == f"Unreached: Connection error.{text}"
 
 
 @given(st.text())
