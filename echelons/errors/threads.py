@@ -50,14 +50,14 @@ class MissingAgents(EchelonsError):
     """A stored run waits in agents or nodes that the tree no longer has.
 
     Attributes:
-        thread_id: The root's thread.
+        thread: The name of the root's thread, or its id if it has none.
         missing: What is missing, as paths.
     """
 
-    thread_id: str
+    thread: str
     missing: Sequence[str]
     message = (
-        "thread {thread_id!r} waits in {missing}, which this tree does not have; resume it with "
+        "thread {thread!r} waits in {missing}, which this tree does not have; resume it with "
         "the tree that started it, or start another thread. Nothing was changed"
     )
 

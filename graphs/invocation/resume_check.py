@@ -90,7 +90,7 @@ def check_checkpoint(agent: Agent, root: OneCheckpoint) -> ReadPlan[Identity | N
         waiting = [opened for opened in (build_open_agent(head, ()),) if opened]
     lost = find_missing_agents(agent, waiting, identity.path[:-1])
     if lost:
-        raise MissingAgents(root.thread_id, lost)
+        raise MissingAgents(identity.thread_name or root.thread_id, lost)
     return identity
 
 

@@ -109,6 +109,8 @@ def test_a_tree_without_the_agents_that_wait_is_refused_and_the_old_one_goes_on(
 
     assert missing in refused.value.missing
     assert missing in str(refused.value)
+    assert refused.value.thread == "main"
+    assert "thread 'main' waits in" in str(refused.value)
     with Session(tree(), database) as session:
         result = world.answer(session, {question: "the high one"})
         trace = session.trace()

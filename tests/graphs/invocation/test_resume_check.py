@@ -83,7 +83,7 @@ async def test_a_tree_without_whom_it_waits_in_is_refused_and_changes_nothing(
         with pytest.raises(MissingAgents):
             await graph.ainvoke(resume, CONFIG)
 
-        assert refused.value.thread_id == "t"
+        assert refused.value.thread == "t"
         assert set(lost) <= set(refused.value.missing)
         for part in ("'t'", lost[0], "the tree that started it", "Nothing was changed"):
             assert part in str(refused.value)
