@@ -46,6 +46,7 @@ from echelons.graphs.level_graph import (
     build_foreign_level,
 )
 from echelons.graphs.pregel.state_updates import EditableGraph
+from echelons.guards.limits import Limits
 from echelons.identity.lineage import ECHELONS_NS, Identity
 from echelons.nodes.planning.task_router import TaskRouter
 from echelons.text.sanitize import sanitize_value
@@ -176,7 +177,7 @@ def compile_tree(
         journal=LedgerJournal(),
         router=TaskRouter(agent, policy, partial(resolve_deriver, agent.name, policy.deriver)),
         policies=resolve_policies(agent),
-        width=agent.limits.width,
+        limits=agent.limits,
     )
     compiled = levels.build_level(agent, reports=False).compile(
         checkpointer=open_checkpointer(checkpointer), store=store, name=agent.name
@@ -194,7 +195,7 @@ class _LevelFactory:
     journal: LedgerJournal
     router: TaskRouter
     policies: Mapping[str, DelegationPolicy]
-    width: int | None
+    limits: Limits
 
     def build_level(self, agent: Agent, reports: bool) -> LevelBuilder:
         below = {
@@ -209,7 +210,8 @@ class _LevelFactory:
             journal=self.journal,
             router=self.router,
             policy=self.policies[agent.name],
-            width=self.width,
+            width=self.limits.width,
+            max_refusals=self.limits.max_refusals,
         )
         return build_agent_level(agent, position, below)
 

@@ -18,6 +18,7 @@ from echelons.graphs.agent_models import supports_tool_calls
 from echelons.graphs.delegation_graph import build_delegation_graph
 from echelons.graphs.edges import AfterReason
 from echelons.graphs.state import Conversation, LevelInput, LevelOutput, LevelState
+from echelons.guards.limits import DEFAULT_REFUSALS
 from echelons.identity.thread_history import ThreadHistory
 from echelons.nodes.act import Act
 from echelons.nodes.base_node import Node
@@ -48,6 +49,7 @@ class LevelPosition:
         router: Routes tasks that name no subordinate.
         policy: The agent's delegation policy, its own or inherited.
         width: Most parallel calls in one message; `None` for no limit.
+        max_refusals: Most refusals of the same call in a row; `None` for no limit.
     """
 
     model: BaseChatModel
@@ -58,6 +60,7 @@ class LevelPosition:
     router: TaskRouter
     policy: DelegationPolicy
     width: int | None = None
+    max_refusals: int | None = DEFAULT_REFUSALS
 
 
 def build_agent_level(
@@ -143,4 +146,12 @@ def _build_settings(
     prompt = agent.prompt
     if agent.description and not prompt:
         prompt = f"You are {agent.name}. {agent.description}"
-    return ReasonSettings(model, prompt, callable_tools, router, position.policy, position.depth)
+    return ReasonSettings(
+        model,
+        prompt,
+        callable_tools,
+        router,
+        position.policy,
+        position.depth,
+        position.max_refusals,
+    )

@@ -25,9 +25,11 @@ from echelons.delegation.calls import SubordinateCall
 from echelons.delegation.policy import DelegationPolicy
 from echelons.delegation.relayed_request import RelayedRequest
 from echelons.delegation.request_builder import RequestLimits
-from echelons.guards.gate import Halt, Step, get_gate
+from echelons.guards.gate import Halt, Pause, Step, get_gate
+from echelons.guards.limits import DEFAULT_REFUSALS
 from echelons.identity.lineage import (
     PARTS_KEY,
+    REFUSED_KEY,
     REQUESTS_KEY,
     ROUTES_KEY,
     THREADS_KEY,
@@ -57,6 +59,7 @@ from echelons.nodes.planning.delegation_plan import (
 from echelons.nodes.planning.duplicates import find_answered
 from echelons.nodes.planning.early_end import build_halt_update, build_late_reply_update
 from echelons.nodes.planning.join_results import build_joint_answer, join_parts
+from echelons.nodes.planning.refused_calls import find_refusal_halt, mark_refused
 from echelons.nodes.planning.relay_messages import (
     RELAY_CALL_ID,
     build_relay_answer,
@@ -83,6 +86,8 @@ class ReasonSettings:
         router: Routes tasks that name no subordinate; `None` without subordinates.
         policy: The agent's delegation policy.
         depth: Levels of the tree.
+        max_refusals: Refusals of the same call in a row after which the agent ends; `None` for
+            no limit.
     """
 
     model: Runnable[Any, Any]
@@ -91,6 +96,7 @@ class ReasonSettings:
     router: TaskRouter | None = None
     policy: DelegationPolicy = field(default_factory=DelegationPolicy)
     depth: int = 1
+    max_refusals: int | None = DEFAULT_REFUSALS
 
 
 class Reason(Node):
@@ -113,7 +119,11 @@ class Reason(Node):
             past = self._history.load_past(state.get("previous"), config)
             return build_relay_update(past, state, identity)
         gate = get_gate(config)
-        verdict = gate.enter(Step.MODEL, config)
+        verdict: Halt | Pause | None = None
+        # Without a refusal nothing is counted: this comes before every call of the model.
+        if state["messages"] and REFUSED_KEY in state["messages"][-1].response_metadata:
+            verdict = find_refusal_halt(state["messages"], settings.max_refusals)
+        verdict = verdict or gate.enter(Step.MODEL, config)
         if verdict:
             return joined.rebase_update(build_halt_update(verdict, state["messages"], identity))
         past = self._history.load_past(state.get("previous"), config)
@@ -140,7 +150,10 @@ class Reason(Node):
             past = await self._history.aload_past(state.get("previous"), config)
             return build_relay_update(past, state, identity)
         gate = get_gate(config)
-        verdict = await gate.arun(lambda: gate.enter(Step.MODEL, config))
+        verdict: Halt | Pause | None = None
+        if state["messages"] and REFUSED_KEY in state["messages"][-1].response_metadata:
+            verdict = find_refusal_halt(state["messages"], settings.max_refusals)
+        verdict = verdict or await gate.arun(lambda: gate.enter(Step.MODEL, config))
         if verdict:
             return joined.rebase_update(build_halt_update(verdict, state["messages"], identity))
         past = await self._history.aload_past(state.get("previous"), config)
@@ -321,7 +334,10 @@ def _build_request_notes(
 def _answer_refused(
     plan: DelegationPlan, message: AIMessage, identity: Identity
 ) -> tuple[list[ToolMessage], dict[str, Any]]:
-    """Return the tool messages of refused calls, and the state entries of refused parts."""
+    """Return the tool messages of refused calls, and the state entries of refused parts.
+
+    A call with several requests is refused if all of them are.
+    """
     whole: list[ToolMessage] = []
     parts: dict[str, Any] = {}
     several = {part.call_id for each in plan.fan_outs for part in each.parts}
@@ -339,4 +355,4 @@ def _answer_refused(
             for part in each.parts:
                 key = derive_request_id(identity.thread_id, message.id or "", part.call_id)
                 parts.pop(key, None)
-    return whole, parts
+    return [mark_refused(each) for each in whole], parts

@@ -33,4 +33,5 @@ class Refuse(Node):
             failed=True,
         )
         step = self._queue.decide_next_step(order, answer, config)
+        step = step._replace(refused=not order.earlier_responses)
         return self._queue.advance(input, step, order.get_head(input))

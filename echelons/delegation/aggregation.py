@@ -12,7 +12,7 @@ PATH_COST = 0.05
 """Confidence deducted for each agent on a response's path, to rank conflicting responses."""
 LIMIT_PREFIX = "limit:"
 """Prefix of the reason of a response whose agent reached a limit of the whole tree."""
-EXHAUSTED_PREFIXES = ("budget:", LIMIT_PREFIX)
+EXHAUSTED_PREFIXES = ("budget:", LIMIT_PREFIX, "refused:")
 """Prefixes of the reason of a response whose agent had to stop early."""
 
 

@@ -33,10 +33,10 @@ class Step(StrEnum):
 class Halt:
     """An order to begin no more steps: the agent ends with what it has.
 
-    `why` names the limit reached, or what was stopped.
+    `why` names the limit reached, what was stopped, or the call that was refused too often.
     """
 
-    kind: Literal["limit", "stopped", "timeout"]
+    kind: Literal["limit", "stopped", "timeout", "refused"]
     why: str
 
     @property
@@ -46,8 +46,8 @@ class Halt:
 
     @property
     def status(self) -> Literal["partial", "unable"]:
-        """The status of a response: a limit leaves a partial result, all else none."""
-        return "partial" if self.kind == "limit" else "unable"
+        """The status of a response: limits and refusals leave a partial result, all else none."""
+        return "partial" if self.kind in ("limit", "refused") else "unable"
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,8 @@ MAX_DEPTH = 32
 """Maximum levels of a tree: LangGraph's metadata grows with the cube of the depth."""
 DEFAULT_STEPS = 10_000
 """Default limit of steps in a turn: it bounds a runaway, and is far above normal work."""
+DEFAULT_REFUSALS = 3
+"""Default limit of refusals: a model that has read the reason twice will not heed it."""
 
 
 class Limits(Settings):
@@ -35,6 +37,8 @@ class Limits(Settings):
             human, is paused, or its process is dead. Work that has begun is not interrupted.
         width: Maximum parallel calls of one message, including requests sent to several
             subordinates at once; calls beyond are answered with an error for the model.
+        max_refusals: Maximum refusals of the same call in a row, of one agent. Its response is
+            `partial` then, with the reason of the last refusal; `None` for no limit.
 
     Raises:
         InvalidSetting: A limit is out of its range, or has an unknown name.
@@ -52,6 +56,7 @@ class Limits(Settings):
     tokens: int | None = Field(default=None, ge=1)
     seconds: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     width: int | None = Field(default=None, ge=1)
+    max_refusals: int | None = Field(default=DEFAULT_REFUSALS, ge=1)
 
     @property
     def root_only_names(self) -> tuple[str, ...]:

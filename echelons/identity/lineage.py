@@ -36,7 +36,10 @@ REQUESTS_KEY = "requests"
 FORWARDED_KEY = "forwarded"
 """Likewise: marks messages of a level that only relays a request; no model wrote them."""
 
-OWN_KEYS = frozenset({THREADS_KEY, ROUTES_KEY, PARTS_KEY, REQUESTS_KEY, FORWARDED_KEY})
+REFUSED_KEY = "refused"
+"""Likewise: marks the answer to a call that was refused; nothing was run for it."""
+
+OWN_KEYS = frozenset({THREADS_KEY, ROUTES_KEY, PARTS_KEY, REQUESTS_KEY, FORWARDED_KEY, REFUSED_KEY})
 """The keys that only this library may write; removed from messages that come from outside."""
 
 

@@ -24,6 +24,7 @@ from echelons.nodes.delegating.queued_request import (
     build_part_entry,
     build_tool_message,
 )
+from echelons.nodes.planning.refused_calls import mark_refused
 
 REFUSE = "refuse"
 
@@ -91,7 +92,8 @@ class RequestQueue:
             entry = build_part_entry(step.answer, step.place, step.attempts)
             update["parts"] = {order.request.id: entry}
         elif step.answer:
-            update["messages"] = [build_tool_message(order, step.answer)]
+            message = build_tool_message(order, step.answer)
+            update["messages"] = [mark_refused(message) if step.refused else message]
         if rest and not step.next_attempt:
             waited = QueuedRequest.load(rest[0])
             begun = replace(waited, request=self._with_deadline(waited.request, step.config))
@@ -117,6 +119,7 @@ class NextStep(NamedTuple):
         answer: The combined response of all attempts, if there is no next one.
         place: The place of the answer in its race, from 1; 0 without a race.
         attempts: The responses of the attempts, if there were several.
+        refused: Whether the call is answered without anything having been run for it.
     """
 
     order: QueuedRequest
@@ -125,6 +128,7 @@ class NextStep(NamedTuple):
     answer: DelegationResponse | None = None
     place: int = 0
     attempts: Sequence[DelegationResponse] = ()
+    refused: bool = False
 
 
 def check_request_path(request: DelegationRequest, level: int) -> None:

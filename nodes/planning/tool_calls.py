@@ -18,6 +18,7 @@ from echelons.delegation.calls import FanOutCall, SubordinateCall, build_part_id
 from echelons.delegation.join_policies import parse_join
 from echelons.errors import DelegationError, InvalidJoin, TooWide
 from echelons.nodes.messages import find_cut_off
+from echelons.nodes.planning.refused_calls import CUT_OFF, REFUSED, mark_refused
 from echelons.nodes.planning.tool_schemas import CallSubordinateArgs, DelegateManyArgs, ReportArgs
 from echelons.tree.names import CALL_SUBORDINATE, DELEGATE_MANY, REPORT
 
@@ -112,7 +113,7 @@ def parse_calls(message: AIMessage, callable_tools: CallableTools) -> ParsedRepl
             "again, with shorter arguments or fewer in one message"
         )
         for each in calls:
-            out.add_error(each["id"] or "", each["name"] or "unknown", why)
+            out.add_error(each["id"] or "", each["name"] or "unknown", why, CUT_OFF)
         return ParsedReply(answers=tuple(out.answers), remaining_width=out.remaining_width)
     for call in message.tool_calls:
         out.add_call(call)
@@ -187,10 +188,9 @@ class _CallParser:
             known = ", ".join(self.callable_tools.names) or "none"
             self.add_error(call_id, name, f"there is no such tool; the tools are: {known}")
 
-    def add_error(self, call_id: str, name: str, why: str) -> None:
-        self.answers.append(
-            ToolMessage(f"Error: {why}", tool_call_id=call_id, name=name, status="error")
-        )
+    def add_error(self, call_id: str, name: str, why: str, mark: str = REFUSED) -> None:
+        answer = ToolMessage(f"Error: {why}", tool_call_id=call_id, name=name, status="error")
+        self.answers.append(mark_refused(answer, mark))
 
     def _reserve_width(self, wanted: int) -> TooWide | None:
         """Reserve room for parallel calls; return the error if there is not enough."""

@@ -15,11 +15,12 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, ToolException
 from langgraph.errors import GraphBubbleUp
 from langgraph.prebuilt import ToolNode
-from langgraph.prebuilt.tool_node import ToolCallRequest
+from langgraph.prebuilt.tool_node import ToolCallRequest, ToolInvocationError
 from langgraph.types import Command
 
 from echelons.effects.journal import EffectCall, EffectKind
 from echelons.nodes.messages import sanitize_message
+from echelons.nodes.planning.refused_calls import mark_refused
 from echelons.nodes.tool_execution.detached_call import DetachedCall, LateCallback
 from echelons.text.error_lines import describe_error
 
@@ -27,6 +28,8 @@ PRIVATE_KEYS = frozenset({"forward", "heads", "previous", "request", "response"}
 """Keys of a level's state that a tool must not write."""
 DETACHED_CALL_KEY = "__echelons_latecomer"
 """Key of the config under which a call's detached thread is passed to the tool wrapper."""
+INVALID_CALL_TEXT = "Error: not run: "
+"""Start of the answer to a call whose arguments do not fit the tool's schema."""
 NOT_HAPPENED_TEXT = "Error: the call was cut short and did not happen; it was not tried again."
 
 
@@ -136,6 +139,12 @@ async def run_detached(
 
 def sanitize_output(outcome: Any) -> Any:
     """Return a tool's output with sanitized messages and without the level's private keys."""
+    if (
+        isinstance(outcome, ToolMessage)
+        and outcome.status == "error"
+        and outcome.text.startswith(INVALID_CALL_TEXT)
+    ):
+        outcome = mark_refused(outcome)
     if isinstance(outcome, BaseMessage):
         return sanitize_message(outcome)
     if isinstance(outcome, Command):
@@ -152,4 +161,6 @@ def format_tool_error(error: Exception) -> str:
 
     The text of a `ToolException` is written for the model, so it is not changed.
     """
+    if isinstance(error, ToolInvocationError):
+        return f"{INVALID_CALL_TEXT}{error}"
     return f"Error: {error if isinstance(error, ToolException) else describe_error(error)}"

@@ -52,3 +52,10 @@ def test_a_limit_cannot_be_changed_afterwards() -> None:
     with pytest.raises(ValidationError):
         limits.depth = 5
     assert limits.depth == 3
+
+
+@pytest.mark.parametrize("refusals", [0, -1, 1.5, "many"])
+def test_a_limit_of_refusals_is_at_least_one_or_none(refusals: Any) -> None:
+    assert Limits(max_refusals=None).max_refusals is None
+    with pytest.raises(InvalidSetting, match="max_refusals"):
+        Limits(max_refusals=refusals)
