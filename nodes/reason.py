@@ -239,7 +239,8 @@ def plan_reply_update(
     able, policy = settings.callable_tools, settings.policy
     plan = build_delegation_plan(context.parsed, routed, policy, able.width, able.only_subordinate)
     before, thread = context.state["messages"], context.identity.thread_id
-    plan.refuse_repeated(lambda task: find_answered(task, before, thread))
+    if policy.repeats == "refuse":
+        plan.refuse_repeated(lambda task: find_answered(task, before, thread))
     targets = {key: join_path(each.remaining[0][1:]) for key, each in plan.candidates.items()}
     return _build_update(context, plan, targets, limits)
 

@@ -31,6 +31,8 @@ class DelegationPolicy(Settings):
             other; `None` for no limit except that of each candidate.
         max_hops: Agents that a request of this agent may pass on its way down, the one that
             answers included; `None` for ten, or the depth of the tree if that is more.
+        repeats: Whether a task is refused that the same agent has answered in the same turn:
+            `"refuse"`, if nothing but that task has been worked on since; `"allow"`, never.
         matcher: Scores the agents for a routed task; the root's applies to the tree. See
             `echelons.routing`; by default it compares words.
         deriver: Derives capabilities of agents that declare none; the root's applies to the
@@ -51,6 +53,7 @@ class DelegationPolicy(Settings):
     timeout: float | None = Field(default=DEFAULT_TIMEOUT, gt=0, allow_inf_nan=False)
     request_timeout: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     max_hops: int | None = Field(default=None, ge=1)
+    repeats: Literal["refuse", "allow"] = "refuse"
     matcher: Any = None
     deriver: Any = None
     threshold: float | None = Field(default=None, ge=0, le=1)

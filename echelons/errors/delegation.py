@@ -112,7 +112,7 @@ class TooWide(DelegationError):
 
 
 class RepeatedBrief(DelegationError):
-    """An agent gets a task that it has already answered in the same turn.
+    """An agent gets a task that it has answered in the same turn, with nothing done since.
 
     Attributes:
         agent: The agent.
@@ -124,8 +124,8 @@ class RepeatedBrief(DelegationError):
     agent: str
     task: str
     message = (
-        "{agent!r} has answered {task:short} in this turn already; use that answer, ask for "
-        "something else, or begin anew with reset=true"
+        "{agent!r} has answered {task:short} in this turn already, and nothing else has been done "
+        "since; use that answer, ask for something else, or begin anew with reset=true"
     )
 
 

@@ -1,7 +1,8 @@
-"""Finds tasks that have been answered earlier in the same turn. Pure.
+"""Finds tasks that have been answered earlier in the same turn, with nothing done since. Pure.
 
 An agent that repeats an answered request loops, each time with the same conversation as
-input. `reason` refuses the repetition, so that the model notices the answer that it has.
+input. `reason` refuses the repetition, so that the model notices the answer that it has. Once
+anything else was done, the answer may be another: "run the tests", "fix it", "run the tests".
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from echelons.delegation.calls import iterate_requests
 from echelons.delegation.candidates import AgentPath
 from echelons.delegation.request import DelegationResponse, Status
-from echelons.identity.lineage import derive_request_id
+from echelons.identity.lineage import REFUSED_KEY, derive_request_id
 from echelons.tree.names import DELEGATING_TOOLS
 
 
@@ -21,6 +22,9 @@ def find_answered(
     task: str, messages: Sequence[BaseMessage], thread: str
 ) -> dict[AgentPath, Status]:
     """Return the paths of the agents that have answered a task in this turn, with their status.
+
+    Only answers count since which nothing but this task was worked on: no tool was called and
+    no other task delegated in a later message. Refused calls are no work.
 
     `fulfilled` is an answer, and so is an `unable` that the agent reported itself. Agents that
     did a part, asked a question or failed may be asked again. The task is compared word for word.
@@ -41,8 +45,22 @@ def find_answered(
                 if honest or each.status is Status.FULFILLED:
                     # The path leads to the agent that answered, not to those that relayed the task.
                     known.setdefault(each.path[1:], each.status)
+            if _has_other_work(task, message, answers):
+                break
             answers = {}
     return known
+
+
+def _has_other_work(task: str, message: AIMessage, answers: Mapping[str, ToolMessage]) -> bool:
+    """Return whether anything but a task was worked on for a message's calls."""
+    run = [
+        call
+        for call in message.tool_calls
+        if (answer := answers.get(call["id"] or "")) and REFUSED_KEY not in answer.response_metadata
+    ]
+    if any(call["name"] not in DELEGATING_TOOLS for call in run):
+        return True
+    return any(asked.message != task for asked, _ in iterate_requests(message, run))
 
 
 def _iter_responses(

@@ -10,6 +10,7 @@ from langchain_core.messages import ToolMessage
 from echelons import Agent, Session, SqliteCheckpointer
 from echelons.delegation.policy import DelegationPolicy
 from echelons.delegation.request import DelegationResponse
+from echelons.errors import InvalidSetting
 from echelons.testing import Call, ScriptedModel, delegate, delegate_many, per_conversation, report
 
 if TYPE_CHECKING:
@@ -50,8 +51,8 @@ def test_what_is_answered_is_refused_with_the_reason(
     assert (one.status, one.agent) == ("fulfilled", "eat")
     assert (two.status, two.agent, two.failed) == ("unable", "head", False)
     assert two.reason == (
-        "repeated: 'eat' has answered 'cook dinner' in this turn already; use that answer, "
-        "ask for something else, or begin anew with reset=true"
+        "repeated: 'eat' has answered 'cook dinner' in this turn already, and nothing else has "
+        "been done since; use that answer, ask for something else, or begin anew with reset=true"
     )
     assert len(session.thread_store.verify(session.thread_id)) == 1
 
@@ -292,3 +293,77 @@ def test_a_part_goes_again_to_who_has_not_answered_it(
     assert calls == ["x", "y", "y"]
     part = second.subordinate_responses[0]
     assert (part.agent, part.status, part.path) == ("y", "fulfilled", ("head", "y"))
+
+
+DINNER = delegate("eat", "cook dinner")
+SANDWICH = delegate("deli", "make a sandwich")
+
+
+def look() -> str:
+    """Look into the oven."""
+    return "hot"
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        [SANDWICH],
+        [delegate("eat", "wash up")],
+        [Call("look")],
+        [[SANDWICH, Call("nope")]],
+        [delegate_many(SANDWICH, delegate("eat", "wash up"))],
+    ],
+    ids=["another", "itself", "tool", "with a refused call", "several"],
+)
+@pytest.mark.parametrize("again", [DINNER, FIND], ids=["named", "routed"])
+def test_what_is_answered_may_be_asked_again_when_something_else_was_done(
+    world: World, saver: SqliteCheckpointer, between: list[Any], again: Call
+) -> None:
+    script = [DINNER, *between, again, again]
+    eat = {"cook dinner": "pizza", "wash up": "clean"}
+    session = team(world, saver, script, lambda said: eat[said[-1].text], tools=[look])
+
+    messages = session.thread_store.get(session.thread_id).messages
+    last, refused = [each.text for each in messages if isinstance(each, ToolMessage)][-2:]
+    assert last == "pizza"
+    assert refused.startswith("[unable] repeated: 'eat'")
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        [Call("nope")],
+        [delegate("nobody", "go")],
+        [Call("call_subordinate", {"message": "fly to Mars"})],
+        [delegate("deli", "cook dinner")],
+    ],
+    ids=["no tool", "nobody", "no candidate", "same task"],
+)
+def test_refused_calls_and_the_task_itself_are_nothing_else(
+    world: World, saver: SqliteCheckpointer, between: list[Any]
+) -> None:
+    session = team(world, saver, [DINNER, *between, DINNER], ["pizza"])
+
+    messages = session.thread_store.get(session.thread_id).messages
+    answers = [each.text for each in messages if isinstance(each, ToolMessage)]
+    assert answers[-1].startswith("[unable] repeated: 'eat'")
+
+
+def test_what_was_done_beside_an_answer_was_not_done_since(
+    world: World, saver: SqliteCheckpointer
+) -> None:
+    session = team(world, saver, [[DINNER, SANDWICH], DINNER], ["pizza"])
+
+    assert told(session)[-1].reason.startswith("repeated: 'eat'")
+
+
+def test_a_policy_may_allow_repeated_tasks(world: World, saver: SqliteCheckpointer) -> None:
+    policy = DelegationPolicy(repeats="allow")
+    session = team(world, saver, [DINNER, DINNER, FIND], lambda _: "pizza", delegation=policy)
+
+    assert [each.status for each in told(session)] == ["fulfilled"] * 3
+
+
+def test_a_policy_on_repeats_has_one_of_two_values() -> None:
+    with pytest.raises(InvalidSetting, match="repeats"):
+        DelegationPolicy(repeats="twice")  # type: ignore[arg-type]  # pyright: ignore
