@@ -12,6 +12,7 @@ from typing import Any, Final
 from langchain_core.runnables.config import var_child_runnable_config
 from langchain_core.tools import BaseTool
 from langgraph._internal._constants import (
+    CONFIG_KEY_CHECKPOINT_MAP,
     CONFIG_KEY_CHECKPOINTER,
     CONFIG_KEY_DURABILITY,
     CONFIG_KEY_READ,
@@ -34,6 +35,7 @@ from langgraph.pregel._loop import SyncPregelLoop
 __all__ = [
     "BRANCH_PREFIX",
     "CHECKPOINTER_KEY",
+    "CHECKPOINT_MAP_KEY",
     "DELTA_COUNTERS_KEY",
     "DURABILITY_KEY",
     "INTERRUPT",
@@ -61,6 +63,10 @@ CHECKPOINTER_KEY = CONFIG_KEY_CHECKPOINTER
 RESUMING_KEY = CONFIG_KEY_RESUMING
 DURABILITY_KEY = CONFIG_KEY_DURABILITY
 READ_KEY = CONFIG_KEY_READ
+
+# The checkpoint of each namespace that a forked run begins from. Read: a resumed graph must have
+# the nodes that its checkpoint waits in.
+CHECKPOINT_MAP_KEY = CONFIG_KEY_CHECKPOINT_MAP
 
 # The answers to a task's interrupts and the way to send writes of it. Read and changed: a
 # question of ours, not of the tool, takes a place among the interrupts of one task.

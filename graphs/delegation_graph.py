@@ -6,16 +6,22 @@ next node in a `Command`; edges between all siblings would cost the square of th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterator, Mapping
+from contextlib import aclosing
+from functools import cache
+from typing import Any, cast
 
-from langchain_core.runnables import Runnable
+from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.graph import START, StateGraph
 
+from echelons.checkpoints.inherited_config import get_saver, is_resuming
+from echelons.checkpoints.queries import OneCheckpoint, ReadPlan, Saver, arun_plan, run_plan
+from echelons.checkpoints.threads.pending_work import list_triggered_nodes
 from echelons.graphs.edges import DelegationEntry
 from echelons.graphs.pregel.direct_entry import DirectGraph
 from echelons.graphs.state import DelegationInput, DelegationOutput, DelegationState
 from echelons.identity.thread_history import ThreadHistory
+from echelons.langgraph_internals import CHECKPOINT_MAP_KEY
 from echelons.nodes.base_node import Node
 from echelons.nodes.delegating.request_queue import REFUSE, RequestQueue
 from echelons.nodes.dispatch import DISPATCH, Dispatch, assign_nodes
@@ -37,15 +43,78 @@ def build_delegation_graph(
         name: Subordinate(name, levels[name], max(member.capabilities.values(), default=1.0), queue)
         for name, member in members.items()
     }
-    shared = DISPATCH in queue.nodes.values()
-    nodes: dict[str, Node] = {DISPATCH: Dispatch(subordinates)} if shared else dict(subordinates)
-    nodes[REFUSE] = Refuse(queue)
-    builder: StateGraph[Any, Any, Any, Any] = StateGraph(
-        DelegationState, input_schema=DelegationInput, output_schema=DelegationOutput
-    )
-    for name, node in nodes.items():
-        builder.add_node(name, node)
     route = DelegationEntry(queue)
-    builder.add_conditional_edges(START, route, list(nodes))
-    compiled = builder.compile(name="delegate")
-    return DirectGraph(entry=route.choose_first_node, **compiled.__dict__)
+
+    def compile_nodes(own: Collection[str]) -> dict[str, Any]:
+        nodes: dict[str, Node] = {name: subordinates[name] for name in own}
+        if DISPATCH in queue.nodes.values():
+            nodes[DISPATCH] = Dispatch(subordinates)
+        nodes[REFUSE] = Refuse(queue)
+        builder: StateGraph[Any, Any, Any, Any] = StateGraph(
+            DelegationState, input_schema=DelegationInput, output_schema=DelegationOutput
+        )
+        for name, node in nodes.items():
+            builder.add_node(name, node)
+        builder.add_conditional_edges(START, route, list(nodes))
+        return dict(builder.compile(name="delegate").__dict__)
+
+    first = route.choose_first_node
+    own = [name for name, node in queue.nodes.items() if node == name]
+    if len(own) == len(members):
+        return DirectGraph(entry=first, **compile_nodes(own))
+    with_nodes = cache(lambda own: DirectGraph(entry=first, **compile_nodes(own)))
+    return CrowdGraph(entry=first, members=members, with_nodes=with_nodes, **compile_nodes(()))
+
+
+class CrowdGraph(DirectGraph):
+    """The delegation graph of subordinates that share a node.
+
+    A run that began when there were fewer waits in the node of a subordinate itself. It is
+    resumed by a graph that has this node, too.
+    """
+
+    def __init__(
+        self,
+        *,
+        members: Collection[str],
+        with_nodes: Callable[[tuple[str, ...]], DirectGraph],
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self._members = members
+        self._with_nodes = with_nodes
+
+    def stream(
+        self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
+    ) -> Iterator[Any]:
+        """Run the graph, see `CompiledStateGraph.stream`."""
+        resumed = _find_resumed_saver(config)
+        own = run_plan(resumed, self._find_own_nodes(config)) if resumed else ()
+        if own:
+            return self._with_nodes(own).stream(input, config, **kwargs)
+        return super().stream(input, config, **kwargs)
+
+    async def astream(
+        self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
+    ) -> AsyncIterator[Any]:
+        """Async version of `stream`."""
+        resumed = _find_resumed_saver(config)
+        own = await arun_plan(resumed, self._find_own_nodes(config)) if resumed else ()
+        run = self._with_nodes(own).astream if own else super().astream
+        # LangGraph's is a generator, and ends its tasks when it is closed.
+        async with aclosing(cast("AsyncGenerator[Any]", run(input, config, **kwargs))) as parts:
+            async for part in parts:
+                yield part
+
+    def _find_own_nodes(self, config: RunnableConfig | None) -> ReadPlan[tuple[str, ...]]:
+        given = (config or {}).get("configurable") or {}
+        namespace = str(given.get("checkpoint_ns") or "")
+        forked = (given.get(CHECKPOINT_MAP_KEY) or {}).get(namespace)
+        saved = yield OneCheckpoint(str(given["thread_id"]), namespace, forked)
+        waiting = list_triggered_nodes(saved.checkpoint["channel_values"]) if saved else ()
+        return tuple(name for name in dict.fromkeys(waiting) if name in self._members)
+
+
+def _find_resumed_saver(config: RunnableConfig | None) -> Saver | None:
+    given = (config or {}).get("configurable") or {}
+    return get_saver(given) if is_resuming(given) else None

@@ -162,7 +162,7 @@ class _OpenTasks:
     @classmethod
     def from_checkpoint(cls, saved: CheckpointTuple) -> _OpenTasks:
         values = saved.checkpoint["channel_values"]
-        nodes = _list_triggered_nodes(values)
+        nodes = list_triggered_nodes(values)
         writes = [write for write in saved.pending_writes or () if write[0] != NULL_TASK_ID]
         ended = {task for task, channel, _ in writes if channel not in OPEN_TASK_CHANNELS}
         asked = {task: value for task, channel, value in writes if channel == INTERRUPT}
@@ -252,12 +252,12 @@ def build_open_agent(saved: CheckpointTuple, answered: Collection[str]) -> OpenA
     requests = [order["request"] for each in (values, *sent) for order in each.get("queue") or ()]
     return OpenAgent(
         identity.path,
-        tuple(dict.fromkeys(_list_triggered_nodes(values))),
+        tuple(dict.fromkeys(list_triggered_nodes(values))),
         tuple(dict.fromkeys(each["current"] for each in requests if each["id"] not in answered)),
     )
 
 
-def _list_triggered_nodes(values: Mapping[str, Any]) -> list[str]:
+def list_triggered_nodes(values: Mapping[str, Any]) -> list[str]:
     """Return the node of each task of the next step."""
     begun = [key.removeprefix(BRANCH_PREFIX) for key in values if key.startswith(BRANCH_PREFIX)]
     return [*(send.node for send in values.get(TASKS) or ()), *begun]

@@ -123,6 +123,7 @@ def _list_nodes(member: Member) -> set[str]:
     if member.tools:
         own.add("act")
     if member.subordinates:
-        taking = assign_nodes([each.name for each in member.subordinates]).values()
-        own |= {"delegate", REFUSE, *taking}
+        taking = assign_nodes([each.name for each in member.subordinates])
+        # Of very many, a resumed graph has the nodes of those that a run waits in, too.
+        own |= {"delegate", REFUSE, *taking, *taking.values()}
     return own

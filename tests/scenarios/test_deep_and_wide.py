@@ -122,15 +122,34 @@ def test_one_of_300_asks_under_its_path_and_all_who_were_called_are_answered(
     assert tree.model.repeated_calls == []
 
 
-@pytest.mark.parametrize(("before", "after"), [(256, 257), (257, 256)])
-def test_a_crowd_that_outgrows_its_nodes_while_it_waits_is_refused_and_loses_nothing(
-    saver: SqliteCheckpointer, before: int, after: int
+def test_a_crowd_that_outgrows_its_nodes_while_it_waits_goes_on(
+    saver: SqliteCheckpointer, world: World
 ) -> None:
-    session = Session(crowd(before, [7, 8]), saver)
+    tree = crowd(257, [7, 8])
+    [question] = world.send(Session(crowd(256, [7, 8]), saver), "go").questions
+
+    session = Session(tree, saver)
+    [again] = world.answer(session, {question.id: "this deep"}).questions
+    assert again.path == ("head", "manager", "hand-7")
+    assert world.answer(session, {again.id: "deeper"}).text == "over"
+
+    links = session.thread_store.verify(session.thread_id)
+    manager, *hands = [session.thread_store.get(each.sub_agent_thread_id) for each in links]
+    answers = [str(each.text) for each in manager.messages if isinstance(each, ToolMessage)]
+    assert answers == ["did this deep", "did task 8", "did deeper"]
+    assert [each.segments for each in hands] == [2, 1]
+    assert isinstance(tree.model, ScriptedModel)
+    assert tree.model.repeated_calls == []
+
+
+def test_a_crowd_that_shrinks_to_nodes_of_its_own_while_it_waits_is_refused_and_loses_nothing(
+    saver: SqliteCheckpointer,
+) -> None:
+    session = Session(crowd(257, [7, 8]), saver)
     [question] = session.send("go").result().questions
 
-    with pytest.raises(MissingAgents):
-        Session(crowd(after, [7, 8]), saver).answer(question.id, "no").result()
+    with pytest.raises(MissingAgents, match="thread 'main' waits in head/manager/dispatch"):
+        Session(crowd(256, [7, 8]), saver).answer(question.id, "no").result()
 
     [again] = session.answer(question.id, "yes").result().questions
     assert session.answer(again.id, "yes").result().text == "over"
