@@ -46,6 +46,8 @@ _CUT_OFF = re.compile(
     re.IGNORECASE,
 )
 """Their words for a reply that ended before the model had finished it."""
+_WHOLE = ("tool_calls", "tool_use", "stop", "end_turn", "STOP")
+"""Their usual words for a whole reply, which need no comparison."""
 _NOT_FROM_MODEL = frozenset({HALT_KEY, FORWARDED_KEY, RETURNED_KEY})
 
 
@@ -69,7 +71,7 @@ def find_cut_off(message: AIMessage) -> str:
             why = metadata[key]
             if isinstance(why, Mapping):
                 why = why.get("reason")
-            if _CUT_OFF.fullmatch(str(why)):
+            if why not in _WHOLE and _CUT_OFF.fullmatch(str(why)):
                 return f"{key}: {why}"
     return ""
 

@@ -341,6 +341,8 @@ def _answer_refused(
     """
     whole: list[ToolMessage] = []
     parts: dict[str, Any] = {}
+    if not plan.refused:
+        return whole, parts
     several = {part.call_id for each in plan.fan_outs for part in each.parts}
     tools = {call["id"]: call["name"] for call in message.tool_calls}
     for call, why in plan.refused:
@@ -349,11 +351,11 @@ def _answer_refused(
             parts[request.id] = build_part_entry(answer)
         else:
             order = QueuedRequest(request, call.call_id, identity.thread_id, continues=False)
-            whole.append(build_tool_message(order, answer, tools[call.call_id]))
+            whole.append(mark_refused(build_tool_message(order, answer, tools[call.call_id])))
     for each in plan.fan_outs:
         if ended := build_joint_answer(each, message, parts, identity):
-            whole.append(ended)
+            whole.append(mark_refused(ended))
             for part in each.parts:
                 key = derive_request_id(identity.thread_id, message.id or "", part.call_id)
                 parts.pop(key, None)
-    return [mark_refused(each) for each in whole], parts
+    return whole, parts
