@@ -17,7 +17,7 @@ from langgraph.prebuilt import ToolRuntime
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command, interrupt
 
-from echelons import Agent, SqliteCheckpointer, ThreadStore
+from echelons import Agent, Limits, SqliteCheckpointer, ThreadStore
 from echelons.errors import InvalidDatabase, ModelKeyMissing, StorageError, UnknownModel
 from echelons.identity.lineage import METADATA_KEYS
 from echelons.testing import Call, ScriptedModel, delegate
@@ -140,7 +140,8 @@ def test_tools_reach_the_store_that_the_tree_was_compiled_with() -> None:
 
 
 def test_a_loop_without_end_is_stopped_by_langgraphs_own_limit() -> None:
-    head = Agent("head", model=ScriptedModel(lambda _: Call("ask", {"q": 1})), tools=[ask])
+    model = ScriptedModel(lambda _: Call("ask", {"q": 1}))
+    head = Agent("head", model=model, tools=[ask], limits=Limits(max_refusals=None))
 
     with pytest.raises(GraphRecursionError):
         head.compile().invoke(TASK, {"recursion_limit": 8})
@@ -205,7 +206,8 @@ def test_every_step_is_stored_before_the_next_begins() -> None:
         stored.append(len(list(saver.list(config()))))
         return Call("ask", {"q": 1}) if len(stored) < 4 else "done"
 
-    head = Agent("head", model=ScriptedModel(counting), tools=[ask])
+    limits = Limits(max_refusals=None)
+    head = Agent("head", model=ScriptedModel(counting), tools=[ask], limits=limits)
     head.compile(saver).invoke(TASK, config())
 
     assert len(set(stored)) == 4
