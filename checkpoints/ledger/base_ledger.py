@@ -166,6 +166,7 @@ class Ledger(ABC):
 
             def begin(open_: Transaction) -> Lease:
                 admit(open_, name)
+                version = open_.store_version
                 before = open_.get_last_holder(name)
                 epoch = before.epoch + 1 if before else 1
                 # A database restored from a backup does not know the latest epochs; their holders
@@ -174,7 +175,7 @@ class Ledger(ABC):
                     epoch += 1
                 undoing.callback(lock.release)
                 holder = open_.begin_epoch(name, epoch, os.getpid())
-                return Lease(Fence(name, epoch), holder.since, lock, self.arun)
+                return Lease(Fence(name, epoch), holder.since, version, lock, self.arun)
 
             lease = self.commit(begin)
             undoing.pop_all()

@@ -18,17 +18,20 @@ class Lease:
     Attributes:
         fence: Proof of the lease, for protected writes.
         since: When it was taken, ISO 8601, UTC.
+        store_version: `Transaction.store_version` just before it was taken.
     """
 
     def __init__(
         self,
         fence: Fence,
         since: str,
+        store_version: tuple[int, int] | None,
         lock: LeaseLock,
         run: Callable[[Callable[[], None]], Awaitable[None]],
     ) -> None:
         self.fence = fence
         self.since = since
+        self.store_version = store_version
         self._lock = lock
         self._run = run
 

@@ -103,6 +103,12 @@ class SqliteTransaction(Transaction):
         super().__init__(clock, limit)
         self._cursor = cursor
 
+    @property
+    def store_version(self) -> tuple[int, int]:
+        """The version of the database, by the writes of others and of this connection."""
+        by_others = self._cursor.execute("PRAGMA data_version").fetchone()[0]
+        return int(by_others), self._cursor.connection.total_changes
+
     def _read_last(self, stream: str) -> int:
         query = "SELECT coalesce(max(sequence), 0) FROM ledger_entries WHERE stream = ?"
         return int(self._cursor.execute(query, (stream,)).fetchone()[0])

@@ -82,6 +82,14 @@ class Transaction(ABC):
         self._clock = clock
         self._limit = limit
 
+    @property
+    def store_version(self) -> tuple[int, int] | None:
+        """The version of the whole store: equal while nothing at all is written to it.
+
+        `None` if the store has none, as other savers keep their checkpoints elsewhere.
+        """
+        return None
+
     def append(self, stream: str, record: Json) -> int:
         """Add a record to the end of a stream, and return its sequence, counted from 1.
 

@@ -281,10 +281,10 @@ class Session:
             raise ThreadNotFound(self.thread) from error
 
     def _start_run(self, request: SessionRequest) -> Run:
-        # Refused at once, not only at the first event; the run checks it again when it starts.
-        run_plan(self._saver, request.check_early(self._engine.thread))
+        # Refused at once, not only at the first event.
+        run_plan(self._saver, request.decide_early(self._engine.thread))
         return Run(self._engine, request)
 
     async def _astart_run(self, request: SessionRequest) -> AsyncRun:
-        await arun_plan(self._saver, request.check_early(self._engine.thread))
+        await arun_plan(self._saver, request.decide_early(self._engine.thread))
         return AsyncRun(self._engine, request)

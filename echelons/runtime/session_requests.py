@@ -2,7 +2,8 @@
 
 `send`, `answer` and `resume` are a request each. Its `decide` is a plan that reads
 the status of the thread; the session executes it once when it is called, so that a caller is
-refused at once, and again under the thread's lease, where the status cannot change.
+refused at once, and again under the thread's lease, where the status cannot change, unless
+nothing at all has been written to the database in between.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from langchain_core.messages import HumanMessage
 from langgraph.types import Command
 
 from echelons.checkpoints.coordination import turns
-from echelons.checkpoints.ledger import Transaction, build_key
-from echelons.checkpoints.queries import LatestCheckpointId, LedgerQuery, ReadPlan
+from echelons.checkpoints.ledger import Lease, Transaction, build_key
+from echelons.checkpoints.queries import LedgerQuery, ReadPlan
 from echelons.checkpoints.threads import answer_outbox
 from echelons.checkpoints.threads.stop_and_pause import (
     check_paused,
@@ -79,8 +80,23 @@ LedgerWriter = Callable[[Transaction], None]
 """Writes to the ledger in the given transaction."""
 
 
+@dataclass(frozen=True, slots=True)
+class EarlyDecision:
+    """A decision from before the lease, and the version of the store that it was read from."""
+
+    decision: Decision
+    store_version: tuple[int, int] | None
+
+
+@dataclass(slots=True)
 class SessionRequest(ABC):
-    """A request of a session."""
+    """A request of a session.
+
+    Attributes:
+        early: The decision from when the session was called; `None` before that.
+    """
+
+    early: EarlyDecision | None = field(default=None, init=False)
 
     @abstractmethod
     def decide(self, thread: SessionThread) -> ReadPlan[Decision]:
@@ -91,12 +107,24 @@ class SessionRequest(ABC):
         yield from ()
         return _write_nothing
 
-    def check_early(self, thread: SessionThread) -> ReadPlan[None]:
-        """Refuse a request that cannot be carried out, before anything starts."""
+    def decide_early(self, thread: SessionThread) -> ReadPlan[None]:
+        """Decide before anything starts; refuse a request that cannot be carried out."""
+        version = yield LedgerQuery(lambda ledger: ledger.query(lambda open_: open_.store_version))
+        yield from self.refuse_held_thread(thread)
+        self.early = EarlyDecision((yield from self.decide(thread)), version)
+
+    def decide_under_lease(self, thread: SessionThread, lease: Lease) -> ReadPlan[Decision]:
+        """Return the early decision if nothing has been written since, or decide again."""
+        early = self.early
+        if early and early.store_version and early.store_version == lease.store_version:
+            return early.decision
+        return (yield from self.decide(thread))
+
+    def refuse_held_thread(self, thread: SessionThread) -> ReadPlan[None]:
+        """Refuse a thread that another run holds."""
         holder = yield LedgerQuery(lambda ledger: ledger.get_holder(build_key(thread.id)))
         if holder is not None:
             raise ThreadBusy(thread.name, holder.pid, holder.since)
-        yield from self.decide(thread)
 
     def meet_other_run(self, thread: SessionThread, busy: ThreadBusy) -> ReadPlan[RunEnd | None]:
         """Handle another run in progress on the thread.
@@ -119,16 +147,14 @@ class SendRequest(SessionRequest):
     Attributes:
         task: The task.
         turn: The caller's id of the turn; `None` if it will not be submitted again.
-        seen: Status of the thread when it was last read.
     """
 
     task: str
     turn: str | None
-    seen: ThreadStatus | None = None
 
     def decide(self, thread: SessionThread) -> ReadPlan[Decision]:
         """Start a turn, resume it, or return its stored answer."""
-        status = yield from self._read_status(thread)
+        status = yield from read_thread_status(thread.id)
         if self.turn is None:
             return (yield from self._start_turn(thread, status, str(uuid4())))
         digest = turns.digest_task(self.task)
@@ -157,16 +183,6 @@ class SendRequest(SessionRequest):
         text = yield from read_last_text(go.status_before)
         return lambda open_: turns.finish_turn(open_, thread.id, before, text)
 
-    def _read_status(self, thread: SessionThread) -> ReadPlan[ThreadStatus]:
-        # Nothing happens on a finished thread without a new checkpoint, so what was seen holds.
-        if self.seen is not None and self.seen.finished:
-            checkpoint = self.seen.checkpoint
-            known = checkpoint.checkpoint["id"] if checkpoint else None
-            if (yield LatestCheckpointId(thread.id)) == known:
-                return self.seen
-        self.seen = yield from read_thread_status(thread.id)
-        return self.seen
-
     def _start_turn(
         self, thread: SessionThread, status: ThreadStatus, turn: str, digest: str = ""
     ) -> ReadPlan[StartRun]:
@@ -180,7 +196,7 @@ class SendRequest(SessionRequest):
         return StartRun({"messages": [message]}, turn, digest, status)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class AnswerRequest(SessionRequest):
     """Answers to questions.
 
@@ -200,9 +216,9 @@ class AnswerRequest(SessionRequest):
         yield from ()
         return lambda open_: answer_outbox.store_answers(open_, thread.id, self.answers)
 
-    def check_early(self, thread: SessionThread) -> ReadPlan[None]:
-        """Refuse invalid answers, even while another run holds the thread."""
-        yield from answer_outbox.check_answers(thread.name, thread.id, self.answers)
+    def refuse_held_thread(self, thread: SessionThread) -> ReadPlan[None]:
+        """Refuse no thread: the answers can be left to the run that holds it."""
+        yield from ()
 
     def meet_other_run(self, thread: SessionThread, busy: ThreadBusy) -> ReadPlan[RunEnd | None]:
         """Leave the answers to the run that holds the thread, unless it is starting or ending."""
@@ -219,7 +235,7 @@ class AnswerRequest(SessionRequest):
         return RunEnd(queued=True) if left else None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ResumeRequest(SessionRequest):
     """Resume a turn that was cut short or paused.
 

@@ -20,7 +20,7 @@ from langgraph.types import Command
 
 from echelons.checkpoints.checkpointer import SqliteCheckpointer
 from echelons.checkpoints.coordination.turns import TURN_KEY, Turn
-from echelons.checkpoints.ledger import Fence, Lease, Transaction, build_key, get_ledger
+from echelons.checkpoints.ledger import Lease, Transaction, build_key, get_ledger
 from echelons.checkpoints.queries import LedgerQuery, OneCheckpoint, ReadPlan, arun_plan, run_plan
 from echelons.errors import ThreadBusy
 from echelons.graphs.compiled_tree import AgentGraph
@@ -72,7 +72,7 @@ class TurnEngine:
             record.run_end = held
             return
         with held as lease:
-            begun = run_plan(self.saver, self._begin_turn(request, lease.fence))
+            begun = run_plan(self.saver, self._begin_turn(request, lease))
             if isinstance(begun, RunEnd):
                 record.run_end = begun
                 return
@@ -96,7 +96,7 @@ class TurnEngine:
             record.run_end = held
             return
         async with held as lease:
-            begun = await arun_plan(self.saver, self._begin_turn(request, lease.fence))
+            begun = await arun_plan(self.saver, self._begin_turn(request, lease))
             if isinstance(begun, RunEnd):
                 record.run_end = begun
                 return
@@ -132,19 +132,19 @@ class TurnEngine:
             await asyncio.sleep(LEASE_POLL_INTERVAL)
 
     def _begin_turn(
-        self, request: SessionRequest, fence: Fence
+        self, request: SessionRequest, lease: Lease
     ) -> ReadPlan[tuple[Any, Turn] | RunEnd]:
         """Decide, check that the tree can run, and store what must not be lost.
 
         Returns:
             The input of the graph and the turn, or the result if nothing is to run.
         """
-        decision = yield from request.decide(self.thread)
+        decision = yield from request.decide_under_lease(self.thread, lease)
         if isinstance(decision, RunEnd):
             return decision
         if not isinstance(decision.graph_input, Mapping):
             yield from check_checkpoint(self.graph.agent, OneCheckpoint(self.thread.id))
-        turn = Turn(self.thread.id, decision.turn, fence, decision.task)
+        turn = Turn(self.thread.id, decision.turn, lease.fence, decision.task)
         write = yield from request.plan_writes(self.thread, decision)
 
         def begin(open_: Transaction) -> None:

@@ -108,6 +108,51 @@ def test_an_answer_waits_for_a_run_that_has_just_begun(
     assert (result.queued, result.text) == (False, "done")
 
 
+class ReadLog(SqliteCheckpointer):
+    """A checkpointer that notes which namespaces are read."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.namespaces: list[str] = []
+
+    def get_tuple(self, config: Any) -> Any:
+        self.namespaces.append(config["configurable"].get("checkpoint_ns", ""))
+        return super().get_tuple(config)
+
+
+def test_the_open_tasks_are_walked_once_unless_the_database_has_changed(tmp_path: Path) -> None:
+    saver = ReadLog(tmp_path / "t.sqlite")
+
+    def count_reads_of_the_asker(*, thread: str, write: bool) -> int:
+        with Session(team(), saver, thread=thread) as session:
+            [question] = session.send("plan").result().questions
+            saver.namespaces.clear()
+            run = session.answer(question.id, "yes")
+            if write:
+                get_ledger(saver).append("elsewhere", {})
+            assert run.result().finished
+        deepest = max(saver.namespaces, key=lambda each: each.count("|"))
+        return saver.namespaces.count(deepest)
+
+    quiet = count_reads_of_the_asker(thread="quiet", write=False)
+    busy = count_reads_of_the_asker(thread="busy", write=True)
+
+    assert busy == quiet + 1
+
+
+def test_an_answer_to_an_agent_that_another_process_has_stopped_meanwhile_is_refused(
+    tmp_path: Path,
+) -> None:
+    with Session(team(), tmp_path / "t.sqlite") as session:
+        [question] = session.send("plan").result().questions
+        run = session.answer(question.id, "yes")
+        with Session(team(), tmp_path / "t.sqlite") as elsewhere:
+            elsewhere.stop("head/north/scout")
+
+        with pytest.raises(QuestionClosed):
+            run.result()
+
+
 # None is given twice
 
 
