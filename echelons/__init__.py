@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from echelons.agent import Agent
+    from echelons.agent import Agent, subordinate
     from echelons.capabilities.capability import Capability
     from echelons.checkpoints.checkpointer import SqliteCheckpointer
     from echelons.checkpoints.threads.pending_work import Question
@@ -47,6 +47,7 @@ _HOMES = {
     "Usage": "delegation.request",
     "effect": "effects.journal",
     "idempotency_key": "effects.journal",
+    "subordinate": "agent",
 }
 
 __all__ = [
@@ -71,6 +72,7 @@ __all__ = [
     "Usage",
     "effect",
     "idempotency_key",
+    "subordinate",
 ]
 
 

@@ -1,5 +1,7 @@
 """`Agent`: one agent and its subordinates, as plain immutable data.
 
+`subordinate` gives a name, a description and capabilities to what is no `Agent`.
+
 `Agent.compile` is the only place where the domain imports LangGraph (through
 `echelons.graphs`), and it does so only when called.
 """
@@ -8,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +24,12 @@ from echelons.errors import (
     UnknownTool,
 )
 from echelons.guards.limits import Limits
-from echelons.tree.members import Member, adopt_members, create_empty_capabilities
+from echelons.tree.members import (
+    Member,
+    adopt_member,
+    adopt_members,
+    create_empty_capabilities,
+)
 from echelons.tree.names import BUILT_IN_TOOLS, check_name
 from echelons.tree.traversal import check_tree
 
@@ -49,8 +56,8 @@ class Agent:
             to use the superior's. A root without a model uses the offline planner.
         prompt: Instructions for its own model.
         tools: LangChain tools or functions with a docstring.
-        subordinates: Agents, compiled LangGraph graphs, Runnables, or functions that take
-            the message.
+        subordinates: Agents, compiled trees, which stand for their agents, compiled LangGraph
+            graphs, Runnables, or functions that take the message; see `subordinate`.
         capabilities: Its capabilities by name: a confidence from 0 to 1, or a `Capability`,
             which has example tasks too.
         limits: Limits of the tree under this agent. Only a root may set others than `depth`.
@@ -146,6 +153,46 @@ class Agent:
         from echelons.tree.drawing import Drawing
 
         return Drawing(self)
+
+
+def subordinate(
+    wrapped: Any,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    capabilities: Mapping[str, float] | Mapping[str, Capability | float] | None = None,
+) -> Member:
+    """Return a graph, Runnable or function as a member of a tree, with what an agent has.
+
+    Give the result to an agent as a subordinate. What is left out is the object's own.
+
+    Args:
+        wrapped: A compiled LangGraph graph, a Runnable, a function that takes the message, or a
+            compiled tree. Of a tree, and of an `Agent`, the result is a changed copy of the agent.
+        name: Its name in the tree, as of an `Agent`; needed if its own is no agent name.
+        description: Its purpose in a sentence. Its superior's model reads it.
+        capabilities: Its capabilities by name: a confidence from 0 to 1, or a `Capability`.
+
+    Raises:
+        ConfigurationError: An argument is invalid; the subclass says which.
+
+    Examples:
+        >>> def convert(task):
+        ...     return f"{task} is 10 EUR"
+        >>> money = subordinate(convert, name="money", capabilities={"currencies": 0.9})
+        >>> Agent("head", subordinates=[money]).subordinates[0].name
+        'money'
+    """
+    member: Any = adopt_member("", wrapped, name)
+    if description is not None and not isinstance(description, str):
+        raise InvalidField(member.name, "description", description, "str")
+    given: dict[str, Any] = {"name": name, "description": description}
+    if capabilities is not None:
+        given["capabilities"] = check_capabilities(name or member.name, capabilities)
+    changed: Member = replace(
+        member, **{key: each for key, each in given.items() if each is not None}
+    )
+    return changed
 
 
 def _check_fields(agent: Agent) -> None:

@@ -129,7 +129,7 @@ class InvalidSubordinate(ConfigurationError):
     """Something in `subordinates` cannot be run as one.
 
     Attributes:
-        superior: The agent that was given it.
+        superior: The agent that was given it; empty if `subordinate` was.
         subordinate: What was given.
         why: What is wrong with it.
     """
@@ -137,7 +137,10 @@ class InvalidSubordinate(ConfigurationError):
     superior: str
     subordinate: object
     why: str
-    message = "agent {superior!r}: {subordinate!r} is no subordinate: {why}"
+
+    def _describe(self) -> str:
+        where = f"agent {self.superior!r}: " if self.superior else ""
+        return f"{where}{self.subordinate!r} is no subordinate: {self.why}"
 
 
 class InvalidField(ConfigurationError):

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Protocol, runtime_checkable
 
-from echelons.errors import InvalidSubordinate
+from echelons.errors import InvalidName, InvalidSubordinate
 from echelons.tree.names import check_name
 
 
@@ -94,13 +94,15 @@ def adopt_members(superior: str, subordinates: Any) -> tuple[Member, ...]:
     return tuple(adopt_member(superior, each) for each in subordinates)
 
 
-def adopt_member(superior: str, subordinate: Any) -> Member:
+def adopt_member(superior: str, subordinate: Any, name: str | None = None) -> Member:
     """Return a subordinate as a member of the tree, wrapped if it is not one yet.
 
     Args:
-        superior: Name of its superior, for the error.
-        subordinate: An `Agent` or other member, a compiled LangGraph graph, a Runnable, or a
-            function with one required parameter (the message).
+        superior: Name of its superior, for the error; empty if it has none yet.
+        subordinate: An `Agent` or other member, a compiled tree, which stands for its `Agent`, a
+            compiled LangGraph graph, a Runnable, or a function with one required parameter (the
+            message).
+        name: The name of what is wrapped, in place of its own.
 
     Raises:
         InvalidSubordinate: It is none of these, or a graph that cannot be nested.
@@ -112,18 +114,35 @@ def adopt_member(superior: str, subordinate: Any) -> Member:
     if isinstance(subordinate, Member):
         return subordinate
     if hasattr(subordinate, "get_subgraphs") and hasattr(subordinate, "checkpointer"):
-        return _adopt_graph(superior, subordinate)
+        tree = getattr(subordinate, "agent", None)
+        return tree if isinstance(tree, Member) else _adopt_graph(superior, subordinate, name)
     if hasattr(subordinate, "invoke") and hasattr(subordinate, "ainvoke"):
-        name = getattr(subordinate, "name", None)
-        name = name if isinstance(name, str) else str(subordinate.get_name())
+        own = getattr(subordinate, "name", None)
+        own = own if isinstance(own, str) else str(subordinate.get_name())
+        name = _choose_name(name, own)
         return RunnableMember(name, _get_summary(subordinate), runnable=subordinate)
     if inspect.isroutine(subordinate):
-        return _adopt_function(superior, subordinate)
+        return _adopt_function(superior, subordinate, name)
     why = "pass an Agent, a LangGraph graph, a Runnable or a function"
     raise InvalidSubordinate(superior, subordinate, why)
 
 
-def _adopt_graph(superior: str, graph: Any) -> GraphMember:
+def _choose_name(given: str | None, own: str) -> str:
+    """Return the name given to a wrapped object, else its own.
+
+    Raises:
+        InvalidName: Its own is needed, and is not a valid agent name.
+    """
+    if given is not None:
+        return given
+    try:
+        return check_name(own)
+    except InvalidName as error:
+        remedy = "the object's own; give it another: subordinate(..., name='...')"
+        raise InvalidName(own, remedy) from error
+
+
+def _adopt_graph(superior: str, graph: Any, name: str | None) -> GraphMember:
     # True: parallel calls would overwrite each other's history. False: its interrupts could not
     # be resumed. An inherited checkpointer (None) avoids both.
     why = ""
@@ -135,15 +154,17 @@ def _adopt_graph(superior: str, graph: Any) -> GraphMember:
         why += "add one, or wrap the graph in a function"
     if why:
         raise InvalidSubordinate(superior, graph.name, why)
-    return GraphMember(graph.name, _get_summary(graph), graph=graph)
+    return GraphMember(_choose_name(name, graph.name), _get_summary(graph), graph=graph)
 
 
-def _adopt_function(superior: str, function: Callable[..., Any]) -> FunctionMember:
-    name = getattr(function, "__name__", "")
+def _adopt_function(
+    superior: str, function: Callable[..., Any], name: str | None
+) -> FunctionMember:
+    own = getattr(function, "__name__", "")
     try:
         parameters = inspect.signature(function).parameters.values()
     except ValueError as error:  # some built-in functions have no signature
-        raise InvalidSubordinate(superior, name, f"{error}; wrap it in a function") from error
+        raise InvalidSubordinate(superior, own, f"{error}; wrap it in a function") from error
     required = [
         parameter
         for parameter in parameters
@@ -152,8 +173,8 @@ def _adopt_function(superior: str, function: Callable[..., Any]) -> FunctionMemb
     ]
     if len(required) != 1 or required[0].kind is inspect.Parameter.KEYWORD_ONLY:
         why = f"it requires {len(required)} parameters; a function takes one, the message"
-        raise InvalidSubordinate(superior, name or function, why)
-    return FunctionMember(name, _get_summary(function), function=function)
+        raise InvalidSubordinate(superior, own or function, why)
+    return FunctionMember(_choose_name(name, own), _get_summary(function), function=function)
 
 
 def _get_summary(thing: Any) -> str:

@@ -13,12 +13,13 @@ from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
 from langgraph.prebuilt import ToolNode
 
-from echelons import Agent, Limits
+from echelons import Agent, Capability, Limits, subordinate
 from echelons.errors import (
     DuplicateName,
     InvalidCapability,
     InvalidField,
     InvalidName,
+    InvalidSubordinate,
     UnknownTool,
 )
 from echelons.testing import ScriptedModel, delegate
@@ -349,3 +350,66 @@ def test_a_field_of_another_kind_is_refused(field: str, value: Any, expected: st
     assert (refused.value.value, refused.value.expected) == (value, expected)
     for part in ("'head'", f"{field}={value!r}", expected, "leave it out"):
         assert part in str(refused.value)
+
+
+# What is given a name, a purpose and capabilities
+
+
+@pytest.mark.parametrize(
+    "thing",
+    [
+        measure,
+        RunnableLambda(measure, name="my kid"),
+        Agent("kid"),
+        Agent("kid", model=ScriptedModel(["done"])).compile(),
+    ],
+)
+def test_a_piece_gets_what_an_agent_has(thing: Any) -> None:
+    can: dict[str, Capability | float] = {
+        "length": Capability(0.8, examples=["how long is it?"]),
+        "weight": 0.5,
+    }
+    given = subordinate(thing, name="gauge", description="Measures", capabilities=can)
+
+    [member] = Agent("head", subordinates=[given]).subordinates
+
+    assert (member.name, member.description) == ("gauge", "Measures")
+    assert dict(member.capabilities) == {"length": 0.8, "weight": 0.5}
+
+
+def test_a_piece_keeps_of_its_own_what_it_is_not_given() -> None:
+    renamed = subordinate(measure, name="gauge")
+    described = subordinate(renamed, description="")
+
+    assert (renamed.name, renamed.description) == ("gauge", "Measure something.")
+    assert (described.name, described.description) == ("gauge", "")
+    assert dict(subordinate(renamed, capabilities={}).capabilities) == {}
+
+
+def test_an_agent_that_is_given_a_name_stays_what_it_was() -> None:
+    agent = Agent("eat", tools=[search])
+
+    changed = subordinate(agent, name="food")
+
+    assert isinstance(changed, Agent)
+    assert (agent.name, changed.name, changed.tools) == ("eat", "food", agent.tools)
+
+
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [
+        ({"name": "my kid"}, InvalidName),
+        ({"name": 5}, InvalidName),
+        ({"description": 5}, InvalidField),
+        ({"capabilities": {"length": 2}}, InvalidCapability),
+        ({"capabilities": ["length"]}, InvalidCapability),
+    ],
+)
+def test_what_a_piece_is_given_is_checked(given: dict[str, Any], error: type[Exception]) -> None:
+    with pytest.raises(error):
+        subordinate(measure, **given)
+
+
+def test_what_is_no_piece_is_refused_without_a_superior() -> None:
+    with pytest.raises(InvalidSubordinate, match=r"^5 is no subordinate: pass an Agent"):
+        subordinate(5)

@@ -34,6 +34,7 @@ FROZEN = [
     "Usage",
     "effect",
     "idempotency_key",
+    "subordinate",
 ]
 
 

@@ -14,7 +14,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.types import interrupt
 
-from echelons import Agent, Session, SqliteCheckpointer
+from echelons import Agent, Capability, Session, SqliteCheckpointer, subordinate
 from echelons.checkpoints.threads.thread import Thread
 from echelons.errors import InvalidSubordinate
 from echelons.testing import ScriptedModel, delegate
@@ -52,7 +52,7 @@ def ask_back(task: str) -> str:
 SHOUTER: Any = RunnableLambda(lambda task: AIMessage(str(task).upper()), name="shouter")
 
 
-def recaller(*, saver: Any = None, asks: bool = False) -> Any:
+def recaller(*, name: str = "recaller", saver: Any = None, asks: bool = False) -> Any:
     """Return somebody's graph of two nodes, which tells what it was asked so far."""
 
     def recall(state: MessagesState) -> dict[str, Any]:
@@ -71,7 +71,7 @@ def recaller(*, saver: Any = None, asks: bool = False) -> Any:
     builder.add_edge(START, "recall")
     builder.add_edge("recall", "check")
     builder.add_edge("check", END)
-    return builder.compile(checkpointer=saver, name="recaller")
+    return builder.compile(checkpointer=saver, name=name)
 
 
 def session(foreign: Any, name: str, saver: Any, tasks: Sequence[str] = ("one", "two")) -> Session:
@@ -230,22 +230,41 @@ def test_somebody_elses_graph_that_asks_in_several_nodes_at_once_has_all_in_the_
     assert told(mid.messages) == ["L and R"]
 
 
-def test_a_whole_tree_of_ours_is_a_graph_like_any_other(
-    world: World, saver: SqliteCheckpointer
-) -> None:
-    inner = Agent(
-        "inner",
-        model=ScriptedModel({"inner": [delegate("deep", "dig"), "dug"], "deep": ["deep enough"]}),
-        subordinates=[Agent("deep")],
-    )
-    team = session(inner.compile(), "inner", saver)
+def test_a_compiled_tree_is_seen_like_its_agent(world: World, saver: SqliteCheckpointer) -> None:
+    calls: Any = {"inner": [delegate("deep", "dig"), "dug"], "deep": ["deep enough"]}
+    inner = Agent("inner", model=ScriptedModel(calls), subordinates=[Agent("deep")])
+    team = session(inner.compile(InMemorySaver()), "inner", saver)
 
     world.send(team, "go")
 
-    messages = team.thread_store.get(
-        team.thread_store.verify(team.thread_id)[0].sub_agent_thread_id
-    ).messages
-    assert told(messages) == ["dug", "dug"]
+    [mid] = team.trace().subordinates
+    [inside] = mid.subordinates
+    [deep] = inside.subordinates
+    paths = [team.thread_store.get(each.thread_id).path for each in (inside, deep)]
+    assert paths == [("head", "mid", "inner"), ("head", "mid", "inner", "deep")]
+    assert [request.status for request in inside.requests] == ["fulfilled", "fulfilled"]
+    assert "deep" in team.graph.agent.draw().text
+
+
+def test_a_piece_with_a_name_a_purpose_and_capabilities_is_routed_to_and_drawn(
+    world: World, saver: SqliteCheckpointer
+) -> None:
+    can = {"currencies": Capability(0.9, examples=["change pounds into euros"])}
+    money = subordinate(
+        recaller(name="my kid"), name="money", description="Changes money", capabilities=can
+    )
+    mid = Agent("mid", subordinates=[money, shout])
+    calls: Any = {"head": [delegate(None, "change pounds into euros"), "over"]}
+    team = Session(Agent("head", model=ScriptedModel(calls), subordinates=[mid]), saver)
+
+    world.send(team, "go")
+
+    [relayed] = team.trace().subordinates
+    [asked] = relayed.subordinates
+    assert (asked.agent, asked.status) == ("money", "fulfilled")
+    assert asked.requests[0].response is not None
+    assert asked.requests[0].response.confidence == 0.9
+    assert "money: Changes money" in team.graph.agent.draw().text
 
 
 @pytest.mark.parametrize("own", [True, False])

@@ -145,8 +145,8 @@ def test_a_graph_may_have_a_saver_of_its_own() -> None:
     assert kept(graph(checkpointer=InMemorySaver())).name == "foreign"
 
 
-def test_a_compiled_tree_is_a_graph_like_any_other(compiled: Any) -> None:
-    assert isinstance(kept(compiled), GraphMember)
+def test_a_compiled_tree_is_taken_as_its_agent(compiled: Any) -> None:
+    assert kept(compiled) is compiled.agent
 
 
 @pytest.fixture
@@ -239,6 +239,7 @@ def test_what_has_no_valid_name_of_its_own_is_refused(thing: Any, name: str) -> 
 
     assert refused.value.name == name
     assert repr(name) in str(refused.value)
+    assert "subordinate(..., name='...')" in str(refused.value)
 
 
 @pytest.mark.parametrize(
