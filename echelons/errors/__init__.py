@@ -19,6 +19,8 @@ can read the text. A family has one file, and all are imported from here::
     ├── TeamError             teams          naming, loading and trusting a team
     ├── DocumentsError                       folders of documents, missing packages
     └── ScriptError           scripts        the scripts of test models
+
+One class is no error: `ForeignSaverWarning`, of `storage`.
 """
 
 from __future__ import annotations

@@ -267,6 +267,13 @@ class LedgerDamaged(LedgerError):
     )
 
 
+class ForeignSaverWarning(UserWarning):
+    """A session has a saver whose ledger is in the memory of this process.
+
+    Python's filters of warnings take it by its name: `echelons.errors.ForeignSaverWarning`.
+    """
+
+
 class ThreadBusy(EchelonsError):
     """Another run holds the thread, so this one changed nothing.
 

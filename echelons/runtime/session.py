@@ -6,10 +6,12 @@ has an async version with the prefix `a`; the two share all decisions.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
+from weakref import WeakSet
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
@@ -24,6 +26,7 @@ from echelons.checkpoints.threads.store import RootThread, ThreadStore
 from echelons.checkpoints.threads.trace import Trace
 from echelons.errors import (
     EchelonsError,
+    ForeignSaverWarning,
     InvalidAgent,
     InvalidDatabase,
     InvalidThread,
@@ -43,6 +46,9 @@ from echelons.runtime.turn_engine import TurnEngine
 from echelons.text.input_limits import check_metadata, is_label
 from echelons.tree.traversal import walk_tree
 
+_WARNED_OF: WeakSet[BaseCheckpointSaver[Any]] = WeakSet()
+"""Foreign savers of earlier sessions: a server that opens one for each request warns once."""
+
 
 class Session:
     """A tree that runs on one thread.
@@ -50,7 +56,8 @@ class Session:
     Args:
         agent: The tree's root.
         database: Path of a SQLite database, or any LangGraph saver. A path is opened here
-            and closed with the session.
+            and closed with the session. Of another saver than `SqliteCheckpointer`, a
+            `ForeignSaverWarning` says once what is not guaranteed.
         thread: Name of the thread. A UUID is taken as the thread's id itself, and so
             is the id of a thread that a compiled graph has already stored in the database.
         metadata: Texts and numbers stored with each of its checkpoints; `RootThread` returns
@@ -91,6 +98,9 @@ class Session:
         saver = self.graph.checkpointer
         if not isinstance(saver, BaseCheckpointSaver):
             raise InvalidDatabase(database)
+        if not isinstance(saver, SqliteCheckpointer) and saver not in _WARNED_OF:
+            warnings.warn(_describe_foreign_saver(saver), ForeignSaverWarning, stacklevel=2)
+            _WARNED_OF.add(saver)
         self._saver = saver
         self._own_saver = None if saver is database else saver
         try:
@@ -288,3 +298,13 @@ class Session:
     async def _astart_run(self, request: SessionRequest) -> AsyncRun:
         await arun_plan(self._saver, request.decide_early(self._engine.thread))
         return AsyncRun(self._engine, request)
+
+
+def _describe_foreign_saver(saver: BaseCheckpointSaver[Any]) -> str:
+    return (
+        f"a Session on {type(saver).__name__} keeps its leases, turns, answers and records of tool "
+        "calls in the memory of this process: a second process is not kept off the thread, and "
+        "after a crash a submitted turn or a tool call that was cut short runs again, and an "
+        "answer that was not delivered is lost. Give Session the path of a SQLite database, or "
+        "see docs/guarantees.md, 'A session with another saver'"
+    )

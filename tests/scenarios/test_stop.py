@@ -276,6 +276,7 @@ def test_a_thread_that_was_cut_short_goes_on_with_its_calls_closed(
     assert closed == ["cut short, and what came of it is not known"]
 
 
+@pytest.mark.filterwarnings("ignore::echelons.errors.ForeignSaverWarning")
 @pytest.mark.parametrize(
     "made", [partial(SqliteCheckpointer, ":memory:"), InMemorySaver], ids=["ours", "memory"]
 )

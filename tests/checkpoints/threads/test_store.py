@@ -16,6 +16,9 @@ from echelons.checkpoints.thread_events import EventKind
 from echelons.errors import CheckpointTampered, ThreadNotFound
 from echelons.testing import Call, ScriptedModel, delegate
 
+# Many of these sessions are on a saver whose ledger is in memory, on purpose.
+pytestmark = pytest.mark.filterwarnings("ignore::echelons.errors.ForeignSaverWarning")
+
 TASK: Any = {"messages": [("user", "plan")]}
 
 

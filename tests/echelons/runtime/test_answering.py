@@ -24,6 +24,9 @@ from echelons.errors import (
 )
 from echelons.testing import Call, ScriptedModel, delegate
 
+# Many of these sessions are on a saver whose ledger is in memory, on purpose.
+pytestmark = pytest.mark.filterwarnings("ignore::echelons.errors.ForeignSaverWarning")
+
 
 def ask(question: str) -> str:
     """Ask a human.

@@ -15,6 +15,7 @@ from langgraph.types import interrupt
 from echelons import Agent, Question, Result, Session, SqliteCheckpointer
 from echelons.errors import (
     CheckpointTampered,
+    ForeignSaverWarning,
     InterventionPending,
     InvalidDatabase,
     InvalidTask,
@@ -395,11 +396,48 @@ def test_a_saver_that_was_passed_in_is_left_open() -> None:
 
 
 async def test_any_saver_is_a_database(ways: In) -> None:
-    with Session(asking(), InMemorySaver(), thread="Rome") as session:
+    with (
+        pytest.warns(ForeignSaverWarning),
+        Session(asking(), InMemorySaver(), thread="Rome") as session,
+    ):
         [question] = (await ways(session).send("plan")).questions
 
         assert (await ways(session).answer(question.id, "yes")).text == "planned"
         assert [each.name for each in await ways(session).read("threads")] == ["Rome"]
+
+
+def test_a_saver_of_others_warns_once_of_what_is_not_guaranteed() -> None:
+    saver = InMemorySaver()
+    with pytest.warns(ForeignSaverWarning) as warned:
+        Session(plain(), saver, thread="Rome")
+        Session(plain(), saver, thread="Oslo")
+
+    [warning] = warned
+    words = str(warning.message)
+    assert "InMemorySaver" in words
+    assert "second process" in words and "crash" in words
+    assert "docs/guarantees.md" in words
+    assert warning.filename == __file__
+
+
+def test_each_saver_of_others_warns() -> None:
+    for _ in range(2):
+        with pytest.warns(ForeignSaverWarning):
+            Session(plain(), InMemorySaver())
+
+
+def test_a_warning_that_is_an_error_is_raised_again() -> None:
+    saver = InMemorySaver()
+    for _ in range(2):
+        with pytest.raises(ForeignSaverWarning):  # here, all warnings are errors
+            Session(plain(), saver)
+
+
+def test_a_database_of_ours_does_not_warn(tmp_path: Path) -> None:
+    for database in (":memory:", tmp_path / "one.sqlite"):
+        Session(plain(), database).close()
+    with SqliteCheckpointer(":memory:") as saver:
+        Session(plain(), saver)
 
 
 def test_a_session_that_cannot_read_its_thread_leaves_the_database_closed(tmp_path: Path) -> None:
