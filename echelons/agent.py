@@ -127,13 +127,16 @@ class Agent:
         checkpointer: BaseCheckpointSaver[Any] | str | Path | None = None,
         *,
         store: BaseStore | None = None,
+        context_schema: type[Any] | None = None,
     ) -> AgentGraph:
         """Compile the tree to an ordinary LangGraph graph with `messages` in and out.
 
         Args:
             checkpointer: Any LangGraph checkpoint saver, the path of a SQLite database, or
                 `None` for no persistence, unless a surrounding graph passes on its own saver.
-            store: A LangGraph store, available to tools.
+            store: A LangGraph store, available to tools of every level.
+            context_schema: The type of the `context` of its runs: a pydantic model, a dataclass or
+                a `TypedDict`. LangGraph makes a mapping one of it; Studio shows its fields.
 
         Returns:
             A `CompiledStateGraph`: `invoke`, `stream`, `ainvoke`, `astream`,
@@ -143,10 +146,11 @@ class Agent:
             ModelError: A model given by name is unknown, or has no API key.
             StorageError: The database cannot be opened.
             InvalidDatabase: The checkpointer is neither a saver nor a path.
+            InvalidOption: The store is no LangGraph store, or the schema no class.
         """
         from echelons.graphs.compiled_tree import compile_tree
 
-        return compile_tree(self, checkpointer, store)
+        return compile_tree(self, checkpointer, store, context_schema)
 
     def draw(self) -> Drawing:
         """Return a drawing of the tree, as text and as Mermaid; notebooks render it."""

@@ -11,7 +11,9 @@ from typing import Any, Final
 
 from langchain_core.runnables.config import var_child_runnable_config
 from langchain_core.tools import BaseTool
+from langgraph._internal._config import _PROPAGATE_TO_METADATA
 from langgraph._internal._constants import (
+    _CHECKPOINT_COORDINATE_KEYS,
     CONFIG_KEY_CHECKPOINT_MAP,
     CONFIG_KEY_CHECKPOINTER,
     CONFIG_KEY_DURABILITY,
@@ -41,6 +43,7 @@ __all__ = [
     "INTERRUPT",
     "NS_SEP",
     "NULL_TASK_ID",
+    "OWN_CONFIG_KEYS",
     "READ_KEY",
     "RESUME",
     "RESUME_MAP_KEY",
@@ -73,6 +76,10 @@ CHECKPOINT_MAP_KEY = CONFIG_KEY_CHECKPOINT_MAP
 SCRATCHPAD_KEY = CONFIG_KEY_SCRATCHPAD
 SEND_KEY = CONFIG_KEY_SEND
 RESUME_MAP_KEY = CONFIG_KEY_RESUME_MAP
+
+OWN_CONFIG_KEYS = frozenset((*_CHECKPOINT_COORDINATE_KEYS, *_PROPAGATE_TO_METADATA))
+"""Keys of `configurable` that LangGraph reads itself, or stores in the metadata. A session refuses
+them: they would lead its run to another thread."""
 
 BRANCH_PREFIX: Final = "branch:to:"
 """How the channels begin that trigger a node. A nested graph is entered at its first node,

@@ -33,6 +33,7 @@ from echelons.checkpoints.ledger import MemoryLedger, get_ledger
 from echelons.checkpoints.open import open_checkpointer
 from echelons.checkpoints.threads.segments import SavedHistory
 from echelons.delegation.policy import DEFAULT_POLICY, DelegationPolicy
+from echelons.errors import InvalidOption
 from echelons.graphs.agent_models import resolve_models
 from echelons.graphs.invocation.input_validation import validate_input
 from echelons.graphs.invocation.rerun import astream_until_settled, stream_until_settled
@@ -49,6 +50,7 @@ from echelons.graphs.pregel.state_updates import EditableGraph
 from echelons.guards.limits import Limits
 from echelons.identity.lineage import ECHELONS_NS, Identity
 from echelons.nodes.planning.task_router import TaskRouter
+from echelons.text.input_limits import shorten_repr
 from echelons.text.sanitize import sanitize_value
 from echelons.tree.members import Member
 from echelons.tree.traversal import fingerprint_tree, walk_tree
@@ -167,8 +169,14 @@ def compile_tree(
     agent: Agent,
     checkpointer: BaseCheckpointSaver[Any] | str | Path | None,
     store: BaseStore | None,
+    context_schema: Any = None,
 ) -> AgentGraph:
     """Compile a tree, see `Agent.compile`."""
+    if not isinstance(store, BaseStore | None):
+        raise InvalidOption("store", shorten_repr(store), "it is no LangGraph store (`BaseStore`)")
+    if not isinstance(context_schema, type | None):
+        why = "it is no class; give a pydantic model, a dataclass or a TypedDict"
+        raise InvalidOption("context_schema", shorten_repr(context_schema), why)
     policy = agent.delegation or DEFAULT_POLICY
     levels = _LevelFactory(
         models=resolve_models(agent),
@@ -179,7 +187,10 @@ def compile_tree(
         policies=resolve_policies(agent),
         limits=agent.limits,
     )
-    compiled = levels.build_level(agent, reports=False).compile(
+    builder = levels.build_level(agent, reports=False)
+    # The levels below take the context from the graph around them, as it is.
+    builder.context_schema = context_schema
+    compiled = builder.compile(
         checkpointer=open_checkpointer(checkpointer), store=store, name=agent.name
     )
     return AgentGraph(agent=agent, **compiled.__dict__)

@@ -22,6 +22,7 @@ from echelons.checkpoints.thread_events import (
     build_thread_events,
 )
 from echelons.guards.gate import is_pause
+from echelons.identity.lineage import STORED_KEYS_KEY
 from echelons.langgraph_internals import DeltaSnapshot
 from echelons.tree.names import PATH_SEPARATOR
 
@@ -31,6 +32,9 @@ LANGGRAPH_METADATA_KEYS = CheckpointMetadata.__annotations__.keys() | {
     "assistant_id",
 }
 """Metadata keys of LangGraph and its server, kept even if a caller's `configurable` has them."""
+
+_COPIED_KEY = "model"
+"""Key of `configurable` that LangChain's `ensure_config` copies into the metadata."""
 
 _INSERT_EVENT = (
     "INSERT OR IGNORE INTO events (thread_id, checkpoint_ns, checkpoint_id, agent_thread_id,"
@@ -76,10 +80,15 @@ def filter_metadata(config: RunnableConfig, metadata: CheckpointMetadata) -> Che
 
     A caller's `configurable` is left out, because it may contain secrets. LangGraph's server
     merges it into the metadata, so it is removed again, except for the ids that the server reads.
+    LangChain does the same with one key, on the way through its Runnables.
     """
-    given = config["configurable"].keys() - LANGGRAPH_METADATA_KEYS
+    configurable, around = config["configurable"], config.get("metadata") or {}
+    given = configurable.keys() - LANGGRAPH_METADATA_KEYS
     own: Any = {key: value for key, value in metadata.items() if key not in given}
-    return get_checkpoint_metadata({"metadata": config.get("metadata") or {}}, own)
+    copied = _COPIED_KEY in configurable and _COPIED_KEY in around
+    if copied and _COPIED_KEY not in around.get(STORED_KEYS_KEY, "").split():
+        around = {key: value for key, value in around.items() if key != _COPIED_KEY}
+    return get_checkpoint_metadata({"metadata": around}, own)
 
 
 def build_input_events(

@@ -47,7 +47,7 @@ from echelons.checkpoints.threads.trace import (
     list_links,
 )
 from echelons.errors import CheckpointTampered, LedgerDamaged, ThreadNotFound, UnreadableRecord
-from echelons.identity.lineage import METADATA_KEYS, Identity
+from echelons.identity.lineage import METADATA_KEYS, STORED_KEYS_KEY, Identity
 
 DAMAGE = (CheckpointTampered, LedgerDamaged, UnreadableRecord)
 """The errors of a thread whose stored rows cannot be read."""
@@ -231,13 +231,15 @@ def _build_root_thread(turns: list[CheckpointTuple]) -> RootThread:
         turns=count_turns(turns),
         updated_at=latest.checkpoint["ts"],
         metadata={
-            key: value for key, value in latest.metadata.items() if not _is_written_by_library(key)
+            key: value for key, value in latest.metadata.items() if not is_written_by_library(key)
         },
     )
 
 
-def _is_written_by_library(key: str) -> bool:
-    if key in METADATA_KEYS or key in LANGGRAPH_METADATA_KEYS or key == EARLIER_TURNS_KEY:
+def is_written_by_library(key: str) -> bool:
+    """Return whether a metadata key is LangGraph's or the library's own, not a caller's."""
+    own = (*METADATA_KEYS, STORED_KEYS_KEY, EARLIER_TURNS_KEY)
+    if key in own or key in LANGGRAPH_METADATA_KEYS:
         return True
     return key.startswith(("langgraph_", "__"))
 

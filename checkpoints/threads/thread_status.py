@@ -5,7 +5,9 @@ Reads one checkpoint, and those of the waiting agents, but never the conversatio
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from langchain_core.messages import AIMessage
 from langgraph.checkpoint.base import CheckpointTuple
@@ -18,7 +20,7 @@ from echelons.checkpoints.threads.pending_work import (
     read_pending_work,
 )
 from echelons.checkpoints.threads.segments import list_pending_writes, read_past
-from echelons.identity.lineage import Identity
+from echelons.identity.lineage import STORED_KEYS_KEY, Identity
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,13 @@ class ThreadStatus:
         """Id of the current or last turn; empty if none is known."""
         identity = Identity.from_metadata(self.checkpoint.metadata) if self.checkpoint else None
         return identity.turn if identity else ""
+
+    @property
+    def stored_keys(self) -> dict[str, Any]:
+        """The keys of `configurable` that the latest turn has stored, with their values."""
+        metadata: Mapping[str, Any] = self.checkpoint.metadata if self.checkpoint else {}
+        names = str(metadata.get(STORED_KEYS_KEY, "")).split()
+        return {name: metadata[name] for name in names if name in metadata}
 
 
 def read_thread_status(thread_id: str) -> ReadPlan[ThreadStatus]:

@@ -183,6 +183,21 @@ class InvalidNote(InvalidInput):
     )
 
 
+class InvalidOption(InvalidInput):
+    """Something that a session or a compiled tree should pass to its runs cannot be passed.
+
+    Attributes:
+        option: The argument.
+        value: What it holds, shortened.
+        why: What is wrong with it, and what to do.
+    """
+
+    option: str
+    value: str
+    why: str
+    message = "{option}= holds {value}: {why}. Nothing was run"
+
+
 class QuestionError(EchelonsError):
     """An answer fits no pending question; nothing was changed."""
 

@@ -162,4 +162,6 @@ def require_identity(config: Mapping[str, Any] | None) -> Identity:
 METADATA_KEYS = tuple(Identity("", (), "", "").to_metadata())
 """The keys of an identity in a run's metadata, in the order of its fields; all other keys are
 the caller's."""
+STORED_KEYS_KEY = "stored_keys"
+"""Key of a run's metadata: which of its keys are of the caller's `configurable`, in one text."""
 _DEFAULTS = ("",) * len(METADATA_KEYS)

@@ -7,14 +7,16 @@ has an async version with the prefix `a`; the two share all decisions.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 from weakref import WeakSet
 
+from langchain_core.callbacks import Callbacks
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.store.base import BaseStore
 
 from echelons.agent import Agent
 from echelons.checkpoints.checkpointer import SqliteCheckpointer
@@ -33,6 +35,7 @@ from echelons.errors import (
     ThreadNotFound,
 )
 from echelons.identity.lineage import derive_root_thread_id
+from echelons.runtime.run_options import RunOptions
 from echelons.runtime.session_requests import (
     MISSING,
     ResumeRequest,
@@ -43,7 +46,7 @@ from echelons.runtime.session_requests import (
 )
 from echelons.runtime.session_run import AsyncRun, Run
 from echelons.runtime.turn_engine import TurnEngine
-from echelons.text.input_limits import check_metadata, is_label
+from echelons.text.input_limits import is_label
 from echelons.tree.traversal import walk_tree
 
 _WARNED_OF: WeakSet[BaseCheckpointSaver[Any]] = WeakSet()
@@ -62,12 +65,23 @@ class Session:
             is the id of a thread that a compiled graph has already stored in the database.
         metadata: Texts and numbers stored with each of its checkpoints; `RootThread` returns
             them, so a program can store what it needs to resume in another process.
+        store: A LangGraph store, which tools of every level read and write.
+        context: What tools of every level read as `ToolRuntime.context`; any object.
+        configurable: What they read in `configurable` of their `RunnableConfig`, by key. Names that
+            begin with `__`, numbers, and LangGraph's own such as `thread_id` are refused.
+        callbacks: LangChain's callback handlers, or a callback manager, for every level.
+        tags: LangChain's tags, for every level.
+        stored_keys: Keys of `configurable`, with texts or numbers, that are stored with each
+            checkpoint. Nothing else of these is stored. A run that continues a turn gets the stored
+            keys of the turn again, unless `configurable` has them; give it the rest again. Names of
+            secrets, such as `api_key`, are refused.
 
     Raises:
         InvalidAgent: The agent is no `Agent`.
         InvalidDatabase: The database is neither.
         InvalidThread: The thread's name is empty, too long, not a text, or not printable.
         InvalidNote: An entry of `metadata` cannot be stored.
+        InvalidOption: Something of the arguments after it cannot be passed, or stored.
         StorageError: The database cannot be opened.
         CheckpointTampered: The thread of that name was damaged.
         ModelKeyMissing: A named model of the tree has no key.
@@ -80,21 +94,28 @@ class Session:
         True
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         agent: Agent,
         database: str | Path | BaseCheckpointSaver[Any],
         *,
         thread: str = "main",
         metadata: Mapping[str, str | int | float | bool] | None = None,
+        store: BaseStore | None = None,
+        context: Any = None,
+        configurable: Mapping[str, Any] | None = None,
+        callbacks: Callbacks = None,
+        tags: Sequence[str] = (),
+        stored_keys: Sequence[str] = (),
     ) -> None:
         if not isinstance(agent, Agent):
             raise InvalidAgent(agent)
         if not is_label(thread):
             raise InvalidThread(thread)
         self.thread = thread
-        notes = check_metadata(metadata)
-        self.graph = agent.compile(database)
+        options = RunOptions.check(metadata, context, configurable, callbacks, tags, stored_keys)
+        options.check_saver(database)
+        self.graph = agent.compile(database, store=store)
         saver = self.graph.checkpointer
         if not isinstance(saver, BaseCheckpointSaver):
             raise InvalidDatabase(database)
@@ -111,7 +132,7 @@ class Session:
             self.close()
             raise
         self.thread_id = thread if is_id else derive_root_thread_id(thread)
-        self._engine = TurnEngine(self.graph, saver, SessionThread(thread, self.thread_id), notes)
+        self._engine = TurnEngine(self.graph, saver, SessionThread(thread, self.thread_id), options)
         self.thread_store = ThreadStore(saver)
 
     @property

@@ -67,12 +67,14 @@ class StartRun:
         turn: Id of the new or resumed turn.
         task: Digest of the task that starts it, if it may be submitted again.
         status_before: Status of the thread before it.
+        stored_keys: The keys of `configurable` that a continued turn has stored, with their values.
     """
 
     graph_input: Any
     turn: str
     task: str = ""
     status_before: ThreadStatus = field(default_factory=ThreadStatus)
+    stored_keys: Mapping[str, Any] = field(default_factory=dict)
 
 
 Decision = StartRun | RunEnd
@@ -209,7 +211,7 @@ class AnswerRequest(SessionRequest):
     def decide(self, thread: SessionThread) -> ReadPlan[Decision]:
         """Check the answers, and continue with them."""
         status, given = yield from answer_outbox.check_answers(thread.name, thread.id, self.answers)
-        return StartRun(Command(resume={**given, **self.answers}), status.turn or str(uuid4()))
+        return _continue_with(Command(resume={**given, **self.answers}), status)
 
     def plan_writes(self, thread: SessionThread, go: StartRun) -> ReadPlan[LedgerWriter]:
         """Store the answers."""
@@ -257,7 +259,7 @@ class ResumeRequest(SessionRequest):
         continued = yield from _continue_turn(thread, status)
         if continued is None and (yield from read_control_orders(thread.id)).paused:
             # Nothing else can continue, but the pauses end: pending questions are asked again.
-            return StartRun(None, status.turn)
+            return _continue_with(None, status)
         if continued is None:
             raise InterventionPending(thread.name, status.question_ids)
         return continued
@@ -320,4 +322,8 @@ def _continue_turn(thread: SessionThread, status: ThreadStatus) -> ReadPlan[Star
     given = yield from answer_outbox.read_stored_answers(thread.id, status)
     if status.questions and not (given or status.pending_work.can_proceed):
         return None
-    return StartRun(Command(resume=given) if given else None, status.turn or str(uuid4()))
+    return _continue_with(Command(resume=given) if given else None, status)
+
+
+def _continue_with(graph_input: Command[Any] | None, status: ThreadStatus) -> StartRun:
+    return StartRun(graph_input, status.turn or str(uuid4()), stored_keys=status.stored_keys)

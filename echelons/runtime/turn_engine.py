@@ -27,6 +27,7 @@ from echelons.graphs.compiled_tree import AgentGraph
 from echelons.graphs.invocation.resume_check import check_checkpoint
 from echelons.runtime.run_end import RunEnd, RunRecord, open_for_answers, settle_run
 from echelons.runtime.run_events import RunEvent
+from echelons.runtime.run_options import RunOptions
 from echelons.runtime.session_requests import SessionRequest, SessionThread
 
 LEASE_POLL_INTERVAL = 0.005
@@ -44,20 +45,20 @@ class TurnEngine:
         graph: The compiled tree.
         saver: The checkpointer.
         thread: The root's thread.
-        metadata: Stored with each checkpoint.
+        options: What each run is passed.
     """
 
     graph: AgentGraph
     saver: BaseCheckpointSaver[Any]
     thread: SessionThread
-    metadata: Mapping[str, Any]
+    options: RunOptions
 
     @property
     def config(self) -> RunnableConfig:
         """The LangGraph config of the root thread."""
         return {
             "configurable": {"thread_id": self.thread.id},
-            "metadata": {**self.metadata, "thread_name": self.thread.name},
+            "metadata": {**self.options.stored_metadata, "thread_name": self.thread.name},
         }
 
     def run_request(self, request: SessionRequest, record: RunRecord) -> Generator[RunEvent]:
@@ -76,10 +77,10 @@ class TurnEngine:
             if isinstance(begun, RunEnd):
                 record.run_end = begun
                 return
-            given, turn = begun
+            given, turn, options = begun
             while record.run_end is None:
                 try:
-                    with closing(self._stream(given, turn, record)) as parts:
+                    with closing(self._stream(given, turn, options, record)) as parts:
                         for part in parts:
                             yield from record.record_part(part)
                 except GraphDrained:
@@ -100,10 +101,10 @@ class TurnEngine:
             if isinstance(begun, RunEnd):
                 record.run_end = begun
                 return
-            given, turn = begun
+            given, turn, options = begun
             while record.run_end is None:
                 try:
-                    async with aclosing(self._astream(given, turn, record)) as parts:
+                    async with aclosing(self._astream(given, turn, options, record)) as parts:
                         async for part in parts:
                             for event in record.record_part(part):
                                 yield event
@@ -133,15 +134,16 @@ class TurnEngine:
 
     def _begin_turn(
         self, request: SessionRequest, lease: Lease
-    ) -> ReadPlan[tuple[Any, Turn] | RunEnd]:
+    ) -> ReadPlan[tuple[Any, Turn, RunOptions] | RunEnd]:
         """Decide, check that the tree can run, and store what must not be lost.
 
         Returns:
-            The input of the graph and the turn, or the result if nothing is to run.
+            The input of the graph, the turn and its options, or the result if nothing is to run.
         """
         decision = yield from request.decide_under_lease(self.thread, lease)
         if isinstance(decision, RunEnd):
             return decision
+        options = self.options.complete(decision.stored_keys)
         if not isinstance(decision.graph_input, Mapping):
             yield from check_checkpoint(self.graph.agent, OneCheckpoint(self.thread.id))
         turn = Turn(self.thread.id, decision.turn, lease.fence, decision.task)
@@ -156,19 +158,30 @@ class TurnEngine:
                 turn.announce(open_)
 
         yield LedgerQuery(lambda ledger: ledger.commit(begin))
-        return decision.graph_input, turn
+        return decision.graph_input, turn, options
 
-    def _stream(self, given: Any, turn: Turn, record: RunRecord) -> Generator[Any]:
-        parts = self.graph.stream(**self._build_arguments(given, turn, record))
+    def _stream(
+        self, given: Any, turn: Turn, options: RunOptions, record: RunRecord
+    ) -> Generator[Any]:
+        parts = self.graph.stream(**self._build_arguments(given, turn, options, record))
         return cast("Generator[Any]", parts)
 
-    def _astream(self, given: Any, turn: Turn, record: RunRecord) -> AsyncGenerator[Any]:
-        parts = self.graph.astream(**self._build_arguments(given, turn, record))
+    def _astream(
+        self, given: Any, turn: Turn, options: RunOptions, record: RunRecord
+    ) -> AsyncGenerator[Any]:
+        parts = self.graph.astream(**self._build_arguments(given, turn, options, record))
         return cast("AsyncGenerator[Any]", parts)
 
-    def _build_arguments(self, given: Any, turn: Turn, record: RunRecord) -> dict[str, Any]:
+    def _build_arguments(
+        self, given: Any, turn: Turn, options: RunOptions, record: RunRecord
+    ) -> dict[str, Any]:
         if isinstance(given, Command) and isinstance(given.resume, dict):
             record.delivered.update(given.resume)
-        config = self.config
+        config = options.build_config(self.thread)
         config["configurable"][TURN_KEY] = turn
-        return {"input": given, "config": config, **record.stream_options}
+        return {
+            "input": given,
+            "config": config,
+            "context": options.context,
+            **record.stream_options,
+        }

@@ -1,0 +1,194 @@
+"""What a session passes to its runs, validated: `RunOptions`.
+
+Tools of all levels read it. Only the metadata and the stored keys are stored.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+from langchain_core.callbacks import BaseCallbackHandler, BaseCallbackManager, Callbacks
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import BaseCheckpointSaver
+
+from echelons.checkpoints.checkpointer import SqliteCheckpointer
+from echelons.checkpoints.threads.store import is_written_by_library
+from echelons.errors import InvalidOption
+from echelons.identity.lineage import STORED_KEYS_KEY
+from echelons.langgraph_internals import OWN_CONFIG_KEYS
+from echelons.runtime.session_requests import SessionThread
+from echelons.text.input_limits import (
+    ID_PATTERN,
+    NOTE_BYTES,
+    check_metadata,
+    is_label,
+    measure_size,
+    shorten_repr,
+)
+
+_SCALARS = (str, int, float)
+_SECRET_WORD = re.compile(
+    r"keys?|auth|authorization|bearer|cookies?|pass|passphrase|pwd"
+    r"|\w*(?:apikeys?|token|secrets?|passwords?|passwd|credentials?)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """What a session passes to its runs; see `Session` for the fields."""
+
+    metadata: Mapping[str, Any]
+    context: Any
+    configurable: Mapping[str, Any]
+    callbacks: Callbacks
+    tags: Sequence[str]
+    stored_keys: Sequence[str]
+
+    @classmethod
+    def check(
+        cls,
+        metadata: Mapping[str, Any] | None,
+        context: Any,
+        configurable: Mapping[str, Any] | None,
+        callbacks: Callbacks,
+        tags: Sequence[str],
+        stored_keys: Sequence[str],
+    ) -> Self:
+        """Return validated options.
+
+        Raises:
+            InvalidNote: An entry of `metadata` cannot be stored.
+            InvalidOption: Another argument holds something that cannot be passed, or stored.
+            InputTooLarge: What is to be stored is larger than 4 KiB.
+        """
+        notes, keys = check_metadata(metadata), tuple(_iterate("stored_keys", stored_keys))
+        given = _check_configurable(configurable)
+        for key in keys:
+            if why := _explain_unstorable(key, notes):
+                raise InvalidOption("stored_keys", shorten_repr(key), why)
+            if not isinstance(value := given.get(key, ""), _SCALARS):
+                why = f"it is of type {type(value).__name__}; only texts, numbers, true and false"
+                raise InvalidOption(
+                    "stored_keys", f"{key}={shorten_repr(value)}", f"{why} are stored"
+                )
+        own = cls(notes, context, given, _check_callbacks(callbacks), _check_tags(tags), keys)
+        measure_size(own.stored_metadata, "metadata and stored_keys", NOTE_BYTES)
+        return own
+
+    @property
+    def stored_metadata(self) -> dict[str, Any]:
+        """The metadata of each checkpoint: the notes, and the stored keys with their names."""
+        kept = {key: self.configurable[key] for key in self.stored_keys if key in self.configurable}
+        return {**self.metadata, **kept, **({STORED_KEYS_KEY: " ".join(kept)} if kept else {})}
+
+    def check_saver(self, saver: object) -> None:
+        """Refuse to hand a saver of another kind what it would store although it must not.
+
+        Raises:
+            InvalidOption: A text or number is not one of the stored keys.
+        """
+        if isinstance(saver, SqliteCheckpointer) or not isinstance(saver, BaseCheckpointSaver):
+            return
+        for key, value in self.configurable.items():
+            if key not in self.stored_keys and isinstance(value, _SCALARS):
+                kind = type(saver).__name__
+                why = f"{kind} stores every text and number of it; name it in stored_keys=, pass it"
+                why += " in context=, or use the path of a database"
+                raise InvalidOption("configurable", shorten_repr(key), why)
+
+    def complete(self, stored: Mapping[str, Any]) -> RunOptions:
+        """Return the options with the keys that a continued turn has stored and that are not given.
+
+        Raises:
+            InvalidOption: A key is to be stored that is neither given nor stored.
+        """
+        restored = {key: stored[key] for key in stored if key not in self.configurable}
+        given = {**self.configurable, **restored}
+        for key in self.stored_keys:
+            if key not in given:
+                why = (
+                    "configurable= has no such key, and this turn has not stored it; give it there"
+                )
+                raise InvalidOption("stored_keys", shorten_repr(key), why)
+        keys = tuple(dict.fromkeys((*self.stored_keys, *restored)))
+        return replace(self, configurable=given, stored_keys=keys) if restored else self
+
+    def build_config(self, thread: SessionThread) -> RunnableConfig:
+        """Return the LangGraph config of a run."""
+        callbacks = self.callbacks
+        # LangGraph adds tags and handlers to the manager that it is given.
+        if isinstance(callbacks, BaseCallbackManager):
+            callbacks = callbacks.copy()
+        return {
+            "configurable": {**self.configurable, "thread_id": thread.id},
+            "metadata": {**self.stored_metadata, "thread_name": thread.name},
+            "callbacks": callbacks,
+            "tags": list(self.tags),
+        }
+
+
+def _iterate(option: str, given: Any) -> Iterator[str]:
+    """Yield the texts of an argument."""
+    if isinstance(given, (str, bytes, Mapping)) or not hasattr(given, "__iter__"):
+        raise InvalidOption(option, shorten_repr(given), "it is no list of texts")
+    for each in given:
+        if not is_label(each):
+            raise InvalidOption(option, shorten_repr(each), "it is no text that can be printed")
+        yield each
+
+
+def _check_tags(given: Any) -> tuple[str, ...]:
+    return tuple(_iterate("tags", given))
+
+
+def _check_callbacks(given: Any) -> Callbacks:
+    if given is None or isinstance(given, BaseCallbackManager):
+        return given
+    handlers = list(given) if isinstance(given, (list, tuple)) else [given]
+    for each in handlers:
+        if not isinstance(each, BaseCallbackHandler) or not isinstance(given, (list, tuple)):
+            why = "give a list of LangChain's callback handlers, or a callback manager"
+            raise InvalidOption("callbacks", shorten_repr(each), why)
+    return handlers
+
+
+def _check_configurable(given: Any) -> dict[str, Any]:
+    if not isinstance(given, Mapping | None):
+        raise InvalidOption("configurable", shorten_repr(given), "it is no mapping")
+    for key in given or {}:
+        if why := _explain_unusable(key):
+            raise InvalidOption("configurable", shorten_repr(key), why)
+    return dict(given or {})
+
+
+def _explain_unusable(key: object) -> str:
+    """Return why a key of `configurable` cannot be passed; empty if it can."""
+    if not isinstance(key, str) or not is_label(key):
+        return "a key is a text that can be printed"
+    if key.startswith("__"):
+        return "names that begin with '__' are LangGraph's and ours; choose another"
+    if key.isnumeric():
+        return "a number is no name; choose one with a letter"
+    if key in OWN_CONFIG_KEYS:
+        return "LangGraph reads this name itself; the session sets the thread"
+    return ""
+
+
+def _explain_unstorable(key: str, notes: Mapping[str, Any]) -> str:
+    """Return why a key of `configurable` cannot be stored; empty if it can."""
+    if why := _explain_unusable(key):
+        return why
+    if not ID_PATTERN.fullmatch(key):
+        return "use letters, digits, '.', '_', ':' and '-'"
+    if key in notes:
+        return "metadata= has the same name; choose another for one of them"
+    if is_written_by_library(key):
+        return "checkpoints have metadata of this name already; choose another"
+    words = re.split(r"[\W_]+", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", key).lower())
+    if any(map(_SECRET_WORD.fullmatch, words)):
+        return "by its name it is a secret, and what is stored is not encrypted; leave it out, and \
+give it again at a resume"
+    return ""
