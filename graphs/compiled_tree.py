@@ -139,7 +139,7 @@ class AgentGraph(EditableGraph):
         rules = self.agent.delegation or DEFAULT_POLICY
         services = RunServices(
             TreeGate(identity, thread_id, self.agent.limits, ledger, fence, monotonic),
-            TreeBreakers(ledger, self.agent.name, rules.breaker),
+            TreeBreakers(ledger, rules.breaker_scope, rules.breaker),
             TreeRaces(ledger, thread_id, identity.turn, fence),
         )
         options = {**kwargs, "config": with_run_services(config, around, identity, services)}

@@ -108,9 +108,8 @@ class Subordinate(Node):
         )
         limits = (self._queue.timeout, request.seconds)
         options = AttemptOptions(
-            agent=request.current,
+            path=PATH_SEPARATOR.join(own.path),
             target=request.route[-1] if request.route else request.current,
-            superior=PATH_SEPARATOR.join(superior.path),
             timeout=min((each for each in limits if each is not None), default=None),
             race_entry=order.race_entry,
         )

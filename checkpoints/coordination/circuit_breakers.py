@@ -1,4 +1,4 @@
-"""`TreeBreakers`: the circuit breakers of a tree's agents, kept in the ledger.
+"""`TreeBreakers`: the circuit breakers of a tree's agents, kept in the ledger by path.
 
 The graph's state would not do: parallel tasks do not see each other's, and would let through any
 number of failing calls. Every change is one transaction, so of a thousand concurrent callers
@@ -22,9 +22,10 @@ from echelons.guards.circuit_breaker import (
     CircuitState,
     FailureIntensity,
 )
+from echelons.tree.names import PATH_SEPARATOR
 
 T = TypeVar("T")
-BREAKER_PREFIX = "breaker"
+CIRCUIT_PREFIX = "circuit"
 INTENSITY_PREFIX = "intensity"
 
 
@@ -37,6 +38,8 @@ class CircuitStatus(NamedTuple):
         state: Whether the circuit is open.
         failures: Consecutive failures.
         wait: Seconds until the agent is tried again.
+        path: Path of the agent, which begins with the tree's root.
+        scope: The `breaker_scope` of the tree; empty if it has none.
     """
 
     tree: str
@@ -44,29 +47,37 @@ class CircuitStatus(NamedTuple):
     state: CircuitState
     failures: int
     wait: float
+    path: str
+    scope: str = ""
 
 
 class TreeBreakers:
-    """The circuits of one tree.
+    """The circuits of one tree, kept by the paths of its agents.
+
+    All threads of a tree share its circuits, and an agent that is added changes no other's.
 
     Args:
         ledger: The ledger they are kept in.
-        tree: Name of the tree's root; threads of the same tree share its circuits.
+        scope: Keeps them apart from those of other trees with the same paths; may be empty.
         rules: When circuits open.
         clock: Tells the time.
     """
 
     def __init__(
-        self, ledger: Ledger, tree: str, rules: BreakerPolicy | None = None, clock: Clock = utc_now
+        self,
+        ledger: Ledger,
+        scope: str = "",
+        rules: BreakerPolicy | None = None,
+        clock: Clock = utc_now,
     ) -> None:
         self._ledger = ledger
-        self._tree = tree
+        self._scope = scope
         self._rules = rules or BreakerPolicy()
         self._clock = clock
 
-    def admit(self, agent: str) -> Admission:
+    def admit(self, path: str) -> Admission:
         """Return whether an agent may be called now."""
-        name = self._build_key(agent)
+        name = self._build_key(path)
         # Most circuits are closed, and then no write is needed.
         circuit = self._ledger.query(lambda open_: _load_circuit(open_, name)[0])
         if circuit.opened_at is None:
@@ -78,42 +89,42 @@ class TreeBreakers:
         )
 
     def note(
-        self, agent: str, superior: str, admission: Admission, outcome: AttemptOutcome
+        self, path: str, admission: Admission, outcome: AttemptOutcome
     ) -> FailureIntensity | None:
         """Record the outcome of an admitted call.
 
         Returns:
-            The failures below the superior, named by its path, if they exceed its limit.
+            The failures below the agent's superior, if they exceed its limit.
         """
         if outcome is AttemptOutcome.FAILED:
-            return self._record_failure(agent, superior, admission.probe)
+            return self._record_failure(path, admission.probe)
         # Most calls go well, and then there is no failure to clear.
         if outcome is AttemptOutcome.ANSWERED and (admission.failures or admission.probe):
-            self._update(agent, lambda circuit: circuit.record_success(admission.probe))
+            self._update(path, lambda circuit: circuit.record_success(admission.probe))
         elif outcome is AttemptOutcome.NOTHING and admission.probe:
-            self._update(agent, lambda circuit: circuit.release_probe(admission.probe))
+            self._update(path, lambda circuit: circuit.release_probe(admission.probe))
         return None
 
     async def arun(self, work: Callable[[], T]) -> T:
         """Call some of these methods in an event loop; all of it again if the ledger was busy."""
         return await self._ledger.arun(work)
 
-    def _record_failure(self, agent: str, superior: str, probe: int) -> FailureIntensity | None:
+    def _record_failure(self, path: str, probe: int) -> FailureIntensity | None:
         at = self._now()
 
         def note(open_: Transaction) -> int:
             _update_circuit(
                 open_,
-                self._build_key(agent),
+                self._build_key(path),
                 lambda circuit: (circuit.record_failure(self._rules, at, probe), None),
             )
-            return self._count_failure(open_, superior, at)
+            return self._count_failure(open_, path.rpartition(PATH_SEPARATOR)[0], at)
 
         failures = self._ledger.commit(note)
         return FailureIntensity(failures, self._rules.period) if failures else None
 
-    def _update(self, agent: str, change: Callable[[Circuit], Circuit]) -> None:
-        name = self._build_key(agent)
+    def _update(self, path: str, change: Callable[[Circuit], Circuit]) -> None:
+        name = self._build_key(path)
         self._ledger.commit(
             lambda open_: _update_circuit(open_, name, lambda before: (change(before), None))
         )
@@ -121,7 +132,7 @@ class TreeBreakers:
     def _count_failure(self, open_: Transaction, superior: str, at: float) -> int:
         if self._rules.intensity is None:
             return 0
-        name = "/".join((INTENSITY_PREFIX, self._tree, superior))
+        name = "/".join((INTENSITY_PREFIX, self._scope, superior))
         found = open_.get(name)
         known = found.value if found else []
         recent = [then for then in known if abs(at - then) < self._rules.period]
@@ -129,43 +140,55 @@ class TreeBreakers:
         open_.compare_and_set(name, found.version if found else None, recent)
         return len(recent) if len(recent) > self._rules.intensity else 0
 
-    def _build_key(self, agent: str) -> str:
-        return "/".join((BREAKER_PREFIX, self._tree, agent))
+    def _build_key(self, path: str) -> str:
+        return "/".join((CIRCUIT_PREFIX, self._scope, path))
 
     def _now(self) -> float:
         return self._clock().timestamp()
 
 
 def list_circuits(ledger: Ledger, clock: Clock = utc_now) -> list[CircuitStatus]:
-    """Return the circuits of a ledger, by tree and agent.
+    """Return the circuits of a ledger, by scope and path.
 
     Each is judged by the rules that opened it: the tree's own rules are not known here.
     """
     at = clock().timestamp()
     found: list[CircuitStatus] = []
-    for name in ledger.list_keys(f"{BREAKER_PREFIX}/"):
+    for name in ledger.list_keys(f"{CIRCUIT_PREFIX}/"):
         circuit, _ = ledger.query(lambda open_, name=name: _load_circuit(open_, name))  # type: ignore[misc]
         rules = BreakerPolicy(seconds=circuit.seconds)
         _, admission = circuit.admit(rules, at)
-        _, tree, agent = name.split("/", 2)
-        state = circuit.get_state(rules, at)
-        found.append(CircuitStatus(tree, agent, state, circuit.failures, admission.wait))
+        _, scope, path = name.split("/", 2)
+        names, state = path.split(PATH_SEPARATOR), circuit.get_state(rules, at)
+        status = CircuitStatus(
+            names[0], names[-1], state, circuit.failures, admission.wait, path, scope
+        )
+        found.append(status)
     return found
 
 
 def close_circuits(ledger: Ledger, agent: str) -> None:
-    """Close the circuit of an agent by hand, in every tree of a ledger.
+    """Close the circuit of an agent by hand, in every scope.
+
+    Args:
+        ledger: The ledger.
+        agent: Path of the agent; its name alone closes the circuits of that name in every tree.
 
     Raises:
         NoCircuit: It has none, for it has not failed since its last answer.
     """
 
     def close(open_: Transaction) -> None:
-        agents = {name: name.split("/", 2)[2] for name in open_.list_keys(f"{BREAKER_PREFIX}/")}
-        if agent not in agents.values():
-            raise NoCircuit(agent, sorted(agents.values()))
-        for name, each in agents.items():
-            if each == agent and (found := open_.get(name)):
+        paths = {name: name.split("/", 2)[2] for name in open_.list_keys(f"{CIRCUIT_PREFIX}/")}
+        wanted = [
+            name
+            for name, path in paths.items()
+            if agent in (path, path.rpartition(PATH_SEPARATOR)[2])
+        ]
+        if not wanted:
+            raise NoCircuit(agent, sorted({*paths.values()}))
+        for name in wanted:
+            if found := open_.get(name):
                 open_.delete(name, found.version)
 
     ledger.commit(close)

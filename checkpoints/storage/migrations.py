@@ -9,12 +9,17 @@ from __future__ import annotations
 import sqlite3
 
 from echelons.checkpoints.clock import Clock
-from echelons.checkpoints.storage.schema import DELEGATIONS_VIEW, EVENTS_SCHEMA, LEDGER
+from echelons.checkpoints.storage.schema import (
+    CIRCUITS_BY_PATH,
+    DELEGATIONS_VIEW,
+    EVENTS_SCHEMA,
+    LEDGER,
+)
 from echelons.checkpoints.storage.seals import SEALS_SCHEMA
 from echelons.errors import DatabaseTooNew
 
 # Databases from before the steps were counted have all of step 1, so it must be idempotent.
-MIGRATION_STEPS = (EVENTS_SCHEMA, LEDGER, SEALS_SCHEMA, DELEGATIONS_VIEW)
+MIGRATION_STEPS = (EVENTS_SCHEMA, LEDGER, SEALS_SCHEMA, DELEGATIONS_VIEW, CIRCUITS_BY_PATH)
 
 # Not `PRAGMA user_version`: an app may use that number for its own tables in the same file.
 _STEPS_TABLE = (

@@ -147,3 +147,26 @@ FROM attempted;
 """  # noqa: S608
 """The view of delegations: one row for each attempt, with its own thread and cost; the columns of
 the response are `NULL` while it is open."""
+
+# The key had the names of the root and of the agent; events have the paths of all agents that
+# were asked. A tree may be embedded, so its root need not be the first name of a path. Names have
+# no character that `GLOB` knows. `EXISTS`: a database without circuits reads no events.
+CIRCUITS_BY_PATH = """
+INSERT OR IGNORE INTO ledger_values (key, version, at, value)
+SELECT 'circuit//' || path, version, at, value
+FROM (
+    SELECT version, at, value,
+        substr(key, 9, instr(substr(key, 9), '/') - 1) AS tree,
+        substr(key, 9 + instr(substr(key, 9), '/')) AS agent
+    FROM ledger_values WHERE key GLOB 'breaker/*'
+) JOIN (
+    SELECT DISTINCT agent_path AS path FROM events
+    WHERE EXISTS (SELECT 1 FROM ledger_values WHERE key GLOB 'breaker/*')
+) ON '/' || path GLOB '*/' || tree || '/*' AND '/' || path GLOB '*/' || agent;
+DELETE FROM ledger_values WHERE key GLOB 'breaker/*';
+UPDATE OR REPLACE ledger_values
+SET key = 'intensity//' || substr(key, 11 + instr(substr(key, 11), '/'))
+WHERE key GLOB 'intensity/*';
+"""
+"""Circuits by the path of their agent. One of an agent that no event knows is dropped; one of a
+name that two trees have at different places is kept for each."""

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from echelons.guards.circuit_breaker import BreakerPolicy
 from echelons.settings import Settings
+from echelons.text.input_limits import ID_PATTERN
 
 DEFAULT_TIMEOUT = 30.0
 """Default time in seconds that a subordinate has (source: recursive delegation)."""
@@ -39,6 +40,9 @@ class DelegationPolicy(Settings):
             tree. See `echelons.capabilities`; by default it uses the agents' names.
         threshold: The lowest score, from 0 to 1, of a candidate; the matcher's own by default.
         breaker: When a failing subordinate is not called for a while.
+        breaker_scope: Keeps the circuits of this tree apart from those of other trees in the same
+            database whose agents have the same paths, such as those of another tenant: 1 to 128
+            letters, digits and `._:-`. The root's applies to the tree.
 
     Raises:
         InvalidSetting: A value is out of its range, or has an unknown name.
@@ -58,6 +62,7 @@ class DelegationPolicy(Settings):
     deriver: Any = None
     threshold: float | None = Field(default=None, ge=0, le=1)
     breaker: BreakerPolicy = Field(default_factory=BreakerPolicy)
+    breaker_scope: str = Field(default="", pattern=rf"^({ID_PATTERN.pattern})?$")
 
 
 DEFAULT_POLICY = DelegationPolicy()

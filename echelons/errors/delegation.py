@@ -168,8 +168,8 @@ class NoCircuit(DelegationError):
     """There is no open circuit to close.
 
     Attributes:
-        agent: The agent as it was given.
-        known: Agents that have failed.
+        agent: The agent as it was given: its path or name.
+        known: Paths of agents that have failed.
     """
 
     agent: str

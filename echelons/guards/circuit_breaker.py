@@ -71,7 +71,7 @@ class Admission(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Circuit:
-    """The circuit of one agent in one tree.
+    """The circuit of one agent, at one place of a tree.
 
     Attributes:
         failures: Consecutive failures.
@@ -139,12 +139,12 @@ def _measure_elapsed(then: float, now: float) -> float:
 class Circuits(Protocol):
     """The circuits of a tree, consulted before each call of a subordinate."""
 
-    def admit(self, agent: str) -> Admission:
+    def admit(self, path: str) -> Admission:
         """Return whether a request to an agent may go through; count it if it is a probe."""
         ...
 
     def note(
-        self, agent: str, superior: str, admission: Admission, outcome: AttemptOutcome
+        self, path: str, admission: Admission, outcome: AttemptOutcome
     ) -> FailureIntensity | None:
         """Record the outcome of an admitted request; return the failures if too many."""
 
@@ -175,13 +175,11 @@ class FailureIntensity(NamedTuple):
 class ClosedCircuits:
     """The circuits of a node that runs outside of a tree: they admit every request."""
 
-    def admit(self, agent: str) -> Admission:
+    def admit(self, path: str) -> Admission:
         """Admit the request."""
         return Admission(admitted=True)
 
-    def note(
-        self, agent: str, superior: str, admission: Admission, outcome: AttemptOutcome
-    ) -> None:
+    def note(self, path: str, admission: Admission, outcome: AttemptOutcome) -> None:
         """Do nothing."""
 
     async def arun(self, work: Callable[[], T]) -> T:

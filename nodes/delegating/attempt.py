@@ -46,6 +46,7 @@ from echelons.guards.deadlines import DeadlineGate, get_deadline, with_deadline
 from echelons.guards.gate import HALT_KEY, get_gate
 from echelons.nodes.delegating.cancel_on_stop import CancelOnStop
 from echelons.text.error_lines import describe_error
+from echelons.tree.names import PATH_SEPARATOR
 
 LOG = logging.getLogger(__name__)
 
@@ -83,16 +84,14 @@ class AttemptOptions(NamedTuple):
     """The options of an attempt.
 
     Attributes:
-        agent: Name of the subordinate.
+        path: Path of the subordinate.
         target: Name of the agent that answers: the subordinate, or the target of a relayed request.
-        superior: Path of the agent that delegates.
         timeout: Seconds for the attempt; `None` for no limit.
         race_entry: The attempt's race entry, if others are asked in parallel.
     """
 
-    agent: str
+    path: str
     target: str
-    superior: str
     timeout: float | None
     race_entry: RaceEntry | None = None
 
@@ -118,17 +117,17 @@ def attempt(
         GraphBubbleUp: The run was interrupted; the interrupt concerns the whole tree.
     """
     circuits = get_circuits(config)
-    admission = circuits.admit(options.agent)
+    admission = circuits.admit(options.path)
     if not admission.admitted:
         return AttemptResult(_build_open_circuit_failure(options, admission))
     try:
         outcome = run_level(level, level_input, _with_timeout(config, options))
     except BaseException as ended:
-        circuits.note(options.agent, options.superior, admission, AttemptOutcome.NOTHING)
+        circuits.note(options.path, admission, AttemptOutcome.NOTHING)
         if _must_propagate(ended, config, options):
             raise
         return AttemptResult(LevelFailure(LOST_HALT.reason, AttemptOutcome.NOTHING))
-    much = circuits.note(options.agent, options.superior, admission, classify_outcome(outcome))
+    much = circuits.note(options.path, admission, classify_outcome(outcome))
     return AttemptResult(outcome, _describe_failures(options, much))
 
 
@@ -137,10 +136,10 @@ async def aattempt(
 ) -> AttemptResult:
     """Async version of `attempt`."""
     circuits = get_circuits(config)
-    admission = await circuits.arun(lambda: circuits.admit(options.agent))
+    admission = await circuits.arun(lambda: circuits.admit(options.path))
     if not admission.admitted:
         return AttemptResult(_build_open_circuit_failure(options, admission))
-    note = partial(circuits.note, options.agent, options.superior, admission)
+    note = partial(circuits.note, options.path, admission)
     try:
         outcome = await arun_level(level, level_input, _with_timeout(config, options))
     except BaseException as ended:
@@ -177,8 +176,9 @@ def _with_timeout(config: RunnableConfig, options: AttemptOptions) -> RunnableCo
 
 
 def _build_open_circuit_failure(options: AttemptOptions, admission: Admission) -> LevelFailure:
+    agent = options.path.rpartition(PATH_SEPARATOR)[2]
     return LevelFailure(
-        f"circuit_open: {options.agent!r} failed {admission.failures} times in a row; "
+        f"circuit_open: {agent!r} failed {admission.failures} times in a row; "
         f"it is tried again in {admission.wait:.3g} s",
         AttemptOutcome.NOTHING,
     )
@@ -187,7 +187,8 @@ def _build_open_circuit_failure(options: AttemptOptions, admission: Admission) -
 def _describe_failures(options: AttemptOptions, intensity: FailureIntensity | None) -> str:
     if not intensity:
         return ""
-    count, where, period = intensity.failures, options.superior, intensity.period
+    where = options.path.rpartition(PATH_SEPARATOR)[0]
+    count, period = intensity.failures, intensity.period
     return (
         f"intensity: {count} failures below {where!r} within {period:g} s: no other agent is asked"
     )

@@ -250,11 +250,12 @@ class Stage:
 
     def _open(self, saver: SqliteCheckpointer) -> None:
         """Let those fail before the first case whose circuits are open."""
-        breakers = TreeBreakers(
-            saver.ledger, self.root.name, PATIENT.model_copy(update={"failures": 1})
-        )
-        for name in self.cases[0].open:
-            breakers.note(name, self.root.name, breakers.admit(name), AttemptOutcome.FAILED)
+        breakers = TreeBreakers(saver.ledger, rules=PATIENT.model_copy(update={"failures": 1}))
+        posts = [(self.root.name, self.root)]
+        for path, post in posts:
+            posts += [(f"{path}/{each.name}", each) for each in post.below]
+            if post.name in self.cases[0].open:
+                breakers.note(path, breakers.admit(path), AttemptOutcome.FAILED)
 
     # Races: who is asked ends when it is its turn.
 

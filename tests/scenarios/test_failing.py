@@ -14,7 +14,7 @@ from echelons import Agent, Session, SqliteCheckpointer
 from echelons.checkpoints.coordination.circuit_breakers import list_circuits
 from echelons.delegation.policy import DelegationPolicy
 from echelons.delegation.request import DelegationResponse
-from echelons.errors import InvalidField
+from echelons.errors import InvalidField, InvalidSetting
 from echelons.guards.circuit_breaker import BreakerPolicy, CircuitState
 from echelons.testing import Call, FakeClock, ScriptedModel, delegate
 
@@ -54,6 +54,53 @@ def test_who_fails_three_times_in_a_row_is_not_asked_any_more(
     assert [each.agent for each in model.calls].count("eat") == 3
     [circuit] = list_circuits(saver.ledger)
     assert (circuit.tree, circuit.agent, circuit.state) == ("head", "eat", CircuitState.OPEN)
+
+
+def failing_tree(*south: Agent, scope: str = "") -> tuple[ScriptedModel, Agent]:
+    """Return a tree of three levels whose `scout` fails three times, and then would answer."""
+    asked = [delegate("scout", f"look {n}", reset=True) for n in range(3)]
+    model = ScriptedModel(
+        {
+            "head": [delegate("north", "go", reset=True), "done"],
+            "north": [asked, "sorry"],
+            "scout": [*down(3), *["seen"] * 3],
+        }
+    )
+    north = Agent("north", subordinates=[Agent("scout"), *south])
+    rules = DelegationPolicy(breaker_scope=scope)
+    return model, Agent("head", model=model, subordinates=[north], delegation=rules)
+
+
+def test_an_added_agent_closes_no_circuit(world: World, saver: SqliteCheckpointer) -> None:
+    world.send(Session(failing_tree()[1], saver, thread="before"), "go")
+    model, grown = failing_tree(Agent("guide", description="Knows the way"))
+
+    world.send(Session(grown, saver, thread="after"), "go")
+
+    assert "scout" not in [each.agent for each in model.calls]
+    [circuit] = list_circuits(saver.ledger)
+    assert (circuit.path, circuit.state) == ("head/north/scout", CircuitState.OPEN)
+
+
+def test_a_tree_with_the_same_names_shares_no_circuit_of_another_scope(
+    world: World, saver: SqliteCheckpointer
+) -> None:
+    world.send(Session(failing_tree(scope="acme")[1], saver, thread="acme"), "go")
+    model, other = failing_tree(scope="zenith")
+
+    world.send(Session(other, saver, thread="zenith"), "go")
+
+    assert [each.agent for each in model.calls].count("scout") == 3
+    assert [(each.path, each.scope) for each in list_circuits(saver.ledger)] == [
+        ("head/north/scout", "acme"),
+        ("head/north/scout", "zenith"),
+    ]
+
+
+@pytest.mark.parametrize("scope", ["a/b", "acme\n", "x" * 129, 7])
+def test_a_scope_that_no_key_can_have_is_refused(scope: Any) -> None:
+    with pytest.raises(InvalidSetting, match="breaker_scope"):
+        DelegationPolicy(breaker_scope=scope)
 
 
 def test_a_failing_agent_is_passed_over_for_the_next_best(

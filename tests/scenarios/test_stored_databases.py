@@ -6,7 +6,13 @@ it opened `Session(Trees().tree(thread), SqliteCheckpointer(path), thread=thread
 metadata={"made": "before the rooms"})`, the sealed file with `seal=KEY`, sent `TASK` under
 `turn_id(thread)`, with `Trees.pause` set to the session's `pause`, and took the result. The clock
 stood two months back. At the end came `PRAGMA wal_checkpoint(TRUNCATE)` and `VACUUM`, so that each
-is one file. They are never written anew: what is stored by a release must be read by all later
+is one file.
+
+`before_circuit_paths.db` was written by commit b926a22, the last one that kept circuits by the
+names of root and agent, for the thread `stored.FAILING` and in the same way, with the clock of the
+day and without the session's metadata.
+
+They are never written anew: what is stored by a release must be read by all later
 ones, and a test that fails here has found a name that is stored and was changed.
 """
 
@@ -26,9 +32,10 @@ import pytest
 from langchain_core.messages import ToolMessage
 
 from echelons import Result, Session, SqliteCheckpointer, ThreadStore
+from echelons.checkpoints.coordination.circuit_breakers import list_circuits
 from echelons.errors import CheckpointTampered, QuestionClosed, UnfinishedTurn, UnknownSealKey
 from echelons.testing import ScriptedModel
-from tests.scenarios.drivers.stored import KEY, PLAIN, SEALED, TASK, Trees, turn_id
+from tests.scenarios.drivers.stored import FAILING, KEY, PLAIN, SEALED, TASK, Trees, turn_id
 
 if TYPE_CHECKING:
     from tests.scenarios.conftest import World
@@ -205,6 +212,28 @@ def test_seals_of_before_hold_and_are_broken_by_a_changed_row(tmp_path: Path) ->
     with SqliteCheckpointer(path, seal=KEY) as saver:
         with pytest.raises(CheckpointTampered):
             ThreadStore(saver).get(thread)
+
+
+# Circuits
+
+
+def test_an_open_circuit_of_before_stays_open_at_the_path_of_its_agent(
+    world: World, tmp_path: Path
+) -> None:
+    path = Path(shutil.copy(FIXTURES / "before_circuit_paths.db", tmp_path))
+    with SqliteCheckpointer(path) as saver:
+        [circuit] = list_circuits(saver.ledger)
+        assert (circuit.path, circuit.scope, circuit.failures) == ("head/chief/clerk", "", 3)
+        tree = Trees().tree(FAILING)
+        assert isinstance(tree.model, ScriptedModel)
+        session = Session(tree, saver, thread=FAILING)
+
+        assert world.send(session, "again").text == "head is done"
+
+        assert "clerk" not in [each.agent for each in tree.model.calls]
+        [refused] = [each for each in session.trace().walk() if each.agent == "clerk"][-1].requests
+        assert refused.reason.startswith("circuit_open: 'clerk' failed 3 times in a row")
+        assert saver.check().is_sound
 
 
 # Names

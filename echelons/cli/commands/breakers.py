@@ -16,8 +16,9 @@ CloseOption = Annotated[
     str | None,
     typer.Option(
         "--close",
-        metavar="AGENT",
-        help="Close the circuit of this agent, so that it gets requests again.",
+        metavar="PATH",
+        help="Close the circuit of the agent at this path, or of all with this name, so that it "
+        "gets requests again.",
         callback=check_text_argument,
     ),
 ]
@@ -38,7 +39,8 @@ def breakers(close: CloseOption = None, *, place: DatabaseOptions, how: OutputOp
         else:
             wait = f", tried again in {format_duration(each.wait)}" if each.wait else ""
             times = f"{each.failures} failure{'' if each.failures == 1 else 's'}"
-            output.print_result(f"{each.tree}/{each.agent}: {each.state}, {times} in a row{wait}")
+            scope = f" (scope {each.scope})" if each.scope else ""
+            output.print_result(f"{each.path}{scope}: {each.state}, {times} in a row{wait}")
     if not found and not how.json:
         output.print_remark("every circuit is closed")
     return ExitCode.FINISHED

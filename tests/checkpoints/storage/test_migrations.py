@@ -92,7 +92,7 @@ def test_an_older_view_of_delegations_is_replaced(tmp_path: Path) -> None:
     for database in (new, old):
         SqliteCheckpointer(database).close()
     with closing(sqlite3.connect(old)) as connection, connection:
-        connection.execute("DELETE FROM echelons_schema WHERE step = 4")
+        connection.execute("DELETE FROM echelons_schema WHERE step >= 4")
         connection.execute("DROP VIEW delegations")
         connection.execute(
             "CREATE VIEW delegations AS SELECT thread_id, at FROM events WHERE kind = 'delegation'"
@@ -102,6 +102,41 @@ def test_an_older_view_of_delegations_is_replaced(tmp_path: Path) -> None:
 
     assert schema(old) == schema(new)
     assert steps(old) == KNOWN
+
+
+def test_circuits_go_to_the_paths_that_have_their_names(tmp_path: Path) -> None:
+    database = tmp_path / "trips.sqlite"
+    SqliteCheckpointer(database).close()
+    paths = ["head", "head/north/clerk", "head/south/clerk", "head/clerk_2", "desk", "desk/clerk"]
+    paths += ["app/desk/porter", "head/north/clerk"]
+    with closing(sqlite3.connect(database)) as connection, connection:
+        connection.execute("DELETE FROM echelons_schema WHERE step = 5")
+        connection.executemany(
+            "INSERT INTO events (thread_id, agent_thread_id, agent_path, checkpoint_ns,"
+            " checkpoint_id, at, kind, key, data) VALUES ('', '', ?, '', '', '', 'message', ?, '')",
+            [(path, str(number)) for number, path in enumerate(paths)],
+        )
+        connection.executemany(
+            "INSERT INTO ledger_values (key, version, at, value) VALUES (?, ?, '', ?)",
+            [
+                ("breaker/head/clerk", 4, "{}"),
+                ("breaker/desk/porter", 5, '{"failures": 1}'),
+                ("breaker/head/gone", 6, "{}"),
+                ("intensity/head/head/north", 7, "[1]"),
+                ("thread/head/open", 8, "0"),
+            ],
+        )
+
+    SqliteCheckpointer(database).close()
+
+    assert steps(database) == KNOWN
+    assert rows(database, "SELECT key, version, value FROM ledger_values ORDER BY key") == [
+        ("circuit//app/desk/porter", 5, '{"failures": 1}'),
+        ("circuit//head/north/clerk", 4, "{}"),
+        ("circuit//head/south/clerk", 4, "{}"),
+        ("intensity//head/north", 7, "[1]"),
+        ("thread/head/open", 8, "0"),
+    ]
 
 
 def test_a_database_of_langgraph_alone_is_brought_up_to_date(tmp_path: Path) -> None:

@@ -13,13 +13,15 @@ from typing import Any
 from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
 from langgraph.types import interrupt
 
-from echelons import Agent
+from echelons import Agent, BreakerPolicy, DelegationPolicy
 from echelons.testing import Call, ScriptedModel, delegate, delegate_many, report
 
 KEY = b"sealed before the rooms"
 PLAIN = ("queue", "quorum", "paused", "routed")
 SEALED = ("deep", "first", "finished")
 """The threads of the two databases; each has the tree of its name."""
+FAILING = "failing"
+"""The thread of the database from before circuits were kept by path."""
 TASK = "go"
 
 
@@ -125,6 +127,18 @@ class Trees:
             ),
         }
         return _head("head", scripts, Agent("clerk", tools=self._tools()))
+
+    def _failing(self) -> Agent:
+        """An agent two levels down that fails until its circuit is open."""
+        asked = [delegate("clerk", "count", reset=True)] * 3
+        scripts: dict[str, Any] = {
+            "head": [delegate("chief", "count"), "head is done"],
+            "chief": [*asked, "chief is done"],
+            "clerk": [ConnectionError("down")] * 3,
+        }
+        patient = DelegationPolicy(breaker=BreakerPolicy(seconds=10**9))
+        chief = Agent("chief", subordinates=[Agent("clerk")])
+        return Agent("head", model=ScriptedModel(scripts), subordinates=[chief], delegation=patient)
 
     def _digging(self, *names: str) -> dict[str, Any]:
         return {name: [self._dig(name), ask(name), f"{name} found"] for name in names}
