@@ -275,8 +275,14 @@ def _build_later_request(
         else response.path[1:2]
     )
     current, *route = way or (response.agent,)
-    changed = {"current": current, "path": (*first.path[:-1], current), "route": tuple(route)}
-    return first.model_copy(update={**changed, "attempts": attempt, "budget": {}, "deadline": None})
+    changed = {
+        "current": current,
+        "path": (*first.path[:-1], current),
+        "route": tuple(route),
+        "attempts": attempt,
+        "why": candidates.reasons.get((current, *route)[-1], ""),
+    }
+    return first.model_copy(update={**changed, "budget": {}, "deadline": None})
 
 
 def _get_part_response(
@@ -323,6 +329,10 @@ def _format_lines(trace: Trace, first: str, rest: str) -> Iterator[str]:
     why = shorten(trace.requests[-1].reason, 100, placeholder="…") if trace.requests else ""
     reason = f"  {why}" if why else ""
     yield f"{first}{trace.agent}  {status}  {trace.thread_id}{tools}{reason}"
+    asked = trace.requests[-1].sent if trace.requests else None
+    if asked and asked.why:
+        target = f"{asked.route[-1]}: " if asked.route else ""
+        yield f"{rest}{'│' if trace.subordinates else ' '}     why: {target}{asked.why}"
     last = len(trace.subordinates) - 1
     for place, each in enumerate(trace.subordinates):
         turn, below = ("└── ", "    ") if place == last else ("├── ", "│   ")

@@ -20,11 +20,13 @@ class Candidates:
         remaining: The paths to the candidates not yet tried, best first.
         required: Capabilities that the task needs; empty if unknown, or if it needs only one.
         abilities: Which of these each agent has, by its name.
+        reasons: Why the best of them are asked, by the agent's name.
     """
 
     remaining: tuple[AgentPath, ...] = ()
     required: tuple[str, ...] = ()
     abilities: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    reasons: Mapping[str, str] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         return bool(self.remaining or self.required)
@@ -35,11 +37,14 @@ class Candidates:
 
     def stored(self) -> dict[str, Any]:
         """Return it as JSON."""
-        ahead = [list(path) for path in self.remaining]
-        if not self.required:
-            return {"ahead": ahead}
-        able = {agent: list(names) for agent, names in self.abilities.items()}
-        return {"ahead": ahead, "needs": list(self.required), "able": able}
+        kept: dict[str, Any] = {"ahead": [list(path) for path in self.remaining]}
+        ahead = {path[-1] for path in self.remaining}
+        if why := {agent: text for agent, text in self.reasons.items() if agent in ahead}:
+            kept["why"] = why
+        if self.required:
+            able = {agent: list(names) for agent, names in self.abilities.items()}
+            kept |= {"needs": list(self.required), "able": able}
+        return kept
 
     @classmethod
     def load(cls, stored: Mapping[str, Any]) -> Candidates:
@@ -53,6 +58,7 @@ class Candidates:
                 tuple(tuple(path) for path in stored.get("ahead", ())),
                 tuple(stored.get("needs", ())),
                 {agent: tuple(names) for agent, names in stored.get("able", {}).items()},
+                {agent: str(text) for agent, text in stored.get("why", {}).items()},
             )
         except (AttributeError, TypeError) as error:
             raise UnreadableRecord("Candidates", f"{type(error).__name__}: {error}") from error

@@ -97,6 +97,7 @@ class DelegationRequest(_Record):
             spent waiting for people is added.
         route: Agents that it still has to pass, the final one included, if it is relayed to an
             agent further down.
+        why: Why routing has chosen the agent; empty if its superior named it.
     """
 
     __stored_as__ = "echelons.delegation.DelegationRequest"
@@ -112,6 +113,7 @@ class DelegationRequest(_Record):
     budget: dict[str, float] = Field(default_factory=dict)
     deadline: float | None = None
     route: tuple[str, ...] = ()
+    why: str = ""
 
     @property
     def hops(self) -> int:

@@ -76,8 +76,8 @@ def build_request(
         thread_id: That agent's thread.
         **more: Other fields of the request.
     """
-    candidates = load_candidates(message, call.call_id).remaining
-    first, *route = candidates[0] if candidates else (call.subordinate,)
+    candidates = load_candidates(message, call.call_id)
+    first, *route = way = candidates.remaining[0] if candidates.remaining else (call.subordinate,)
     calls = (each for each in message.tool_calls if fan_out and each["id"] == fan_out.call_id)
     whole = next((each["args"].get("message") for each in calls), None)
     current = more.get("current") or first
@@ -89,6 +89,7 @@ def build_request(
         "context": {"part of": whole} if isinstance(whole, str) and whole != call.message else {},
         "path": (agent, current),
         "route": tuple(route),
+        "why": candidates.reasons.get(way[-1], ""),
     }
     return DelegationRequest.model_validate({**fields, **more})
 

@@ -6,6 +6,8 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from echelons.errors import MatcherFailed
+from echelons.text.error_lines import describe_failure
 from echelons.tree.names import PATH_SEPARATOR
 
 MAX_EXPLAINED = 10
@@ -89,7 +91,16 @@ class Route:
 
     def reasons(self, candidate: Candidate) -> Sequence[str]:
         """Return readable reasons why the task matches a candidate."""
-        return self._reasons(candidate.place)
+        try:
+            return self._reasons(candidate.place)
+        except Exception as error:  # noqa: BLE001 - a matcher of the user's own raises anything
+            return [f"no reasons: {describe_failure(error, MatcherFailed)}"]
+
+    def explain_candidate(self, candidate: Candidate) -> str:
+        """Return the terms of a candidate's score and the reasons, on one line."""
+        terms = f"{candidate.confidence:.2g} * {candidate.match:.2f} - 0.1 * {candidate.depth}"
+        why = "".join(f"; {reason}" for reason in self.reasons(candidate))
+        return f"{candidate.score:.2f} = {terms}{why}"
 
     def explain(self) -> str:
         """Return the ranking as text, with the terms of each score and the reasons."""
@@ -120,9 +131,7 @@ class Route:
         }
 
     def _format_candidate(self, each: Candidate) -> str:
-        terms = f"{each.confidence:.2g} * {each.match:.2f} - 0.1 * {each.depth}"
-        why = "".join(f"; {reason}" for reason in self.reasons(each))
-        return f"{PATH_SEPARATOR.join(each.path)}: {each.score:.2f} = {terms}{why}"
+        return f"{PATH_SEPARATOR.join(each.path)}: {self.explain_candidate(each)}"
 
     def _candidate_to_json(self, each: Candidate) -> dict[str, Any]:
         return {

@@ -113,7 +113,7 @@ class QueuedRequest:
         # A limit holds for every other candidate too.
         if answer.reason.startswith(LIMIT_PREFIX):
             return None
-        current, *route = self.candidates.remaining[0]
+        current, *route = way = self.candidates.remaining[0]
         attempt = self.request.attempts + 1
         request = self.request.model_copy(
             update={
@@ -121,6 +121,7 @@ class QueuedRequest:
                 "route": tuple(route),
                 "path": (*self.request.path[:-1], current),
                 "attempts": attempt,
+                "why": self.candidates.reasons.get(way[-1], ""),
             }
         )
         thread = derive_subordinate_thread_id(superior, self.message_id, self.call_id, attempt)

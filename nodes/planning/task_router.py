@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from textwrap import shorten
 from threading import Lock
 
 from echelons.agent import Agent
@@ -15,6 +16,10 @@ from echelons.capabilities import CapabilityMap, Deriver, TreeDeriver
 from echelons.delegation.candidates import Candidates
 from echelons.delegation.policy import DelegationPolicy
 from echelons.routing import Part, Route, Router
+from echelons.routing.route import MAX_EXPLAINED
+
+MAX_REASON = 200
+"""The most characters stored of why an agent was asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +106,9 @@ def _build_routed_task(router: Router, route: Route, part: Part | None = None) -
         for each in ranked
         if needs
     }
-    return RoutedTask(
-        task, route, Candidates(tuple(each.path[above:] for each in ranked), needs, able)
-    )
+    reasons = {
+        each.agent: shorten(route.explain_candidate(each), MAX_REASON, placeholder="…")
+        for each in ranked[:MAX_EXPLAINED]
+    }
+    paths = tuple(each.path[above:] for each in ranked)
+    return RoutedTask(task, route, Candidates(paths, needs, able, reasons))

@@ -10,7 +10,7 @@ from langgraph.types import interrupt
 
 from echelons import Agent, Session, SqliteCheckpointer
 from echelons.delegation.request import DelegationResponse
-from echelons.testing import Call, Reply, ScriptedModel, report
+from echelons.testing import Call, Reply, ScriptedModel, delegate, report
 
 if TYPE_CHECKING:
     from tests.scenarios.conftest import World
@@ -127,6 +127,38 @@ def test_when_the_best_cannot_the_next_best_in_another_branch_is_asked(
     ]
     assert all(link.holds for link in session.thread_store.verify(session.thread_id))
     assert [each.agent for each in session.trace().walk()] == ["head", "a", "d", "b", "d2"]
+
+
+def test_each_request_keeps_why_its_agent_was_asked(
+    world: World, saver: SqliteCheckpointer
+) -> None:
+    model = ScriptedModel(
+        {
+            "head": [find("Repair the bicycle"), delegate("b", "Sing"), "done"],
+            "d": [report("unable", "", reason="no tools")],
+            "d2": ["as new"],
+            "b": ["la"],
+        }
+    )
+    a = Agent("a", subordinates=[Agent("d", capabilities={"repair bicycle": 0.9})])
+    b = Agent("b", subordinates=[Agent("d2", capabilities={"repair bicycle": 0.8})])
+    session = Session(Agent("head", model=model, subordinates=[a, b]), saver)
+
+    world.send(session, "go")
+
+    trace = session.trace()
+    why = {
+        (each.agent, asked.sent.task): asked.sent.why
+        for each in trace.walk()
+        for asked in each.requests
+    }
+    for agent in ("a", "d"):
+        assert why[agent, "Repair the bicycle"].endswith("; words: bicycle, repair"), agent
+    # The next best has a reason of its own.
+    assert why["d2", "Repair the bicycle"].startswith("0.")
+    assert why["d2", "Repair the bicycle"] != why["d", "Repair the bicycle"]
+    assert why["b", "Sing"] == "", "its superior named it"
+    assert "why: d: 0." in trace.text
 
 
 def test_when_nobody_can_one_answer_says_why_for_every_branch(

@@ -19,8 +19,10 @@ from echelons.cli.display.text_format import (
 from echelons.cli.exit_codes import ExitCode
 from echelons.cli.options import CapabilityOptions, OutputOptions, TeamArgument
 from echelons.cli.team_loader import TeamSpec, load_team
+from echelons.tree.names import PATH_SEPARATOR
 
 if TYPE_CHECKING:
+    from echelons.agent import Agent
     from echelons.capabilities import CapabilityMap
 
 TaskArgument = Annotated[
@@ -53,7 +55,8 @@ ThresholdOption = Annotated[
 @command
 def capabilities(team: TeamArgument, *, making: CapabilityOptions, how: OutputOptions) -> ExitCode:
     """Print what every agent of a team can do."""
-    known = _discover_capabilities(team, making)
+    root = load_team(TeamSpec(team, making.docs, making.model))
+    known = _discover_capabilities(root, making.model)
     if how.json:
         output.print_json(known.to_json())
     else:
@@ -71,15 +74,21 @@ def route(
     making: CapabilityOptions,
     how: OutputOptions,
 ) -> ExitCode:
-    """Print which agents of a team fit a task, and why.
+    """Print which agents of a team a run would ask for a task, and why.
 
-    If no agent fits, the exit code is 8.
+    The team's own matcher and threshold rank them. If no agent fits, the exit code is 8.
     """
+    from echelons.delegation.policy import DelegationPolicy
     from echelons.routing import Router
 
-    router = Router(_discover_capabilities(team, making), threshold=threshold)
-    found = router.route(read_text_argument(task), at or ())
-    parts = router.split(found.task, found.receiver)
+    root = load_team(TeamSpec(team, making.docs, making.model))
+    policy = root.delegation or DelegationPolicy()
+    limit = policy.threshold if threshold is None else threshold
+    router = Router(_discover_capabilities(root, making.model), policy.matcher, limit)
+    # As in a run, the agent that delegates is no candidate itself.
+    receiver = at.rpartition(PATH_SEPARATOR)[2] if at else root.name
+    found = router.route(read_text_argument(task), at or (), without={receiver})
+    parts = router.split(found.task, found.receiver) if policy.splitting else ()
     # An agent may fit a part of a task that none fits as a whole.
     code = ExitCode.FINISHED if found.candidates or parts else ExitCode.NOBODY
     if how.json:
@@ -93,11 +102,12 @@ def route(
     return code
 
 
-def _discover_capabilities(team: str, making: CapabilityOptions) -> CapabilityMap:
+def _discover_capabilities(root: Agent, model: str | None) -> CapabilityMap:
     from echelons.capabilities import CapabilityMap, ModelDeriver, derive_from_names
     from echelons.models.resolution import OFFLINE_NAMES
 
-    root = load_team(TeamSpec(team, making.docs, making.model))
     # No agent runs here, so a model can only be for deriving capabilities; the planner cannot.
-    asked = making.model if making.model not in OFFLINE_NAMES else None
-    return CapabilityMap.discover(root, ModelDeriver(asked) if asked else derive_from_names)
+    if model and model not in OFFLINE_NAMES:
+        return CapabilityMap.discover(root, ModelDeriver(model))
+    given = root.delegation.deriver if root.delegation else None
+    return CapabilityMap.discover(root, given or derive_from_names)

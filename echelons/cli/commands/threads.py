@@ -183,4 +183,5 @@ def _format_call(data: Mapping[str, Any]) -> str:
     # Without a named subordinate, the request holds the one that routing found.
     sent = data.get("request") or {}
     whom = sent.get("current") or arguments.get("subordinate") or "an agent that can"
-    return f"asks {whom}, on thread {thread}:\n    {words}"
+    why = f"\n    (why: {sent['why']})" if sent.get("why") else ""
+    return f"asks {whom}, on thread {thread}:\n    {words}{why}"

@@ -23,7 +23,9 @@ from pathlib import Path
 
 from langgraph.types import interrupt
 
-from echelons import Agent
+from echelons import Agent, DelegationPolicy
+from echelons.capabilities.capability import check_capabilities
+from echelons.routing import LexicalMatcher
 from echelons.testing import Call, Reply, ScriptedModel, delegate, report
 
 
@@ -99,6 +101,26 @@ seeking = Agent(
         Agent("flights", "Finds flights", capabilities={"flight": 0.9}),
     ],
 )
+class Backwards(LexicalMatcher):
+    """A matcher that finds the agent that has the word spelt backwards."""
+
+    def prepare(self, profiles):
+        turned = [{name[::-1]: c for name, c in each.capabilities.items()} for each in profiles]
+        known = [check_capabilities("any", each) for each in turned]
+        return super().prepare(
+            [replace(each, capabilities=own) for each, own in zip(profiles, known)]
+        )
+
+
+contrary = replace(
+    seeking,
+    subordinates=[
+        Agent("hotels", "Finds rooms", capabilities={"moor": 0.9}),
+        Agent("flights", "Finds flights", capabilities={"room": 0.9}),
+    ],
+    delegation=DelegationPolicy(matcher=Backwards()),
+)
+strict = replace(seeking, delegation=DelegationPolicy(threshold=0.95))
 waiting = Agent(
     "head",
     model=ScriptedModel(

@@ -143,6 +143,31 @@ def test_what_cannot_be_routed_is_refused(echelons: Call, words: list[str], why:
     assert why in done.stderr
 
 
+def test_a_task_goes_where_the_teams_own_matcher_sends_it(echelons: Call) -> None:
+    routed = json.loads(echelons("route", "trips:contrary", "a room", "--json").stdout)
+    echelons("run", "trips:contrary", "go")
+    [asked] = json.loads(echelons("trace", "--json").stdout)["subordinates"]
+
+    assert routed["candidates"][0]["path"] == "head/hotels"
+    assert asked["agent"] == "hotels"
+    assert asked["requests"][0]["why"].startswith("0.")
+
+
+def test_the_teams_own_threshold_decides_unless_one_is_given(echelons: Call) -> None:
+    own = echelons("route", "trips:strict", "a room")
+    given = echelons("route", "trips:strict", "a room", "--threshold", "0.1")
+
+    assert (own.exit_code, given.exit_code) == (8, 0)
+    assert "below the threshold 0.95" in own.stdout
+
+
+def test_the_agent_that_delegates_is_no_candidate(echelons: Call) -> None:
+    shown = echelons("route", "travel", "Book restaurants", "--at", "restaurants")
+
+    assert shown.exit_code == 8
+    assert "no agent" in shown.stdout
+
+
 def test_routing_makes_no_database(echelons: Call, folder: Path) -> None:
     before = set(folder.iterdir())
     echelons("route", "trips:asking", "confirm it")
