@@ -6,6 +6,7 @@ the tasks that have started.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -13,6 +14,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
+from echelons.checkpoints.storage.json_text import to_json_text
 from echelons.delegation.calls import load_fan_out
 from echelons.delegation.request import DelegationResponse, Usage
 from echelons.delegation.request_builder import load_sent_requests
@@ -22,8 +24,9 @@ from echelons.nodes.delegating.queued_request import QueuedRequest
 from echelons.nodes.messages import read_message_usage
 from echelons.tree.names import CALL_SUBORDINATE, PATH_SEPARATOR
 
-STREAM_MODES = ("tasks", "messages")
-"""The stream modes of LangGraph: starts and ends of tasks, and chunks of replies."""
+STREAM_MODES = ("tasks", "messages", "custom")
+"""The stream modes of LangGraph: starts and ends of tasks, chunks of replies, and what tools write.
+"""
 
 
 class RunEventKind(StrEnum):
@@ -40,6 +43,7 @@ class RunEventKind(StrEnum):
     RESPONSE = "response"
     QUESTION = "question"
     ERROR = "error"
+    CUSTOM = "custom"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +54,15 @@ class RunEvent:
         path: Path of the agent: `head/experiences/restaurants`.
         kind: What happened.
         content: Its text: a task, a chunk or the whole of a reply, a tool's name and
-            result, a question, an error.
+            result, a question, an error, what a tool has written to the stream.
         reasoning: The reasoning of the model, where it is available.
         usage: Tokens and calls of the reply; zero for other kinds.
         thread_id: The agent's thread.
         data: Other facts as plain values: a call's arguments, the model name in a reply. A
             delegation and its responses share an `id`, and the `request` as it was sent; a
             response has its `status`, the answering `agent`, the `attempt`, and whether it is
-            `final` or the next candidate follows.
+            `final` or the next candidate follows. What a tool has written with LangGraph's
+            `get_stream_writer` is the `value`, any object.
     """
 
     __stored_as__ = "echelons.runtime.events.RunEvent"
@@ -72,6 +77,8 @@ class RunEvent:
 
     def as_json(self) -> dict[str, Any]:
         """Return the event as plain JSON values."""
+        is_custom = self.kind is RunEventKind.CUSTOM
+        data = json.loads(to_json_text(self.data)) if is_custom else dict(self.data)
         return {
             "path": self.path,
             "kind": str(self.kind),
@@ -79,7 +86,7 @@ class RunEvent:
             "reasoning": self.reasoning,
             "usage": self.usage.model_dump(),
             "thread_id": self.thread_id,
-            "data": dict(self.data),
+            "data": data,
         }
 
 
@@ -97,20 +104,33 @@ class EventTranslator:
 
     def __init__(self) -> None:
         self._tasks: dict[str, _TaskOrigin] = {}
+        # The agent that works in a namespace of LangGraph.
+        self._origins: dict[tuple[str, ...], _TaskOrigin] = {}
         self._begun: set[str] = set()
         self._asked: set[str] = set()
 
     def translate_part(self, part: tuple[tuple[str, ...], str, Any]) -> Iterator[RunEvent]:
         """Yield the events of a part of the stream."""
-        _, mode, payload = part
+        namespace, mode, payload = part
         if mode == "messages":
             yield from _token_events(*payload)
+        elif mode == "custom":
+            # A graph that streams no tasks of its own writes for the one around it.
+            while namespace and namespace not in self._origins:
+                namespace = namespace[:-1]
+            who = self._origins[namespace]
+            data = {"value": payload}
+            yield RunEvent(
+                who.path, RunEventKind.CUSTOM, str(payload), thread_id=who.thread_id, data=data
+            )
         elif "input" in payload:
-            yield from self._translate_start(payload)
+            yield from self._translate_start(namespace, payload)
         else:
             yield from self._translate_end(payload)
 
-    def _translate_start(self, payload: Mapping[str, Any]) -> Iterator[RunEvent]:
+    def _translate_start(
+        self, namespace: tuple[str, ...], payload: Mapping[str, Any]
+    ) -> Iterator[RunEvent]:
         metadata = payload.get("metadata") or {}
         who = _TaskOrigin(
             str(metadata.get("agent_path", "")),
@@ -118,7 +138,7 @@ class EventTranslator:
             payload["name"],
             _queued_request(payload["input"]),
         )
-        self._tasks[payload["id"]] = who
+        self._tasks[payload["id"]] = self._origins[namespace] = who
         segment = f"{who.thread_id}/{metadata.get('request_id', '')}"
         # A segment begins with its first node; a delegation graph below it is no beginning.
         if who.node in ("reason", "run") and segment not in self._begun:

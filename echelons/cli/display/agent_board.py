@@ -168,6 +168,9 @@ class AgentBoard:
             del self._rows[called]
         self._count_response(row)
 
+    def _on_custom(self, row: AgentRow, event: RunEvent) -> None:
+        self._mark_running(row, shorten_line(event.content))
+
     def _on_delegation(self, row: AgentRow, event: RunEvent) -> None:
         row.pending += 1
         row.state, row.detail = AgentState.WAITING, ""

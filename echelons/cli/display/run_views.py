@@ -102,4 +102,5 @@ _FORMATTERS: dict[RunEventKind, Callable[[RunEvent], str]] = {
         f"asks you: {shorten_line(format_question_value(event.data['value']))}"
     ),
     RunEventKind.ERROR: lambda event: f"fails: {shorten_line(event.content)}",
+    RunEventKind.CUSTOM: lambda event: f"writes: {shorten_line(event.content)}",
 }

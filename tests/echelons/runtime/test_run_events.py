@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
 from langchain_core.tools import tool
+from langgraph.config import get_stream_writer
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolRuntime
 from langgraph.types import interrupt
 
 from echelons import Agent, RunEvent, Session, Usage
@@ -299,6 +303,95 @@ def test_an_event_is_plain_json() -> None:
     for each in events:
         assert json.loads(json.dumps(each.as_json())) == each.as_json()
         assert each.as_json()["kind"] == str(each.kind)
+
+
+def writing_team() -> Agent:
+    """Return agents of three levels, a function, a graph and a crowd that write to the stream."""
+
+    def count(runtime: ToolRuntime[Any, Any]) -> str:
+        """Count."""
+        runtime.stream_writer("one")
+        get_stream_writer()({"two": 2})
+        return "counted"
+
+    def shouting(task: str) -> str:
+        """Say it louder."""
+        get_stream_writer()("loud")
+        return task.upper()
+
+    def node(state: MessagesState) -> dict[str, Any]:
+        get_stream_writer()("inside")
+        return {"messages": [AIMessage("graph")]}
+
+    inner = StateGraph(MessagesState).add_node("node", node).add_edge(START, "node").compile()
+    # A graph in a graph, one namespace further down.
+    outer = StateGraph(MessagesState).add_node("inner", inner).add_edge(START, "inner")
+    crowd = [Agent(f"a{n}", tools=[count]) for n in range(MAX_NODES + 1)]
+    days = Agent("days", tools=[count], subordinates=[Agent("eat", tools=[count])])
+    below = [days, shouting, outer.compile(name="outer"), Agent("crowd", subordinates=crowd)]
+    names = ("days", "shouting", "outer", "crowd")
+    model = ScriptedModel(
+        {
+            "head": [Call("count"), [delegate(name, "go") for name in names], "end"],
+            "days": [Call("count"), delegate("eat", "go"), "done"],
+            "crowd": [delegate("a7", "go"), "done"],
+            "eat": [Call("count"), "done"],
+            "a7": [Call("count"), "done"],
+        }
+    )
+    return Agent("head", model=model, tools=[count], subordinates=below)
+
+
+@pytest.mark.parametrize("in_loop", [False, True])
+def test_what_a_tool_writes_to_the_stream_is_an_event_of_its_agent(in_loop: bool) -> None:
+    async def astart(session: Session) -> list[RunEvent]:
+        return [event async for event in await session.asend("plan")]
+
+    with Session(writing_team(), ":memory:") as session:
+        events = asyncio.run(astart(session)) if in_loop else [*session.send("plan")]
+
+    custom = only(events, RunEventKind.CUSTOM)
+    written = {(each.path, each.content) for each in custom}
+    counting = (HEAD, DAYS, EAT, "head/crowd/a7")
+    assert written == {
+        *((path, text) for path in counting for text in ("one", "{'two': 2}")),
+        ("head/shouting", "loud"),
+        ("head/outer", "inside"),
+    }
+    assert len(custom) == len(written)
+    threads = {each.path: each.thread_id for each in only(events, RunEventKind.TASK)}
+    assert all(each.thread_id == threads[each.path] for each in custom)
+    assert {"two": 2} in [each.data["value"] for each in custom]
+
+
+def test_what_a_tool_writes_comes_before_its_result() -> None:
+    def count(runtime: ToolRuntime[Any, Any]) -> str:
+        """Count."""
+        runtime.stream_writer(1)
+        runtime.stream_writer(2)
+        return "counted"
+
+    agent = Agent("head", model=ScriptedModel([Call("count"), "end"]), tools=[count])
+    kinds = [str(each.kind) for each in told(agent) if each.kind is not RunEventKind.TOKEN]
+
+    assert kinds == ["task", "message", "tool_call", "custom", "custom", "tool_result", "message"]
+
+
+def test_what_is_written_may_be_any_object_and_is_plain_json_in_the_end() -> None:
+    class Progress:
+        def __str__(self) -> str:
+            return "half of it"
+
+    def count(runtime: ToolRuntime[Any, Any]) -> str:
+        """Count."""
+        runtime.stream_writer({(1, 2): Progress()})
+        return "counted"
+
+    agent = Agent("head", model=ScriptedModel([Call("count"), "end"]), tools=[count])
+    [event] = only(told(agent), RunEventKind.CUSTOM)
+
+    assert isinstance(event.data["value"][1, 2], Progress)
+    assert json.loads(json.dumps(event.as_json()))["data"] == {"value": {"(1, 2)": "half of it"}}
 
 
 # The translator by itself

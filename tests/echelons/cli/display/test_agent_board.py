@@ -182,3 +182,13 @@ def test_after_a_real_run_everybody_is_at_an_end() -> None:
         board.apply_result(run.result())
 
     assert doings(board) == {"head": "done", "head/a": "done", "head/a/b": "done"}
+
+
+def test_what_a_tool_writes_is_what_its_agent_is_doing() -> None:
+    board = board_of(
+        event("head", RunEventKind.TASK, "go"),
+        event("head", RunEventKind.CUSTOM, "3 of 7\nfiles", value="3 of 7\nfiles"),
+    )
+
+    [row] = board.list_rows()
+    assert (row.state, row.detail) == (AgentState.RUNNING, "3 of 7 files")
