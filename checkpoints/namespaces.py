@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from echelons.langgraph_internals import NS_SEP as SEPARATOR
+from echelons.tree.names import RUN
 
 __all__ = ["SEPARATOR"]
 
@@ -37,3 +38,15 @@ def build_child_namespace(namespace: str, node: str, task_id: str) -> str:
         'delegate:1'
     """
     return SEPARATOR.join([*split_namespace(namespace), f"{node}:{task_id}"])
+
+
+def is_below_run(namespace: str, level: str) -> bool:
+    """Return whether a namespace is that of the foreign graph of a level, or below it.
+
+    Examples:
+        >>> is_below_run("delegate:1|kid:2|run:3", "delegate:1|kid:2")
+        True
+        >>> is_below_run("delegate:1|kid:2|delegate:3", "delegate:1|kid:2")
+        False
+    """
+    return namespace.startswith(f"{level}{SEPARATOR}{RUN}:")

@@ -19,7 +19,7 @@ from echelons.graphs.delegation_graph import build_delegation_graph
 from echelons.graphs.edges import AfterReason
 from echelons.graphs.state import Conversation, LevelInput, LevelOutput, LevelState
 from echelons.guards.limits import DEFAULT_REFUSALS
-from echelons.identity.thread_history import ThreadHistory
+from echelons.identity.thread_history import GraphHistory, ThreadHistory
 from echelons.nodes.act import Act
 from echelons.nodes.base_node import Node
 from echelons.nodes.planning.task_router import TaskRouter
@@ -30,8 +30,9 @@ from echelons.nodes.planning.tool_schemas import (
     build_report_schema,
 )
 from echelons.nodes.reason import Reason, ReasonSettings
-from echelons.nodes.run import RUN, RunFunction, RunGraph, RunRunnable
+from echelons.nodes.run import RunFunction, RunGraph, RunRunnable
 from echelons.tree.members import FunctionMember, GraphMember, Member, RunnableMember
+from echelons.tree.names import RUN
 
 LevelBuilder = StateGraph[Any, Any, Any, Any]
 
@@ -87,7 +88,7 @@ def build_agent_level(
     return builder
 
 
-def build_foreign_level(member: Member, history: ThreadHistory) -> LevelBuilder:
+def build_foreign_level(member: Member, history: GraphHistory) -> LevelBuilder:
     """Return the one-node graph of a level whose member is not an agent, not yet compiled.
 
     Raises:
@@ -111,7 +112,7 @@ def _create_builder(reports: bool) -> LevelBuilder:
     return StateGraph(LevelState, input_schema=Conversation, output_schema=Conversation)
 
 
-def _create_run_node(member: Member, history: ThreadHistory) -> Node:
+def _create_run_node(member: Member, history: GraphHistory) -> Node:
     match member:
         case FunctionMember():
             return RunFunction(member.function)

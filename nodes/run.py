@@ -13,14 +13,15 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import run_in_executor
+from langgraph.channels import LastValue
 
 from echelons.identity.lineage import derive_message_id, require_identity
-from echelons.identity.thread_history import Past, ThreadHistory
+from echelons.identity.thread_history import CarriedState, GraphHistory, Head, Past
+from echelons.langgraph_internals import RESUMING_KEY
 from echelons.nodes.base_node import Node
 from echelons.nodes.messages import RETURNED_KEY, sanitize_message
 from echelons.nodes.planning.tool_calls import answer_open_calls
-
-RUN = "run"
+from echelons.tree.names import RUN
 
 
 class RunFunction(Node):
@@ -70,24 +71,56 @@ class RunRunnable(Node):
 
 
 class RunGraph(Node):
-    """Runs a foreign graph on the thread's messages."""
+    """Runs a foreign graph on the thread's messages, in the state that it had there."""
 
-    def __init__(self, graph: Runnable[Any, Any], history: ThreadHistory) -> None:
+    def __init__(self, graph: Any, history: GraphHistory) -> None:
         super().__init__(RUN, subgraphs=[graph])
         self._graph = graph
         self._history = history
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Invoke the graph."""
-        past = self._history.load_past(input.get("previous"), config or {})
-        result = self._graph.invoke(_build_graph_input(past, input), config)
-        return build_answer_update(result, config)
+        around, previous, channels = config or {}, input.get("previous"), self._graph.channels
+        past = self._history.load_past(previous, around)
+        held = self._history.carry_state(previous, past, channels, around)
+        result = self._graph.invoke(*self._prepare_run(past, held, input, around))
+        end = self._history.load_head(around)
+        return {**build_answer_update(result, config), **_build_heads_update(end, around)}
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Async version of `invoke`."""
-        past = await self._history.aload_past(input.get("previous"), config or {})
-        result = await self._graph.ainvoke(_build_graph_input(past, input), config)
-        return build_answer_update(result, config)
+        around, previous, channels = config or {}, input.get("previous"), self._graph.channels
+        past = await self._history.aload_past(previous, around)
+        held = await self._history.acarry_state(previous, past, channels, around)
+        result = await self._graph.ainvoke(*self._prepare_run(past, held, input, around))
+        end = await self._history.aload_head(around)
+        return {**build_answer_update(result, config), **_build_heads_update(end, around)}
+
+    def _prepare_run(
+        self,
+        past: Past,
+        held: CarriedState | None,
+        state: Mapping[str, Any],
+        config: RunnableConfig,
+    ) -> tuple[dict[str, Any], RunnableConfig]:
+        """Return the input and the config of the graph."""
+        messages = answer_open_calls([*past.messages, *state["messages"]])
+        if held is None:
+            return {"messages": messages}, config
+        # What has no reducer is replaced, so it is given the whole thread again.
+        if not isinstance(self._graph.channels["messages"], LastValue):
+            known = {id(each) for each in held.messages}
+            whole = answer_open_calls([*held.messages, *state["messages"]])
+            messages = [each for each in whole if id(each) not in known]
+        # A run that resumes sets this for all its graphs, but this one has not begun.
+        configurable = {**config.get("configurable", {}), RESUMING_KEY: False}
+        return {"messages": messages}, {**config, "configurable": configurable}
+
+
+def _build_heads_update(end: Head, config: RunnableConfig) -> dict[str, Any]:
+    """Return the update that stores where the graph has ended, for the thread's next request."""
+    identity = require_identity(config)
+    return {"heads": {identity.thread_id: {"agent": identity.agent, **end}}} if end else {}
 
 
 def build_answer_update(result: Any, config: RunnableConfig | None) -> dict[str, Any]:
@@ -141,7 +174,3 @@ def _has_text_form(kind: type) -> bool:
 
 def _read_task(state: Mapping[str, Any]) -> str:
     return str(state["messages"][-1].text)
-
-
-def _build_graph_input(past: Past, state: Mapping[str, Any]) -> dict[str, Any]:
-    return {"messages": answer_open_calls([*past.messages, *state["messages"]])}

@@ -33,9 +33,11 @@ from echelons.checkpoints.queries import (
     arun_plan,
     run_plan,
 )
+from echelons.checkpoints.threads.graph_state import plan_carrying
 from echelons.checkpoints.threads.late_results import list_open_calls, read_late_answers
 from echelons.checkpoints.threads.pending_work import has_work_left
-from echelons.identity.thread_history import Head, Past
+from echelons.identity.lineage import require_identity
+from echelons.identity.thread_history import CarriedState, Head, Past
 
 MAX_CACHED_PASTS = 256
 """Number of threads whose past is cached; the least recently used is evicted first."""
@@ -58,7 +60,7 @@ class ThreadSegment(NamedTuple):
 
 
 class SavedHistory:
-    """The `ThreadHistory` of a compiled tree, read through the saver of each run."""
+    """The `GraphHistory` of a compiled tree, read through the saver of each run."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[tuple[int, OneCheckpoint], Past] = OrderedDict()
@@ -91,6 +93,34 @@ class SavedHistory:
         if not saver or not head:
             return Past()
         return await arun_plan(saver, self._read_chain(saver, head, config))
+
+    def carry_state(
+        self,
+        previous: Head | None,
+        past: Past,
+        channels: Mapping[str, Any],
+        config: Mapping[str, Any],
+    ) -> CarriedState | None:
+        """Give a graph that is about to run with `config` the state that it had, and return it."""
+        saver = get_saver(config["configurable"])
+        if not saver or not previous:
+            return None
+        known = past.heads.get(require_identity(config).thread_id)
+        return run_plan(saver, plan_carrying(previous, known, channels, config))
+
+    async def acarry_state(
+        self,
+        previous: Head | None,
+        past: Past,
+        channels: Mapping[str, Any],
+        config: Mapping[str, Any],
+    ) -> CarriedState | None:
+        """Async version of `carry_state`."""
+        saver = get_saver(config["configurable"])
+        if not saver or not previous:
+            return None
+        known = past.heads.get(require_identity(config).thread_id)
+        return await arun_plan(saver, plan_carrying(previous, known, channels, config))
 
     def _read_chain(self, saver: Saver, head: Head, config: Mapping[str, Any]) -> ReadPlan[Past]:
         thread_id = str(config["configurable"]["thread_id"])

@@ -53,6 +53,16 @@ class Past(NamedTuple):
     heads: Mapping[str, Head] = MappingProxyType({})
 
 
+class CarriedState(NamedTuple):
+    """The state with which a foreign graph begins a request, if its thread has one.
+
+    Attributes:
+        messages: The messages that it holds already.
+    """
+
+    messages: tuple[Any, ...]
+
+
 class ThreadHistory(Protocol):
     """Reads earlier segments through the saver that a run has inherited."""
 
@@ -74,4 +84,37 @@ class ThreadHistory(Protocol):
 
     async def aload_past(self, head: Head | None, config: Mapping[str, Any]) -> Past:
         """Async version of `load_past`."""
+        ...
+
+
+class GraphHistory(ThreadHistory, Protocol):
+    """Reads earlier segments, and hands a foreign graph the state that it had in them."""
+
+    def carry_state(
+        self,
+        previous: Head | None,
+        past: Past,
+        channels: Mapping[str, Any],
+        config: Mapping[str, Any],
+    ) -> CarriedState | None:
+        """Give a graph that is about to run with `config` the state that it had, and return it.
+
+        Returns `None` if it had none, or if it has begun with the request.
+
+        Args:
+            previous: The end of its thread's latest segment.
+            past: The state of all its segments.
+            channels: Its channels.
+            config: The config of the task that runs it.
+        """
+        ...
+
+    async def acarry_state(
+        self,
+        previous: Head | None,
+        past: Past,
+        channels: Mapping[str, Any],
+        config: Mapping[str, Any],
+    ) -> CarriedState | None:
+        """Async version of `carry_state`."""
         ...

@@ -9,7 +9,9 @@ from echelons.errors import InvalidName
 NAME_PATTERN = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 """Valid as a LangGraph node, a part of a namespace, and a message name for providers."""
 
-RESERVED_NAMES = frozenset({"reason", "act", "delegate", "refuse", "dispatch", "run"})
+RUN = "run"
+"""Name of the only node of a level without an agent."""
+RESERVED_NAMES = frozenset({"reason", "act", "delegate", "refuse", "dispatch", RUN})
 """Names of the nodes of every level and delegation graph."""
 
 PATH_SEPARATOR = "/"

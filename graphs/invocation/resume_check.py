@@ -25,9 +25,8 @@ from echelons.errors import MissingAgents
 from echelons.identity.lineage import Identity
 from echelons.nodes.delegating.request_queue import REFUSE
 from echelons.nodes.dispatch import assign_nodes
-from echelons.nodes.run import RUN
 from echelons.tree.members import Member
-from echelons.tree.names import PATH_SEPARATOR
+from echelons.tree.names import PATH_SEPARATOR, RUN
 from echelons.tree.traversal import fingerprint_tree, walk_tree
 
 
