@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from echelons.effects.unknown_outcome import OutcomeUnknown
     from echelons.errors import EchelonsError
     from echelons.guards.circuit_breaker import BreakerPolicy
+    from echelons.guards.deadlines import time_left
     from echelons.guards.limits import Limits
     from echelons.runtime.run_events import RunEvent
     from echelons.runtime.session import Session
@@ -48,6 +49,7 @@ _HOMES = {
     "effect": "effects.journal",
     "idempotency_key": "effects.journal",
     "subordinate": "agent",
+    "time_left": "guards.deadlines",
 }
 
 __all__ = [
@@ -73,6 +75,7 @@ __all__ = [
     "effect",
     "idempotency_key",
     "subordinate",
+    "time_left",
 ]
 
 

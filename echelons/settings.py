@@ -29,5 +29,6 @@ class Settings(BaseModel):
             why = f"{found['msg']}; leave it out for the default"
             if found["type"] == "extra_forbidden":
                 why = f"there is no such setting, but {', '.join(owner.model_fields)}"
-            name = ".".join(map(str, found["loc"]))
+            # Of a setting with several types, pydantic adds which one, such as `constrained-float`.
+            name = ".".join(str(each) for each in found["loc"] if str(each).isidentifier())
             raise InvalidSetting(owner.__name__, name, found["input"], why) from error

@@ -53,7 +53,7 @@ from echelons.nodes.planning.task_router import TaskRouter
 from echelons.text.input_limits import shorten_repr
 from echelons.text.sanitize import sanitize_value
 from echelons.tree.members import Member
-from echelons.tree.traversal import fingerprint_tree, walk_tree
+from echelons.tree.traversal import fingerprint_tree, measure_heights, walk_tree
 
 
 class AgentGraph(EditableGraph):
@@ -177,10 +177,11 @@ def compile_tree(
     if not isinstance(context_schema, type | None):
         why = "it is no class; give a pydantic model, a dataclass or a TypedDict"
         raise InvalidOption("context_schema", shorten_repr(context_schema), why)
-    policy = agent.delegation or DEFAULT_POLICY
+    policy, heights = agent.delegation or DEFAULT_POLICY, measure_heights(agent)
     levels = _LevelFactory(
         models=resolve_models(agent),
-        depth=max(len(place.path) for place in walk_tree(agent)),
+        heights=heights,
+        depth=heights[agent.name],
         history=SavedHistory(),
         journal=LedgerJournal(),
         router=TaskRouter(agent, policy, partial(resolve_deriver, agent.name, policy.deriver)),
@@ -201,6 +202,7 @@ class _LevelFactory:
     """Builds the levels of one tree from what they share."""
 
     models: Mapping[str, BaseChatModel]
+    heights: Mapping[str, int]
     depth: int
     history: SavedHistory
     journal: LedgerJournal
@@ -213,14 +215,16 @@ class _LevelFactory:
             member.name: LazyLevel(member.name, partial(self._build_member_level, member))
             for member in agent.subordinates
         }
+        policy = self.policies[agent.name]
         position = LevelPosition(
             model=self.models[agent.name],
             reports=reports,
             depth=self.depth,
+            timeouts={name: policy.compute_timeout(self.heights[name]) for name in below},
             history=self.history,
             journal=self.journal,
             router=self.router,
-            policy=self.policies[agent.name],
+            policy=policy,
             width=self.limits.width,
             max_refusals=self.limits.max_refusals,
         )

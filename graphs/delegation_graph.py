@@ -34,10 +34,10 @@ def build_delegation_graph(
     members: Mapping[str, Member],
     levels: Mapping[str, Runnable[Any, Any]],
     history: ThreadHistory,
-    timeout: float | None,
+    timeouts: Mapping[str, float | None],
 ) -> DirectGraph:
-    """Compile the delegation graph over a superior's subordinates, each with `timeout` seconds."""
-    queue = RequestQueue(assign_nodes(members), history, timeout)
+    """Compile the delegation graph over a superior's subordinates, each with its own timeout."""
+    queue = RequestQueue(assign_nodes(members), history, timeouts)
     # A plain answer counts with the best declared confidence, or fully.
     subordinates = {
         name: Subordinate(name, levels[name], max(member.capabilities.values(), default=1.0), queue)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from langchain_core.messages import AIMessage, ToolCall
@@ -48,18 +47,26 @@ class AfterReason(Node):
         depth: Levels of the tree; without a limit in the policy, a request may pass that many
             agents, but at least ten.
         policy: The agent's delegation policy.
+        timeouts: Seconds for each subordinate, by its name; `None` for no limit.
     """
 
-    def __init__(self, depth: int, policy: DelegationPolicy) -> None:
+    def __init__(
+        self, depth: int, policy: DelegationPolicy, timeouts: Mapping[str, float | None]
+    ) -> None:
         super().__init__("after_reason")
         self._depth = depth
         self._policy = policy
+        self._timeouts = timeouts
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Return the sends, or the name of the next node."""
         config = config or {}
+
         # Only a call that a person wrote into the state has no limits noted in its message.
-        limits = partial(RequestLimits.begin, self._depth, self._policy, config)
+        def limits(subordinate: str) -> RequestLimits:
+            timeout = self._timeouts.get(subordinate)
+            return RequestLimits.begin(self._depth, self._policy, timeout, config)
+
         return build_sends(input, require_identity(config), limits)
 
 
@@ -80,7 +87,7 @@ class DelegationEntry(Node):
 
 
 def build_sends(
-    state: Mapping[str, Any], identity: Identity, limits: Callable[[], RequestLimits]
+    state: Mapping[str, Any], identity: Identity, limits: Callable[[str], RequestLimits]
 ) -> list[Send] | str:
     """Return a level's next step: a `Send` for each tool call and each thread, or a node's name."""
     message, calls = find_unanswered(state["messages"])
@@ -107,7 +114,7 @@ def _build_delegation_sends(
     identity: Identity,
     message: AIMessage,
     calls: Sequence[ToolCall],
-    limits: Callable[[], RequestLimits],
+    limits: Callable[[str], RequestLimits],
 ) -> list[Send]:
     threads: Mapping[str, str] = message.response_metadata.get(THREADS_KEY) or {}
     heads: Mapping[str, Head] = state.get("heads") or {}
@@ -126,9 +133,10 @@ def _build_delegation_sends(
             request_id = derive_request_id(identity.thread_id, message.id or "", call_id)
             request = RelayedRequest.load(forward).build_next_request(request_id)
         else:
-            given = limits().fields
+            subordinate = heads[thread]["agent"] if thread in heads else asked.subordinate
+            given = limits(subordinate).fields
             if thread in heads:
-                given["current"] = heads[thread]["agent"]
+                given["current"] = subordinate
             request = build_request(
                 asked, parted, message, identity.agent, identity.thread_id, **given
             )

@@ -20,6 +20,7 @@ from echelons.graphs.edges import AfterReason
 from echelons.graphs.state import Conversation, LevelInput, LevelOutput, LevelState
 from echelons.guards.limits import DEFAULT_REFUSALS
 from echelons.identity.thread_history import GraphHistory, ThreadHistory
+from echelons.models.call_timeouts import takes_timeout
 from echelons.nodes.act import Act
 from echelons.nodes.base_node import Node
 from echelons.nodes.planning.task_router import TaskRouter
@@ -45,6 +46,7 @@ class LevelPosition:
         model: The agent's model, its own or inherited.
         reports: Whether there is a superior agent to report to.
         depth: Levels of the whole tree.
+        timeouts: Seconds for each subordinate, by its name; `None` for no limit.
         history: Reads threads.
         journal: Records tool calls with side effects.
         router: Routes tasks that name no subordinate.
@@ -56,6 +58,7 @@ class LevelPosition:
     model: BaseChatModel
     reports: bool
     depth: int
+    timeouts: Mapping[str, float | None]
     history: ThreadHistory
     journal: Journal
     router: TaskRouter
@@ -77,14 +80,14 @@ def build_agent_level(
         ends.append("act")
     if agent.subordinates:
         members = {member.name: member for member in agent.subordinates}
-        timeout = position.policy.timeout
-        delegation = build_delegation_graph(members, levels, position.history, timeout)
+        delegation = build_delegation_graph(members, levels, position.history, position.timeouts)
         builder.add_node("delegate", delegation)
         builder.add_edge("delegate", "reason")
         ends.append("delegate")
     builder.add_node("reason", Reason(_build_settings(agent, tools, position), position.history))
     builder.add_edge(START, "reason")
-    builder.add_conditional_edges("reason", AfterReason(position.depth, position.policy), ends)
+    edge = AfterReason(position.depth, position.policy, position.timeouts)
+    builder.add_conditional_edges("reason", edge, ends)
     return builder
 
 
@@ -154,5 +157,7 @@ def _build_settings(
         router,
         position.policy,
         position.depth,
+        position.timeouts,
+        position.model if takes_timeout(position.model) else None,
         position.max_refusals,
     )

@@ -7,11 +7,12 @@ the other calls, so that each thread's id is stored before it runs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
+from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import (
     AIMessage,
     BaseMessage,
@@ -40,6 +41,7 @@ from echelons.identity.lineage import (
     strip_own_metadata,
 )
 from echelons.identity.thread_history import Past, ThreadHistory, join_path
+from echelons.models.call_timeouts import limit_call
 from echelons.nodes.base_node import Node
 from echelons.nodes.delegating.queued_request import (
     QueuedRequest,
@@ -86,6 +88,8 @@ class ReasonSettings:
         router: Routes tasks that name no subordinate; `None` without subordinates.
         policy: The agent's delegation policy.
         depth: Levels of the tree.
+        timeouts: Seconds for each subordinate, by its name; `None` for no limit.
+        timed_model: The chat model itself, if its calls take a timeout.
         max_refusals: Refusals of the same call in a row after which the agent ends; `None` for
             no limit.
     """
@@ -96,6 +100,8 @@ class ReasonSettings:
     router: TaskRouter | None = None
     policy: DelegationPolicy = field(default_factory=DelegationPolicy)
     depth: int = 1
+    timeouts: Mapping[str, float | None] = field(default_factory=dict)
+    timed_model: BaseChatModel | None = None
     max_refusals: int | None = DEFAULT_REFUSALS
 
 
@@ -127,7 +133,10 @@ class Reason(Node):
         if verdict:
             return joined.rebase_update(build_halt_update(verdict, state["messages"], identity))
         past = self._history.load_past(state.get("previous"), config)
-        reply = settings.model.invoke(build_model_input(settings, past, state), config)
+        own, options = config, dict[str, Any]()
+        if settings.timed_model:
+            own, options = limit_call(settings.timed_model, config)
+        reply = settings.model.invoke(build_model_input(settings, past, state), own, **options)
         halt = gate.leave(reply, config)
         context = parse_reply(settings, past, state, reply, identity)
         routed = {
@@ -183,9 +192,11 @@ class Reason(Node):
         settings, messages = self._settings, context.state["messages"]
         if halt:
             return build_late_reply_update(halt, messages, context.message, context.identity)
-        limits = None
-        if context.parsed.requests:
-            limits = RequestLimits.begin(settings.depth, settings.policy, config)
+
+        def limits(subordinate: str) -> RequestLimits:
+            timeout = settings.timeouts.get(subordinate)
+            return RequestLimits.begin(settings.depth, settings.policy, timeout, config)
+
         return plan_reply_update(settings, context, routed, limits)
 
 
@@ -233,9 +244,12 @@ def plan_reply_update(
     settings: ReasonSettings,
     context: ReplyContext,
     routed: RoutedTasks,
-    limits: RequestLimits | None = None,
+    limits: Callable[[str], RequestLimits] | None = None,
 ) -> dict[str, Any]:
-    """Return the state update for a reply; only one without requests needs no limits."""
+    """Return the state update for a reply.
+
+    `limits` returns those of a request to a subordinate; a reply without requests needs none.
+    """
     able, policy = settings.callable_tools, settings.policy
     plan = build_delegation_plan(context.parsed, routed, policy, able.width, able.only_subordinate)
     before, thread = context.state["messages"], context.identity.thread_id
@@ -280,7 +294,7 @@ def _build_update(
     context: ReplyContext,
     plan: DelegationPlan,
     targets: Mapping[str, str],
-    limits: RequestLimits | None = None,
+    limits: Callable[[str], RequestLimits] | None = None,
 ) -> dict[str, Any]:
     message, identity = context.message, context.identity
     known = {**context.past.heads, **(context.state.get("heads") or {})}
@@ -294,7 +308,7 @@ def _build_update(
         }
     if plan.fan_outs:
         kept[PARTS_KEY] = {each.call_id: each.stored() for each in plan.fan_outs}
-    if limits and (notes := _build_request_notes(plan, message, threads, limits)):
+    if limits and threads and (notes := _build_request_notes(plan, message, threads, limits)):
         kept[REQUESTS_KEY] = notes
     if kept:
         metadata = {**message.response_metadata, **kept}
@@ -312,14 +326,17 @@ def _build_update(
 
 
 def _build_request_notes(
-    plan: DelegationPlan, message: AIMessage, threads: Mapping[str, str], limits: RequestLimits
+    plan: DelegationPlan,
+    message: AIMessage,
+    threads: Mapping[str, str],
+    limits: Callable[[str], RequestLimits],
 ) -> dict[str, dict[str, Any]]:
     """Return the limits of each request for the message's metadata, by call id."""
     notes: dict[str, dict[str, Any]] = {}
     begun: set[str] = set()
     named = {call["id"]: call["args"].get("subordinate") for call in message.tool_calls}
     for each in plan.requests:
-        note, thread = limits.fields, threads[each.call_id]
+        note, thread = limits(each.subordinate).fields, threads[each.call_id]
         if thread in begun:
             # Its deadline is set when the request before it on the same thread has ended.
             note.pop("deadline", None)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from time import monotonic
-from typing import Any, cast
+from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import Runnable, RunnableConfig
@@ -106,15 +106,17 @@ class Subordinate(Node):
             superior_thread_id=superior.thread_id,
             request_id=request.id,
         )
-        limits = (self._queue.timeout, request.seconds)
+        timeout = self._queue.timeouts.get(self._agent)
+        if request.seconds is not None and (timeout is None or request.seconds < timeout):
+            timeout = request.seconds
         options = AttemptOptions(
             path=PATH_SEPARATOR.join(own.path),
             target=request.route[-1] if request.route else request.current,
-            timeout=min((each for each in limits if each is not None), default=None),
+            timeout=timeout,
             race_entry=order.race_entry,
         )
-        named = with_race_gate(with_identity(config, own), order.race_entry)
-        return order, cast("RunnableConfig", named), options, _reject_misplaced(request, own.path)
+        named: Any = with_race_gate(with_identity(config, own), order.race_entry)
+        return order, named, options, _reject_misplaced(request, own.path)
 
     def _decide_next_step(
         self,

@@ -12,6 +12,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.memory import InMemorySaver
 
 from echelons import SqliteCheckpointer
+from echelons.guards import deadlines
 from echelons.nodes import subordinate
 from echelons.nodes.delegating import attempt
 from echelons.testing import FakeClock
@@ -40,7 +41,7 @@ def any_saver(request: pytest.FixtureRequest) -> Iterator[BaseCheckpointSaver[An
 def clock(monkeypatch: pytest.MonkeyPatch) -> FakeClock:
     """The time of deadlines: it stands still until somebody moves it."""
     clock = FakeClock()
-    for module in (attempt, subordinate):
+    for module in (attempt, deadlines, subordinate):
         monkeypatch.setattr(module, "monotonic", clock.now)
     return clock
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field
 
@@ -10,8 +10,14 @@ from echelons.guards.circuit_breaker import BreakerPolicy
 from echelons.settings import Settings
 from echelons.text.input_limits import ID_PATTERN
 
-DEFAULT_TIMEOUT = 30.0
-"""Default time in seconds that a subordinate has (source: recursive delegation)."""
+DEFAULT_TIMEOUT = 120.0
+"""Default time in seconds that an agent has, for each level from it down.
+
+Recursive delegation, the source of this library, had 30 s for a whole branch: too little for real
+models, which may take that long for one long reply.
+"""
+
+Seconds: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class DelegationPolicy(Settings):
@@ -26,8 +32,8 @@ class DelegationPolicy(Settings):
         splitting: Whether a routed task that needs several agents is split into a request for
             each.
         timeout: Seconds in which a subordinate must answer, including those below it; never more
-            than its superior has left. `None` for no limit. Time spent waiting for people does
-            not count.
+            than its superior has left. `"by_level"` for 120 seconds times the levels from it
+            down, `None` for no limit. Time spent waiting for people does not count.
         request_timeout: Seconds for a routed task, including all candidates tried one after the
             other; `None` for no limit except that of each candidate.
         max_hops: Agents that a request of this agent may pass on its way down, the one that
@@ -48,14 +54,16 @@ class DelegationPolicy(Settings):
         InvalidSetting: A value is out of its range, or has an unknown name.
 
     Examples:
-        >>> DelegationPolicy(timeout=120).timeout
+        >>> DelegationPolicy(timeout=120).compute_timeout(levels=3)
         120.0
+        >>> DelegationPolicy().compute_timeout(levels=3)
+        360.0
     """
 
     exploring: Literal["ordered", "parallel"] = "ordered"
     splitting: bool = True
-    timeout: float | None = Field(default=DEFAULT_TIMEOUT, gt=0, allow_inf_nan=False)
-    request_timeout: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    timeout: Seconds | Literal["by_level"] | None = "by_level"
+    request_timeout: Seconds | None = None
     max_hops: int | None = Field(default=None, ge=1)
     repeats: Literal["refuse", "allow"] = "refuse"
     matcher: Any = None
@@ -63,6 +71,10 @@ class DelegationPolicy(Settings):
     threshold: float | None = Field(default=None, ge=0, le=1)
     breaker: BreakerPolicy = Field(default_factory=BreakerPolicy)
     breaker_scope: str = Field(default="", pattern=rf"^({ID_PATTERN.pattern})?$")
+
+    def compute_timeout(self, levels: int) -> float | None:
+        """Return the seconds of a subordinate with so many levels from it down, 1 for itself."""
+        return DEFAULT_TIMEOUT * levels if self.timeout == "by_level" else self.timeout
 
 
 DEFAULT_POLICY = DelegationPolicy()

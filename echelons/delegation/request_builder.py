@@ -35,14 +35,16 @@ class RequestLimits(NamedTuple):
     deadline: float | None = None
 
     @classmethod
-    def begin(cls, depth: int, rules: DelegationPolicy, config: Mapping[str, Any]) -> RequestLimits:
+    def begin(
+        cls, depth: int, rules: DelegationPolicy, timeout: float | None, config: Mapping[str, Any]
+    ) -> RequestLimits:
         """Return the limits of a request that is sent now by the agent with `config`.
 
         It may pass as many agents as the policy says; if that says nothing, as the tree has levels,
-        its `depth`, or ten.
+        its `depth`, or ten. `timeout` is the time of the first candidate, `None` for no limit.
         """
         seconds = rules.request_timeout
-        deadline = compute_deadline(config, (rules.timeout, seconds))
+        deadline = compute_deadline(config, (timeout, seconds))
         return cls(rules.max_hops or max(MAX_HOPS, depth), seconds, deadline)
 
     @property

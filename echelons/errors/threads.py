@@ -136,7 +136,7 @@ class RunFailed(EchelonsError):
 
 
 class NoCall(EchelonsError):
-    """An idempotency key was requested outside of any call.
+    """The idempotency key or the time left was requested outside of any call.
 
     Attributes:
         given: The argument, shortened.
@@ -144,6 +144,6 @@ class NoCall(EchelonsError):
 
     given: str
     message = (
-        "{given} belongs to no call of an agent; give idempotency_key() the ToolRuntime that the "
-        "tool was called with, or its config"
+        "{given} belongs to no call of an agent; give idempotency_key() and time_left() the "
+        "ToolRuntime that the tool was called with, or its config"
     )

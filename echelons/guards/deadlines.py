@@ -10,8 +10,10 @@ from collections.abc import Callable, Iterable, Mapping
 from time import monotonic, time
 from typing import Any
 
-from echelons.guards.gate import GATE_KEY, Gate, Halt, get_gate
+from echelons.errors import NoCall
+from echelons.guards.gate import GATE_KEY, OPEN_GATE, Gate, Halt, get_gate
 from echelons.guards.scoped_gate import ScopedGate
+from echelons.text.input_limits import shorten_repr
 
 DEADLINE_KEY = "__echelons_deadline"
 """Config key of a run's deadline; LangGraph does not store keys with this prefix."""
@@ -21,6 +23,24 @@ def get_deadline(config: Mapping[str, Any]) -> float | None:
     """Return an agent's deadline by the clock of its run, or `None` if it has none."""
     deadline: float | None = (config.get("configurable") or {}).get(DEADLINE_KEY)
     return deadline
+
+
+def time_left(call: object) -> float | None:
+    """Return the seconds that the agent of a tool call has left, or `None` if it has no limit.
+
+    A tool that waits gives them to its client as a timeout: a thread cannot be cancelled.
+
+    Args:
+        call: The tool's `ToolRuntime`, or its config.
+
+    Raises:
+        NoCall: It is neither.
+    """
+    config = call if isinstance(call, Mapping) else getattr(call, "config", None)
+    if not isinstance(config, Mapping):
+        raise NoCall(shorten_repr(call))
+    deadline = get_deadline(config)
+    return None if deadline is None else max(deadline - monotonic(), 0.0)
 
 
 def compute_deadline(config: Mapping[str, Any], seconds: Iterable[float | None]) -> float | None:
@@ -38,11 +58,29 @@ def compute_deadline(config: Mapping[str, Any], seconds: Iterable[float | None])
     return time() + min(left) if left else None
 
 
+def find_timeout(config: Mapping[str, Any], clock: Callable[[], float]) -> Halt | None:
+    """Return the halt of an agent whose deadline has passed, by the clock of its run."""
+    given = config.get("configurable") or {}
+    gate = given.get(GATE_KEY)
+    if type(gate) is DeadlineGate:
+        return gate.halt
+    deadline = given.get(DEADLINE_KEY)
+    return None if deadline is None or clock() < deadline else get_timeout_halt(config)
+
+
+def get_timeout_halt(config: Mapping[str, Any]) -> Halt:
+    """Return the halt of an agent that is late, with the time that it had if it is its own."""
+    gate = get_gate(config)
+    if type(gate) is DeadlineGate:
+        return gate.timeout_halt
+    return Halt("timeout", "its superior has no time left")
+
+
 class DeadlineGate(ScopedGate):
     """The gate of a subordinate with a deadline, after which it begins no step.
 
-    A model's reply that arrives later still counts as an answer. The deadline is by the clock,
-    in seconds since any moment; `seconds` is the time that it had, for the reason.
+    The deadline is by the clock, in seconds since any moment; `seconds` is the time that it had,
+    for the reason.
     """
 
     def __init__(
@@ -72,10 +110,15 @@ def with_deadline(
 
     `config` is the superior's, `seconds` the subordinate's own time, `None` for no limit.
     """
-    inherited, now = get_deadline(config), clock()
-    own = None if seconds is None else now + seconds
-    if own is None or (inherited is not None and inherited <= own):
+    if seconds is None:
         return dict(config)
-    gate = DeadlineGate(get_gate(config), agent, own, own - now, clock)
-    configurable = {**config["configurable"], GATE_KEY: gate, DEADLINE_KEY: own}
-    return {**config, "configurable": configurable}
+    given, own = config["configurable"], clock() + seconds
+    inherited = given.get(DEADLINE_KEY)
+    if inherited is not None and inherited <= own:
+        return dict(config)
+    around = given.get(GATE_KEY) or OPEN_GATE
+    if type(around) is DeadlineGate:
+        # Its deadline is the later one, so it would never be the first to halt.
+        around = around.gate
+    gate = DeadlineGate(around, agent, own, seconds, clock)
+    return {**config, "configurable": {**given, GATE_KEY: gate, DEADLINE_KEY: own}}

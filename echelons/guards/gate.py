@@ -109,12 +109,12 @@ class OpenGate:
         return lambda: None
 
 
-_OPEN_GATE = OpenGate()
+OPEN_GATE = OpenGate()
 
 
 def get_gate(config: Mapping[str, Any] | None) -> Gate:
     """Return the gate in a run's config, or an open one."""
-    gate: Gate = ((config or {}).get("configurable") or {}).get(GATE_KEY, _OPEN_GATE)
+    gate: Gate = ((config or {}).get("configurable") or {}).get(GATE_KEY, OPEN_GATE)
     return gate
 
 

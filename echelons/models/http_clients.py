@@ -15,7 +15,10 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from openai import DefaultAsyncHttpxClient, DefaultHttpxClient
+from langchain_core.runnables import ensure_config
+from openai import APITimeoutError, DefaultAsyncHttpxClient, DefaultHttpxClient
+
+from echelons.guards.deadlines import time_left
 
 if TYPE_CHECKING:
     from httpx2 import Request, Response
@@ -33,12 +36,34 @@ def _naming_address(request: Request) -> Iterator[None]:
 
 
 class SyncHttpClient(DefaultHttpxClient):
-    """The SDK's client, closed when its model is garbage-collected."""
+    """The SDK's client, closed when its model is garbage-collected.
+
+    The request of an agent takes no longer than the agent has left, all attempts together; an event
+    loop cancels late requests itself.
+    """
 
     def send(self, request: Request, **options: Any) -> Response:
-        """Send a request and return the response."""
+        """Send a request and return the response.
+
+        Raises:
+            openai.APITimeoutError: The agent's time is over. The SDK does not retry its own errors.
+        """
+        config = ensure_config()
+        left = time_left(config)
         with _naming_address(request):
-            return super().send(request, **options)
+            if left is None:
+                return super().send(request, **options)
+            if left == 0:
+                raise APITimeoutError(request)
+            given = request.extensions.get("timeout") or self.timeout.as_dict()
+            parts = {key: left if each is None else min(left, each) for key, each in given.items()}
+            request.extensions = {**request.extensions, "timeout": parts}
+            try:
+                return super().send(request, **options)
+            except Exception as error:
+                if time_left(config):
+                    raise
+                raise APITimeoutError(request) from error
 
     def __del__(self) -> None:
         with suppress(Exception):  # the interpreter may be shutting down, where none could catch it

@@ -62,6 +62,15 @@ def check_tree(root: Member, depth: int) -> None:
         raise TreeTooDeep(deepest, depth, MAX_DEPTH)
 
 
+def measure_heights(root: Member) -> dict[str, int]:
+    """Return the number of levels from each member down, itself included, by its name."""
+    heights: dict[str, int] = {}
+    for place in walk_tree(root):
+        for levels, name in enumerate(reversed(place.path), start=1):
+            heights[name] = max(levels, heights.get(name, 0))
+    return heights
+
+
 def fingerprint_tree(root: Member) -> str:
     """Return a short digest of a tree's names and shape, equal in every process.
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from time import monotonic
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.errors import (
@@ -42,8 +42,13 @@ from echelons.guards.circuit_breaker import (
     FailureIntensity,
     get_circuits,
 )
-from echelons.guards.deadlines import DeadlineGate, get_deadline, with_deadline
-from echelons.guards.gate import HALT_KEY, get_gate
+from echelons.guards.deadlines import (
+    find_timeout,
+    get_deadline,
+    get_timeout_halt,
+    with_deadline,
+)
+from echelons.guards.gate import HALT_KEY
 from echelons.nodes.delegating.cancel_on_stop import CancelOnStop
 from echelons.text.error_lines import describe_error
 from echelons.tree.names import PATH_SEPARATOR
@@ -121,14 +126,15 @@ def attempt(
     if not admission.admitted:
         return AttemptResult(_build_open_circuit_failure(options, admission))
     try:
-        outcome = run_level(level, level_input, _with_timeout(config, options))
+        own: Any = with_deadline(config, options.target, options.timeout, monotonic)
+        outcome = run_level(level, level_input, own)
     except BaseException as ended:
         circuits.note(options.path, admission, AttemptOutcome.NOTHING)
         if _must_propagate(ended, config, options):
             raise
         return AttemptResult(LevelFailure(LOST_HALT.reason, AttemptOutcome.NOTHING))
     much = circuits.note(options.path, admission, classify_outcome(outcome))
-    return AttemptResult(outcome, _describe_failures(options, much))
+    return AttemptResult(outcome, _describe_failures(options, much) if much else "")
 
 
 async def aattempt(
@@ -141,14 +147,15 @@ async def aattempt(
         return AttemptResult(_build_open_circuit_failure(options, admission))
     note = partial(circuits.note, options.path, admission)
     try:
-        outcome = await arun_level(level, level_input, _with_timeout(config, options))
+        own: Any = with_deadline(config, options.target, options.timeout, monotonic)
+        outcome = await arun_level(level, level_input, own)
     except BaseException as ended:
         await circuits.arun(partial(note, AttemptOutcome.NOTHING))
         if _must_propagate(ended, config, options):
             raise
         return AttemptResult(LevelFailure(LOST_HALT.reason, AttemptOutcome.NOTHING))
     much = await circuits.arun(partial(note, classify_outcome(outcome)))
-    return AttemptResult(outcome, _describe_failures(options, much))
+    return AttemptResult(outcome, _describe_failures(options, much) if much else "")
 
 
 def classify_outcome(outcome: Any | LevelFailure) -> AttemptOutcome:
@@ -156,7 +163,7 @@ def classify_outcome(outcome: Any | LevelFailure) -> AttemptOutcome:
     if isinstance(outcome, LevelFailure):
         return outcome.end
     said: Mapping[str, Any] = outcome.get("response") or {}
-    # A thread cannot be cancelled: in a sync run the level itself ends at its deadline.
+    # A thread cannot be cancelled: in a sync run the level itself may end at its deadline.
     return AttemptOutcome.FAILED if said.get(HALT_KEY) == "timeout" else AttemptOutcome.ANSWERED
 
 
@@ -171,10 +178,6 @@ def _must_propagate(error: BaseException, config: RunnableConfig, options: Attem
     return get_races(config).register_waiting(part)
 
 
-def _with_timeout(config: RunnableConfig, options: AttemptOptions) -> RunnableConfig:
-    return cast("RunnableConfig", with_deadline(config, options.target, options.timeout, monotonic))
-
-
 def _build_open_circuit_failure(options: AttemptOptions, admission: Admission) -> LevelFailure:
     agent = options.path.rpartition(PATH_SEPARATOR)[2]
     return LevelFailure(
@@ -184,9 +187,7 @@ def _build_open_circuit_failure(options: AttemptOptions, admission: Admission) -
     )
 
 
-def _describe_failures(options: AttemptOptions, intensity: FailureIntensity | None) -> str:
-    if not intensity:
-        return ""
+def _describe_failures(options: AttemptOptions, intensity: FailureIntensity) -> str:
     where = options.path.rpartition(PATH_SEPARATOR)[0]
     count, period = intensity.failures, intensity.period
     return (
@@ -199,13 +200,19 @@ def run_level(
 ) -> Any | LevelFailure:
     """Run a subordinate's level and return its output, or its failure.
 
-    The async version also cancels the run when the subordinate is stopped, and at its deadline.
-    Nothing else invokes the level of a subordinate.
+    An output after the deadline is a failure, but for that of an agent that was halted. The async
+    version also cancels the run when the subordinate is stopped, and at its deadline. Nothing else
+    invokes the level of a subordinate.
     """
     try:
-        return level.invoke(level_input, config)
+        outcome = level.invoke(level_input, config)
     except Exception as error:  # noqa: BLE001  sorted below: interrupts and our own errors go on
-        return _convert_error(error)
+        outcome = _convert_error(error)
+    halt = None if "forward" in level_input else find_timeout(config, monotonic)
+    if halt is None:
+        return outcome
+    said = {} if isinstance(outcome, LevelFailure) else outcome.get("response") or {}
+    return outcome if HALT_KEY in said else LevelFailure(halt.reason)
 
 
 async def arun_level(
@@ -222,9 +229,7 @@ async def arun_level(
                 return await level.ainvoke(level_input, config)
         except Exception as error:  # noqa: BLE001  sorted below: interrupts and our own errors go on
             if isinstance(error, TimeoutError) and timer.expired():
-                gate = get_gate(config)
-                late = isinstance(gate, DeadlineGate) and gate.timeout_halt.reason
-                return LevelFailure(late or "timeout: its superior has no time left")
+                return LevelFailure(get_timeout_halt(config).reason)
             return _convert_error(error)
     return LevelFailure(cancelled.reason, AttemptOutcome.NOTHING)
 

@@ -7,12 +7,11 @@ request wherever it comes from.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from langgraph.types import Command
 
-from echelons.delegation.policy import DEFAULT_TIMEOUT
 from echelons.delegation.request import DelegationRequest, DelegationResponse
 from echelons.errors import DelegationCycle, DelegationError, TooDeep, TooManyHops
 from echelons.guards.deadlines import compute_deadline
@@ -36,12 +35,12 @@ class RequestQueue:
     Attributes:
         nodes: The node that takes the requests for each subordinate, by its name.
         history: Reads the threads.
-        timeout: Seconds for each subordinate; `None` for no limit.
+        timeouts: Seconds for each subordinate, by its name; `None` for no limit.
     """
 
     nodes: Mapping[str, str]
     history: ThreadHistory
-    timeout: float | None = DEFAULT_TIMEOUT
+    timeouts: Mapping[str, float | None] = field(default_factory=dict)
 
     def find_refusal(self, order: QueuedRequest, config: Mapping[str, Any]) -> str | None:
         """Return why a queued request is refused, or `None` if its subordinate may take it."""
@@ -105,7 +104,8 @@ class RequestQueue:
         self, request: DelegationRequest, config: Mapping[str, Any]
     ) -> DelegationRequest:
         """Return a request that is sent now, with its deadline."""
-        deadline = compute_deadline(config, (self.timeout, request.seconds))
+        timeout = self.timeouts.get(request.current)
+        deadline = compute_deadline(config, (timeout, request.seconds))
         return request.model_copy(update={"deadline": deadline})
 
 

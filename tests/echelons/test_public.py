@@ -35,6 +35,7 @@ FROZEN = [
     "effect",
     "idempotency_key",
     "subordinate",
+    "time_left",
 ]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from time import monotonic, time
 from typing import Any
 
@@ -53,14 +52,17 @@ def said(*calls: ToolCall, **threads: str) -> AIMessage:
 
 def sends(*messages: BaseMessage, depth: int = 2, **state: Any) -> list[Send]:
     """Return the sends that follow some messages."""
-    limits = partial(RequestLimits, max(10, depth))
+
+    def limits(_: str) -> RequestLimits:
+        return RequestLimits(max(10, depth))
+
     found = build_sends({"messages": list(messages), **state}, IDENTITY, limits)
     assert isinstance(found, list)
     return found
 
 
 def follows(*messages: BaseMessage, **state: Any) -> Any:
-    return build_sends({"messages": list(messages), **state}, IDENTITY, RequestLimits)
+    return build_sends({"messages": list(messages), **state}, IDENTITY, lambda _: RequestLimits())
 
 
 def orders(send: Send) -> list[QueuedRequest]:
@@ -192,7 +194,7 @@ def test_tools_come_before_delegations_and_nothing_is_left_out() -> None:
 
 @pytest.mark.parametrize(("depth", "hops"), [(2, 10), (10, 10), (11, 11), (32, 32)])
 async def test_a_request_may_pass_as_many_agents_as_the_tree_is_deep(depth: int, hops: int) -> None:
-    edge = AfterReason(depth, DelegationPolicy())
+    edge = AfterReason(depth, DelegationPolicy(), {})
     config: Any = {"metadata": IDENTITY.to_metadata()}
     state = {"messages": [said(eat("1"), _1="a")]}
 
@@ -202,7 +204,7 @@ async def test_a_request_may_pass_as_many_agents_as_the_tree_is_deep(depth: int,
 
 @pytest.mark.parametrize("hops", [1, 3, 10, 99])
 async def test_a_request_may_pass_as_many_agents_as_the_policy_says(hops: int) -> None:
-    edge = AfterReason(20, DelegationPolicy(max_hops=hops))
+    edge = AfterReason(20, DelegationPolicy(max_hops=hops), {})
     config: Any = {"metadata": IDENTITY.to_metadata()}
     state = {"messages": [said(eat("1"), _1="a")]}
 
@@ -217,12 +219,14 @@ async def test_a_request_may_pass_as_many_agents_as_the_policy_says(hops: int) -
         (DelegationPolicy(timeout=20), 20),
         (DelegationPolicy(timeout=20, request_timeout=15), 15),
         (DelegationPolicy(timeout=None, request_timeout=90), 90),
+        (DelegationPolicy(), 240),
+        (DelegationPolicy(request_timeout=230), 230),
     ],
 )
 async def test_a_request_says_by_when_it_must_be_answered(
     rules: DelegationPolicy, seconds: float | None
 ) -> None:
-    edge = AfterReason(2, rules)
+    edge = AfterReason(2, rules, {"eat": rules.compute_timeout(2)})
     config: Any = {"metadata": IDENTITY.to_metadata()}
     state = {"messages": [said(eat("1"), _1="a")]}
 
@@ -242,7 +246,7 @@ def test_nobody_is_asked_for_longer_than_its_superior_has() -> None:
         "metadata": IDENTITY.to_metadata(),
         "configurable": {DEADLINE_KEY: monotonic() + 5},
     }
-    found = AfterReason(2, DelegationPolicy(timeout=20)).invoke(
+    found = AfterReason(2, DelegationPolicy(), {"eat": 20}).invoke(
         {"messages": [said(eat("1"), _1="a")]}, config
     )
 

@@ -42,7 +42,8 @@ class Kept:
 
 
 def desk(durable: bool = True) -> RequestQueue:
-    return RequestQueue({"eat": "eat", "sleep": "dispatch"}, Kept(durable))
+    timeouts = {"eat": 30.0, "sleep": 30.0}
+    return RequestQueue({"eat": "eat", "sleep": "dispatch"}, Kept(durable), timeouts)
 
 
 def order(current: str = "eat", number: int = 1, continues: bool = False) -> QueuedRequest:
