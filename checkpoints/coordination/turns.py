@@ -9,8 +9,9 @@ and its checkpoints show whether it has begun.
 
 from __future__ import annotations
 
+import json
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -136,8 +137,11 @@ def finish_turn(open_: Transaction, thread_id: str, turn_id: str, text: str) -> 
         open_.compare_and_set(name, found.version, value)
 
 
-def digest_task(task: str) -> str:
-    """Return the SHA-256 digest of a task, in hexadecimal."""
+def digest_task(task: str | Sequence[Any]) -> str:
+    """Return the SHA-256 digest of a task, or of its blocks as JSON, in hexadecimal."""
+    if not isinstance(task, str):
+        # Twice: in JSON all keys are texts, and can be sorted.
+        task = json.dumps(json.loads(json.dumps(task)), sort_keys=True)
     return sha256(task.encode()).hexdigest()
 
 

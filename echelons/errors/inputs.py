@@ -26,14 +26,20 @@ class InvalidThread(InvalidInput):
 
 
 class InvalidTask(InvalidInput):
-    """A task is empty or not a text.
+    """A task is empty, or neither a text nor content blocks.
 
     Attributes:
         task: What was given.
+        why: What is wrong with its blocks, and what to do; empty if it has none.
     """
 
     task: object
-    message = "{task!r} is no task; give some words"
+    why: str = ""
+
+    def _describe(self) -> str:
+        if self.why:
+            return f"{SHORT.repr(self.task)} is no task: {self.why}"
+        return f"{self.task!r} is no task; give some words"
 
 
 class InvalidMessages(InvalidInput):

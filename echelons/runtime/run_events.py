@@ -22,6 +22,7 @@ from echelons.guards.gate import is_pause
 from echelons.langgraph_internals import SEVERAL_WRITES_KEY
 from echelons.nodes.delegating.queued_request import QueuedRequest
 from echelons.nodes.messages import read_message_usage
+from echelons.text.content_blocks import describe_content
 from echelons.tree.names import CALL_SUBORDINATE, PATH_SEPARATOR
 
 STREAM_MODES = ("tasks", "messages", "custom")
@@ -147,7 +148,7 @@ class EventTranslator:
             messages = state.get("messages") if isinstance(state, dict) else None
             # A resumed segment has more than its task in its state.
             tasks = (each for each in reversed(messages or ()) if isinstance(each, HumanMessage))
-            text = next((str(task.text) for task in tasks), "")
+            text = next((describe_content(task.content) for task in tasks), "")
             yield RunEvent(who.path, RunEventKind.TASK, text, thread_id=who.thread_id)
 
     def _translate_end(self, payload: Mapping[str, Any]) -> Iterator[RunEvent]:

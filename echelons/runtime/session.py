@@ -41,6 +41,7 @@ from echelons.runtime.session_requests import (
     ResumeRequest,
     SessionRequest,
     SessionThread,
+    Task,
     build_answer_request,
     build_send_request,
 )
@@ -157,16 +158,17 @@ class Session:
     async def __aexit__(self, *exc: object) -> None:
         self.close()
 
-    def send(self, task: str, *, turn_id: str | None = None) -> Run:
+    def send(self, task: Task, *, turn_id: str | None = None) -> Run:
         """Send a task to the root.
 
         Args:
-            task: What to do, in words.
+            task: What to do: a text, or LangChain's content blocks, such as a text and a picture.
             turn_id: Your id of this turn. A turn that is submitted again is not run twice: its
                 answer is returned if it is finished, and it is resumed if it was cut short.
 
         Raises:
-            InvalidTask: It is empty.
+            InvalidTask: It is empty, or a model could not be sent its blocks.
+            InputTooLarge: It has more than 1 MiB of text, or 4 MiB of pictures and files.
             InvalidId: `turn_id` has other characters than letters, digits and `._:-`.
             ThreadBusy: Another run holds the thread.
             InterventionPending: The thread waits for answers.
@@ -175,7 +177,7 @@ class Session:
         """
         return self._start_run(build_send_request(task, turn_id))
 
-    async def asend(self, task: str, *, turn_id: str | None = None) -> AsyncRun:
+    async def asend(self, task: Task, *, turn_id: str | None = None) -> AsyncRun:
         """Async version of `send`."""
         return await self._astart_run(build_send_request(task, turn_id))
 

@@ -9,9 +9,9 @@ nothing at all has been written to the database in between.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 from uuid import uuid4
 
 from langchain_core.messages import HumanMessage
@@ -45,7 +45,11 @@ from echelons.errors import (
     UnfinishedTurn,
 )
 from echelons.runtime.run_end import RunEnd, is_open_for_answers
+from echelons.text.content_blocks import copy_blocks, find_block_fault
 from echelons.text.input_limits import check_id, check_value, shorten_repr
+
+Task: TypeAlias = str | Sequence[Mapping[str, Any]]
+"""A task: a text, or content blocks as LangChain writes them, such as a text and a picture."""
 
 MISSING: Any = object()
 """The default of an answer that was not given; `None` is a valid answer."""
@@ -151,7 +155,7 @@ class SendRequest(SessionRequest):
         turn: The caller's id of the turn; `None` if it will not be submitted again.
     """
 
-    task: str
+    task: str | list[dict[str, Any]]
     turn: str | None
 
     def decide(self, thread: SessionThread) -> ReadPlan[Decision]:
@@ -194,7 +198,7 @@ class SendRequest(SessionRequest):
             raise InterventionPending(thread.name, still_open)
         if not status.finished:
             raise UnfinishedTurn(thread.name)
-        message = HumanMessage(self.task, id=str(uuid4()))
+        message = HumanMessage(content=self.task, id=str(uuid4()))  # type: ignore[arg-type]
         return StartRun({"messages": [message]}, turn, digest, status)
 
 
@@ -270,17 +274,24 @@ class ResumeRequest(SessionRequest):
         return lambda open_: lift_pauses(open_, thread.id, go.turn, self.path)
 
 
-def build_send_request(task: str, turn_id: str | None) -> SendRequest:
+def build_send_request(task: Task, turn_id: str | None) -> SendRequest:
     """Return the request to send a task.
 
     Raises:
-        InvalidTask: It is empty.
+        InvalidTask: It is empty, or a model could not be sent its blocks.
         InvalidId: `turn_id` has other characters than letters, digits and `._:-`.
     """
-    if not isinstance(task, str) or not task.strip():
+    given: Any = task
+    if isinstance(given, (list, tuple)) and given:
+        if why := find_block_fault(given):
+            raise InvalidTask(task, why)
+        given = copy_blocks(given, "the task")
+    elif not isinstance(given, str) or not given.strip():
         raise InvalidTask(task)
+    else:
+        check_value(given, "the task")
     turn = None if turn_id is None else check_id(turn_id, "turn_id")
-    return SendRequest(check_value(task, "the task"), turn)
+    return SendRequest(given, turn)
 
 
 def build_answer_request(question: str | Mapping[str, Any], value: Any) -> AnswerRequest:

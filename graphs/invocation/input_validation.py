@@ -27,6 +27,7 @@ from echelons.errors import (
     InvalidValue,
 )
 from echelons.identity.lineage import strip_own_metadata
+from echelons.text.content_blocks import measure_blocks
 from echelons.text.input_limits import (
     INPUT_BYTES,
     MESSAGE_BYTES,
@@ -105,4 +106,5 @@ def _measure_message(message: BaseMessage, what: str) -> int:
     # An artifact may be any object; whether it can be stored, the saver decides.
     with suppress(InvalidValue):
         measure_size(artifact, what, MESSAGE_BYTES)
-    return measure_size(held, what, MESSAGE_BYTES)
+    content = held.pop("content") if isinstance(message.content, list) else ()
+    return measure_size(held, what, MESSAGE_BYTES) + measure_blocks(content, what)

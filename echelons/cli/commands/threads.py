@@ -15,6 +15,7 @@ from echelons.cli.display.text_format import check_name_argument, escape_control
 from echelons.cli.exit_codes import ExitCode
 from echelons.cli.options import OutputOptions, ThreadOptions, complete_thread
 from echelons.errors import ThreadNotFound
+from echelons.text.content_blocks import describe_content
 from echelons.tree.names import PATH_SEPARATOR
 
 if TYPE_CHECKING:
@@ -162,17 +163,8 @@ def _format_message(agent: str, data: Mapping[str, Any]) -> str:
     who = {"human": "task", "ai": agent, "tool": "result"}.get(data["role"], data["role"])
     if data.get("status") == "error":
         who = f"{who} (error)"
-    words = "\n".join(_iterate_texts(data["content"]))
+    words = describe_content(data["content"])
     return f"{who}:\n  " + words.replace("\n", "\n  ") if words else f"{who}:"
-
-
-def _iterate_texts(content: Any) -> Iterator[str]:
-    """Yield the texts of a message; for a block without text, its type."""
-    for block in [content] if isinstance(content, str) else content:
-        if isinstance(block, str):
-            yield block
-        elif isinstance(block, Mapping):
-            yield str(block.get("text") or f"[{block.get('type', 'data')}]")
 
 
 def _format_call(data: Mapping[str, Any]) -> str:

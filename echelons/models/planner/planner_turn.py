@@ -16,6 +16,7 @@ from pydantic import BaseModel
 from echelons.language.tokens import TokenizedText
 from echelons.models.planner.task_context import TaskBrief, TaskContext
 from echelons.models.planner.toolbox import DELEGATE_TOOL
+from echelons.text.content_blocks import read_block_texts
 
 NO_ANSWER = "no answer"
 
@@ -63,7 +64,8 @@ class PlannerTurn:
         humans = [i for i, message in enumerate(messages) if isinstance(message, HumanMessage)]
         if not humans:
             return cls(TaskContext(TaskBrief("")))
-        brief, *before = (TaskBrief.from_text(str(messages[i].text)) for i in reversed(humans))
+        texts = (read_block_texts(messages[i].content) for i in reversed(humans))
+        brief, *before = map(TaskBrief.from_text, texts)
         thread = [text for one in before for text in (one.task, one.earlier)]
         said = TaskContext(brief, tuple(TokenizedText(text) for text in thread if text.strip()))
         since = messages[humans[-1] + 1 :]

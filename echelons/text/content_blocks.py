@@ -1,0 +1,107 @@
+"""Content blocks of messages: texts, pictures, files, as LangChain writes them. Pure rules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
+from typing import Any
+
+from echelons.text.input_limits import INPUT_BYTES, MESSAGE_BYTES, measure_size
+
+_DATA_TYPES = frozenset({"image", "audio", "video", "file"})
+_MODEL_TYPES = frozenset(
+    {"reasoning", "tool_call", "tool_call_chunk", "invalid_tool_call"}
+    | {"server_tool_call", "server_tool_call_chunk", "server_tool_result"}
+)
+_SOURCES = ("url", "base64", "file_id", "data", "id")
+
+
+def find_block_fault(blocks: Sequence[Any]) -> str:
+    """Return why a model could not be sent these blocks, and what to do; empty if it could.
+
+    LangChain's types are checked, and those of providers, such as `image_url`, passed on unread. A
+    block that fails in the model's client would fail at every later call of the thread.
+
+    Examples:
+        >>> find_block_fault([{"type": "image", "url": "https://example.org/menu.jpg"}])
+        ''
+        >>> find_block_fault([{"type": "image"}])
+        "block 1, of type 'image', has no data: give it one of url, base64, file_id"
+    """
+    for place, block in enumerate(blocks, start=1):
+        if fault := _find_fault(block):
+            return f"block {place}{fault}"
+    if all(each["type"] == "text" and not each["text"].strip() for each in blocks):
+        return "it has no words and no data; give some words"
+    return ""
+
+
+def _find_fault(block: Any) -> str:
+    kind = block.get("type") if isinstance(block, Mapping) else None
+    if not isinstance(kind, str) or not kind:
+        return " is no mapping with a type, such as {'type': 'text', 'text': '…'}"
+    named = f", of type {kind!r},"
+    if kind in _MODEL_TYPES:
+        return f"{named} is one that only models write; give texts, pictures and files"
+    if kind == "text" and not isinstance(block.get("text"), str):
+        return f"{named} has no text: give it as 'text'"
+    if kind not in _DATA_TYPES:
+        return ""
+    if not any(isinstance(block.get(key), str) and block[key] for key in _SOURCES):
+        return f"{named} has no data: give it one of url, base64, file_id"
+    needs_type = ("base64" in block or "data" in block) and not block.get("mime_type")
+    return f"{named} has no mime_type: give the kind of its data, 'image/png'" if needs_type else ""
+
+
+def copy_blocks(blocks: Sequence[Mapping[str, Any]], what: str) -> list[dict[str, Any]]:
+    """Return a copy of blocks: plain data, with at most 1 MiB of text and 4 MiB of other data.
+
+    Raises the errors of `measure_size`.
+    """
+    measure_blocks(blocks, what)
+    return [deepcopy(dict(each)) for each in blocks]
+
+
+def measure_blocks(content: Sequence[Any], what: str) -> int:
+    """Return the size of a message's blocks in bytes; see `copy_blocks`."""
+    texts = [each for each in content if not _is_data(each)]
+    data = [each for each in content if _is_data(each)]
+    size = measure_size(texts, what, MESSAGE_BYTES)
+    return size + (measure_size(data, what, INPUT_BYTES) if data else 0)
+
+
+def read_block_texts(content: str | Sequence[Any]) -> str:
+    """Return the text of a message, each text block on lines of its own.
+
+    Examples:
+        >>> read_block_texts([{"type": "text", "text": "What is"}, {"type": "image", "url": "x"}])
+        'What is'
+    """
+    return content if isinstance(content, str) else "\n".join(_iterate_texts(content, ""))
+
+
+def describe_content(content: str | Sequence[Any]) -> str:
+    r"""Return a message for people: its text, and the type of each block without one.
+
+    Examples:
+        >>> describe_content([{"type": "text", "text": "What is"}, {"type": "image", "url": "x"}])
+        'What is\n[image]'
+    """
+    return content if isinstance(content, str) else "\n".join(_iterate_texts(content, "[{}]"))
+
+
+def _iterate_texts(content: Sequence[Any], other: str) -> Iterator[str]:
+    for block in content:
+        if isinstance(block, str):
+            yield block
+        elif isinstance(block, Mapping):
+            text = block.get("text")
+            if text and (other or block.get("type") == "text"):
+                yield str(text)
+            elif other:
+                name = block.get("filename") or block.get("type", "data")
+                yield other.format(name)
+
+
+def _is_data(block: Any) -> bool:
+    return isinstance(block, Mapping) and block.get("type") not in ("text", None)
