@@ -40,13 +40,16 @@ def build_child_namespace(namespace: str, node: str, task_id: str) -> str:
     return SEPARATOR.join([*split_namespace(namespace), f"{node}:{task_id}"])
 
 
-def is_below_run(namespace: str, level: str) -> bool:
-    """Return whether a namespace is that of the foreign graph of a level, or below it.
+def find_run_level(namespace: str, depth: int) -> str | None:
+    """Return the namespace of the level, below `depth` graphs, whose foreign graph runs here.
+
+    Returns `None` if the namespace is not of a foreign graph of such a level, or of a graph in it.
 
     Examples:
-        >>> is_below_run("delegate:1|kid:2|run:3", "delegate:1|kid:2")
-        True
-        >>> is_below_run("delegate:1|kid:2|delegate:3", "delegate:1|kid:2")
-        False
+        >>> find_run_level("delegate:1|kid:2|run:3", 2)
+        'delegate:1|kid:2'
+        >>> find_run_level("delegate:1|kid:2|delegate:3", 2)
     """
-    return namespace.startswith(f"{level}{SEPARATOR}{RUN}:")
+    parts = split_namespace(namespace)
+    below = parts[depth : depth + 1]
+    return SEPARATOR.join(parts[:depth]) if below and below[0].startswith(f"{RUN}:") else None

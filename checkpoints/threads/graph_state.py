@@ -1,4 +1,4 @@
-"""A foreign graph's own state, handed from one segment of its thread to the next.
+"""A foreign graph's own state: handed from one segment of its thread to the next, and read.
 
 LangGraph keeps the state of a nested graph under the task that runs it, and each request is a task
 of its own. So the last checkpoint of the graph is copied to where the next request runs, and the
@@ -7,10 +7,11 @@ graph goes on from there, as it would on a thread of its own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.channels import DeltaChannel
 from langgraph.checkpoint.base import (
@@ -21,7 +22,7 @@ from langgraph.checkpoint.base import (
 )
 
 from echelons.checkpoints.delta_channels import MESSAGES
-from echelons.checkpoints.namespaces import get_namespace_depth, is_below_run
+from echelons.checkpoints.namespaces import find_run_level, get_namespace_depth
 from echelons.checkpoints.queries import (
     AllCheckpoints,
     ChannelWrites,
@@ -92,19 +93,82 @@ def plan_carrying(
     return _build_carried_state(checkpoint)
 
 
+def read_graph_calls(
+    rows: Sequence[CheckpointTuple], levels: Iterable[str]
+) -> ReadPlan[dict[str, list[BaseMessage]]]:
+    """Read the tool calls of the foreign graph of a thread, and their answers, by segment.
+
+    Includes those of graphs inside it, and of a request that failed or is not finished.
+
+    Args:
+        rows: All checkpoints of the thread, newest first.
+        levels: The namespaces of its segments.
+    """
+    found: dict[str, list[BaseMessage]] = {level: [] for level in levels}
+    depth = get_namespace_depth(next(iter(found), ""))
+    latest: dict[str, CheckpointTuple] = {}
+    for row in reversed(rows):
+        latest[row.config["configurable"]["checkpoint_ns"]] = row
+    seen: set[str] = set()
+    for namespace, row in latest.items():
+        level = find_run_level(namespace, depth)
+        if level in found:
+            # A graph's state holds the messages of earlier requests, too.
+            new = {message.id or str(message): message for message in (yield from _read_calls(row))}
+            found[level] += [
+                _strip_records(message) for key, message in new.items() if key not in seen
+            ]
+            seen |= new.keys()
+    return found
+
+
+def _read_calls(row: CheckpointTuple) -> ReadPlan[list[BaseMessage]]:
+    """Read the messages of a graph that are tool calls, or answers of tools."""
+    checkpoint = row.checkpoint
+    held = checkpoint["channel_values"].get(MESSAGES)
+    writes = list(row.pending_writes or ())
+    if held is None and MESSAGES in checkpoint["channel_versions"]:
+        histories = yield ChannelWrites(row.config, (MESSAGES,))
+        history = histories.get(MESSAGES) or {}
+        held, writes = history.get("seed"), [*history.get("writes", ()), *writes]
+    written = [held, *(value for _, channel, value in writes if channel == MESSAGES)]
+    return [
+        each
+        for each in _iterate_messages(written)
+        if isinstance(each, ToolMessage) or (isinstance(each, AIMessage) and each.tool_calls)
+    ]
+
+
+def _strip_records(message: BaseMessage) -> BaseMessage:
+    """Return a message without the records of a tree that a graph contains: they are not ours."""
+    empty: dict[str, Any] = {"response_metadata": {}}
+    if isinstance(message, ToolMessage):
+        empty["artifact"] = None
+    return message.model_copy(update=empty)
+
+
+def _iterate_messages(values: Iterable[Any]) -> Iterator[BaseMessage]:
+    for value in values:
+        held = value.value if isinstance(value, DeltaSnapshot) else value
+        for each in held if isinstance(held, (list, tuple)) else (held,):
+            if isinstance(each, BaseMessage):
+                yield each
+
+
 def _find_state(
     previous: Head, known: Head | None, thread_id: str, agent_thread_id: str
 ) -> ReadPlan[CheckpointTuple | None]:
     """Return the graph's last checkpoint, that of an unfinished request if that is the latest."""
     level = previous["checkpoint_ns"]
-    if not known or not is_below_run(known["checkpoint_ns"], level):
+    depth = get_namespace_depth(level)
+    if not known or find_run_level(known["checkpoint_ns"], depth) != level:
         rows: list[CheckpointTuple] = yield AllCheckpoints(
             thread_id, {"agent_thread_id": agent_thread_id}
         )
         for row in rows:
             namespace = row.config["configurable"]["checkpoint_ns"]
-            own = get_namespace_depth(namespace) == get_namespace_depth(level) + 1
-            if own and is_below_run(namespace, level):
+            own = get_namespace_depth(namespace) == depth + 1
+            if own and find_run_level(namespace, depth) == level:
                 return row
     if not known:
         return None

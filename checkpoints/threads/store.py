@@ -6,11 +6,13 @@ link. None of this needs the graph that wrote the checkpoints.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 from uuid import UUID
 
+from langchain_core.messages import BaseMessage, HumanMessage
 from langgraph.checkpoint.base import CheckpointTuple
 
 from echelons.checkpoints.namespaces import get_namespace_depth
@@ -26,6 +28,7 @@ from echelons.checkpoints.queries import (
 from echelons.checkpoints.storage.event_rows import LANGGRAPH_METADATA_KEYS
 from echelons.checkpoints.thread_events import EventKind, ThreadEvent
 from echelons.checkpoints.threads.answer_outbox import read_open_questions
+from echelons.checkpoints.threads.graph_state import read_graph_calls
 from echelons.checkpoints.threads.late_results import read_late_answers
 from echelons.checkpoints.threads.pending_work import Question
 from echelons.checkpoints.threads.segments import (
@@ -246,8 +249,7 @@ def is_written_by_library(key: str) -> bool:
 
 def _find_thread(thread_id: str, root: str | None) -> ReadPlan[Thread]:
     rows: list[CheckpointTuple] = yield AllCheckpoints(root, {"agent_thread_id": thread_id})
-    segments = list_segments(rows)
-    return (yield from read_thread(segments) if segments else _find_unstarted(thread_id, root))
+    return (yield from read_thread(rows) if rows else _find_unstarted(thread_id, root))
 
 
 def _find_unstarted(thread_id: str, root: str | None) -> ReadPlan[Thread]:
@@ -279,21 +281,25 @@ def _is_derived(thread_id: str) -> bool:
     return True
 
 
-def read_thread(segments: list[CheckpointTuple]) -> ReadPlan[Thread]:
-    """Read the thread whose segments these are, given newest first."""
-    newest = segments[0]
+def read_thread(rows: list[CheckpointTuple]) -> ReadPlan[Thread]:
+    """Read the thread whose checkpoints these are, given newest first."""
+    newest = list_segments(rows)[0]
     identity = Identity.from_metadata(newest.metadata)
     assert identity is not None  # noqa: S101  rows are found by their identity
     given = newest.config["configurable"]
     end = OneCheckpoint(given["thread_id"], given["checkpoint_ns"], given["checkpoint_id"])
     own = yield from read_past(newest, list_pending_writes(newest))
     late = yield from read_late_answers(newest, own.messages, ended=False)
-    messages, count = (*own.messages, *late), 1
+    parts = [(end.checkpoint_ns, (*own.messages, *late))]
     previous = get_previous_head(newest)
     while earlier := find_segment_end(previous, end.thread_id):
         segment = yield from read_segment(earlier)
-        messages = (*segment.past.messages, *messages)
-        previous, count = segment.previous, count + 1
+        parts.append((earlier.checkpoint_ns, segment.past.messages))
+        previous = segment.previous
+    calls = yield from read_graph_calls(rows, [level for level, _ in parts])
+    messages = chain.from_iterable(
+        _insert_calls(part, calls[level]) for level, part in reversed(parts)
+    )
     return Thread(
         id=identity.thread_id,
         agent=identity.agent,
@@ -301,10 +307,18 @@ def read_thread(segments: list[CheckpointTuple]) -> ReadPlan[Thread]:
         root_thread_id=end.thread_id,
         superior_thread_id=identity.superior_thread_id,
         name=identity.thread_name if not identity.superior_thread_id else "",
-        segments=count,
-        messages=messages,
+        segments=len(parts),
+        messages=tuple(messages),
         latest=end,
     )
+
+
+def _insert_calls(
+    part: Sequence[BaseMessage], calls: Sequence[BaseMessage]
+) -> Iterator[BaseMessage]:
+    """Yield the messages of a segment, with a foreign graph's calls between task and answer."""
+    tasks = [each for each in part if isinstance(each, HumanMessage)]
+    yield from (*tasks, *calls, *part[len(tasks) :]) if calls else part
 
 
 def _read_threads(root: str) -> ReadPlan[dict[str, Thread]]:
@@ -317,7 +331,7 @@ def _read_threads(root: str) -> ReadPlan[dict[str, Thread]]:
             by_thread.setdefault(identity.thread_id, []).append(row)
     threads: dict[str, Thread] = {}
     for thread_id, own in by_thread.items():
-        threads[thread_id] = yield from read_thread(list_segments(own))
+        threads[thread_id] = yield from read_thread(own)
     return threads
 
 

@@ -22,7 +22,7 @@ class Thread:
         superior_thread_id: Thread of the superior that called it; empty for a root.
         name: Its name; only roots have names.
         segments: Number of requests that it has worked on; 1 for a root, 0 if it has not begun.
-        messages: The conversation, oldest first.
+        messages: The conversation, oldest first; that of a foreign graph with its tool calls.
         latest: Its last checkpoint; `None` if it has not begun.
     """
 

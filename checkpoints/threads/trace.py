@@ -76,7 +76,7 @@ class Trace:
         superior_thread_id: Thread that called it; empty for a root.
         state: State of the link to it.
         requests: The requests that it was sent, in order; empty for a root.
-        tools: Its own tool calls, by name, in order.
+        tools: Its own tool calls, by name, in order; those of a foreign graph, too.
         subordinates: The threads that it called, in order.
     """
 

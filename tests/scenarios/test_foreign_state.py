@@ -1,4 +1,4 @@
-"""A foreign graph goes on in the state that it had, for as long as its thread goes on."""
+"""A foreign graph's own state: it goes on with its thread, and its tool calls are in the trace."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import pytest
-from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, ToolMessage
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, ToolMessage
 from langgraph.channels import DeltaChannel
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
 from langgraph.types import interrupt
+from typer.testing import CliRunner
 from typing_extensions import TypedDict
 
 from echelons import Agent, Session, SqliteCheckpointer
+from echelons.cli.app import app
 from echelons.testing import Call, Reply, ScriptedModel, delegate
 
 if TYPE_CHECKING:
@@ -224,15 +226,18 @@ def test_pruning_keeps_the_state(world: World, saver: SqliteCheckpointer) -> Non
 
 def pay(amount: int) -> str:
     """Pay an amount."""
+    if amount == 100:
+        return f"{interrupt('Pay 100?')} {amount}"
     if amount > 100:
         raise ValueError("too much")
     return f"paid {amount}"
 
 
-def payer() -> Any:
+def payer(schema: Any = MessagesState) -> Any:
     """Return a graph of a model and a tool that raises for large amounts."""
     replies = {
         "small": Reply("", [Call("pay", {"amount": 5})]),
+        "round": Reply("", [Call("pay", {"amount": 100})]),
         "large": Reply("", [Call("pay", {"amount": 500})]),
     }
 
@@ -246,14 +251,14 @@ def payer() -> Any:
 
     model = ScriptedModel(think)
 
-    def reason(state: MessagesState) -> dict[str, Any]:
+    def reason(state: Any) -> dict[str, Any]:
         return {"messages": [model.invoke(state["messages"])]}
 
-    def route(state: MessagesState) -> str:
+    def route(state: Any) -> str:
         last = state["messages"][-1]
         return "tools" if isinstance(last, AIMessage) and last.tool_calls else END
 
-    builder = StateGraph(MessagesState)
+    builder: StateGraph[Any, Any, Any, Any] = StateGraph(schema)
     builder.add_node("think", reason)
     builder.add_node("tools", ToolNode([pay], handle_tool_errors=False))
     builder.add_edge(START, "think")
@@ -275,3 +280,117 @@ def test_a_call_that_was_cut_off_is_answered_before_the_next_request(
         "[unable] ValueError: too much",
         "human hello, 2 calls",
     ]
+
+
+# Its tool calls
+
+
+def list_texts(session: Session) -> list[str]:
+    """Return the conversation of the graph, its calls in brackets."""
+    [mid] = session.trace().subordinates
+    thread = session.thread_store.get(mid.subordinates[0].thread_id)
+    texts = []
+    for each in thread.messages:
+        calls = each.tool_calls if isinstance(each, AIMessage) else ()
+        texts += [str(each.text), *(f"[{call['args']['amount']}]" for call in calls)]
+    return [text for text in texts if text]
+
+
+def list_tools(session: Session) -> tuple[str, ...]:
+    """Return the tool calls of the graph in the trace."""
+    [mid] = session.trace().subordinates
+    return mid.subordinates[0].tools
+
+
+@pytest.mark.parametrize("state", [MessagesState, Deltas])
+def test_the_tool_calls_of_a_graph_are_in_the_trace_each_once(
+    world: World, any_saver: BaseCheckpointSaver[Any], state: Any
+) -> None:
+    calls = [delegate("payer", task) for task in ("small", "hello", "small")]
+    session = open_session(payer(state), any_saver, calls)
+
+    world.send(session, "go")
+
+    assert list_tools(session) == ("pay", "pay")
+    first = ["small", "[5]", "paid 5", "tool paid 5, 1 calls"]
+    hello = ["hello", "human hello, 1 calls"]
+    again = ["small", "[5]", "paid 5", "tool paid 5, 2 calls"]
+    assert list_texts(session) == [*first, *hello, *again]
+    [mid] = session.trace().subordinates
+    assert "[pay, pay]" in session.trace().text
+    events = world.do(session.thread_store, "events", mid.subordinates[0].thread_id)
+    intents = [event.data["intent"] for event in events if event.kind == "tool_call"]
+    assert intents == ["pay", "pay"]
+    assert all(event.paired_with for event in events if event.kind == "tool_call")
+    assert all(link.holds for link in session.thread_store.verify(session.thread_id))
+
+
+def test_the_calls_of_a_request_that_failed_or_waits_are_in_the_trace(
+    world: World, saver: SqliteCheckpointer
+) -> None:
+    calls = [delegate("payer", task) for task in ("large", "round", "hello")]
+    session = open_session(payer(), saver, calls)
+
+    [question] = world.send(session, "go").questions
+    assert list_tools(session) == ("pay", "pay")
+    assert list_texts(session) == ["large", "[500]", "round", "not run", "[100]"]
+    world.answer(session, {question.id: "yes"})
+
+    asked = ["round", "not run", "[100]", "yes 100", "tool yes 100, 2 calls"]
+    assert list_texts(session) == ["large", "[500]", *asked, "hello", "human hello, 2 calls"]
+
+
+def test_the_calls_of_a_graph_inside_it_are_in_the_trace(
+    world: World, saver: SqliteCheckpointer
+) -> None:
+    inner = payer()
+
+    def run_inner(state: MessagesState) -> dict[str, Any]:
+        said = inner.invoke({"messages": [HumanMessage("small")]})
+        return {"messages": [said["messages"][-1]]}
+
+    builder = StateGraph(MessagesState)
+    builder.add_node("shared", payer())
+    builder.add_node("apart", run_inner)
+    builder.add_edge(START, "shared")
+    builder.add_edge("shared", "apart")
+    builder.add_edge("apart", END)
+    session = open_session(builder.compile(name="bank"), saver, [delegate("bank", "small")])
+
+    world.send(session, "go")
+
+    assert list_tools(session) == ("pay", "pay")
+
+
+def test_a_tree_in_a_graph_leaves_the_links_of_the_trace_whole(
+    world: World, saver: SqliteCheckpointer
+) -> None:
+    scripts: Any = {"inner": [delegate("deep", "dig"), "dug"], "deep": ["deep enough"]}
+    inner = Agent("inner", model=ScriptedModel(scripts), subordinates=[Agent("deep")])
+    builder = StateGraph(MessagesState)
+    builder.add_node("tree", inner.compile())
+    builder.add_edge(START, "tree")
+    builder.add_edge("tree", END)
+    calls = [delegate("host", "one"), delegate("host", "two")]
+    session = open_session(builder.compile(name="host"), saver, calls)
+
+    world.send(session, "go")
+
+    links = session.thread_store.verify(session.thread_id)
+    assert [str(link.state) for link in links] == ["ok", "ok"]
+
+
+def test_the_command_line_shows_the_tool_calls_of_a_graph(tmp_path: Path) -> None:
+    database = tmp_path / "bank.sqlite"
+    with open_session(payer(), database, [delegate("payer", "small")]) as session:
+        session.send("go").result()
+        [mid] = session.trace().subordinates
+    thread = mid.subordinates[0].thread_id
+    run = CliRunner().invoke
+
+    shown = run(app, ["show", thread, "--db", str(database)]).stdout
+    traced = run(app, ["trace", "--db", str(database)]).stdout
+
+    assert "pay" in shown
+    assert "paid 5" in shown
+    assert "[pay]" in traced
