@@ -115,7 +115,14 @@ def adopt_member(superior: str, subordinate: Any, name: str | None = None) -> Me
         return subordinate
     if hasattr(subordinate, "get_subgraphs") and hasattr(subordinate, "checkpointer"):
         tree = getattr(subordinate, "agent", None)
-        return tree if isinstance(tree, Member) else _adopt_graph(superior, subordinate, name)
+        if not isinstance(tree, Member):
+            return _adopt_graph(superior, subordinate, name)
+        if subordinate.store is not None:
+            why = "it is compiled with a store, and a whole tree has the store of its root; "
+            raise InvalidSubordinate(
+                superior, tree.name, why + "compile it without, or pass its Agent"
+            )
+        return tree
     if hasattr(subordinate, "invoke") and hasattr(subordinate, "ainvoke"):
         own = getattr(subordinate, "name", None)
         own = own if isinstance(own, str) else str(subordinate.get_name())

@@ -14,8 +14,9 @@ from typing import Annotated, Any
 from uuid import UUID
 
 import pytest
-from langchain_core.runnables import RunnableConfig, RunnableLambda
+from langchain_core.runnables import RunnableConfig, RunnableLambda, ensure_config
 from langchain_core.tools import BaseTool, StructuredTool
+from langgraph._internal._config import ensure_config as ensure_langgraph_config
 from langgraph.channels.delta import DeltaChannel
 from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.base import id as checkpoint_ids
@@ -40,6 +41,7 @@ from echelons.langgraph_internals import (
     INTERRUPT,
     NS_SEP,
     NULL_TASK_ID,
+    OWN_CONFIG_KEYS,
     READ_KEY,
     RESUME,
     RESUME_MAP_KEY,
@@ -437,3 +439,19 @@ def test_a_tool_has_an_async_form_where_it_brings_one() -> None:
     assert supports_async(StructuredTool.from_function(coroutine=acall))
     assert not supports_async(StructuredTool.from_function(call))
     assert not supports_async(Own())
+
+
+def test_langchain_copies_one_key_of_a_configurable_into_the_metadata() -> None:
+    given = {"model": "m", "api_key": "k", "tenant": "acme", "thread_id": "t"}
+
+    assert ensure_config({"configurable": given})["metadata"] == {"model": "m"}
+
+
+def test_langgraph_stores_keys_of_a_configurable_only_under_names_that_a_session_refuses() -> None:
+    names = ("run_id", "task_id", "assistant_id", "graph_id", "thread_id", "checkpoint_ns")
+    given = {**dict.fromkeys(names, "x"), "tenant": "acme"}
+
+    stored = ensure_langgraph_config({"configurable": given})["metadata"]
+
+    assert {*names} <= OWN_CONFIG_KEYS
+    assert stored.keys() == {*names}

@@ -23,7 +23,7 @@ from langgraph.types import interrupt
 from pydantic import BaseModel
 
 from echelons import Agent, Result, Session, SqliteCheckpointer, ThreadStore
-from echelons.errors import InputTooLarge, InvalidInput, InvalidOption
+from echelons.errors import InputTooLarge, InvalidInput, InvalidOption, InvalidSubordinate
 from echelons.testing import Call, ScriptedModel, delegate
 
 NAMES = ("head", "mid", "leaf")
@@ -176,6 +176,7 @@ def test_functions_runnables_and_graphs_read_it_too(tmp_path: Path, in_loop: boo
 
     assert seen.facts == {each: ["Rome", ann, SECRET, "acme-hidden"] for each in names}
     assert SECRET.encode() not in stored_bytes(tmp_path / "t.sqlite")
+    assert b"acme-hidden" not in stored_bytes(tmp_path / "t.sqlite")
 
 
 def test_a_callback_manager_is_not_changed_by_the_runs_that_it_is_given_to() -> None:
@@ -443,3 +444,11 @@ def test_a_compiled_tree_refuses_what_is_no_store_or_schema(
     with pytest.raises(InvalidOption, match=named):
         team(Seen()).compile(tmp_path / "t.sqlite", **options)
     assert not (tmp_path / "t.sqlite").exists()
+
+
+def test_a_compiled_tree_with_a_store_of_its_own_is_no_subordinate() -> None:
+    below = Agent("below").compile(store=InMemoryStore())
+    with pytest.raises(
+        InvalidSubordinate, match="'below' is no subordinate: it is compiled with a"
+    ):
+        Agent("head", subordinates=[below])
