@@ -18,7 +18,6 @@ from langgraph.checkpoint.base import (
     Checkpoint,
     CheckpointMetadata,
     CheckpointTuple,
-    empty_checkpoint,
 )
 
 from echelons.checkpoints.delta_channels import MESSAGES
@@ -176,7 +175,10 @@ def _find_state(
 
 
 def _copy_checkpoint(saved: CheckpointTuple, channels: Mapping[str, Any]) -> ReadPlan[Checkpoint]:
-    """Return a checkpoint under a new id, its delta channels whole: it has no past to replay."""
+    """Return a checkpoint with its delta channels whole, since it has no past to replay.
+
+    It keeps its id: in a fork, LangGraph looks for a state that is older than where it began.
+    """
     values = dict(saved.checkpoint["channel_values"])
     absent = tuple(
         name
@@ -189,9 +191,7 @@ def _copy_checkpoint(saved: CheckpointTuple, channels: Mapping[str, Any]) -> Rea
         channel = empty.from_checkpoint(history.get("seed", empty.typ()))
         channel.replay_writes(history.get("writes") or ())
         values[name] = DeltaSnapshot(channel.get())
-    fresh = empty_checkpoint()
-    copied = {"id": fresh["id"], "ts": fresh["ts"], "channel_values": values}
-    return cast("Checkpoint", {**saved.checkpoint, **copied})
+    return cast("Checkpoint", {**saved.checkpoint, "channel_values": values})
 
 
 def _build_carried_state(checkpoint: Checkpoint) -> CarriedState:

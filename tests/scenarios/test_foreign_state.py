@@ -183,6 +183,29 @@ def test_a_request_after_a_question_sees_the_state_and_its_own_task(
     assert list_answers(session) == ["1 a s of 1", "2 a+asked ss of 2", "3 a+asked+b sss of 3"]
 
 
+def test_a_fork_goes_on_from_the_state_where_it_begins(
+    world: World, any_saver: BaseCheckpointSaver[Any]
+) -> None:
+    model = ScriptedModel([delegate("counter", "a"), "over"])
+    graph = Agent("head", model=model, subordinates=[counter()]).compile(any_saver)
+    config: Any = {"configurable": {"thread_id": "t"}}
+    given = {"messages": [("user", "go")]}
+
+    def run(input: Any, config: Any) -> list[str]:
+        messages = world.invoke(graph, input, config)["messages"]
+        return [str(each.text) for each in messages if isinstance(each, ToolMessage)]
+
+    run(given, config)
+    after_one = world.do(graph, "get_state", config).config
+    twice = ["1 a s of 1", "2 a+a ss of 2"]
+    assert run(given, config) == twice
+    states = world.do(graph, "get_state_history", config)
+    replayed = next(each.config for each in states if each.next == ("delegate",))
+    assert run(None, replayed) == twice
+    assert run(given, after_one) == twice
+    assert run(given, config) == [*twice, "3 a+a+a sss of 3"]
+
+
 class Dying(InMemorySaver):
     """A saver of a process that dies when the second request has its state, and has not begun."""
 
