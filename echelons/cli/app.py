@@ -20,7 +20,7 @@ from echelons.cli.commands.route import capabilities, route
 from echelons.cli.commands.run import resume, run
 from echelons.cli.commands.threads import show, threads
 from echelons.cli.commands.trace import trace
-from echelons.cli.commands.upkeep import backup, doctor, prune
+from echelons.cli.commands.upkeep import backup, delete, doctor, prune
 from echelons.cli.exit_codes import EXIT_CODE_MEANINGS
 
 EXIT_CODES_HELP = "\n".join(
@@ -76,6 +76,7 @@ EXAMPLES: dict[Callable[..., None], tuple[str, ...]] = {
         "prune --thread trip --turns 3 --dry-run",
         "prune --all --younger 30d --json",
     ),
+    delete: ("delete trip", "delete trip --yes"),
     doctor: ("doctor", "doctor --db trips.sqlite --json"),
     backup: ("backup trips-monday.sqlite",),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -51,7 +52,7 @@ def threads(every: AllOption = False, *, place: ThreadOptions, how: OutputOption
         for row in rows:
             output.print_json(row)
     elif rows:
-        output.print_drawing(_build_table(rows))
+        _print_rows(rows)
     else:
         output.print_remark("no thread yet; `echelons run` begins one")
     return ExitCode.FINISHED
@@ -95,6 +96,25 @@ def _list_subordinate_rows(trace: Trace, path: str) -> Iterator[dict[str, Any]]:
         yield from _list_subordinate_rows(each, place)
 
 
+def _print_rows(rows: Sequence[dict[str, Any]]) -> None:
+    """Print a table, or two lines for each thread where its ids would not be whole."""
+    console, table = output.make_console(sys.stdout), _build_table(rows)
+    whole = console.measure(table, options=console.options.update(width=output.UNLIMITED_WIDTH))
+    if whole.maximum <= console.width:
+        output.print_drawing(table)
+        return
+    for row in rows:
+        turns = f"{row['turns']} turn{'' if row['turns'] == 1 else 's'}"
+        facts = [row["thread"] or row["agent"], row["state"], turns, _format_time(row)]
+        output.print_result("  ".join(fact for fact in facts if fact))
+        output.print_result(f"  {row['thread_id']}")
+
+
+def _format_time(row: dict[str, Any]) -> str:
+    at = row["updated_at"]
+    return f"{datetime.fromisoformat(at).astimezone():%Y-%m-%d %H:%M}" if at else ""
+
+
 def _build_table(rows: Sequence[dict[str, Any]]) -> Table:
     from rich.table import Table
 
@@ -107,8 +127,7 @@ def _build_table(rows: Sequence[dict[str, Any]]) -> Table:
             escape_controls(row["agent"]),
             row["state"],
             str(row["turns"]),
-            row["updated_at"]
-            and f"{datetime.fromisoformat(row['updated_at']).astimezone():%Y-%m-%d %H:%M}",
+            _format_time(row),
             row["thread_id"],
         )
     return table

@@ -1,8 +1,11 @@
-"""`echelons prune`, `doctor` and `backup`: upkeep of a database, even while in use."""
+"""`echelons prune`, `delete`, `doctor` and `backup`: upkeep of a database, even while in use."""
 
 from __future__ import annotations
 
 import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,8 +14,10 @@ import typer
 
 from echelons.cli import database, output
 from echelons.cli.command import command
+from echelons.cli.display.text_format import check_name_argument, escape_controls
 from echelons.cli.exit_codes import ExitCode
-from echelons.cli.options import DatabaseOptions, OutputOptions, ThreadOptions
+from echelons.cli.options import DatabaseOptions, OutputOptions, ThreadOptions, complete_thread
+from echelons.errors import ThreadBusy
 
 if TYPE_CHECKING:
     from echelons.checkpoints.maintenance.retention_policies import Strategy
@@ -53,6 +58,16 @@ YoungerOption = Annotated[
 EveryOption = Annotated[bool, typer.Option("--all", "-a", help="Prune every thread.")]
 EventsOption = Annotated[bool, typer.Option("--events", help="Delete the events, too.")]
 DryOption = Annotated[bool, typer.Option("--dry-run", help="Only count what would be deleted.")]
+DeletedArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="THREAD",
+        help="The root thread, by name or id.",
+        autocompletion=complete_thread,
+        callback=check_name_argument,
+    ),
+]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Delete without asking first.")]
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="The new file.")]
 
 
@@ -103,6 +118,40 @@ def _choose_strategy(latest: int | None, turns: int | None, younger: timedelta |
     if turns is not None:
         return KeepTurns(turns)
     return KeepYounger(younger) if younger is not None else KeepLatest(latest or 1)
+
+
+@command
+def delete(
+    thread: DeletedArgument, yes: YesOption = False, *, place: DatabaseOptions, how: OutputOptions
+) -> ExitCode:
+    """Delete a thread with those of all its agents: conversations, checkpoints and events.
+
+    A thread that a process is running is refused. What is deleted cannot be restored.
+    """
+    from echelons.checkpoints.ledger import build_key
+
+    with database.open_database(place.db) as saver:
+        root = database.find_root(saver, thread)
+        label = database.root_label(root)
+        if not yes:
+            if not sys.stdin.isatty():
+                raise typer.BadParameter("the standard input is no terminal to ask on; give --yes")
+            typer.confirm(f"Delete thread {escape_controls(label)}?", abort=True, err=True)
+        with _name_thread_if_busy(label), saver.ledger.lease(build_key(root.id)):
+            saver.delete_thread(root.id)
+    if how.json:
+        output.print_json({"deleted": label, "thread_id": root.id})
+    else:
+        output.print_result(f"deleted thread {label}")
+    return ExitCode.FINISHED
+
+
+@contextmanager
+def _name_thread_if_busy(label: str) -> Iterator[None]:
+    try:
+        yield
+    except ThreadBusy as error:
+        raise ThreadBusy(label, error.pid, error.since) from error
 
 
 @command

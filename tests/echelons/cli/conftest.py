@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -205,6 +206,31 @@ def process(folder: Path) -> Callable[..., Finished]:
         )
 
     return call
+
+
+@pytest.fixture
+def terminal(folder: Path) -> Callable[..., tuple[int, str]]:
+    """Calls the command line on a terminal; gives its exit code and all that it wrote."""
+
+    def call(*words: str, columns: int = 80) -> tuple[int, str]:
+        ours, theirs = pty.openpty()
+        given = environment(TERM="xterm", COLUMNS=str(columns), LINES="30")
+        with subprocess.Popen(
+            [*MAIN, *words], cwd=folder, env=given, stdin=theirs, stdout=theirs, stderr=theirs
+        ) as process:
+            os.close(theirs)
+            shown = b"".join(iter(lambda: _read(ours), b"")).decode()
+        os.close(ours)
+        return process.returncode, shown
+
+    return call
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 4096)
+    except OSError:  # what Linux says when the other end is closed
+        return b""
 
 
 def _heed_interrupts() -> None:

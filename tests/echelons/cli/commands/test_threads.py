@@ -35,6 +35,22 @@ def test_threads_are_listed_with_where_they_stand(echelons: Call) -> None:
     ]
 
 
+@pytest.mark.parametrize("columns", [80, 120])
+def test_ids_are_whole_however_wide_the_terminal_is(
+    echelons: Call, terminal: Callable[..., tuple[int, str]], columns: int
+) -> None:
+    echelons("run", "trips:unable", "A room", "--thread", "a-journey-to-the-end-of-the-world")
+    rows = [json.loads(line) for line in echelons("threads", "--all", "--json").stdout.splitlines()]
+
+    code, shown = terminal("threads", "--all", columns=columns)
+
+    assert code == 0
+    assert [row["thread_id"] in shown for row in rows] == [True, True]
+    assert "head/hotels" in shown
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
+    assert max(map(len, plain.splitlines())) <= columns
+
+
 def test_all_threads_are_those_of_every_agent(echelons: Call) -> None:
     echelons("run", "trips:unable", "A room", "--thread", "rome")
 

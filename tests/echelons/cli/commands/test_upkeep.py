@@ -12,6 +12,10 @@ from typing import Any
 import pytest
 from typer.testing import Result
 
+from echelons import SqliteCheckpointer
+from echelons.checkpoints.ledger import build_key
+from echelons.identity.lineage import derive_root_thread_id
+
 Call = Callable[..., Result]
 
 
@@ -84,6 +88,42 @@ def test_what_is_no_way_to_prune_is_refused(echelons: Call, folder: Path, words:
 
     assert echelons("prune", *words).exit_code == 2
     assert rows() == before
+
+
+def test_a_deleted_thread_is_gone_and_the_others_stay(echelons: Call, folder: Path) -> None:
+    talk(echelons, "rome", 1)
+    talk(echelons, "oslo", 1)
+
+    done = echelons("delete", "rome", "--yes")
+
+    assert (done.exit_code, done.stdout) == (0, "deleted thread rome\n")
+    left = [json.loads(line) for line in echelons("threads", "--json").stdout.splitlines()]
+    assert [row["thread"] for row in left] == ["oslo"]
+    assert echelons("show", "rome").exit_code == 3
+    assert echelons("delete", "rome", "--yes").exit_code == 3
+    assert json.loads(echelons("delete", "oslo", "--yes", "--json").stdout)["deleted"] == "oslo"
+
+
+def test_a_thread_is_not_deleted_unless_that_is_confirmed(echelons: Call, folder: Path) -> None:
+    talk(echelons, "rome", 1)
+
+    done = echelons("delete", "rome", given="y\n")
+
+    assert done.exit_code == 2
+    assert "--yes" in done.stderr
+    assert echelons("show", "rome").exit_code == 0
+
+
+def test_a_thread_that_a_process_runs_is_not_deleted(echelons: Call, folder: Path) -> None:
+    talk(echelons, "rome", 1)
+    with SqliteCheckpointer("trips.sqlite") as saver:
+        key = build_key(derive_root_thread_id("rome"))
+        with saver.ledger.lease(key):
+            done = echelons("delete", "rome", "--yes")
+
+    assert done.exit_code == 7
+    assert "rome" in done.stderr
+    assert echelons("show", "rome").exit_code == 0
 
 
 def test_a_sound_database_is_said_to_be_sound(echelons: Call, folder: Path) -> None:

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import pty
 import re
-import subprocess
-import sys
+from collections.abc import Callable
 from io import StringIO
-from pathlib import Path
 
 from rich.console import Console
 
@@ -22,8 +18,6 @@ from echelons.cli.display.live_view import (
 )
 from echelons.runtime.run_events import RunEvent, RunEventKind
 from echelons.testing import FakeClock
-
-MAIN = "from echelons.cli.app import main; main()"
 
 
 def terminal(height: int = 20) -> Console:
@@ -135,29 +129,13 @@ def test_what_stays_on_the_screen_is_the_tree_without_the_words() -> None:
     assert cursor == "\x1b[?25h"
 
 
-def test_a_terminal_gets_the_tree_and_then_the_answer(folder: Path) -> None:
-    ours, theirs = pty.openpty()
-    with subprocess.Popen(
-        [sys.executable, "-c", MAIN, "run", "trips:unable", "A room"],
-        cwd=folder,
-        env={**os.environ, "TERM": "xterm", "COLUMNS": "100", "LINES": "30"},
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-    ) as process:
-        os.close(theirs)
-        shown = b"".join(iter(lambda: _read(ours), b"")).decode()
-    os.close(ours)
+def test_a_terminal_gets_the_tree_and_then_the_answer(
+    terminal: Callable[..., tuple[int, str]],
+) -> None:
+    code, shown = terminal("run", "trips:unable", "A room", columns=100)
 
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
-    assert process.returncode == 0
+    assert code == 0
     assert re.search(r"└── hotels +unable .* all booked", plain)
     assert plain.index("all booked") < plain.index("No room.") < plain.index("go on with:")
     assert shown.rindex("\x1b[?25h") > shown.rindex("\x1b[?25l"), "the cursor is back"
-
-
-def _read(terminal: int) -> bytes:
-    try:
-        return os.read(terminal, 4096)
-    except OSError:  # what Linux says when the other end is closed
-        return b""
