@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from echelons.delegation.policy import DelegationPolicy
     from echelons.delegation.request import DelegationRequest, DelegationResponse, Status, Usage
     from echelons.effects.journal import effect, idempotency_key
+    from echelons.effects.tool_review import Decision
     from echelons.effects.unknown_outcome import OutcomeUnknown
     from echelons.errors import EchelonsError
     from echelons.guards.circuit_breaker import BreakerPolicy
@@ -31,6 +32,7 @@ _HOMES = {
     "AsyncRun": "runtime.session_run",
     "BreakerPolicy": "guards.circuit_breaker",
     "Capability": "capabilities.capability",
+    "Decision": "effects.tool_review",
     "DelegationPolicy": "delegation.policy",
     "DelegationRequest": "delegation.request",
     "DelegationResponse": "delegation.request",
@@ -57,6 +59,7 @@ __all__ = [
     "AsyncRun",
     "BreakerPolicy",
     "Capability",
+    "Decision",
     "DelegationPolicy",
     "DelegationRequest",
     "DelegationResponse",

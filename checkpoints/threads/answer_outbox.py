@@ -15,6 +15,7 @@ from echelons.checkpoints.ledger import Ledger, Transaction, VersionedValue, bui
 from echelons.checkpoints.queries import LedgerQuery, ReadPlan, Saver
 from echelons.checkpoints.threads.pending_work import Question
 from echelons.checkpoints.threads.thread_status import ThreadStatus, read_thread_status
+from echelons.effects.tool_review import find_review
 from echelons.errors import NoQuestionPending, QuestionClosed, UnknownQuestion, WrongAnswer
 from echelons.text.input_limits import ID_PATTERN
 
@@ -41,7 +42,7 @@ def read_stored_answers(thread_id: str, standing: ThreadStatus) -> ReadPlan[dict
 
 def check_answers(
     thread: str, thread_id: str, answers: Mapping[str, Any]
-) -> ReadPlan[tuple[ThreadStatus, dict[str, Any]]]:
+) -> ReadPlan[tuple[ThreadStatus, dict[str, Any], dict[str, Any]]]:
     """Check answers against the pending questions of a thread, without storing them.
 
     Args:
@@ -50,13 +51,15 @@ def check_answers(
         answers: The answers, by question id.
 
     Returns:
-        The status of the thread, and the answers that are stored already, by question.
+        The status of the thread, the answers that are stored already, by question, and those
+        that were given, in the form that the asking graph expects.
 
     Raises:
         NoQuestionPending: There is no pending question.
         QuestionClosed: A question has been answered or withdrawn.
         UnknownQuestion: A question was never asked.
-        WrongAnswer: An answer does not match the schema of its question.
+        WrongAnswer: An answer does not match the schema of its question, or is no decision on
+            its tool calls.
     """
     standing = yield from read_thread_status(thread_id)
     given = yield from read_stored_answers(thread_id, standing)
@@ -68,9 +71,8 @@ def check_answers(
             if not asked:
                 raise NoQuestionPending(thread)
             raise UnknownQuestion(question, list(asked))
-    for question, value in answers.items():
-        _validate_answer(asked[question], value)
-    return standing, given
+    accepted = {name: _accept_answer(asked[name], value) for name, value in answers.items()}
+    return standing, given, accepted
 
 
 def read_answer_versions(
@@ -168,18 +170,26 @@ def _is_undelivered(found: VersionedValue | None) -> TypeGuard[VersionedValue]:
     return found is not None and isinstance(found.value, Mapping) and "value" in found.value
 
 
-def _validate_answer(question: Question, value: Any) -> None:
+def _accept_answer(question: Question, given: Any) -> Any:
+    """Return an answer in the form that the asking graph expects."""
+    value, review = given, find_review(question.value, question.schema)
+    if review:
+        try:
+            value = review.build_resume_value(given)
+        except ValueError as error:
+            raise WrongAnswer(question.id, given, str(error)) from error
     if question.schema is None:
-        return
+        return value
     # Few questions have a schema, and the library takes a tenth of a second to load.
     from jsonschema import SchemaError, ValidationError, validate
 
     try:
         validate(value, question.schema)
     except ValidationError as error:
-        raise WrongAnswer(question.id, value, error.message) from error
+        raise WrongAnswer(question.id, given, error.message) from error
     except SchemaError:
-        return  # the schema itself is invalid: that is the tool's mistake, not the answer's
+        pass  # the schema itself is invalid: that is the tool's mistake, not the answer's
+    return value
 
 
 def _build_answer_key(thread_id: str, question: str) -> str:

@@ -27,6 +27,7 @@ from echelons.checkpoints.namespaces import (
 )
 from echelons.checkpoints.queries import AllCheckpoints, LedgerQuery, OneCheckpoint, ReadPlan
 from echelons.delegation.race import RaceEntry
+from echelons.effects.tool_review import ReviewedCall, find_review
 from echelons.guards.gate import Halt, is_pause
 from echelons.identity.lineage import Identity
 from echelons.langgraph_internals import BRANCH_PREFIX, NULL_TASK_ID, TASKS
@@ -46,7 +47,8 @@ class Question:
         path: Names from the root to the asking agent.
         thread_id: The asking agent's thread.
         asked_at: Time of the checkpoint at which it waits, ISO 8601, UTC.
-        schema: JSON Schema of the answer; `None` if any value will do.
+        schema: JSON Schema of the answer; `None` if any value will do, or if it is about tool
+            calls and takes a `Decision` on each.
     """
 
     __stored_as__ = "echelons.checkpoints.pending.Question"
@@ -57,6 +59,12 @@ class Question:
     thread_id: str
     asked_at: str
     schema: Mapping[str, Any] | None = None
+
+    @property
+    def reviewed_calls(self) -> tuple[ReviewedCall, ...]:
+        """The tool calls that wait for a `Decision`; none if it asks something else."""
+        review = find_review(self.value, self.schema)
+        return review.calls if review else ()
 
 
 @dataclass(frozen=True, slots=True)

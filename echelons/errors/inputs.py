@@ -238,7 +238,7 @@ class QuestionClosed(UnknownQuestion):
 
 
 class WrongAnswer(QuestionError):
-    """An answer does not match the schema of its question.
+    """An answer does not match the schema of its question, or is no decision on its tool calls.
 
     Attributes:
         id: The question.
@@ -251,7 +251,7 @@ class WrongAnswer(QuestionError):
     why: str
     message = (
         "{value:short} does not answer question {id:short}: {why}. Nothing was changed; see the "
-        "question's schema (`echelons inbox --json`)"
+        "question (`echelons inbox --json`)"
     )
 
 

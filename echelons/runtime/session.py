@@ -189,7 +189,8 @@ class Session:
 
         Args:
             question: A question's id, or several answers by their questions' ids.
-            value: The answer, if one question is named; it may be `None`.
+            value: The answer, if one question is named; it may be `None`. About tool calls it is
+                a `Decision`, its JSON, the word `"approve"` or `"reject"`, or a list of these.
 
         Raises:
             AnswerMissing: No value is given.

@@ -32,6 +32,7 @@ from echelons.checkpoints.threads.thread_status import (
     read_thread_status,
     read_turn_text,
 )
+from echelons.effects.tool_review import Decision
 from echelons.errors import (
     AnswerMissing,
     AnswerUnnamed,
@@ -81,7 +82,7 @@ class StartRun:
     stored_keys: Mapping[str, Any] = field(default_factory=dict)
 
 
-Decision = StartRun | RunEnd
+RunDecision = StartRun | RunEnd
 LedgerWriter = Callable[[Transaction], None]
 """Writes to the ledger in the given transaction."""
 
@@ -90,7 +91,7 @@ LedgerWriter = Callable[[Transaction], None]
 class EarlyDecision:
     """A decision from before the lease, and the version of the store that it was read from."""
 
-    decision: Decision
+    decision: RunDecision
     store_version: tuple[int, int] | None
 
 
@@ -105,7 +106,7 @@ class SessionRequest(ABC):
     early: EarlyDecision | None = field(default=None, init=False)
 
     @abstractmethod
-    def decide(self, thread: SessionThread) -> ReadPlan[Decision]:
+    def decide(self, thread: SessionThread) -> ReadPlan[RunDecision]:
         """Decide what to do in the current status of the thread, without changing it."""
 
     def plan_writes(self, thread: SessionThread, go: StartRun) -> ReadPlan[LedgerWriter]:
@@ -119,7 +120,7 @@ class SessionRequest(ABC):
         yield from self.refuse_held_thread(thread)
         self.early = EarlyDecision((yield from self.decide(thread)), version)
 
-    def decide_under_lease(self, thread: SessionThread, lease: Lease) -> ReadPlan[Decision]:
+    def decide_under_lease(self, thread: SessionThread, lease: Lease) -> ReadPlan[RunDecision]:
         """Return the early decision if nothing has been written since, or decide again."""
         early = self.early
         if early and early.store_version and early.store_version == lease.store_version:
@@ -158,7 +159,7 @@ class SendRequest(SessionRequest):
     task: str | list[dict[str, Any]]
     turn: str | None
 
-    def decide(self, thread: SessionThread) -> ReadPlan[Decision]:
+    def decide(self, thread: SessionThread) -> ReadPlan[RunDecision]:
         """Start a turn, resume it, or return its stored answer."""
         status = yield from read_thread_status(thread.id)
         if self.turn is None:
@@ -212,15 +213,17 @@ class AnswerRequest(SessionRequest):
 
     answers: Mapping[str, Any]
 
-    def decide(self, thread: SessionThread) -> ReadPlan[Decision]:
+    def decide(self, thread: SessionThread) -> ReadPlan[RunDecision]:
         """Check the answers, and continue with them."""
-        status, given = yield from answer_outbox.check_answers(thread.name, thread.id, self.answers)
-        return _continue_with(Command(resume={**given, **self.answers}), status)
+        checked = yield from answer_outbox.check_answers(thread.name, thread.id, self.answers)
+        status, given, accepted = checked
+        return _continue_with(Command(resume={**given, **accepted}), status)
 
     def plan_writes(self, thread: SessionThread, go: StartRun) -> ReadPlan[LedgerWriter]:
         """Store the answers."""
         yield from ()
-        return lambda open_: answer_outbox.store_answers(open_, thread.id, self.answers)
+        accepted = {name: go.graph_input.resume[name] for name in self.answers}
+        return lambda open_: answer_outbox.store_answers(open_, thread.id, accepted)
 
     def refuse_held_thread(self, thread: SessionThread) -> ReadPlan[None]:
         """Refuse no thread: the answers can be left to the run that holds it."""
@@ -229,12 +232,12 @@ class AnswerRequest(SessionRequest):
     def meet_other_run(self, thread: SessionThread, busy: ThreadBusy) -> ReadPlan[RunEnd | None]:
         """Leave the answers to the run that holds the thread, unless it is starting or ending."""
         before = yield from answer_outbox.read_answer_versions(thread.id, self.answers)
-        yield from answer_outbox.check_answers(thread.name, thread.id, self.answers)
+        checked = yield from answer_outbox.check_answers(thread.name, thread.id, self.answers)
 
         def leave(open_: Transaction) -> bool:
             if not is_open_for_answers(open_, thread.id):
                 return False
-            answer_outbox.store_answers(open_, thread.id, self.answers, before)
+            answer_outbox.store_answers(open_, thread.id, checked[2], before)
             return True
 
         left = yield LedgerQuery(lambda ledger: ledger.commit(leave))
@@ -251,7 +254,7 @@ class ResumeRequest(SessionRequest):
 
     path: str | None = None
 
-    def decide(self, thread: SessionThread) -> ReadPlan[Decision]:
+    def decide(self, thread: SessionThread) -> ReadPlan[RunDecision]:
         """Resume with the answers that were stored and not delivered."""
         status = yield from read_thread_status(thread.id)
         if status.checkpoint is None:
@@ -313,8 +316,17 @@ def build_answer_request(question: str | Mapping[str, Any], value: Any) -> Answe
     for key, each in answers.items():
         if each is MISSING:
             raise AnswerMissing(key)
+    plain = {key: _to_json(each) for key, each in answers.items()}
+    for key, each in plain.items():
         check_value(each, f"the answer to {key!r}")
-    return AnswerRequest(dict(answers))
+    return AnswerRequest(plain)
+
+
+def _to_json(answer: Any) -> Any:
+    """Return an answer with its decisions as JSON, alone or in a list."""
+    if isinstance(answer, list | tuple):
+        return [each.to_json() if isinstance(each, Decision) else each for each in answer]
+    return answer.to_json() if isinstance(answer, Decision) else answer
 
 
 def _find_turn(thread: SessionThread, turn: str) -> ReadPlan[turns.TurnRecord | None]:

@@ -17,6 +17,7 @@ FROZEN = [
     "AsyncRun",
     "BreakerPolicy",
     "Capability",
+    "Decision",
     "DelegationPolicy",
     "DelegationRequest",
     "DelegationResponse",

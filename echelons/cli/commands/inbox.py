@@ -48,6 +48,16 @@ ResultOption = Annotated[
         callback=check_text_argument,
     ),
 ]
+MessageOption = Annotated[
+    str | None,
+    typer.Option(
+        "--message",
+        metavar="TEXT",
+        help="The reason of [b]reject[/b], or the answer of [b]respond[/b], for a tool call "
+        "that waits for a decision.",
+        callback=check_text_argument,
+    ),
+]
 
 
 @command
@@ -77,11 +87,16 @@ def answer(  # noqa: PLR0913  each option stands for itself
     json_value: JsonValueOption = False,
     *,
     result: ResultOption = None,
+    message: MessageOption = None,
     place: ThreadOptions,
     remaking: StoredTeamOptions,
     how: RunOutputOptions,
 ) -> ExitCode:
-    """Answer a question, and continue the turn that asked it."""
+    """Answer a question, and continue the turn that asked it.
+
+    A tool call that waits for a decision takes [b]approve[/b], [b]edit[/b], [b]reject[/b] or
+    [b]respond[/b]; several take one word for all, or a list with [b]--json-value[/b].
+    """
     from echelons.effects.unknown_outcome import is_outcome_question
 
     with database.open_database(place.db) as saver:
@@ -101,6 +116,12 @@ def answer(  # noqa: PLR0913  each option stands for itself
                 "--result is for a call that was cut short; this asks something"
             )
         value = {"outcome": value, "result": result}
+    if message is not None:
+        if not question.reviewed_calls:
+            raise typer.BadParameter(
+                "--message is for a decision on tool calls; this asks something else"
+            )
+        value = {"type": value, "message": message}
 
     async def send_answer(session: Session) -> AsyncRun:
         try:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +21,7 @@ from echelons.tree.names import PATH_SEPARATOR
 
 if TYPE_CHECKING:
     from echelons.checkpoints.threads.pending_work import Question
+    from echelons.effects.tool_review import ReviewedCall
 
 SHORTEST_PREFIX = 4
 """Fewest characters of an id's beginning that may stand for it."""
@@ -32,14 +35,55 @@ def format_questions(questions: Sequence[Question], given: Path | None) -> str:
 def _format_question(question: Question, given: Path | None) -> str:
     from echelons.effects.unknown_outcome import is_outcome_question
 
-    words = format_question_value(question.value).replace("\n", "\n  ")
+    calls = question.reviewed_calls
+    words = _format_calls(calls) if calls else format_question_value(question.value)
+    words = words.replace("\n", "\n  ")
     text = f"{PATH_SEPARATOR.join(question.path)} asks:\n  {words}\n"
+    if calls:
+        answers = [
+            build_command_line("answer", question.id, *way, db=given)
+            for way in _list_decision_arguments(calls)
+        ]
+        return f"{text}Answer it with one of:\n  " + "\n  ".join(answers)
     if is_outcome_question(question.value):
         made = format_tool_call(str(question.value["tool"]), question.value["arguments"])
         ways = (("happened", "--result", "TEXT"), ("not_happened",), ("run_again",))
         answers = [build_command_line("answer", question.id, *way, db=given) for way in ways]
         return f"{text}  {escape_controls(made)}\nAnswer it with one of:\n  " + "\n  ".join(answers)
     return f"{text}Answer it with: {build_command_line('answer', question.id, 'VALUE', db=given)}"
+
+
+def _format_calls(calls: Sequence[ReviewedCall]) -> str:
+    lines: list[str] = []
+    for each in calls:
+        # LangChain's own description goes on with the tool and its arguments.
+        about = each.description.partition("\n\nTool: ")[0]
+        if about and about not in lines:
+            lines.append(about)
+        lines.append(format_tool_call(each.tool, each.arguments))
+    return escape_controls("\n".join(lines))
+
+
+def _list_decision_arguments(calls: Sequence[ReviewedCall]) -> Iterator[tuple[str, ...]]:
+    """Yield the arguments of `echelons answer` for each decision that all calls take."""
+    for kind in calls[0].allowed:
+        if kind in ("approve", "reject") and all(kind in each.allowed for each in calls):
+            yield (kind,)
+        elif len(calls) == 1 and kind == "respond":
+            yield kind, "--message", "TEXT"
+        elif len(calls) == 1:
+            yield "--json-value", json.dumps(_build_example(calls[0], kind), default=str)
+    if len(calls) > 1:
+        each_one = [_build_example(each, each.allowed[0]) for each in calls]
+        yield "--json-value", json.dumps(each_one, default=str)
+
+
+def _build_example(call: ReviewedCall, kind: str) -> dict[str, Any]:
+    fields: dict[str, Any] = {
+        "edit": {"edited_action": {"name": call.tool, "args": call.arguments}},
+        "respond": {"message": "TEXT"},
+    }
+    return {"type": kind, **fields.get(kind, {})}
 
 
 def question_to_json(question: Question, thread: str) -> dict[str, Any]:
@@ -52,6 +96,7 @@ def question_to_json(question: Question, thread: str) -> dict[str, Any]:
         "asked_at": question.asked_at,
         "schema": question.schema,
         "thread": thread,
+        "reviewed_calls": [asdict(each) for each in question.reviewed_calls],
     }
 
 

@@ -81,7 +81,14 @@ def format_question_value(value: Any) -> str:
     'Book it?'
     >>> format_question_value({"people": 2})
     '{"people": 2}'
+    >>> format_question_value({"type": "tool_approval", "name": "mail", "args": {"to": "Ann"}})
+    "run mail(to='Ann')?"
     """
+    from echelons.effects.tool_review import find_review
+
+    if review := find_review(value):
+        calls = (format_tool_call(each.tool, each.arguments) for each in review.calls)
+        return escape_controls(f"run {' and '.join(calls)}?")
     if isinstance(value, Mapping) and isinstance(value.get("question"), str):
         value = value["question"]
     return escape_controls(value if isinstance(value, str) else json.dumps(value, default=str))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -222,3 +223,160 @@ def test_an_ordinary_question_takes_no_result(echelons: Call) -> None:
     assert refused.exit_code == 2
     assert "--result is for a call that was cut short" in refused.stderr
     assert len(echelons("inbox", "--json").stdout.splitlines()) == 1
+
+
+CLERKS = '''
+"""A graph whose tools wait for a decision, two levels down."""
+
+from langchain.agents import create_agent
+from langchain.agents.middleware import HumanInTheLoopMiddleware
+
+from echelons import Agent
+from echelons.testing import Call, ScriptedModel, delegate
+
+
+def mail(to: str) -> str:
+    """Send a mail."""
+    with open("mails.txt", "a") as sent:
+        sent.write(f"{to}\\n")
+    return f"sent to {to}"
+
+
+def drop(path: str) -> str:
+    """Delete a file."""
+    return f"dropped {path}"
+
+
+def made(*calls):
+    model = ScriptedModel({"*": [list(calls), DONE]})
+    rules = {"mail": True, "drop": {"allowed_decisions": ["approve", "reject"]}}
+    middleware = [HumanInTheLoopMiddleware(rules)]
+    graph = create_agent(model, [mail, drop], name="clerk", middleware=middleware)
+    scripts = {
+        "head": [delegate("mid", "go"), "over"],
+        "mid": [delegate("clerk", "go"), "passed on"],
+    }
+    mid = Agent("mid", subordinates=[graph])
+    return Agent("head", model=ScriptedModel(scripts), subordinates=[mid])
+
+
+DONE = "the clerk is done"
+one = made(Call("mail", {"to": "bob"}))
+both = made(Call("mail", {"to": "bob"}), Call("drop", {"path": "/x"}))
+'''
+
+
+@pytest.fixture
+def clerks(folder: Path) -> Iterator[Path]:
+    """The module ``clerks``, and the file of the mails that it has sent."""
+    (folder / "clerks.py").write_text(CLERKS, encoding="utf-8")
+    yield folder / "mails.txt"
+    sys.modules.pop("clerks", None)
+
+
+def test_a_tool_call_that_waits_is_shown_with_the_commands_that_decide(
+    echelons: Call, clerks: Path
+) -> None:
+    shown = echelons("run", "clerks:one", "A mail", "--thread", "rome").stdout
+
+    question = json.loads(echelons("inbox", "--json").stdout)["id"]
+    edit = '{"type": "edit", "edited_action": {"name": "mail", "args": {"to": "bob"}}}'
+    lines = [
+        "head/mid/clerk asks:",
+        "  Tool execution requires approval",
+        "  mail(to='bob')",
+        "Answer it with one of:",
+        f"  echelons answer {question} approve --db trips.sqlite",
+        f"  echelons answer {question} --json-value '{edit}' --db trips.sqlite",
+        f"  echelons answer {question} reject --db trips.sqlite",
+        f"  echelons answer {question} respond --message TEXT --db trips.sqlite",
+    ]
+    assert shown.splitlines() == lines
+    assert echelons("inbox").stdout.splitlines()[1:-1] == lines
+
+
+def test_several_calls_are_shown_with_a_decision_for_all_and_one_for_each(
+    echelons: Call, clerks: Path
+) -> None:
+    shown = echelons("run", "clerks:both", "A mail", "--thread", "rome").stdout
+
+    assert "  mail(to='bob')\n  drop(path='/x')\n" in shown
+    ways = re.findall(r"echelons answer \w+ (.*) --db", shown)
+    each = '[{"type": "approve"}, {"type": "approve"}]'
+    assert ways == ["approve", "reject", f"--json-value '{each}'"]
+    assert echelons("answer", each, "--json-value", "--quiet").stdout == "over\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "mails"),
+    [
+        (("approve",), "bob\n"),
+        (("reject",), ""),
+        (("reject", "--message", "too late"), ""),
+        (("respond", "--message", "sent"), ""),
+        (
+            (
+                '{"type": "edit", "edited_action": {"name": "mail", "args": {"to": "eve"}}}',
+                "--json-value",
+            ),
+            "eve\n",
+        ),
+    ],
+    ids=lambda each: each[0] if isinstance(each, tuple) else "",
+)
+def test_a_decision_is_given_on_the_command_line(
+    echelons: Call, clerks: Path, words: tuple[str, ...], mails: str
+) -> None:
+    echelons("run", "clerks:one", "A mail", "--thread", "rome")
+
+    done = echelons("answer", *words, "--quiet")
+
+    assert (done.exit_code, done.stdout) == (0, "over\n")
+    assert (clerks.read_text() if clerks.exists() else "") == mails
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("yes",), "'yes' is no decision for mail; give approve, edit, reject or respond"),
+        (("edit",), "'edit' is for one call; give a list of 2 (mail, drop)"),
+        (("approve", "--message", "fine"), "'approve' has no such field"),
+        (('["approve"]', "--json-value"), "give a decision for each call (mail, drop): 2, not 1"),
+    ],
+    ids=lambda each: each[0] if isinstance(each, tuple) else "",
+)
+def test_what_is_no_decision_is_refused_on_the_command_line(
+    echelons: Call, clerks: Path, words: tuple[str, ...], said: str
+) -> None:
+    echelons("run", "clerks:both", "A mail", "--thread", "rome")
+
+    refused = echelons("answer", *words)
+
+    assert refused.exit_code == 3
+    assert said in " ".join(refused.stderr.split())
+    assert len(echelons("inbox", "--json").stdout.splitlines()) == 1
+
+
+def test_a_program_gets_the_calls_and_what_is_allowed(echelons: Call, clerks: Path) -> None:
+    echelons("run", "clerks:both", "A mail", "--thread", "rome")
+
+    asked = json.loads(echelons("inbox", "--json").stdout)
+
+    assert [each["tool"] for each in asked["reviewed_calls"]] == ["mail", "drop"]
+    assert asked["reviewed_calls"][1]["arguments"] == {"path": "/x"}
+    assert asked["reviewed_calls"][1]["allowed"] == ["approve", "reject"]
+
+
+def test_a_log_shows_the_call_that_waits(echelons: Call, clerks: Path) -> None:
+    shown = echelons("run", "clerks:one", "A mail", "--thread", "rome").stderr
+
+    assert "head/mid/clerk  asks you: run mail(to='bob')?" in shown
+
+
+def test_an_ordinary_question_takes_no_message(echelons: Call) -> None:
+    echelons("run", "trips:asking", "A table", "--thread", "rome")
+
+    refused = echelons("answer", "reject", "--message", "no")
+
+    assert refused.exit_code == 2
+    assert "--message is for a decision on tool calls" in refused.stderr
