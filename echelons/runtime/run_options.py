@@ -105,6 +105,8 @@ class RunOptions:
         Raises:
             InvalidOption: A key is to be stored that is neither given nor stored.
         """
+        if not stored and not self.stored_keys:
+            return self
         restored = {key: stored[key] for key in stored if key not in self.configurable}
         given = {**self.configurable, **restored}
         for key in self.stored_keys:

@@ -174,6 +174,7 @@ class Session:
             InterventionPending: The thread waits for answers.
             UnfinishedTurn: Its last turn was cut short.
             TurnReused: The turn was another task.
+            InvalidOption: A key in the session's `stored_keys` is neither given nor stored.
         """
         return self._start_run(build_send_request(task, turn_id))
 
@@ -316,11 +317,11 @@ class Session:
 
     def _start_run(self, request: SessionRequest) -> Run:
         # Refused at once, not only at the first event.
-        run_plan(self._saver, request.decide_early(self._engine.thread))
+        run_plan(self._saver, self._engine.check_request(request))
         return Run(self._engine, request)
 
     async def _astart_run(self, request: SessionRequest) -> AsyncRun:
-        await arun_plan(self._saver, request.decide_early(self._engine.thread))
+        await arun_plan(self._saver, self._engine.check_request(request))
         return AsyncRun(self._engine, request)
 
 

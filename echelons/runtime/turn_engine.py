@@ -28,7 +28,7 @@ from echelons.graphs.invocation.resume_check import check_checkpoint
 from echelons.runtime.run_end import RunEnd, RunRecord, open_for_answers, settle_run
 from echelons.runtime.run_events import RunEvent
 from echelons.runtime.run_options import RunOptions
-from echelons.runtime.session_requests import SessionRequest, SessionThread
+from echelons.runtime.session_requests import SessionRequest, SessionThread, StartRun
 
 LEASE_POLL_INTERVAL = 0.005
 """Seconds between two attempts to take the lease of a run that is about to end.
@@ -60,6 +60,12 @@ class TurnEngine:
             "configurable": {"thread_id": self.thread.id},
             "metadata": {**self.options.stored_metadata, "thread_name": self.thread.name},
         }
+
+    def check_request(self, request: SessionRequest) -> ReadPlan[None]:
+        """Refuse a request that cannot be carried out, before anything starts."""
+        yield from request.decide_early(self.thread)
+        if request.early and isinstance(request.early.decision, StartRun):
+            self.options.complete(request.early.decision.stored_keys)
 
     def run_request(self, request: SessionRequest, record: RunRecord) -> Generator[RunEvent]:
         """Run a request, and yield its events.

@@ -298,7 +298,9 @@ def test_a_stored_key_that_is_neither_given_nor_stored_is_refused_before_anythin
 ) -> None:
     with Session(asking(Seen()), tmp_path / "t.sqlite", stored_keys=["tenant"]) as session:
         with pytest.raises(InvalidOption, match="'tenant': configurable= has no such key"):
-            send(session, "go", in_loop=False)
+            session.send("go")
+        with pytest.raises(InvalidOption, match="'tenant': configurable= has no such key"):
+            asyncio.run(session.asend("go"))
         assert session.threads() == []
 
 
