@@ -8,7 +8,7 @@ the other calls, so that each thread's id is stored before it runs.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
 
@@ -34,6 +34,7 @@ from echelons.identity.lineage import (
     REQUESTS_KEY,
     ROUTES_KEY,
     THREADS_KEY,
+    UNASKED_KEY,
     Identity,
     derive_message_id,
     derive_request_id,
@@ -250,10 +251,15 @@ def plan_reply_update(
 
     `limits` returns those of a request to a subordinate; a reply without requests needs none.
     """
-    able, policy = settings.callable_tools, settings.policy
-    plan = build_delegation_plan(context.parsed, routed, policy, able.width, able.only_subordinate)
+    able, policy, reply = settings.callable_tools, settings.policy, context.message
     before, thread = context.state["messages"], context.identity.thread_id
-    if policy.repeats == "refuse":
+    ends = not (reply.tool_calls or reply.invalid_tool_calls)
+    if ends and able.subordinates and not able.tools and not _has_asked(before):
+        metadata = {**reply.response_metadata, UNASKED_KEY: True}
+        marked = reply.model_copy(update={"response_metadata": metadata})
+        context = replace(context, message=marked)
+    plan = build_delegation_plan(context.parsed, routed, policy, able.width, able.only_subordinate)
+    if policy.repeats == "refuse" and plan.requests:
         plan.refuse_repeated(lambda task: find_answered(task, before, thread))
     targets = {key: join_path(each.remaining[0][1:]) for key, each in plan.candidates.items()}
     return _build_update(context, plan, targets, limits)
@@ -270,6 +276,16 @@ def build_relay_update(past: Past, state: Mapping[str, Any], identity: Identity)
     context = ReplyContext(message, ParsedReply((call,)), past, state, identity)
     targets = {RELAY_CALL_ID: join_path(forward.request.route[1:])}
     return _build_update(context, DelegationPlan([call]), targets)
+
+
+def _has_asked(messages: Sequence[BaseMessage]) -> bool:
+    """Return whether an agent without tools has delegated anything since its task."""
+    for message in reversed(messages):
+        if message.type == "human":
+            break
+        if message.type == "tool" and REFUSED_KEY not in message.response_metadata:
+            return True
+    return False
 
 
 def _adopt_reply(reply: Any, identity: Identity, before: Sequence[BaseMessage]) -> AIMessage:

@@ -22,7 +22,7 @@ from echelons.delegation.request import DelegationRequest, DelegationResponse, S
 from echelons.errors import DelegationError, MisplacedRequest
 from echelons.guards.circuit_breaker import AttemptOutcome
 from echelons.guards.gate import HALT_KEY, Halt, Pause, Step, get_gate
-from echelons.identity.lineage import Identity, derive_message_id, require_identity
+from echelons.identity.lineage import UNASKED_KEY, Identity, derive_message_id, require_identity
 from echelons.identity.thread_history import Head, build_head, join_path
 from echelons.nodes.base_node import Node
 from echelons.nodes.delegating.attempt import (
@@ -224,15 +224,18 @@ def build_response(
         and each.artifact is not None
     )
     usage = sum(map(read_message_usage, messages), Usage())
-    said = _complete_report(reported, messages[-1] if messages else None)
-    status = Status(said["status"])
+    last = messages[-1] if messages else None
+    said = _complete_report(reported, last)
+    status, reason = Status(said["status"]), said.get("reason", "")
+    if last and not reason and UNASKED_KEY in last.response_metadata:
+        reason = f"no subordinate was asked: {request.current} answered by itself"
     default = 0.0 if status is Status.UNABLE else confidence
     return base.model_copy(
         update={
             "status": status,
             "result": said.get("result", ""),
             "confidence": said.get("confidence", default),
-            "reason": said.get("reason", ""),
+            "reason": reason,
             # The agent did not report an empty or interrupted answer itself.
             "failed": status is Status.UNABLE and (HALT_KEY in said or said is _EMPTY_REPORT),
             "usage": sum((each.usage for each in below), usage),

@@ -15,18 +15,74 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from echelons.checkpoints.clock import utc_now
 from echelons.checkpoints.ledger import Fence, Transaction, build_key, require_lease
 from echelons.checkpoints.ledger.records import MAX_RECORD_SIZE
 from echelons.checkpoints.ledger.sqlite_ledger import SqliteTransaction
+from echelons.delegation.request import DelegationResponse, Status
 from echelons.errors import StorageError
 
 TURN_KEY = "__echelons_turn"
 """Config key of a run's turn; LangGraph stores no key with this prefix."""
 MAX_ANSWER_LENGTH = 2**20
 """Characters of an answer that are kept with its turn; the thread itself has all of it."""
+MAX_RESPONSE_LENGTH = 2**18
+"""Characters of JSON of a response that are kept with its turn; a longer one is kept without the
+responses below it, and with a shorter result."""
+
+EndStatus: TypeAlias = Literal["finished", "limited", "stopped"]
+"""How a turn has ended: with an answer, at a limit, or by an order to stop."""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnEnd:
+    """The end of a turn.
+
+    Attributes:
+        text: The root's last message.
+        status: How it has ended.
+        reason: Why it has no whole answer, or a remark on the answer; empty for neither.
+        response: The root's response; `None` in a row from before.
+    """
+
+    text: str
+    status: EndStatus = "finished"
+    reason: str = ""
+    response: DelegationResponse | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the end as it is stored."""
+        kept = {"text": self.text[:MAX_ANSWER_LENGTH], "status": self.status, "reason": self.reason}
+        if self.response is None:
+            return kept
+        # As text: responses may be nested deeper than the ledger's values.
+        response = self._shorten_response(self.response).stored()
+        return {**kept, "response": json.dumps(response, ensure_ascii=False)}
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> TurnEnd:
+        """Return the end of a turn from what is stored; rows from before have the text only.
+
+        Raises:
+            UnreadableRecord: The response in it is damaged.
+        """
+        text, response = stored["text"], None
+        if "response" in stored:
+            response = DelegationResponse.load(json.loads(stored["response"]))
+            if response.status is Status.FULFILLED:
+                response = response.model_copy(update={"result": text})
+        return cls(text, stored.get("status", "finished"), stored.get("reason", ""), response)
+
+    def _shorten_response(self, response: DelegationResponse) -> DelegationResponse:
+        # The answer is kept already.
+        if response.status is Status.FULFILLED:
+            response = response.model_copy(update={"result": ""})
+        if len(response.model_dump_json()) > MAX_RESPONSE_LENGTH:
+            result = response.result[: MAX_RESPONSE_LENGTH // 2]
+            response = response.model_copy(update={"result": result, "subordinate_responses": ()})
+        return response
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,12 +148,12 @@ class TurnRecord:
 
     Attributes:
         task: Digest of its task.
-        text: Its answer; `None` until the turn has ended.
+        end: Its end; `None` until the turn has ended.
         announced: Whether it was recorded before its first checkpoint was stored.
     """
 
     task: str
-    text: str | None
+    end: TurnEnd | None
     announced: bool = False
 
 
@@ -125,16 +181,16 @@ def find_turn(open_: Transaction, thread_id: str, turn_id: str) -> TurnRecord | 
     if found is None:
         return None
     kept = found.value
-    return TurnRecord(kept["task"], kept.get("text"), kept.get("announced", False))
+    end = TurnEnd.from_json(kept) if "text" in kept else None
+    return TurnRecord(kept["task"], end, kept.get("announced", False))
 
 
-def finish_turn(open_: Transaction, thread_id: str, turn_id: str, text: str) -> None:
-    """Store the answer of a turn that has ended, if the turn may be submitted again."""
+def finish_turn(open_: Transaction, thread_id: str, turn_id: str, end: TurnEnd) -> None:
+    """Store the end of a turn, if the turn may be submitted again."""
     name = _build_turn_key(thread_id, turn_id)
     found = open_.get(name)
     if found and "text" not in found.value:
-        value = {**found.value, "text": text[:MAX_ANSWER_LENGTH]}
-        open_.compare_and_set(name, found.version, value)
+        open_.compare_and_set(name, found.version, {**found.value, **end.to_json()})
 
 
 def digest_task(task: str | Sequence[Any]) -> str:

@@ -28,7 +28,7 @@ from echelons.checkpoints.namespaces import (
 from echelons.checkpoints.queries import AllCheckpoints, LedgerQuery, OneCheckpoint, ReadPlan
 from echelons.delegation.race import RaceEntry
 from echelons.effects.tool_review import ReviewedCall, find_review
-from echelons.guards.gate import Halt, is_pause
+from echelons.guards.gate import PAUSE_KEY, Halt, is_pause
 from echelons.identity.lineage import Identity
 from echelons.langgraph_internals import BRANCH_PREFIX, NULL_TASK_ID, TASKS
 from echelons.tree.names import PATH_SEPARATOR
@@ -90,11 +90,13 @@ class PendingWork:
         questions: Its pending questions, in the order of the tree.
         can_proceed: Whether it has work left that waits for no answer; paused work counts.
         withdrawn: Ids of the questions of stopped agents.
+        paused: Paths of the pauses that hold its agents.
     """
 
     questions: tuple[Question, ...] = ()
     can_proceed: bool = False
     withdrawn: frozenset[str] = frozenset()
+    paused: frozenset[str] = frozenset()
 
 
 def read_pending_work(root: CheckpointTuple, thread_id: str) -> ReadPlan[PendingWork]:
@@ -112,12 +114,14 @@ def read_pending_work(root: CheckpointTuple, thread_id: str) -> ReadPlan[Pending
         if not isinstance(orders.find_order(PATH_SEPARATOR.join(each.path)), Halt)
     )
     withdrawn = frozenset(each.id for each in found.questions if each not in left)
-    return PendingWork(left, found.can_proceed or bool(withdrawn), withdrawn)
+    can_proceed = found.can_proceed or bool(withdrawn)
+    return PendingWork(left, can_proceed, withdrawn, found.paused)
 
 
 def _walk_open_tasks(level: CheckpointTuple, thread_id: str) -> ReadPlan[PendingWork]:
     tasks = _OpenTasks.from_checkpoint(level)
     found: list[Question] = []
+    paused: set[str] = set()
     moves = tasks.has_unstarted
     for task_id, interrupts in tasks.interrupted.items():
         # An interrupt is copied into every level above, and stays there while the asking agent
@@ -130,9 +134,11 @@ def _walk_open_tasks(level: CheckpointTuple, thread_id: str) -> ReadPlan[Pending
         below = (yield from _walk_open_tasks(inner, thread_id)) if inner else PendingWork()
         own = [each for each in interrupts if tasks.waits_for(task_id, each.id, bool(inner))]
         asked = [each for each in own if not is_pause(each.value)]
+        held = {str(each.value[PAUSE_KEY]) for each in own if is_pause(each.value)}
         found += [*below.questions, *(_build_question(level, each) for each in asked)]
-        moves = moves or below.can_proceed or len(asked) < len(own) or not (below.questions or own)
-    return PendingWork(tuple(found), moves)
+        paused |= below.paused | held
+        moves = moves or below.can_proceed or bool(held) or not (below.questions or own)
+    return PendingWork(tuple(found), moves, paused=frozenset(paused))
 
 
 def _has_lost_race(saved: CheckpointTuple, thread_id: str) -> ReadPlan[bool]:

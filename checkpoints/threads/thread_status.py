@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from langchain_core.messages import AIMessage
+from langchain_core.messages import BaseMessage, HumanMessage
 from langgraph.checkpoint.base import CheckpointTuple
 
 from echelons.checkpoints.queries import AllCheckpoints, OneCheckpoint, ReadPlan
@@ -51,9 +51,14 @@ class ThreadStatus:
         return [question.id for question in self.questions]
 
     @property
+    def identity(self) -> Identity | None:
+        """The root in its current or last turn; `None` if neither is known."""
+        return Identity.from_metadata(self.checkpoint.metadata) if self.checkpoint else None
+
+    @property
     def turn(self) -> str:
         """Id of the current or last turn; empty if none is known."""
-        identity = Identity.from_metadata(self.checkpoint.metadata) if self.checkpoint else None
+        identity = self.identity
         return identity.turn if identity else ""
 
     @property
@@ -72,21 +77,22 @@ def read_thread_status(thread_id: str) -> ReadPlan[ThreadStatus]:
     return ThreadStatus(saved, (yield from read_pending_work(saved, thread_id)))
 
 
-def read_last_text(standing: ThreadStatus) -> ReadPlan[str]:
-    """Return the text of the last message if it is the root's own; else an empty string."""
-    if standing.checkpoint is None:
-        return ""
-    past = yield from read_past(standing.checkpoint, list_pending_writes(standing.checkpoint))
-    last = past.messages[-1] if past.messages else None
-    return str(last.text) if isinstance(last, AIMessage) else ""
+def read_turn_messages(status: ThreadStatus) -> ReadPlan[tuple[BaseMessage, ...]]:
+    """Return the messages of a root's current or last turn, its task first."""
+    if status.checkpoint is None:
+        return ()
+    past = yield from read_past(status.checkpoint, list_pending_writes(status.checkpoint))
+    messages = past.messages
+    tasks = (i for i in range(len(messages) - 1, -1, -1) if isinstance(messages[i], HumanMessage))
+    return messages[next(tasks, 0) :]
 
 
-def read_turn_text(thread_id: str, turn: str) -> ReadPlan[str | None]:
-    """Return the last text of the root in a turn, `None` if none of its checkpoints is left.
+def read_turn_status(thread_id: str, turn: str) -> ReadPlan[ThreadStatus | None]:
+    """Return the status of a root's thread at the end of a turn, `None` if nothing is left of it.
 
     Reads every checkpoint of the turn; used only for a turn whose end was not recorded.
     """
     found: list[CheckpointTuple] = yield AllCheckpoints(thread_id, {"turn_id": turn})
     roots = (each for each in found if not each.config["configurable"]["checkpoint_ns"])
     root = next(roots, None)
-    return (yield from read_last_text(ThreadStatus(root))) if root else None
+    return ThreadStatus(root) if root else None

@@ -51,7 +51,7 @@ class TracedRequest:
         response: The response, without the result if there were several attempts: that stays
             in the thread. `None` while it is open, or if it cannot be read.
         status: Its status; `None` while it is open.
-        reason: Why it is not fulfilled; empty if it is.
+        reason: Why it is not fulfilled, or that an agent without tools has asked no subordinate.
     """
 
     call_id: str

@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +22,7 @@ from echelons.cli.display.turn_summary import (
     choose_exit_code,
     explain_no_run,
     format_closing,
+    format_status,
     turn_result_to_json,
 )
 from echelons.cli.exit_codes import ExitCode
@@ -138,7 +139,9 @@ class _TurnRunner:
             output.print_result(format_questions(result.questions, turn.db))
         after = turn.closing_remarks if code is ExitCode.FINISHED else ()
         unmoved = explain_no_run(result)
-        ended = (unmoved,) if unmoved else format_closing(board, turn.thread, code, turn.db)
+        ended: Iterable[str] = format_closing(result, board, turn.thread, code, turn.db)
+        if unmoved:
+            ended = (unmoved, *format_status(result))
         self._print_remarks((*ended, *after))
         return code
 

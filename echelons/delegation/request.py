@@ -143,7 +143,8 @@ class DelegationResponse(_Record):
         confidence: The agent's confidence, 0 to 1.
         path: Agents from the request's origin to the one that answers.
         usage: Usage of models, including everything below; `subordinate_responses` has the parts.
-        reason: Why the request is not fulfilled; empty if it is.
+        reason: Why the request is not fulfilled. If it is, empty, or that an agent with
+            subordinates and without tools has asked none of them.
         partial_results: Parts of an answer, if the whole was not possible.
         subordinate_responses: Responses of the agent's own subordinates, or of the candidates
             tried before it.

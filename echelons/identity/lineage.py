@@ -39,7 +39,20 @@ FORWARDED_KEY = "forwarded"
 REFUSED_KEY = "refused"
 """Likewise: marks the answer to a call that was refused; nothing was run for it."""
 
-OWN_KEYS = frozenset({THREADS_KEY, ROUTES_KEY, PARTS_KEY, REQUESTS_KEY, FORWARDED_KEY, REFUSED_KEY})
+UNASKED_KEY = "unasked"
+"""Likewise: marks the answer of an agent that has subordinates and no tools, and asked none."""
+
+OWN_KEYS = frozenset(
+    {
+        THREADS_KEY,
+        ROUTES_KEY,
+        PARTS_KEY,
+        REQUESTS_KEY,
+        FORWARDED_KEY,
+        REFUSED_KEY,
+        UNASKED_KEY,
+    }
+)
 """The keys that only this library may write; removed from messages that come from outside."""
 
 

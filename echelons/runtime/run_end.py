@@ -10,15 +10,15 @@ from langgraph.runtime import RunControl
 from langgraph.types import Command
 
 from echelons.checkpoints.coordination import turns
-from echelons.checkpoints.coordination.turns import Turn
+from echelons.checkpoints.coordination.turns import Turn, TurnEnd
 from echelons.checkpoints.ledger import Transaction, build_key
 from echelons.checkpoints.queries import LedgerQuery, ReadPlan
 from echelons.checkpoints.threads import answer_outbox
 from echelons.checkpoints.threads.pending_work import Question
-from echelons.checkpoints.threads.thread_status import read_last_text, read_thread_status
-from echelons.delegation.request import Usage
+from echelons.checkpoints.threads.thread_status import ThreadStatus, read_thread_status
+from echelons.delegation.request import DelegationResponse, Usage
 from echelons.runtime.run_events import STREAM_MODES, EventTranslator, RunEvent, RunEventKind
-from echelons.tree.names import PATH_SEPARATOR
+from echelons.runtime.turn_status import TurnStatus, describe_open_turn, read_turn_end
 
 CLOSED_EPOCH = 0
 """An epoch that no run has, stored while no run takes answers."""
@@ -29,18 +29,33 @@ class RunEnd:
     """The result of a run.
 
     Attributes:
-        text: The root's last message, if the turn is finished.
+        status: The status of the turn.
+        text: The root's last message, if the turn has ended.
+        reason: Why the turn has no whole answer, or a remark on it; empty for neither.
         questions: Questions that it waits for.
-        finished: Whether the turn has ended.
+        response: The root's response, if the turn has ended.
         replayed: Whether nothing was run, as the turn had been submitted before.
         queued: Whether answers were left to the run that holds the thread.
     """
 
+    status: TurnStatus
     text: str = ""
+    reason: str = ""
     questions: tuple[Question, ...] = ()
-    finished: bool = False
+    response: DelegationResponse | None = None
     replayed: bool = False
     queued: bool = False
+
+    @classmethod
+    def from_turn_end(cls, end: TurnEnd, replayed: bool = False) -> RunEnd:
+        """Return the result of a run whose turn has ended."""
+        return cls(end.status, end.text, end.reason, response=end.response, replayed=replayed)
+
+    @classmethod
+    def from_open_turn(cls, status: ThreadStatus, left: str = "", replayed: bool = False) -> RunEnd:
+        """Return the result of a run whose turn has not ended; `left` says why it was left."""
+        standing, reason = describe_open_turn(status, left)
+        return cls(standing, "", reason, status.questions, replayed=replayed)
 
 
 class RunRecord:
@@ -52,7 +67,6 @@ class RunRecord:
         started: Whether its first event has been requested.
         paused: Whether the tree was stopped that way.
         run_end: The result; `None` until it ends.
-        last_text: The root's last message in it; `None` if there is none.
         delivered: The questions whose answers it has delivered.
         withdrawn: Questions of stopped agents that it has continued for.
     """
@@ -63,7 +77,6 @@ class RunRecord:
         self.started = False
         self.paused = False
         self.run_end: RunEnd | None = None
-        self.last_text: str | None = None
         self.delivered: set[str] = set()
         self.withdrawn: set[str] = set()
         self._translator = EventTranslator()
@@ -78,19 +91,18 @@ class RunRecord:
         for event in self._translator.translate_part(part):
             if event.kind is RunEventKind.MESSAGE:
                 self.usage += event.usage
-                if PATH_SEPARATOR not in event.path:
-                    self.last_text = event.content
             yield event
 
 
-def read_run_end(thread_id: str) -> ReadPlan[RunEnd]:
+def read_run_end(thread_id: str, confidence: float) -> ReadPlan[RunEnd]:
     """Return the result of the last run of a thread, read from its checkpoints."""
     status = yield from read_thread_status(thread_id)
-    text = (yield from read_last_text(status)) if status.finished else ""
-    return RunEnd(text, status.questions, status.finished)
+    if not status.finished:
+        return RunEnd.from_open_turn(status)
+    return RunEnd.from_turn_end((yield from read_turn_end(status, confidence)))
 
 
-def settle_run(turn: Turn, record: RunRecord) -> ReadPlan[Command[Any] | None]:
+def settle_run(turn: Turn, record: RunRecord, confidence: float) -> ReadPlan[Command[Any] | None]:
     """End the run, or return its next input if answers have arrived meanwhile.
 
     The run also continues if an agent with a pending question was stopped meanwhile, as its
@@ -104,9 +116,7 @@ def settle_run(turn: Turn, record: RunRecord) -> ReadPlan[Command[Any] | None]:
     turn.check_failures()
     status = yield from read_thread_status(turn.thread_id)
     withdrawn = status.pending_work.withdrawn - record.withdrawn
-    text = (record.last_text or "") if status.finished else ""
-    if status.finished and record.last_text is None:
-        text = yield from read_last_text(status)
+    end = (yield from read_turn_end(status, confidence)) if status.finished else None
 
     def close_run(open_: Transaction) -> RunEnd | Command[Any] | None:
         open_.require_lease(turn.fence)
@@ -115,10 +125,12 @@ def settle_run(turn: Turn, record: RunRecord) -> ReadPlan[Command[Any] | None]:
         due = answer_outbox.take_due_answers(open_, turn.thread_id, status.question_ids, delivered)
         if (due or withdrawn) and not record.paused:
             return Command(resume=due) if due else None
-        if status.finished:
-            turns.finish_turn(open_, turn.thread_id, turn.id, text)
         _store_open_epoch(open_, turn, CLOSED_EPOCH)
-        return RunEnd(text, status.questions, status.finished)
+        if end is None:
+            left = record.control.drain_reason or "" if record.paused else ""
+            return RunEnd.from_open_turn(status, left)
+        turns.finish_turn(open_, turn.thread_id, turn.id, end)
+        return RunEnd.from_turn_end(end)
 
     settled = yield LedgerQuery(lambda ledger: ledger.commit(close_run))
     if isinstance(settled, RunEnd):

@@ -133,7 +133,9 @@ class Session:
             self.close()
             raise
         self.thread_id = thread if is_id else derive_root_thread_id(thread)
-        self._engine = TurnEngine(self.graph, saver, SessionThread(thread, self.thread_id), options)
+        confidence = max(agent.capabilities.values(), default=1.0)
+        root_thread = SessionThread(thread, self.thread_id, confidence)
+        self._engine = TurnEngine(self.graph, saver, root_thread, options)
         self.thread_store = ThreadStore(saver)
 
     @property

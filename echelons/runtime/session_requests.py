@@ -18,6 +18,7 @@ from langchain_core.messages import HumanMessage
 from langgraph.types import Command
 
 from echelons.checkpoints.coordination import turns
+from echelons.checkpoints.coordination.turns import TurnEnd
 from echelons.checkpoints.ledger import Lease, Transaction, build_key
 from echelons.checkpoints.queries import LedgerQuery, ReadPlan
 from echelons.checkpoints.threads import answer_outbox
@@ -28,9 +29,8 @@ from echelons.checkpoints.threads.stop_and_pause import (
 )
 from echelons.checkpoints.threads.thread_status import (
     ThreadStatus,
-    read_last_text,
     read_thread_status,
-    read_turn_text,
+    read_turn_status,
 )
 from echelons.effects.tool_review import Decision
 from echelons.errors import (
@@ -46,6 +46,7 @@ from echelons.errors import (
     UnfinishedTurn,
 )
 from echelons.runtime.run_end import RunEnd, is_open_for_answers
+from echelons.runtime.turn_status import read_turn_end
 from echelons.text.content_blocks import copy_blocks, find_block_fault
 from echelons.text.input_limits import check_id, check_value, shorten_repr
 
@@ -54,13 +55,22 @@ Task: TypeAlias = str | Sequence[Mapping[str, Any]]
 
 MISSING: Any = object()
 """The default of an answer that was not given; `None` is a valid answer."""
+QUEUED = "queued: the run that holds the thread takes the answers"
+FORGOTTEN = "nothing is left of the turn in the database"
 
 
 class SessionThread(NamedTuple):
-    """A root's thread: its name and its id."""
+    """A root's thread.
+
+    Attributes:
+        name: Its name.
+        id: Its id.
+        confidence: The root's declared confidence, from 0 to 1.
+    """
 
     name: str
     id: str
+    confidence: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,23 +182,26 @@ class SendRequest(SessionRequest):
             raise TurnReused(self.turn, thread.name)
         if status.turn == self.turn and not status.finished:
             continued = yield from _continue_turn(thread, status)
-            return continued or RunEnd(questions=status.questions, replayed=True)
-        text = known.text
-        if text is None:
-            # Its process died at the start of the turn, or at its end before that was stored.
-            text = yield from read_turn_text(thread.id, self.turn)
-            if text is None and known.announced:
+            return continued or RunEnd.from_open_turn(status, replayed=True)
+        end = known.end
+        if end is None or end.response is None:
+            # Its process died at the start of the turn, or at its end before that was stored; or
+            # only its text was, by an earlier version.
+            past = yield from read_turn_status(thread.id, self.turn)
+            if past is None and end is None and known.announced:
                 return (yield from self._start_turn(thread, status, self.turn, digest))
-        return RunEnd(text or "", finished=True, replayed=True)
+            if past is not None:
+                end = yield from read_turn_end(past, thread.confidence)
+        return RunEnd.from_turn_end(end or TurnEnd("", reason=FORGOTTEN), replayed=True)
 
     def plan_writes(self, thread: SessionThread, go: StartRun) -> ReadPlan[LedgerWriter]:
         """Store the end of the previous turn, if its process died before it could."""
         before = go.status_before.turn
         known = (yield from _find_turn(thread, before)) if before else None
-        if known is None or known.text is not None:
+        if known is None or known.end is not None:
             return _write_nothing
-        text = yield from read_last_text(go.status_before)
-        return lambda open_: turns.finish_turn(open_, thread.id, before, text)
+        end = yield from read_turn_end(go.status_before, thread.confidence)
+        return lambda open_: turns.finish_turn(open_, thread.id, before, end)
 
     def _start_turn(
         self, thread: SessionThread, status: ThreadStatus, turn: str, digest: str = ""
@@ -241,7 +254,7 @@ class AnswerRequest(SessionRequest):
             return True
 
         left = yield LedgerQuery(lambda ledger: ledger.commit(leave))
-        return RunEnd(queued=True) if left else None
+        return RunEnd("running", reason=QUEUED, queued=True) if left else None
 
 
 @dataclass(slots=True)

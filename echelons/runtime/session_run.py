@@ -9,15 +9,19 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 from echelons.checkpoints.queries import arun_plan, run_plan
 from echelons.checkpoints.threads.pending_work import Question
-from echelons.delegation.request import Usage
+from echelons.delegation.request import DelegationResponse, Usage
 from echelons.runtime.run_end import RunEnd, RunRecord, read_run_end
 from echelons.runtime.run_events import RunEvent
 from echelons.runtime.session_requests import SessionRequest
 from echelons.runtime.turn_engine import TurnEngine
+from echelons.runtime.turn_status import TurnStatus
+
+_NO_STATUS: Any = ""
+"""The default of a status: a stored result of an earlier version has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +29,21 @@ class Result:
     """The result of a turn.
 
     Attributes:
-        text: The root's answer; empty while questions are open or the run was stopped.
+        text: The root's last message, if the turn has ended; else empty.
         questions: Questions that must be answered before it continues.
-        finished: Whether the turn has ended.
+        finished: Whether `status` is `"finished"`.
         usage: Usage of all agents of the run together.
         replayed: Whether nothing was run, as the turn was submitted before; this is its result.
         queued: Whether answers were left to a run that is under way on the thread, and
             delivers them.
+        status: `finished` with an answer; `asking` if only answers move it; `paused` if `resume`
+            continues it; `limited` if a limit has ended it, or `stopped` an order. With `queued`
+            it is `running`: how it ends, only the other run returns.
+        reason: Why there is no whole answer: the limit with its value, what was stopped, what is
+            paused, who asks. If the root has subordinates and no tools, and has answered
+            without asking any of them, that. Empty for neither.
+        response: The root's own response, of the whole turn, with its turn's id as
+            `request_id`: `partial` or `unable` if it ended early. `None` before its end.
     """
 
     __stored_as__ = "echelons.runtime.run.Result"
@@ -42,17 +54,36 @@ class Result:
     usage: Usage
     replayed: bool = False
     queued: bool = False
+    status: TurnStatus = _NO_STATUS
+    reason: str = ""
+    response: DelegationResponse | None = None
+
+    def __post_init__(self) -> None:
+        if self.status == _NO_STATUS:
+            open_status = "asking" if self.questions else "paused"
+            object.__setattr__(self, "status", "finished" if self.finished else open_status)
 
     @classmethod
-    def from_run_end(cls, ending: RunEnd, usage: Usage) -> Result:
+    def from_run_end(cls, end: RunEnd, usage: Usage) -> Result:
         """Return the result of an ended run."""
-        text, questions, finished = ending.text, ending.questions, ending.finished
-        return cls(text, questions, finished, usage, ending.replayed, ending.queued)
+        return cls(
+            end.text,
+            end.questions,
+            end.status == "finished",
+            usage,
+            end.replayed,
+            end.queued,
+            end.status,
+            end.reason,
+            end.response,
+        )
 
     def __str__(self) -> str:
-        """The answer, or what must be answered first."""
+        """The answer, or what must be answered first, or why there is neither; never empty."""
+        if self.text.strip():
+            return self.text
         asked = (f"{'/'.join(each.path)} asks: {each.value}" for each in self.questions)
-        return self.text or "\n".join(asked)
+        return "\n".join(asked) or self.reason or self.status
 
 
 class _TurnRun:
@@ -86,9 +117,9 @@ class Run(_TurnRun):
         """Drive the turn to its end and return its result."""
         for _ in self._events:
             pass
-        end, saver = self._record.run_end, self._engine.saver
+        end, saver, thread = self._record.run_end, self._engine.saver, self._engine.thread
         if end is None:
-            end = run_plan(saver, read_run_end(self._engine.thread.id))
+            end = run_plan(saver, read_run_end(thread.id, thread.confidence))
         return Result.from_run_end(end, self._record.usage)
 
     def close(self) -> None:
@@ -124,9 +155,9 @@ class AsyncRun(_TurnRun):
         """Async version of `Run.result`."""
         async for _ in self._events:
             pass
-        end, saver = self._record.run_end, self._engine.saver
+        end, saver, thread = self._record.run_end, self._engine.saver, self._engine.thread
         if end is None:
-            end = await arun_plan(saver, read_run_end(self._engine.thread.id))
+            end = await arun_plan(saver, read_run_end(thread.id, thread.confidence))
         return Result.from_run_end(end, self._record.usage)
 
     async def close(self) -> None:

@@ -91,7 +91,7 @@ class TurnEngine:
                             yield from record.record_part(part)
                 except GraphDrained:
                     record.paused = True
-                given = run_plan(self.saver, settle_run(turn, record))
+                given = run_plan(self.saver, settle_run(turn, record, self.thread.confidence))
 
     async def arun_request(
         self, request: SessionRequest, record: RunRecord
@@ -116,7 +116,9 @@ class TurnEngine:
                                 yield event
                 except GraphDrained:
                     record.paused = True
-                given = await arun_plan(self.saver, settle_run(turn, record))
+                given = await arun_plan(
+                    self.saver, settle_run(turn, record, self.thread.confidence)
+                )
 
     def _take_lease(self, request: SessionRequest) -> Lease | RunEnd:
         while True:

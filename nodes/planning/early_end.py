@@ -67,8 +67,25 @@ def _build_end_update(
     update: dict[str, Any] = {"messages": [*new, last]}
     # A root has no superior to report to, and a stored report would end its later turns too.
     if identity.request_id:
-        said = (str(each.text) for each in reversed(messages) if isinstance(each, AIMessage))
-        result = next(filter(None, said), "") if halt.status == "partial" else ""
-        report = {"status": halt.status, "result": result, "reason": halt.reason}
-        update["response"] = {**report, HALT_KEY: halt.kind}
+        update["response"] = build_halt_report(halt, messages)
     return update
+
+
+def read_halt(message: BaseMessage) -> Halt | None:
+    """Return the order that a segment's last message tells of, `None` for any other message."""
+    match message.response_metadata.get(HALT_KEY):
+        case {"kind": "limit" | "stopped" | "timeout" | "refused" as kind, "reason": str(reason)}:
+            return Halt(kind, reason.removeprefix(f"{kind}: "))
+    return None
+
+
+def build_halt_report(halt: Halt, messages: Sequence[BaseMessage]) -> dict[str, Any]:
+    """Return the report of a halted agent, with its last text if limits leave a result."""
+    said = (str(each.text) for each in reversed(messages) if isinstance(each, AIMessage))
+    result = next(filter(None, said), "") if halt.status == "partial" else ""
+    return {
+        "status": halt.status,
+        "result": result,
+        "reason": halt.reason,
+        HALT_KEY: halt.kind,
+    }

@@ -26,7 +26,7 @@ class World(Protocol):
 
     def do(self, thing: Any, method: str, *args: Any, **kwargs: Any) -> Any: ...
 
-    def send(self, session: Session, task: str) -> Result: ...
+    def send(self, session: Session, task: str, **kwargs: Any) -> Result: ...
 
     def answer(self, session: Session, answers: dict[str, Any]) -> Result: ...
 
@@ -51,8 +51,8 @@ class Sync:
         result = getattr(thing, method)(*args, **kwargs)
         return list(result) if isinstance(result, Iterator) else result
 
-    def send(self, session: Session, task: str) -> Result:
-        return session.send(task).result()
+    def send(self, session: Session, task: str, **kwargs: Any) -> Result:
+        return session.send(task, **kwargs).result()
 
     def answer(self, session: Session, answers: dict[str, Any]) -> Result:
         return session.answer(answers).result()
@@ -91,9 +91,9 @@ class Async:
 
         return self._run(result())
 
-    def send(self, session: Session, task: str) -> Result:
+    def send(self, session: Session, task: str, **kwargs: Any) -> Result:
         async def result() -> Result:
-            return await (await session.asend(task)).result()
+            return await (await session.asend(task, **kwargs)).result()
 
         return self._run(result())
 

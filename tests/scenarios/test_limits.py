@@ -112,7 +112,7 @@ def test_a_superior_and_its_subordinate_that_play_for_ever_end(
 
     result = world.send(Session(head, saver), "go")
 
-    assert result.finished
+    assert result.status == "limited"
     assert result.text == "Not finished (limit: 31 of 31 steps)."
     # Three steps a round: the superior's model, the subordinate's run, the subordinate's model.
     assert len(model.calls) == 21

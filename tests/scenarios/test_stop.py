@@ -104,7 +104,7 @@ async def test_stopping_the_root_cuts_all_of_it_short(saver: SqliteCheckpointer)
     assert await session.astop() == "head"
     result = await run
 
-    assert result.finished
+    assert result.status == "stopped"
     assert result.text == "Not finished (stopped: head was told to stop)."
     assert asked(head, "head") == 1
 
@@ -241,7 +241,7 @@ def test_a_turn_whose_model_always_fails_can_be_given_up(
     world.do(session, "stop")
     result = world.resume(session)
 
-    assert result.finished
+    assert result.status == "stopped"
     assert result.text == "Not finished (stopped: head was told to stop)."
     assert asked(head, "head") == 2
     failing.clear()

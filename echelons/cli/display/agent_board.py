@@ -38,6 +38,10 @@ class AgentState(StrEnum):
         return self not in ("waiting", "running", "asking", "stopped")
 
 
+ROOT_STATES = {"finished": AgentState.DONE, "limited": AgentState.PARTIAL}
+"""The state of the root by the status of its turn; `stopped` for any other."""
+
+
 @dataclass(slots=True)
 class AgentRow:
     """One agent of the run.
@@ -114,13 +118,14 @@ class AgentBoard:
 
     def apply_result(self, result: Result) -> None:
         """Update the rows with the end of the run."""
-        if not result.finished and result.questions:
+        if result.questions:
             return
+        ended = ROOT_STATES.get(result.status, AgentState.STOPPED)
         for row in self._rows.values():
             if row.state in (AgentState.WAITING, AgentState.RUNNING) and row.started_at is not None:
                 # The root gets no response event; any other agent without one was cut short.
-                done = result.finished and PATH_SEPARATOR not in row.path
-                self._end_row(row, AgentState.DONE if done else AgentState.STOPPED)
+                is_root = PATH_SEPARATOR not in row.path
+                self._end_row(row, ended if is_root else AgentState.STOPPED)
 
     def _ensure_row(self, path: str) -> AgentRow:
         if path not in self._rows:

@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from echelons.cli.display.agent_board import AgentBoard
 from echelons.cli.display.question_text import question_to_json
-from echelons.cli.display.text_format import build_command_line, format_count, format_duration
+from echelons.cli.display.text_format import (
+    build_command_line,
+    escape_controls,
+    format_count,
+    format_duration,
+)
 from echelons.cli.exit_codes import ExitCode
 
 if TYPE_CHECKING:
@@ -21,8 +26,9 @@ OFFLINE_MODEL = "offline planner"
 
 def choose_exit_code(result: Result, board: AgentBoard) -> ExitCode:
     """Return the exit code for the result of a turn."""
-    # Answers that another run takes are delivered, however that run ends.
-    if result.finished or result.queued:
+    # Answers that another run takes are delivered, however that run ends. A turn that was limited
+    # or stopped has ended, and needs nothing more.
+    if result.status in ("finished", "limited", "stopped", "running"):
         return ExitCode.FINISHED
     if board.stopping:
         return ExitCode.INTERRUPTED
@@ -30,9 +36,10 @@ def choose_exit_code(result: Result, board: AgentBoard) -> ExitCode:
 
 
 def format_closing(
-    board: AgentBoard, thread: str, code: ExitCode, given: Path | None
+    result: Result, board: AgentBoard, thread: str, code: ExitCode, given: Path | None
 ) -> Iterator[str]:
     """Yield the remarks at the end of a turn; `given` is the database of the command line."""
+    yield from format_status(result)
     rows = board.list_rows()
     tokens = sum(row.tokens for row in rows)
     spent = f", {format_count(tokens)} tokens" if tokens else ""
@@ -41,10 +48,16 @@ def format_closing(
     if OFFLINE_MODEL in board.models:
         yield "by the offline planner: rules, no language model"
     # A failure raises an error, so a run that returned without finishing was paused.
-    why = {ExitCode.INTERRUPTED: "stopped", ExitCode.FAILED: "paused"}.get(code)
-    if why:
+    if code in (ExitCode.INTERRUPTED, ExitCode.FAILED):
         resume = build_command_line("resume", "--thread", thread, db=given)
-        yield f"{why}; all that was done is stored. Go on with: {resume}"
+        yield f"paused; all that was done is stored. Go on with: {resume}"
+
+
+def format_status(result: Result) -> Iterator[str]:
+    """Yield the status of a turn with its reason, if it has one and has come to rest."""
+    if result.reason and not result.queued:
+        reason = result.reason.removeprefix(f"{result.status}: ")
+        yield f"{result.status} ({escape_controls(reason)})"
 
 
 def explain_no_run(result: Result) -> str:
@@ -62,6 +75,8 @@ def turn_result_to_json(
         "kind": "result",
         "thread": thread.name,
         "thread_id": thread.id,
+        "status": result.status,
+        "reason": result.reason,
         "finished": result.finished,
         "interrupted": code is ExitCode.INTERRUPTED,
         "paused": code is ExitCode.FAILED,
@@ -69,6 +84,7 @@ def turn_result_to_json(
         "questions": [question_to_json(each, thread.name) for each in result.questions],
         "replayed": result.replayed,
         "queued": result.queued,
+        "response": result.response and result.response.model_dump(mode="json"),
         "usage": result.usage.model_dump(),
         "models": sorted(model for model in board.models if model),
         "seconds": round(board.seconds, 3),

@@ -63,18 +63,6 @@ STORED: list[tuple[Any, bytes]] = [
         ),
     ),
     (
-        Result("done", (QUESTION,), False, Usage(model_calls=1)),
-        (
-            b"\xc8\x016\x02\x93\xb4echelons.runtime.run\xa6Result\x86\xa4text\xa4done\xa9"
-            b"questions\x91\xc7\x81\x02\x93\xbcechelons.checkpoints.pending\xa8Question"
-            b"\x86\xa2id\xa11\xa5value\xa5sure?\xa4path\x92\xa4head\xa5clerk\xa9thread_id"
-            b"\xa1t\xa8asked_at\xb92026-01-01T00:00:00+00:00\xa6schema\xc0\xa8finished"
-            b"\xc2\xa5usage\xc7Z\x05\x94\xb3echelons.delegation\xa5Usage\x83\xacinput_tok"
-            b"ens\x00\xadoutput_tokens\x00\xabmodel_calls\x01\xb3model_validate_json\xa8r"
-            b"eplayed\xc2\xa6queued\xc2"
-        ),
-    ),
-    (
         RunEvent("head", RunEventKind.TOKEN, "hi"),
         (
             b"\xc7\xe3\x02\x93\xb7echelons.runtime.events\xa8RunEvent\x87\xa4path\xa4head"
@@ -112,6 +100,28 @@ def test_limits_of_before_are_read_and_written_under_their_first_name() -> None:
     assert serde.loads_typed(("msgpack", stored)) == Limits(steps=3)
     # They have more fields today.
     assert b"\xafechelons.limits\xa6Limits" in serde.dumps_typed(Limits(steps=3))[1]
+
+
+def test_results_of_before_are_read_and_written_under_their_first_name() -> None:
+    stored = (
+        b"\xc8\x016\x02\x93\xb4echelons.runtime.run\xa6Result\x86\xa4text\xa4done\xa9"
+        b"questions\x91\xc7\x81\x02\x93\xbcechelons.checkpoints.pending\xa8Question"
+        b"\x86\xa2id\xa11\xa5value\xa5sure?\xa4path\x92\xa4head\xa5clerk\xa9thread_id"
+        b"\xa1t\xa8asked_at\xb92026-01-01T00:00:00+00:00\xa6schema\xc0\xa8finished"
+        b"\xc2\xa5usage\xc7Z\x05\x94\xb3echelons.delegation\xa5Usage\x83\xacinput_tok"
+        b"ens\x00\xadoutput_tokens\x00\xabmodel_calls\x01\xb3model_validate_json\xa8r"
+        b"eplayed\xc2\xa6queued\xc2"
+    )
+    serde = AllowlistSerializer(OURS)
+
+    found = serde.loads_typed(("msgpack", stored))
+
+    assert (found.text, found.questions[0].id, found.finished) == ("done", "1", False)
+    assert (found.status, found.reason, found.response) == ("asking", "", None)
+    # They have more fields today.
+    again = serde.dumps_typed(found)
+    assert b"\xb4echelons.runtime.run\xa6Result" in again[1]
+    assert serde.loads_typed(again) == found
 
 
 def test_a_type_of_a_user_keeps_the_name_that_it_gives() -> None:

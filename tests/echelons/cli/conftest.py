@@ -24,7 +24,7 @@ from pathlib import Path
 
 from langgraph.types import interrupt
 
-from echelons import Agent, DelegationPolicy
+from echelons import Agent, DelegationPolicy, Limits
 from echelons.capabilities.capability import check_capabilities
 from echelons.routing import LexicalMatcher
 from echelons.testing import Call, Reply, ScriptedModel, delegate, report
@@ -65,6 +65,11 @@ def asks(answer="Booked."):
 asking = asks()
 spared = replace(asking, subordinates=[*asking.subordinates, Agent("spare", "Waits")])
 plain = Agent("head", "Answers", model=ScriptedModel(["Fine.", "Fine.", "Fine."]))
+unasked = Agent(
+    "head", model=ScriptedModel(["I know it."]), subordinates=[Agent("leaf", "Eats")]
+)
+limited = replace(asking, limits=Limits(calls=2))
+wordless = Agent("head", model=ScriptedModel([""]))
 escaping = Agent("head", "Answers", model=ScriptedModel(["red \\x1b[31malert"]))
 offline = Agent("head", "Plans without a model", subordinates=[Agent("leaf", "Eats")])
 failing = Agent("head", model=ScriptedModel([ConnectionError("the line is down\\nmore")]))

@@ -74,6 +74,62 @@ def test_a_turn_of_another_task_or_of_no_thread_is_refused(echelons: Call) -> No
     assert len(echelons("threads", "--json").stdout.splitlines()) == 1
 
 
+# How a turn stands
+
+
+@pytest.mark.parametrize(
+    ("team", "status", "reason", "remark", "code"),
+    [
+        ("plain", "finished", "", "", 0),
+        (
+            "unasked",
+            "finished",
+            "no subordinate was asked: head answered by itself",
+            "finished (no subordinate was asked: head answered by itself)",
+            0,
+        ),
+        (
+            "wordless",
+            "finished",
+            "empty: it has answered nothing",
+            "finished (empty: it has answered nothing)",
+            0,
+        ),
+        (
+            "asking",
+            "asking",
+            "question: an answer is needed by head/clerk",
+            "asking (question: an answer is needed by head/clerk)",
+            4,
+        ),
+    ],
+)
+def test_a_turn_shows_its_status_and_reason_also_when_it_is_submitted_again(
+    echelons: Call, team: str, status: str, reason: str, remark: str, code: int
+) -> None:
+    words = ("run", f"trips:{team}", "A table", "--thread", "rome", "--turn", "1")
+
+    for _ in range(2):
+        done = echelons(*words)
+        found = told(echelons(*words, "--json"))
+        assert (done.exit_code, found["exit_code"]) == (code, code)
+        assert (found["status"], found["reason"]) == (status, reason)
+        assert found["finished"] == (status == "finished")
+        assert bool(found["response"]) == (status == "finished")
+        assert remark in done.stderr
+    assert echelons(*words, "--quiet").stderr == ""
+
+
+def test_a_turn_that_reaches_a_limit_is_limited_and_ends_well(echelons: Call) -> None:
+    echelons("run", "trips:limited", "A table", "--thread", "rome")
+    again = echelons("answer", "yes", "--json")
+
+    found = told(again)
+    assert (again.exit_code, found["exit_code"], found["finished"]) == (0, 0, False)
+    assert (found["status"], found["reason"]) == ("limited", "limit: 2 of 2 model calls")
+    assert found["response"]["status"] == "partial"  # type: ignore[index]  # an object of JSON
+
+
 # A thread at work
 
 
@@ -131,6 +187,7 @@ def test_an_answer_to_a_thread_at_work_is_left_to_its_run(
     assert [each.text for each in results] == ["done"]
     if how:
         assert (told(done)["queued"], told(done)["finished"]) == (True, False)
+        assert told(done)["status"] == "running"
     else:
         assert "a run is under way on the thread, and takes the answer" in done.stderr
 

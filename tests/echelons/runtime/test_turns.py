@@ -392,6 +392,8 @@ def test_an_answer_that_arrives_during_a_run_is_delivered_by_it(tmp_path: Path) 
     runner.join(20)
 
     assert (queued.queued, queued.finished, left) == (True, False, [])
+    assert queued.status == "running"
+    assert str(queued) == "queued: the run that holds the thread takes the answers"
     assert [(each.text, each.finished) for each in results] == [("done", True)]
     assert model.repeated_calls == []
 

@@ -23,6 +23,7 @@ def test_a_turn_that_asks_is_stopped_and_resume_brings_it_to_its_end(echelons: C
     ended = echelons("resume")
     assert ended.exit_code == 0
     assert "Not finished (stopped: head was told to stop)." in ended.stdout
+    assert "stopped (head was told to stop)" in ended.stderr
     assert echelons("run", "trips:plain", "Hello", "--thread", "rome").exit_code == 0
 
 
@@ -54,6 +55,7 @@ def test_a_program_is_told_that_a_turn_is_paused(echelons: Call) -> None:
     held = json.loads(echelons("answer", "yes", "--json").stdout.splitlines()[-1])
 
     assert (held["paused"], held["finished"], held["exit_code"]) == (True, False, 5)
+    assert (held["status"], held["reason"]) == ("paused", "paused: head")
 
 
 def test_the_pause_of_one_agent_is_lifted_and_that_of_another_stays(echelons: Call) -> None:
