@@ -30,6 +30,7 @@ from echelons.text.input_limits import (
 )
 
 _SCALARS = (str, int, float)
+_NUMBER = re.compile(r"[-+]?[\d.]+")
 _SECRET_WORD = re.compile(
     r"keys?|auth|authorization|bearer|cookies?|pass|passphrase|pwd"
     r"|\w*(?:apikeys?|token|secrets?|passwords?|passwd|credentials?)"
@@ -74,7 +75,9 @@ class RunOptions:
                 raise InvalidOption(
                     "stored_keys", f"{key}={shorten_repr(value)}", f"{why} are stored"
                 )
-        own = cls(notes, context, given, _check_callbacks(callbacks), _check_tags(tags), keys)
+        own = cls(
+            notes, context, given, _check_callbacks(callbacks), tuple(_iterate("tags", tags)), keys
+        )
         measure_size(own.stored_metadata, "metadata and stored_keys", NOTE_BYTES)
         return own
 
@@ -142,10 +145,6 @@ def _iterate(option: str, given: Any) -> Iterator[str]:
         yield each
 
 
-def _check_tags(given: Any) -> tuple[str, ...]:
-    return tuple(_iterate("tags", given))
-
-
 def _check_callbacks(given: Any) -> Callbacks:
     if given is None or isinstance(given, BaseCallbackManager):
         return given
@@ -172,7 +171,7 @@ def _explain_unusable(key: object) -> str:
         return "a key is a text that can be printed"
     if key.startswith("__"):
         return "names that begin with '__' are LangGraph's and ours; choose another"
-    if key.isnumeric():
+    if key.isnumeric() or _NUMBER.fullmatch(key):
         return "a number is no name; choose one with a letter"
     if key in OWN_CONFIG_KEYS:
         return "LangGraph reads this name itself; the session sets the thread"
@@ -191,6 +190,6 @@ def _explain_unstorable(key: str, notes: Mapping[str, Any]) -> str:
         return "checkpoints have metadata of this name already; choose another"
     words = re.split(r"[\W_]+", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", key).lower())
     if any(map(_SECRET_WORD.fullmatch, words)):
-        return "by its name it is a secret, and what is stored is not encrypted; leave it out, and \
-give it again at a resume"
+        why = "by its name it is a secret, and what is stored is not encrypted; "
+        return f"{why}leave it out here, and give it again at a resume"
     return ""

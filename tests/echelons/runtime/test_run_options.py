@@ -331,6 +331,7 @@ def test_a_new_turn_has_only_what_its_session_gives(tmp_path: Path) -> None:
     [
         ({"configurable": {"__pregel_send": 1}}, "'__pregel_send': names that begin with '__'"),
         ({"configurable": {"42": 1}}, "'42': a number is no name"),
+        ({"configurable": {"-7.5": 1}}, "'-7.5': a number is no name"),
         ({"configurable": {42: 1}}, "42: a key is a text"),
         ({"configurable": {"thread_id": "x"}}, "'thread_id': LangGraph reads this name"),
         ({"configurable": {"checkpoint_ns": "x"}}, "'checkpoint_ns': LangGraph reads this name"),
