@@ -52,6 +52,7 @@ EXAMPLES: dict[Callable[..., None], tuple[str, ...]] = {
         'answer 3f1c "Friday at eight, please"',
         "answer 3f1c '{\"approved\": true}' --json-value",
         "answer 3f1c - < letter.txt",
+        'answer 3f1c reject --message "not today"',
     ),
     resume: ("resume", "resume --thread trip", "resume head/experiences"),
     stop: ("stop", "stop head/experiences --thread trip", "stop head/flights --json"),

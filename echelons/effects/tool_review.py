@@ -63,7 +63,7 @@ class Decision:
 
     def __post_init__(self) -> None:
         if not isinstance(self.type, str) or self.type not in _FIELDS:
-            self._refuse("type", f"give {join_choices([*_FIELDS])}")
+            self._refuse("type", f"give {_join_choices([*_FIELDS])}")
         own, message, action = _FIELDS[self.type], self.message, self.edited_action
         for name in ("message", "edited_action"):
             if getattr(self, name) is not None and name not in own:
@@ -196,20 +196,10 @@ def find_review(value: object, schema: Mapping[str, Any] | None = None) -> ToolR
     return ToolReview(tuple(calls), "interrupt") if calls else None
 
 
-def join_choices(choices: Sequence[str]) -> str:
-    """Return words as a choice.
-
-    >>> join_choices(["approve", "edit", "reject"])
-    'approve, edit or reject'
-    """
-    *others, last = choices or ["nothing"]
-    return f"{', '.join(others)} or {last}" if others else last
-
-
 def _read_decision(call: ReviewedCall, given: object) -> Decision:
     kind = _get_type(given)
     if kind not in call.allowed:
-        choices = join_choices(call.allowed)
+        choices = _join_choices(call.allowed)
         raise ValueError(f"{shorten_repr(kind)} is no decision for {call.tool}; give {choices}")
     decision = Decision.from_json(given)
     if decision.edited_action and decision.edited_action["name"] != call.tool:
@@ -222,6 +212,16 @@ def _get_type(given: object) -> object:
     if isinstance(given, Decision):
         return given.type
     return given.get("type") if isinstance(given, Mapping) else given
+
+
+def _join_choices(choices: Sequence[str]) -> str:
+    """Return words as a choice.
+
+    >>> _join_choices(["approve", "edit", "reject"])
+    'approve, edit or reject'
+    """
+    *others, last = choices or ["nothing"]
+    return f"{', '.join(others)} or {last}" if others else last
 
 
 def _is_action(given: object) -> bool:

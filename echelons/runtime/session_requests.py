@@ -336,9 +336,11 @@ def build_answer_request(question: str | Mapping[str, Any], value: Any) -> Answe
 
 
 def _to_json(answer: Any) -> Any:
-    """Return an answer with its decisions as JSON, alone or in a list."""
-    if isinstance(answer, list | tuple):
-        return [each.to_json() if isinstance(each, Decision) else each for each in answer]
+    """Return an answer with its decisions as JSON: alone, in a list, or in LangChain's form."""
+    listed = answer.get("decisions") if isinstance(answer, Mapping) else answer
+    if isinstance(listed, list | tuple):
+        plain = [each.to_json() if isinstance(each, Decision) else each for each in listed]
+        return plain if listed is answer else {**answer, "decisions": plain}
     return answer.to_json() if isinstance(answer, Decision) else answer
 
 

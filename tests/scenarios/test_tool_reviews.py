@@ -108,6 +108,7 @@ def test_a_question_shows_the_tools_and_their_arguments(asked: Asked) -> None:
         ),
         ([Decision("respond", "sent it myself"), "approve"], ["drop /x"]),
         ({"decisions": [{"type": "approve"}, {"type": "reject"}]}, ["mail to bob"]),
+        ({"decisions": [Decision("reject"), "approve"]}, ["drop /x"]),
     ],
     ids=str,
 )
@@ -197,6 +198,40 @@ def test_a_decision_reaches_a_run_of_another_session(
     again = Session(boss(clerk.graph), saver)
     assert world.answer(again, {question.id: "approve"}).text == "over"
     assert clerk.done == ["mail to bob"]
+
+
+def test_a_decision_that_a_paused_run_has_not_delivered_is_delivered_by_a_resume(
+    saver: SqliteCheckpointer,
+) -> None:
+    clerk = Clerk(MAIL)
+    session = Session(boss(clerk.graph), saver)
+    [question] = session.send("go").result().questions
+    run = session.answer(question.id, Decision("approve"))
+    run.pause()
+    run.result()
+    assert (session.inbox(), clerk.done) == ([], [])
+
+    assert Session(boss(clerk.graph), saver).resume().result().text == "over"
+    assert clerk.done == ["mail to bob"]
+
+
+def test_a_decision_is_left_to_a_run_that_is_under_way(saver: SqliteCheckpointer) -> None:
+    clerk = Clerk(MAIL)
+    queued: list[bool] = []
+
+    def decide(task: str) -> str:
+        """Decide beside the run that asks, as another process would."""
+        while not (inbox := session.inbox()):
+            pass
+        queued.append(session.answer(inbox[0].id, EDIT_MAIL).result().queued)
+        return "decided"
+
+    model = ScriptedModel({"head": [[delegate("clerk", "go"), delegate("decide", "now")], "over"]})
+    session = Session(Agent("head", model=model, subordinates=[clerk.graph, decide]), saver)
+
+    assert session.send("go").result().text == "over"
+    assert queued == [True]
+    assert clerk.done == ["mail to eve"]
 
 
 # The form of ``langgraph.prebuilt``
