@@ -106,5 +106,5 @@ def _measure_message(message: BaseMessage, what: str) -> int:
     # An artifact may be any object; whether it can be stored, the saver decides.
     with suppress(InvalidValue):
         measure_size(artifact, what, MESSAGE_BYTES)
-    content = held.pop("content") if isinstance(message.content, list) else ()
-    return measure_size(held, what, MESSAGE_BYTES) + measure_blocks(content, what)
+    size = measure_blocks(held.pop("content"), what) if isinstance(message.content, list) else 0
+    return size + measure_size(held, what, MESSAGE_BYTES)
