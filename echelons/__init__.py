@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from echelons.guards.circuit_breaker import BreakerPolicy
     from echelons.guards.deadlines import time_left
     from echelons.guards.limits import Limits
+    from echelons.nodes.current_request import get_request
     from echelons.runtime.run_events import RunEvent
     from echelons.runtime.session import Session
     from echelons.runtime.session_run import AsyncRun, Result, Run
@@ -49,6 +50,7 @@ _HOMES = {
     "ThreadStore": "checkpoints.threads.store",
     "Usage": "delegation.request",
     "effect": "effects.journal",
+    "get_request": "nodes.current_request",
     "idempotency_key": "effects.journal",
     "subordinate": "agent",
     "time_left": "guards.deadlines",
@@ -76,6 +78,7 @@ __all__ = [
     "ThreadStore",
     "Usage",
     "effect",
+    "get_request",
     "idempotency_key",
     "subordinate",
     "time_left",

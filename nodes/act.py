@@ -13,10 +13,12 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
 from langgraph.prebuilt import ToolNode
 
+from echelons.delegation.request import CURRENT_REQUEST_KEY
 from echelons.effects.journal import EffectKind, Journal, get_effect_kind
 from echelons.guards.gate import Halt, Pause, Step, get_gate
 from echelons.langgraph_internals import supports_async
 from echelons.nodes.base_node import Node
+from echelons.nodes.current_request import with_root_request
 from echelons.nodes.planning.early_end import build_not_run_message
 from echelons.nodes.tool_execution.at_most_once import AtMostOnce, Refusal
 from echelons.nodes.tool_execution.journaled_call import (
@@ -44,24 +46,28 @@ class Act(Node):
         """Run the call, or return its recorded result if it has run before."""
         config = config or {}
         refusal = _build_refusal(get_gate(config).enter(Step.TOOL, config), input)
-        return self._at_most_once.execute(self._build_call(input, config, kwargs), config, refusal)
+        call, own = self._build_call(input, config, kwargs)
+        return self._at_most_once.execute(call, own, refusal)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Async version of `invoke`."""
         config = config or {}
         gate = get_gate(config)
         refusal = _build_refusal(await gate.arun(lambda: gate.enter(Step.TOOL, config)), input)
-        call = self._build_call(input, config, kwargs)
-        return await self._at_most_once.aexecute(call, config, refusal)
+        call, own = self._build_call(input, config, kwargs)
+        return await self._at_most_once.aexecute(call, own, refusal)
 
     def _build_call(
         self, input: Any, config: RunnableConfig, kwargs: Mapping[str, Any]
-    ) -> JournaledCall:
+    ) -> tuple[JournaledCall, RunnableConfig]:
         [given] = input
+        configurable = config["configurable"]
+        if CURRENT_REQUEST_KEY not in configurable or configurable[CURRENT_REQUEST_KEY] is None:
+            config = with_root_request(config)
         kind = self._effect_kinds.get(given["name"], EffectKind.ONCE)
         call = build_journal_call(config, given["id"] or "", given["name"], given["args"], kind)
         is_threaded = given["name"] in self._threaded_tools
-        return JournaledCall(call, self._tools, given, kwargs, is_threaded)
+        return JournaledCall(call, self._tools, given, kwargs, is_threaded), config
 
 
 def _build_refusal(verdict: Halt | Pause | None, calls: Sequence[Any]) -> Refusal | None:

@@ -260,7 +260,7 @@ def plan_reply_update(
         context = replace(context, message=marked)
     plan = build_delegation_plan(context.parsed, routed, policy, able.width, able.only_subordinate)
     if policy.repeats == "refuse" and plan.requests:
-        plan.refuse_repeated(lambda task: find_answered(task, before, thread))
+        plan.refuse_repeated(lambda asked: find_answered(asked, before, thread))
     targets = {key: join_path(each.remaining[0][1:]) for key, each in plan.candidates.items()}
     return _build_update(context, plan, targets, limits)
 

@@ -18,7 +18,14 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from echelons.delegation.aggregation import without_results
 from echelons.delegation.race import RaceEntry, get_races, with_race_gate
 from echelons.delegation.relayed_request import RelayedRequest
-from echelons.delegation.request import DelegationRequest, DelegationResponse, Status, Usage
+from echelons.delegation.request import (
+    CURRENT_REQUEST_KEY,
+    DelegationRequest,
+    DelegationResponse,
+    Status,
+    Usage,
+    render_facts,
+)
 from echelons.errors import DelegationError, MisplacedRequest
 from echelons.guards.circuit_breaker import AttemptOutcome
 from echelons.guards.gate import HALT_KEY, Halt, Pause, Step, get_gate
@@ -36,7 +43,7 @@ from echelons.nodes.delegating.queued_request import QueuedRequest
 from echelons.nodes.delegating.request_queue import NextStep, RequestQueue, check_request_path
 from echelons.nodes.messages import read_message_usage
 from echelons.nodes.planning.relay_messages import RELAYED_RESPONSE_KEY
-from echelons.tree.names import DELEGATING_TOOLS, PATH_SEPARATOR
+from echelons.tree.names import DELEGATING_TOOLS
 
 EMPTY_ANSWER_REASON = "empty: it has answered nothing"
 _EMPTY_REPORT: Mapping[str, Any] = {"status": Status.UNABLE, "reason": EMPTY_ANSWER_REASON}
@@ -107,15 +114,19 @@ class Subordinate(Node):
             request_id=request.id,
         )
         timeout = self._queue.timeouts.get(self._agent)
-        if request.seconds is not None and (timeout is None or request.seconds < timeout):
-            timeout = request.seconds
+        left = request.seconds
+        if left is not None and (timeout is None or left < timeout):
+            timeout = left
+        known = {**config["configurable"], CURRENT_REQUEST_KEY: request}
+        named: Any = with_identity({**config, "configurable": known}, own)
         options = AttemptOptions(
-            path=PATH_SEPARATOR.join(own.path),
+            path=named["metadata"]["agent_path"],
             target=request.route[-1] if request.route else request.current,
             timeout=timeout,
             race_entry=order.race_entry,
         )
-        named: Any = with_race_gate(with_identity(config, own), order.race_entry)
+        if order.race_entry:
+            named = with_race_gate(named, order.race_entry)
         return order, named, options, _reject_misplaced(request, own.path)
 
     def _decide_next_step(
@@ -182,10 +193,9 @@ def build_level_input(order: QueuedRequest, head: Head | None) -> dict[str, Any]
     task = HumanMessage(request.task, id=derive_message_id(thread, request.id))
     messages = [task]
     if request.context:
-        facts = "\n".join(f"{what}: {fact}" for what, fact in request.context.items())
         fact_id = derive_message_id(thread, f"context/{request.id}")
         # Before the task: the last message of a superior is the task, word for word.
-        messages.insert(0, HumanMessage(facts, id=fact_id))
+        messages.insert(0, HumanMessage(render_facts(request.context), id=fact_id))
     start: dict[str, Any] = {"messages": messages, "request": request.id}
     if head and "checkpoint_id" in head:
         start["previous"] = dict(head)

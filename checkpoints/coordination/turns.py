@@ -193,12 +193,13 @@ def finish_turn(open_: Transaction, thread_id: str, turn_id: str, end: TurnEnd) 
         open_.compare_and_set(name, found.version, {**found.value, **end.to_json()})
 
 
-def digest_task(task: str | Sequence[Any]) -> str:
-    """Return the SHA-256 digest of a task, or of its blocks as JSON, in hexadecimal."""
-    if not isinstance(task, str):
+def digest_task(task: str | Sequence[Any], context: Mapping[str, Any]) -> str:
+    """Return the SHA-256 digest of a task, a text or blocks as JSON, and its context, in hex."""
+    whole: Any = [task, context] if context else task
+    if not isinstance(whole, str):
         # Twice: in JSON all keys are texts, and can be sorted.
-        task = json.dumps(json.loads(json.dumps(task)), sort_keys=True)
-    return sha256(task.encode()).hexdigest()
+        whole = json.dumps(json.loads(json.dumps(whole)), sort_keys=True)
+    return sha256(whole.encode()).hexdigest()
 
 
 def _build_turn_key(thread_id: str, turn_id: str) -> str:

@@ -7,7 +7,7 @@ several agents, or if all candidates are asked at once.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from echelons.delegation.join_policies import JoinPolicy, load_join
@@ -30,6 +30,7 @@ class SubordinateCall:
         reset: Whether it starts a new conversation.
         group: Number of the call's task that it belongs to; several agents may be asked to do
             the same task.
+        context: The context of the request.
     """
 
     call_id: str
@@ -37,11 +38,13 @@ class SubordinateCall:
     message: str
     reset: bool
     group: int = 1
+    context: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     @property
     def arguments(self) -> dict[str, Any]:
         """The arguments of an equivalent `call_subordinate`."""
-        return {"message": self.message, "subordinate": self.subordinate, "reset": self.reset}
+        given = {"message": self.message, "subordinate": self.subordinate, "reset": self.reset}
+        return {**given, "context": self.context} if self.context else given
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,4 +110,8 @@ def iterate_requests(
         elif call["name"] == CALL_SUBORDINATE:
             # A call that a person wrote into a state may have any arguments; it is then refused.
             task, named = str(args.get("message", "")), str(args.get("subordinate") or "")
-            yield SubordinateCall(call_id, named, task, bool(args.get("reset", False))), None
+            reset = "reset" in args and bool(args["reset"])
+            request = SubordinateCall(call_id, named, task, reset)
+            if "context" in args and isinstance(args["context"], Mapping):
+                request = replace(request, context=args["context"])
+            yield request, None

@@ -5,6 +5,7 @@ Pydantic models, stored as JSON with their model's name and validated again when
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, ClassVar, Self
@@ -15,6 +16,9 @@ from echelons.errors import UnreadableRecord
 
 MAX_HOPS = 10
 """Maximum hops of a request, unless the tree is deeper (source: recursive delegation)."""
+
+CURRENT_REQUEST_KEY = "__echelons_request"
+"""Config key of the request that an agent works on; LangGraph stores no key with this prefix."""
 
 
 class Status(StrEnum):
@@ -86,8 +90,8 @@ class DelegationRequest(_Record):
         origin: Agent that made the request.
         current: Agent that has it now.
         task: The task in words.
-        context: Facts that accompany the task, by kind; `part of` is the whole task of which
-            this one is a part.
+        context: Facts that accompany the task, by name, as JSON: those that its author gave.
+            `part of` is the whole task of which this one is a part.
         path: Agents that it has been with, the origin first.
         max_hops: Maximum number of hops.
         attempts: Number of attempts so far, the current one included.
@@ -130,6 +134,19 @@ class DelegationRequest(_Record):
         if self.seconds is None:
             return self
         return self.model_copy(update={"budget": {"seconds": max(self.seconds - spent, 0.0)}})
+
+
+def render_facts(context: Mapping[str, Any]) -> str:
+    r"""Return the context of a request as text for a model, a line for each fact.
+
+    Examples:
+        >>> render_facts({"customer": {"id": 7}, "part of": "Mend it"})
+        'customer: {"id": 7}\npart of: Mend it'
+    """
+    return "\n".join(
+        f"{name}: {fact if isinstance(fact, str) else json.dumps(fact, ensure_ascii=False)}"
+        for name, fact in context.items()
+    )
 
 
 class DelegationResponse(_Record):

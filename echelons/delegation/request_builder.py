@@ -82,13 +82,14 @@ def build_request(
     first, *route = way = candidates.remaining[0] if candidates.remaining else (call.subordinate,)
     calls = (each for each in message.tool_calls if fan_out and each["id"] == fan_out.call_id)
     whole = next((each["args"].get("message") for each in calls), None)
+    is_part = isinstance(whole, str) and whole != call.message
     current = more.get("current") or first
     fields = {
         "id": derive_request_id(thread_id, message.id or "", call.call_id),
         "origin": agent,
         "current": current,
         "task": call.message,
-        "context": {"part of": whole} if isinstance(whole, str) and whole != call.message else {},
+        "context": {**call.context, **({"part of": whole} if is_part else {})},
         "path": (agent, current),
         "route": tuple(route),
         "why": candidates.reasons.get(way[-1], ""),

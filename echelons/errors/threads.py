@@ -135,6 +135,20 @@ class RunFailed(EchelonsError):
     )
 
 
+class NoRequest(EchelonsError):
+    """A request was asked for outside of the work of an agent.
+
+    Attributes:
+        function: The function that was called.
+    """
+
+    function: str
+    message = (
+        "{function}() was called outside of the work of an agent; call it in a tool, a function, a "
+        "Runnable or a graph that an agent of a tree runs"
+    )
+
+
 class NoCall(EchelonsError):
     """The idempotency key or the time left was requested outside of any call.
 

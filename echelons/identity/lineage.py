@@ -42,6 +42,9 @@ REFUSED_KEY = "refused"
 UNASKED_KEY = "unasked"
 """Likewise: marks the answer of an agent that has subordinates and no tools, and asked none."""
 
+REQUEST_CONTEXT_KEY = "request_context"
+"""Likewise, of a task: the context of the root's request."""
+
 OWN_KEYS = frozenset(
     {
         THREADS_KEY,
@@ -51,6 +54,7 @@ OWN_KEYS = frozenset(
         FORWARDED_KEY,
         REFUSED_KEY,
         UNASKED_KEY,
+        REQUEST_CONTEXT_KEY,
     }
 )
 """The keys that only this library may write; removed from messages that come from outside."""

@@ -160,13 +160,23 @@ class Session:
     async def __aexit__(self, *exc: object) -> None:
         self.close()
 
-    def send(self, task: Task, *, turn_id: str | None = None) -> Run:
+    def send(
+        self,
+        task: Task,
+        *,
+        turn_id: str | None = None,
+        request_context: Mapping[str, Any] | None = None,
+    ) -> Run:
         """Send a task to the root.
 
         Args:
             task: What to do: a text, or LangChain's content blocks, such as a text and a picture.
             turn_id: Your id of this turn. A turn that is submitted again is not run twice: its
                 answer is returned if it is finished, and it is resumed if it was cut short.
+            request_context: Facts for the task, by name, as JSON of at most 64 KiB: the context of
+                the root's request, which its model reads before the task, and its tools with
+                `get_request`. It is stored with the task. Subordinates get what their superior
+                passes on.
 
         Raises:
             InvalidTask: It is empty, or a model could not be sent its blocks.
@@ -175,14 +185,21 @@ class Session:
             ThreadBusy: Another run holds the thread.
             InterventionPending: The thread waits for answers.
             UnfinishedTurn: Its last turn was cut short.
-            TurnReused: The turn was another task.
+            TurnReused: The turn was another task, or had another context.
+            InvalidInput: `request_context` is no JSON object, or too large.
             InvalidOption: A key in the session's `stored_keys` is neither given nor stored.
         """
-        return self._start_run(build_send_request(task, turn_id))
+        return self._start_run(build_send_request(task, turn_id, request_context))
 
-    async def asend(self, task: Task, *, turn_id: str | None = None) -> AsyncRun:
+    async def asend(
+        self,
+        task: Task,
+        *,
+        turn_id: str | None = None,
+        request_context: Mapping[str, Any] | None = None,
+    ) -> AsyncRun:
         """Async version of `send`."""
-        return await self._astart_run(build_send_request(task, turn_id))
+        return await self._astart_run(build_send_request(task, turn_id, request_context))
 
     def answer(self, question: str | Mapping[str, Any], value: Any = MISSING) -> Run:
         """Answer pending questions and continue the turn.

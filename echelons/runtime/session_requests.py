@@ -32,6 +32,7 @@ from echelons.checkpoints.threads.thread_status import (
     read_thread_status,
     read_turn_status,
 )
+from echelons.delegation.request import render_facts
 from echelons.effects.tool_review import Decision
 from echelons.errors import (
     AnswerMissing,
@@ -45,10 +46,11 @@ from echelons.errors import (
     TurnReused,
     UnfinishedTurn,
 )
+from echelons.identity.lineage import REQUEST_CONTEXT_KEY
 from echelons.runtime.run_end import RunEnd, is_open_for_answers
 from echelons.runtime.turn_status import read_turn_end
 from echelons.text.content_blocks import copy_blocks, find_block_fault
-from echelons.text.input_limits import check_id, check_value, shorten_repr
+from echelons.text.input_limits import check_context, check_id, check_value, shorten_repr
 
 Task: TypeAlias = str | Sequence[Mapping[str, Any]]
 """A task: a text, or content blocks as LangChain writes them, such as a text and a picture."""
@@ -164,17 +166,19 @@ class SendRequest(SessionRequest):
     Attributes:
         task: The task.
         turn: The caller's id of the turn; `None` if it will not be submitted again.
+        context: The context of the root's request.
     """
 
     task: str | list[dict[str, Any]]
     turn: str | None
+    context: Mapping[str, Any] = field(default_factory=dict)
 
     def decide(self, thread: SessionThread) -> ReadPlan[RunDecision]:
         """Start a turn, resume it, or return its stored answer."""
         status = yield from read_thread_status(thread.id)
         if self.turn is None:
             return (yield from self._start_turn(thread, status, str(uuid4())))
-        digest = turns.digest_task(self.task)
+        digest = turns.digest_task(self.task, self.context)
         known = yield from _find_turn(thread, self.turn)
         if known is None:
             return (yield from self._start_turn(thread, status, self.turn, digest))
@@ -213,7 +217,12 @@ class SendRequest(SessionRequest):
         if not status.finished:
             raise UnfinishedTurn(thread.name)
         message = HumanMessage(content=self.task, id=str(uuid4()))  # type: ignore[arg-type]
-        return StartRun({"messages": [message]}, turn, digest, status)
+        if not self.context:
+            return StartRun({"messages": [message]}, turn, digest, status)
+        message.response_metadata[REQUEST_CONTEXT_KEY] = self.context
+        # As a subordinate gets it: the facts, and then the task word for word.
+        facts = HumanMessage(render_facts(self.context), id=str(uuid4()))
+        return StartRun({"messages": [facts, message]}, turn, digest, status)
 
 
 @dataclass(slots=True)
@@ -290,12 +299,15 @@ class ResumeRequest(SessionRequest):
         return lambda open_: lift_pauses(open_, thread.id, go.turn, self.path)
 
 
-def build_send_request(task: Task, turn_id: str | None) -> SendRequest:
+def build_send_request(
+    task: Task, turn_id: str | None, request_context: Mapping[str, Any] | None = None
+) -> SendRequest:
     """Return the request to send a task.
 
     Raises:
         InvalidTask: It is empty, or a model could not be sent its blocks.
         InvalidId: `turn_id` has other characters than letters, digits and `._:-`.
+        InvalidInput: `request_context` is no JSON object, or too large.
     """
     given: Any = task
     if isinstance(given, (list, tuple)) and given:
@@ -307,7 +319,8 @@ def build_send_request(task: Task, turn_id: str | None) -> SendRequest:
     else:
         check_value(given, "the task")
     turn = None if turn_id is None else check_id(turn_id, "turn_id")
-    return SendRequest(given, turn)
+    context = check_context(request_context, "request_context")
+    return SendRequest(given, turn, context)
 
 
 def build_answer_request(question: str | Mapping[str, Any], value: Any) -> AnswerRequest:

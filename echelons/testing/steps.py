@@ -74,7 +74,11 @@ class Reply:
 
 
 def delegate(
-    subordinate: str | None, message: str, reset: bool = False, id: str | None = None
+    subordinate: str | None,
+    message: str,
+    reset: bool = False,
+    id: str | None = None,
+    context: Mapping[str, Any] | None = None,
 ) -> Call:
     """Return the call that delegates a message to a subordinate.
 
@@ -83,6 +87,7 @@ def delegate(
         message: The message.
         reset: Whether to start a new thread instead of continuing the latest.
         id: The call's id; made from its place in the conversation if left out.
+        context: The context of the request.
 
     Examples:
         >>> delegate("flights", "to Rome").args
@@ -91,6 +96,8 @@ def delegate(
     args: dict[str, Any] = {"message": message, "reset": reset}
     if subordinate is not None:
         args["subordinate"] = subordinate
+    if context is not None:
+        args["context"] = context
     return Call("call_subordinate", args, id)
 
 

@@ -5,6 +5,7 @@ Pure rules. `Session` and the root of a compiled tree apply them before anything
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from reprlib import Repr
@@ -31,6 +32,8 @@ INPUT_BYTES = 4 * MESSAGE_BYTES
 """Maximum size of all messages of one input, in bytes."""
 NOTE_BYTES = 4 * 1024
 """Maximum size of a session's metadata in bytes; it is stored in every checkpoint row."""
+CONTEXT_BYTES = 64 * 1024
+"""Maximum size of a request's context in bytes; models read it, and each attempt stores it."""
 MAX_INPUT_DEPTH = 64
 """Maximum nesting of lists and mappings."""
 NUMBER_BYTES = 8
@@ -109,6 +112,34 @@ def check_metadata(given: Mapping[str, Any] | None) -> dict[str, Any]:
             raise InvalidNote(shorten_repr(key), f"its value is of type {type(value).__name__}")
     measure_size(notes, "metadata", NOTE_BYTES)
     return notes
+
+
+def check_context(given: Mapping[str, Any] | None, what: str) -> dict[str, Any]:
+    """Return a copy of a request's context, which is JSON of at most 64 KiB.
+
+    Raises:
+        InvalidValue: It is no mapping of names to JSON.
+        InputTooLarge: It is larger.
+        InputTooDeep: It is nested too deep, or contains itself.
+        InvalidText: A string in it has a lone surrogate.
+
+    Examples:
+        >>> check_context({"customer": {"id": 7}}, "the context")
+        {'customer': {'id': 7}}
+    """
+    if not isinstance(given, Mapping | None):
+        raise InvalidValue(what, shorten_repr(given), "a context is a mapping of names to values")
+    facts = dict(given or {})
+    measure_size(facts, what, CONTEXT_BYTES)
+    for key in facts:
+        if not is_label(key):
+            why = f"a name is text that can be printed, 1 to {LONGEST_NAME} characters"
+            raise InvalidValue(what, shorten_repr(key), why)
+    try:
+        copy: dict[str, Any] = json.loads(json.dumps(facts, allow_nan=False))
+    except (TypeError, ValueError) as error:
+        raise InvalidValue(what, shorten_repr(facts), f"it is no JSON ({error})") from error
+    return copy
 
 
 def measure_size(given: Any, what: str, limit: int) -> int:

@@ -12,6 +12,7 @@ from langchain_core.runnables import RunnableConfig
 
 from echelons.checkpoints.coordination.run_gate import TreeGate
 from echelons.delegation.race import RACES_KEY, Races
+from echelons.delegation.request import CURRENT_REQUEST_KEY
 from echelons.guards.circuit_breaker import CIRCUITS_KEY, Circuits
 from echelons.guards.gate import GATE_KEY
 from echelons.identity.lineage import Identity
@@ -55,6 +56,9 @@ def with_run_services(
             RACES_KEY: services.races,
         },
     }
+    # A tree within a tree has a request of its own, which its root reads from its state.
+    if CURRENT_REQUEST_KEY in own["configurable"]:
+        own["configurable"][CURRENT_REQUEST_KEY] = None
     # LangGraph's own default is a subclass of `int`, which subgraphs inherit.
     if type(given.get("recursion_limit")) is not int:
         own["recursion_limit"] = NO_RECURSION_LIMIT

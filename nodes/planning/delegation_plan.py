@@ -55,15 +55,17 @@ class DelegationPlan:
             error = NoCandidate(short[0].agent, short[0].match) if short else NoCandidate()
             self.refused.append((request, error))
 
-    def refuse_repeated(self, answered: Callable[[str], Mapping[AgentPath, Status]]) -> None:
+    def refuse_repeated(
+        self, answered: Callable[[SubordinateCall], Mapping[AgentPath, Status]]
+    ) -> None:
         """Refuse requests that have been answered already, unless they reset the conversation.
 
         A request is refused if one of its candidates has fulfilled the task, or if all are
         unable; else it goes to the candidates that have not answered. `answered` returns the
-        candidates that have answered a task, with their status.
+        candidates that have answered a request's task, with their status.
         """
         for each in [each for each in self.requests if not each.reset]:
-            known = answered(each.message)
+            known = answered(each)
             candidates = self.candidates.get(each.call_id, Candidates(((each.subordinate,),)))
             able = [way for way in candidates.remaining if known.get(way) is Status.FULFILLED]
             ahead = tuple(way for way in candidates.remaining if way not in known)

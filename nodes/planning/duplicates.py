@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from echelons.delegation.calls import iterate_requests
+from echelons.delegation.calls import SubordinateCall, iterate_requests
 from echelons.delegation.candidates import AgentPath
 from echelons.delegation.request import DelegationResponse, Status
 from echelons.identity.lineage import REFUSED_KEY, derive_request_id
@@ -19,7 +19,7 @@ from echelons.tree.names import DELEGATING_TOOLS
 
 
 def find_answered(
-    task: str, messages: Sequence[BaseMessage], thread: str
+    task: SubordinateCall, messages: Sequence[BaseMessage], thread: str
 ) -> dict[AgentPath, Status]:
     """Return the paths of the agents that have answered a task in this turn, with their status.
 
@@ -27,7 +27,8 @@ def find_answered(
     no other task delegated in a later message. Refused calls are no work.
 
     `fulfilled` is an answer, and so is an `unable` that the agent reported itself. Agents that
-    did a part, asked a question or failed may be asked again. The task is compared word for word.
+    did a part, asked a question or failed may be asked again. The task is compared word for word,
+    with its context.
 
     Raises:
         UnreadableRecord: A stored request or its answer is damaged.
@@ -51,7 +52,9 @@ def find_answered(
     return known
 
 
-def _has_other_work(task: str, message: AIMessage, answers: Mapping[str, ToolMessage]) -> bool:
+def _has_other_work(
+    task: SubordinateCall, message: AIMessage, answers: Mapping[str, ToolMessage]
+) -> bool:
     """Return whether anything but a task was worked on for a message's calls."""
     run = [
         call
@@ -60,17 +63,22 @@ def _has_other_work(task: str, message: AIMessage, answers: Mapping[str, ToolMes
     ]
     if any(call["name"] not in DELEGATING_TOOLS for call in run):
         return True
-    return any(asked.message != task for asked, _ in iterate_requests(message, run))
+    return any(
+        asked.message != task.message or asked.context != task.context
+        for asked, _ in iterate_requests(message, run)
+    )
 
 
 def _iter_responses(
-    task: str, message: AIMessage, answers: Mapping[str, ToolMessage], thread: str
+    task: SubordinateCall, message: AIMessage, answers: Mapping[str, ToolMessage], thread: str
 ) -> Iterator[DelegationResponse]:
     """Yield the responses to a message's requests for a task, each followed by its attempts."""
     calls = [call for call in message.tool_calls if call["name"] in DELEGATING_TOOLS]
     for asked, parted in iterate_requests(message, calls):
         answer = answers.get(parted.call_id if parted else asked.call_id)
-        if asked.message == task and answer and answer.artifact is not None:
+        if asked.message != task.message or asked.context != task.context:
+            continue
+        if answer and answer.artifact is not None:
             request = derive_request_id(thread, message.id or "", asked.call_id)
             whole = DelegationResponse.load(answer.artifact)
             for own in [whole] if parted is None else whole.subordinate_responses:

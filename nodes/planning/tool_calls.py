@@ -247,7 +247,8 @@ class _CallParser:
         name = wanted.subordinate or (
             "" if self.callable_tools.has_deeper_levels else self.callable_tools.only_subordinate
         )
-        return SubordinateCall(call_id, name, wanted.message, wanted.reset, group)
+        given = wanted.context or {}
+        return SubordinateCall(call_id, name, wanted.message, wanted.reset, group, given)
 
     def _add_report(self, call_id: str, args: Mapping[str, Any]) -> None:
         report = _validate_args(ReportArgs, args)
@@ -265,6 +266,7 @@ def _validate_args(model: type[M], args: Mapping[str, Any]) -> M | str:
         return model.model_validate(args)
     except ValidationError as error:
         return "; ".join(
-            f"{'.'.join(str(part) for part in each['loc'])}: {each['msg']}"
+            f"{'.'.join(str(part) for part in each['loc'])}: "
+            f"{each['msg'].removeprefix('Value error, ')}"
             for each in error.errors(include_url=False, include_context=False)
         )

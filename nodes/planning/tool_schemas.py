@@ -7,12 +7,14 @@ model. `reason` handles the calls itself, so no tool has a body.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, Field
+from pydantic import AfterValidator, BaseModel, Field
 
 from echelons.delegation.join_policies import JOIN_NAMES
 from echelons.delegation.request import Status
+from echelons.errors import InvalidInput
+from echelons.text.input_limits import check_context
 from echelons.tree.members import Member
 from echelons.tree.names import CALL_SUBORDINATE, DELEGATE_MANY, REPORT
 from echelons.tree.roster import RosterEntry, render_roster
@@ -22,12 +24,20 @@ MAX_REQUESTS = 256
 """Most requests of one call, so that a model's slip does not start ten thousand agents."""
 
 
+def _check_context(given: dict[str, Any] | None) -> dict[str, Any]:
+    try:
+        return check_context(given, "the context")
+    except InvalidInput as error:
+        raise ValueError(str(error)) from error
+
+
 class CallSubordinateArgs(BaseModel):
     """Arguments of `call_subordinate`."""
 
     message: str = Field(min_length=1)
     subordinate: str | None = None
     reset: bool = False
+    context: Annotated[dict[str, Any] | None, AfterValidator(_check_context)] = None
 
 
 class DelegateManyArgs(BaseModel):
@@ -112,6 +122,11 @@ def _build_request_properties(subordinates: Sequence[Member]) -> dict[str, Any]:
             "default": False,
             "description": "true: start anew; false: go on with the subordinate's "
             "latest conversation, which it remembers.",
+        },
+        "context": {
+            "type": "object",
+            "description": "Facts for the task as data, by name, such as ids and amounts. It gets "
+            "these and no others: name what you were given yourself again.",
         },
     }
 

@@ -103,6 +103,29 @@ def test_a_node_finds_the_saver_and_the_way_of_storing_in_its_config(saver: InMe
     assert callable(lent[READ_KEY])
 
 
+def test_a_task_started_by_a_send_reads_the_state_of_its_graph_also_when_it_resumes(
+    saver: InMemorySaver,
+) -> None:
+    """`nodes/current_request.py`: the task of a root, for the tools that it calls."""
+    found: list[Any] = []
+
+    def look(given: Any, config: RunnableConfig) -> State:
+        found.append((given, config["configurable"][READ_KEY](["seen"])))
+        return {"seen": [interrupt("?")]}
+
+    def start(_: State) -> State:
+        return {}
+
+    builder = one_node(start)
+    builder.add_node("look", RunnableLambda(look))
+    builder.add_conditional_edges("work", lambda _: [Send("look", "sent")], ["look"])
+    graph = builder.compile(saver)
+    graph.invoke({"seen": ["task"]}, CONFIG)
+    graph.invoke(Command(resume="yes"), CONFIG)
+
+    assert found == [("sent", {"seen": ["task"]})] * 2
+
+
 def test_a_nested_graph_is_told_that_the_run_resumes(saver: InMemorySaver) -> None:
     resuming: list[Any] = []
 

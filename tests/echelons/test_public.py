@@ -34,6 +34,7 @@ FROZEN = [
     "ThreadStore",
     "Usage",
     "effect",
+    "get_request",
     "idempotency_key",
     "subordinate",
     "time_left",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage
 
-from echelons.delegation.calls import FanOutCall, SubordinateCall
+from echelons.delegation.calls import FanOutCall, SubordinateCall, iterate_requests
 from echelons.delegation.join_policies import JoinAll
 from echelons.delegation.request import DelegationRequest
 from echelons.delegation.request_builder import (
@@ -41,6 +42,17 @@ limits = st.fixed_dictionaries(
 def calling(**kept: Any) -> AIMessage:
     call: Any = {"name": "call_subordinate", "args": ASKED.arguments, "id": "1"}
     return AIMessage("", id="m", tool_calls=[call], response_metadata=kept)
+
+
+def test_the_context_of_a_call_is_that_of_its_request() -> None:
+    call = replace(ASKED, context={"id": 7, "part of": "mine"})
+    made: Any = {"name": "call_subordinate", "args": call.arguments, "id": "1"}
+    message = AIMessage("", tool_calls=[made])
+
+    [(read, _)] = iterate_requests(message, message.tool_calls)
+
+    assert read == call
+    assert build_request(read, None, message, *HEAD).context == {"id": 7, "part of": "mine"}
 
 
 def test_most_of_a_request_is_plain_from_its_call() -> None:
