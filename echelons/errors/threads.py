@@ -77,7 +77,7 @@ class UnfinishedTurn(EchelonsError):
 
 
 class TurnReused(EchelonsError):
-    """A turn's id was used before on the thread, for another task.
+    """A turn's id was used before on the thread, for another task or with another context.
 
     Attributes:
         turn_id: The id.
@@ -87,8 +87,9 @@ class TurnReused(EchelonsError):
     turn_id: str
     thread: str
     message = (
-        "turn {turn_id!r} of thread {thread!r} was another task; send the same task to get its "
-        "answer again, or give the new task an id of its own. Nothing was changed"
+        "turn {turn_id!r} of thread {thread!r} was another task, or had another request_context; "
+        "send the same task with the same context to get its answer again, or give the new task an "
+        "id of its own. Nothing was changed"
     )
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from langchain_core.messages import BaseMessage, ToolMessage
+from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import interrupt
 
 from echelons import Agent, Session, SqliteCheckpointer
@@ -94,6 +95,26 @@ def test_a_tree_with_the_same_names_shares_no_circuit_of_another_scope(
     assert [(each.path, each.scope) for each in list_circuits(saver.ledger)] == [
         ("head/north/scout", "acme"),
         ("head/north/scout", "zenith"),
+    ]
+
+
+def test_a_tree_within_a_graph_shares_no_circuit_with_itself_elsewhere(
+    world: World, saver: SqliteCheckpointer
+) -> None:
+    world.send(Session(failing_tree()[1], saver, thread="alone"), "go")
+    model, inner = failing_tree()
+    graph: StateGraph[Any, Any, Any, Any] = StateGraph(MessagesState)
+    graph.add_node("inner", inner.compile())
+    graph.add_edge(START, "inner")
+    asking = ScriptedModel({"top": [delegate("graph", "go"), "done"]})
+    top = Agent("top", model=asking, subordinates=[graph.compile(name="graph")])
+
+    world.send(Session(top, saver, thread="within"), "go")
+
+    assert [each.agent for each in model.calls].count("scout") == 3
+    assert [each.path for each in list_circuits(saver.ledger)] == [
+        "head/north/scout",
+        "top/graph/head/north/scout",
     ]
 
 

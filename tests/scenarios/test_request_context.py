@@ -152,7 +152,7 @@ def test_the_context_of_a_turn_reaches_its_root(
     assert len(turns) == 2
 
 
-def run(world: World, session: Session, task: str, context: Any, turn_id: str | None = None) -> Any:
+def run(world: World, session: Session, task: Any, context: Any, turn_id: str | None = None) -> Any:
     """Send a task with a context, and return the result."""
     if type(world).__name__ == "Sync":
         return session.send(task, turn_id=turn_id, request_context=context).result()
@@ -162,6 +162,34 @@ def run(world: World, session: Session, task: str, context: Any, turn_id: str | 
         return await started.result()
 
     return world._run(result())  # type: ignore[attr-defined]
+
+
+def test_a_task_of_content_blocks_has_a_context_too(
+    world: World, saver: SqliteCheckpointer, reader: Reader
+) -> None:
+    model = ScriptedModel({"head": [Call("tool"), "done"]})
+    blocks = [
+        {"type": "text", "text": "what is this?"},
+        {"type": "image", "url": "https://example.org/menu.jpg"},
+    ]
+
+    run(world, Session(Agent("head", model=model, tools=[reading(reader)]), saver), blocks, BOOKING)
+
+    assert reader.found == [("head", "what is this?", BOOKING)]
+    facts, task = model.calls[0].messages
+    assert (str(facts.text), task.content) == (FACTS, blocks)
+
+
+def test_the_response_of_a_turn_has_the_id_of_its_roots_request(
+    world: World, saver: SqliteCheckpointer, reader: Reader
+) -> None:
+    model = ScriptedModel({"head": [Call("tool"), "done"]})
+
+    result = run(
+        world, Session(Agent("head", model=model, tools=[reading(reader)]), saver), "go", {}
+    )
+
+    assert result.response.request_id == reader.read[0].id
 
 
 @pytest.mark.parametrize("asking", ["head", "leaf"])
