@@ -22,6 +22,7 @@ from langgraph._internal._constants import (
     CONFIG_KEY_RESUMING,
     CONFIG_KEY_SCRATCHPAD,
     CONFIG_KEY_SEND,
+    CONFIG_KEY_TASK_ID,
     INTERRUPT,
     NS_SEP,
     NULL_TASK_ID,
@@ -51,7 +52,9 @@ __all__ = [
     "SCRATCHPAD_KEY",
     "SEND_KEY",
     "SEVERAL_WRITES_KEY",
+    "STREAM_QUEUE_NAME",
     "TASKS",
+    "TASK_ID_KEY",
     "DeltaSnapshot",
     "SyncPregelLoop",
     "advance_checkpoint_ids",
@@ -65,6 +68,7 @@ __all__ = [
 CHECKPOINTER_KEY = CONFIG_KEY_CHECKPOINTER
 RESUMING_KEY = CONFIG_KEY_RESUMING
 DURABILITY_KEY = CONFIG_KEY_DURABILITY
+TASK_ID_KEY = CONFIG_KEY_TASK_ID
 READ_KEY = CONFIG_KEY_READ
 
 # The checkpoint of each namespace that a forked run begins from. Read: a resumed graph must have
@@ -133,6 +137,10 @@ def supports_async(tool: BaseTool) -> bool:
 
 # `SyncPregelLoop` is subclassed in `graphs/pregel/inline_writes.py`: a synchronous run then stores
 # in the calling thread. A third of its cost was the way of each write through a thread pool.
+STREAM_QUEUE_NAME: Final = "SyncQueue"
+"""The global name under which LangGraph's `stream` looks up the class of its event queue, which is
+replaced there, too: it waits for events in a thread of the pool, which may have none left, and
+which would keep a process from ending."""
 
 # The attributes that are set or read on objects of LangGraph, checked once.
 for _owner, _names in (

@@ -137,8 +137,10 @@ class AgentGraph(EditableGraph):
         turn = get_turn(configurable)
         fence = turn.fence if turn else None
         rules = self.agent.delegation or DEFAULT_POLICY
+        gate = TreeGate(identity, thread_id, self.agent.limits, ledger, fence, monotonic)
+        gate.backpressure = turn.backpressure if turn else None
         services = RunServices(
-            TreeGate(identity, thread_id, self.agent.limits, ledger, fence, monotonic),
+            gate,
             TreeBreakers(ledger, rules.breaker_scope, rules.breaker),
             TreeRaces(ledger, thread_id, identity.turn, fence),
         )

@@ -16,7 +16,7 @@ from langgraph.prebuilt import ToolNode
 from echelons.delegation.request import CURRENT_REQUEST_KEY
 from echelons.effects.journal import EffectKind, Journal, get_effect_kind
 from echelons.guards.gate import Halt, Pause, Step, get_gate
-from echelons.langgraph_internals import supports_async
+from echelons.langgraph_internals import TASK_ID_KEY, supports_async
 from echelons.nodes.base_node import Node
 from echelons.nodes.current_request import with_root_request
 from echelons.nodes.planning.early_end import build_not_run_message
@@ -53,6 +53,8 @@ class Act(Node):
         """Async version of `invoke`."""
         config = config or {}
         gate = get_gate(config)
+        if gate.backpressure:
+            await gate.backpressure.await_start(config["configurable"][TASK_ID_KEY])
         refusal = _build_refusal(await gate.arun(lambda: gate.enter(Step.TOOL, config)), input)
         call, own = self._build_call(input, config, kwargs)
         return await self._at_most_once.aexecute(call, own, refusal)

@@ -42,6 +42,7 @@ from echelons.identity.lineage import (
     strip_own_metadata,
 )
 from echelons.identity.thread_history import Past, ThreadHistory, join_path
+from echelons.langgraph_internals import TASK_ID_KEY
 from echelons.models.call_timeouts import limit_call
 from echelons.nodes.base_node import Node
 from echelons.nodes.delegating.queued_request import (
@@ -163,6 +164,8 @@ class Reason(Node):
         verdict: Halt | Pause | None = None
         if state["messages"] and REFUSED_KEY in state["messages"][-1].response_metadata:
             verdict = find_refusal_halt(state["messages"], settings.max_refusals)
+        if gate.backpressure:
+            await gate.backpressure.await_start(config["configurable"][TASK_ID_KEY])
         verdict = verdict or await gate.arun(lambda: gate.enter(Step.MODEL, config))
         if verdict:
             return joined.rebase_update(build_halt_update(verdict, state["messages"], identity))

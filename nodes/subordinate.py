@@ -31,6 +31,7 @@ from echelons.guards.circuit_breaker import AttemptOutcome
 from echelons.guards.gate import HALT_KEY, Halt, Pause, Step, get_gate
 from echelons.identity.lineage import UNASKED_KEY, Identity, derive_message_id, require_identity
 from echelons.identity.thread_history import Head, build_head, join_path
+from echelons.langgraph_internals import TASK_ID_KEY
 from echelons.nodes.base_node import Node
 from echelons.nodes.delegating.attempt import (
     AttemptOptions,
@@ -84,6 +85,8 @@ class Subordinate(Node):
         begun, given = monotonic(), config or {}
         order, own, options, failure = self._prepare_attempt(input, given)
         history, gate = self._queue.history, get_gate(own)
+        if gate.backpressure:
+            await gate.backpressure.await_start(own["configurable"][TASK_ID_KEY])
         halt = await gate.arun(lambda: gate.enter(Step.SUBORDINATE, own))
         if halt and not failure:
             failure = _reject_halted(halt, await history.aload_head(own))

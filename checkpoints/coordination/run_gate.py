@@ -13,15 +13,18 @@ from time import monotonic
 from typing import Any, Self
 
 from langchain_core.messages import AIMessage
+from langgraph.errors import GraphDrained
 
 from echelons.checkpoints.coordination.change_signals import get_signals
 from echelons.checkpoints.coordination.control_orders import ControlOrders, build_orders_key
 from echelons.checkpoints.coordination.usage_meter import Meter
 from echelons.checkpoints.ledger import Fence, Ledger, Transaction, build_key
 from echelons.errors import LeaseLost, StorageError
+from echelons.guards.backpressure import Backpressure
 from echelons.guards.gate import Halt, Pause, Step
 from echelons.guards.limits import Limits
 from echelons.identity.lineage import Identity
+from echelons.langgraph_internals import TASK_ID_KEY
 from echelons.tree.names import PATH_SEPARATOR
 
 LOG = logging.getLogger(__name__)
@@ -37,6 +40,9 @@ class TreeGate:
         ledger: The ledger of the run's saver.
         fence: The run's lease; once it is lost, no step can begin.
         clock: Tells the time, in seconds from any moment.
+
+    Attributes:
+        backpressure: Holds back its steps, `None` if nothing does.
     """
 
     def __init__(
@@ -50,6 +56,7 @@ class TreeGate:
     ) -> None:
         # The ledger's own: a step of every agent calls it.
         self.arun = ledger.arun
+        self.backpressure: Backpressure | None = None
         self._ledger = ledger
         self._signals = get_signals(self._ledger)
         self._root = PATH_SEPARATOR.join(root.path)
@@ -63,7 +70,14 @@ class TreeGate:
         self._lock = Lock()
 
     def enter(self, step: Step, config: Mapping[str, Any]) -> Halt | Pause | None:
-        """Return why a step must not begin; else count it, and return `None`."""
+        """Return why a step must not begin; else count it, and return `None`.
+
+        Raises:
+            GraphDrained: The run was left: the step stays undone until it is resumed.
+        """
+        held = self.backpressure
+        if held and not held.wait_for_start(config["configurable"][TASK_ID_KEY]):
+            raise GraphDrained("closed")
         path = _get_agent_path(config)
         with self._lock:
             self._has_ended = False

@@ -23,6 +23,7 @@ from echelons.checkpoints.ledger.records import MAX_RECORD_SIZE
 from echelons.checkpoints.ledger.sqlite_ledger import SqliteTransaction
 from echelons.delegation.request import DelegationResponse, Status
 from echelons.errors import StorageError
+from echelons.guards.backpressure import Backpressure
 
 TURN_KEY = "__echelons_turn"
 """Config key of a run's turn; LangGraph stores no key with this prefix."""
@@ -97,6 +98,7 @@ class Turn:
         failures: The error of a failed write. Later writes are refused, for they may depend on
             it. LangGraph goes on for a while: it does not wait for the input's checkpoint, and
             drops the error if an agent below asks a question.
+        backpressure: Holds back its steps until the events before have been taken.
     """
 
     thread_id: str
@@ -104,6 +106,7 @@ class Turn:
     fence: Fence
     task: str = ""
     failures: list[StorageError] = field(default_factory=list, compare=False)
+    backpressure: Backpressure | None = field(default=None, compare=False)
 
     def check_write(self, cursor: sqlite3.Cursor) -> None:
         """Refuse a write of a run that has lost its lease, or whose earlier write failed.

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Literal, Protocol, TypeVar
 
+from echelons.guards.backpressure import Backpressure
+
 T = TypeVar("T")
 
 GATE_KEY = "__echelons_gate"
@@ -67,7 +69,13 @@ class Gate(Protocol):
 
     Each method takes the config of the calling node, whose metadata identifies the agent, and
     raises `StorageError` if the ledger could not be read or written.
+
+    Attributes:
+        backpressure: What holds back its steps, `None` if nothing does. `enter` waits for it in
+            threads; in an event loop, the node does before.
     """
+
+    backpressure: Backpressure | None
 
     def enter(self, step: Step, config: Mapping[str, Any]) -> Halt | Pause | None:
         """Count a step, or return the order that forbids it; only model calls are paused."""
@@ -91,6 +99,8 @@ class Gate(Protocol):
 
 class OpenGate:
     """The gate of a node that runs outside of a tree: it admits every step."""
+
+    backpressure: Backpressure | None = None
 
     def enter(self, step: Step, config: Mapping[str, Any]) -> None:
         """Admit the step."""

@@ -18,6 +18,7 @@ class ScopedGate(ABC):
     def __init__(self, gate: Gate) -> None:
         self.gate = gate
         self.arun = gate.arun
+        self.backpressure = gate.backpressure
 
     @property
     @abstractmethod

@@ -17,6 +17,7 @@ from echelons.checkpoints.threads import answer_outbox
 from echelons.checkpoints.threads.pending_work import Question
 from echelons.checkpoints.threads.thread_status import ThreadStatus, read_thread_status
 from echelons.delegation.request import DelegationResponse, Usage
+from echelons.guards.backpressure import Backpressure
 from echelons.runtime.run_events import STREAM_MODES, EventTranslator, RunEvent, RunEventKind
 from echelons.runtime.turn_status import TurnStatus, describe_open_turn, read_turn_end
 
@@ -63,6 +64,7 @@ class RunRecord:
 
     Attributes:
         control: Stops the tree at the end of its current step.
+        backpressure: Holds back each step until the events before have been taken.
         usage: Usage of all agents of the run together.
         started: Whether its first event has been requested.
         paused: Whether the tree was stopped that way.
@@ -73,6 +75,7 @@ class RunRecord:
 
     def __init__(self) -> None:
         self.control = RunControl()
+        self.backpressure = Backpressure()
         self.usage = Usage()
         self.started = False
         self.paused = False
@@ -87,11 +90,18 @@ class RunRecord:
         return {"stream_mode": list(STREAM_MODES), "subgraphs": True, "control": self.control}
 
     def record_part(self, part: Any) -> Iterator[RunEvent]:
-        """Yield the events of a part of LangGraph's stream, and record them."""
+        """Yield the events of a part of LangGraph's stream, and record them.
+
+        It goes on when the consumer asks for more: only then a step may begin that was announced.
+        """
         for event in self._translator.translate_part(part):
             if event.kind is RunEventKind.MESSAGE:
                 self.usage += event.usage
             yield event
+        _, mode, payload = part
+        if mode == "tasks":
+            held = self.backpressure
+            (held.take_start if "input" in payload else held.take_end)(payload["id"])
 
 
 def read_run_end(thread_id: str, confidence: float) -> ReadPlan[RunEnd]:

@@ -45,7 +45,14 @@ from echelons.runtime.session_requests import (
     build_answer_request,
     build_send_request,
 )
-from echelons.runtime.session_run import AsyncRun, Run
+from echelons.runtime.session_run import (
+    AsyncRun,
+    Run,
+    aend_left_run,
+    aend_runs,
+    end_left_run,
+    end_runs,
+)
 from echelons.runtime.turn_engine import TurnEngine
 from echelons.text.input_limits import is_label
 from echelons.tree.traversal import walk_tree
@@ -130,7 +137,7 @@ class Session:
             # is asked: a saver for event loops may not be read here.
             is_id = isinstance(saver, SqliteCheckpointer) and OneCheckpoint(thread).get(saver)
         except EchelonsError:
-            self.close()
+            self._close_saver()
             raise
         self.thread_id = thread if is_id else derive_root_thread_id(thread)
         confidence = max(agent.capabilities.values(), default=1.0)
@@ -144,7 +151,24 @@ class Session:
         return self._engine.config
 
     def close(self) -> None:
-        """Close the database, if this session opened it."""
+        """End the runs of this session, each with its current step, then close the database.
+
+        The database stays open if it was opened outside, as a saver. In an event loop, use
+        `aclose` or `async with`: this does not wait for async runs.
+        """
+        try:
+            end_runs(self._engine)
+        finally:
+            self._close_saver()
+
+    async def aclose(self) -> None:
+        """Async version of `close`."""
+        try:
+            await aend_runs(self._engine)
+        finally:
+            self._close_saver()
+
+    def _close_saver(self) -> None:
         if isinstance(self._own_saver, SqliteCheckpointer):
             self._own_saver.close()
 
@@ -158,7 +182,7 @@ class Session:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        self.close()
+        await self.aclose()
 
     def send(
         self,
@@ -189,7 +213,9 @@ class Session:
             InvalidInput: `request_context` is no JSON object, or too large.
             InvalidOption: A key in the session's `stored_keys` is neither given nor stored.
         """
-        return self._start_run(build_send_request(task, turn_id, request_context))
+        request = build_send_request(task, turn_id, request_context)
+        end_left_run(self._engine)
+        return self._start_run(request)
 
     async def asend(
         self,
@@ -199,7 +225,9 @@ class Session:
         request_context: Mapping[str, Any] | None = None,
     ) -> AsyncRun:
         """Async version of `send`."""
-        return await self._astart_run(build_send_request(task, turn_id, request_context))
+        request = build_send_request(task, turn_id, request_context)
+        await aend_left_run(self._engine)
+        return await self._astart_run(request)
 
     def answer(self, question: str | Mapping[str, Any], value: Any = MISSING) -> Run:
         """Answer pending questions and continue the turn.
@@ -240,10 +268,12 @@ class Session:
             NothingToResume: Its last turn is finished.
             NotPaused: Nothing is paused at `path`.
         """
+        end_left_run(self._engine)
         return self._start_run(ResumeRequest(path))
 
     async def aresume(self, path: str | None = None) -> AsyncRun:
         """Async version of `resume`."""
+        await aend_left_run(self._engine)
         return await self._astart_run(ResumeRequest(path))
 
     def stop(self, path: str | None = None) -> str:

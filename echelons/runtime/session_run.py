@@ -7,13 +7,23 @@ stored, and `Session.resume` continues from there.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+import asyncio
+import atexit
+import concurrent.futures.thread  # noqa: F401  before our own hook, at the end of the module
+import inspect
+import logging
+import threading
+import warnings
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Self
+from weakref import WeakSet
 
+from echelons.checkpoints.coordination.turns import get_turn
 from echelons.checkpoints.queries import arun_plan, run_plan
 from echelons.checkpoints.threads.pending_work import Question
 from echelons.delegation.request import DelegationResponse, Usage
+from echelons.langgraph_internals import parent_config
 from echelons.runtime.run_end import RunEnd, RunRecord, read_run_end
 from echelons.runtime.run_events import RunEvent
 from echelons.runtime.session_requests import SessionRequest
@@ -22,6 +32,12 @@ from echelons.runtime.turn_status import TurnStatus
 
 _NO_STATUS: Any = ""
 """The default of a status: a stored result of an earlier version has none."""
+
+LOG = logging.getLogger(__name__)
+LAST_STEP_FAILED = "a run that was left has failed in its last step"
+
+_RUNS: WeakSet[_TurnRun] = WeakSet()
+_RUNS_LOCK = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,16 +108,39 @@ class _TurnRun:
     def __init__(self, engine: TurnEngine) -> None:
         self._engine = engine
         self._record = RunRecord()
+        self._driver: object = None
+        self._has_ended = False
+        with _RUNS_LOCK:
+            _RUNS.add(self)
 
     def pause(self) -> None:
         """Ask the tree to stop at the end of its current step; signal handlers may call it."""
         self._record.control.request_drain("paused")
 
+    def _leave(self) -> None:
+        self._record.control.request_drain("closed")
+        self._record.backpressure.close()
+
+    def _is_caller_within(self) -> bool:
+        """Return whether a step of the run is calling, which cannot wait for its end."""
+        turn = get_turn((parent_config.get() or {}).get("configurable") or {})
+        return turn is not None and turn.backpressure is self._record.backpressure
+
+    def __del__(self) -> None:
+        if not (self._record.started or self._has_ended):
+            warnings.warn(
+                f"a run on thread {self._engine.thread.name!r} was never started, so nothing was "
+                "sent: iterate it, ask for its result, or close it",
+                ResourceWarning,
+                stacklevel=2,
+                source=self,
+            )
+
 
 class Run(_TurnRun):
     """A turn, driven by its consumer.
 
-    It holds the thread from its first event to its last; leave it with `close` or `with`.
+    It holds the thread from its first event to its last; leave it with `with` or `close`.
     """
 
     def __init__(self, engine: TurnEngine, request: SessionRequest) -> None:
@@ -109,13 +148,26 @@ class Run(_TurnRun):
         # Not a method of this object: a run that is dropped midway must release the thread at
         # once, not at the next garbage collection.
         self._events = engine.run_request(request, self._record)
+        # Of one thread, a signal handler may close the run within an event.
+        self._lock = threading.RLock()
 
     def __iter__(self) -> Iterator[RunEvent]:
-        return self._events
+        return iter(self._take_event, None)
+
+    def _take_event(self) -> RunEvent | None:
+        with self._lock:
+            self._driver = threading.current_thread()
+            try:
+                event = next(self._events, None)
+            except BaseException:
+                self._has_ended = True
+                raise
+            self._has_ended = event is None
+            return event
 
     def result(self) -> Result:
         """Drive the turn to its end and return its result."""
-        for _ in self._events:
+        for _ in self:
             pass
         end, saver, thread = self._record.run_end, self._engine.saver, self._engine.thread
         if end is None:
@@ -125,14 +177,19 @@ class Run(_TurnRun):
     def close(self) -> None:
         """Stop at the end of the current step, with everything done so far stored.
 
-        A run that was never started stores nothing.
+        No other step begins. A run that was never started stores nothing. If another thread
+        drives it, this waits for its end.
         """
-        self._record.control.request_drain("closed")
-        if self._record.started:
-            for _ in self._events:
-                pass
-        else:
-            self._events.close()
+        self._leave()
+        if self._is_caller_within():
+            return
+        with self._lock:
+            if not self._record.started:
+                self._events.close()
+                self._has_ended = True
+            elif inspect.getgeneratorstate(self._events) != inspect.GEN_RUNNING:
+                for _ in self:
+                    pass
 
     def __enter__(self) -> Self:
         return self
@@ -142,18 +199,28 @@ class Run(_TurnRun):
 
 
 class AsyncRun(_TurnRun):
-    """A turn in an event loop, driven by its consumer; leave it with `close` or `async with`."""
+    """A turn in an event loop, driven by its consumer; leave it with `async with` or `close`."""
 
     def __init__(self, engine: TurnEngine, request: SessionRequest) -> None:
         super().__init__(engine)
         self._events = engine.arun_request(request, self._record)
+        self._lock = asyncio.Lock()
 
     def __aiter__(self) -> AsyncIterator[RunEvent]:
-        return self._events
+        return _AsyncEvents(self._take_event)
+
+    async def _take_event(self) -> RunEvent:
+        async with self._lock:
+            self._driver = asyncio.current_task()
+            try:
+                return await anext(self._events)
+            except BaseException:
+                self._has_ended = True
+                raise
 
     async def result(self) -> Result:
         """Async version of `Run.result`."""
-        async for _ in self._events:
+        async for _ in self:
             pass
         end, saver, thread = self._record.run_end, self._engine.saver, self._engine.thread
         if end is None:
@@ -162,15 +229,101 @@ class AsyncRun(_TurnRun):
 
     async def close(self) -> None:
         """Async version of `Run.close`."""
-        self._record.control.request_drain("closed")
+        self._leave()
+        if self._is_caller_within():
+            return
         if self._record.started:
-            async for _ in self._events:
+            async for _ in self:
                 pass
         else:
             await self._events.aclose()
+            self._has_ended = True
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
         await self.close()
+
+
+class _AsyncEvents(AsyncIterator[RunEvent]):
+    """The events of a run, which it keeps alive; a generator would be closed by the event loop."""
+
+    def __init__(self, take: Callable[[], Awaitable[RunEvent]]) -> None:
+        self._take = take
+
+    async def __anext__(self) -> RunEvent:
+        return await self._take()
+
+
+def end_left_run(engine: TurnEngine) -> None:
+    """End the run of an engine that the calling thread has left."""
+    for run in _list_open_runs(engine):
+        if isinstance(run, Run) and run._driver is threading.current_thread():
+            _end(run)
+
+
+async def aend_left_run(engine: TurnEngine) -> None:
+    """Async version of `end_left_run`."""
+    end_left_run(engine)
+    for run in _list_open_runs(engine):
+        if isinstance(run, AsyncRun) and run._driver is asyncio.current_task():
+            await _aend(run)
+
+
+def end_runs(engine: TurnEngine) -> None:
+    """End the open runs of an engine.
+
+    One in an event loop is only asked to: it ends at its next event, or with its loop.
+    """
+    for run in _list_open_runs(engine):
+        if isinstance(run, Run):
+            _end(run)
+        else:
+            run._leave()
+
+
+async def aend_runs(engine: TurnEngine) -> None:
+    """Async version of `end_runs`."""
+    for run in _list_open_runs(engine):
+        if isinstance(run, AsyncRun):
+            await _aend(run)
+    end_runs(engine)
+
+
+def _list_open_runs(engine: TurnEngine | None = None) -> list[_TurnRun]:
+    """Return the runs of an engine, or of the process, that have begun and not ended."""
+    with _RUNS_LOCK:
+        runs = [each for each in _RUNS if engine in (None, each._engine)]
+    return [each for each in runs if each._record.started and not each._has_ended]
+
+
+def _end(run: Run) -> None:
+    try:
+        run.close()
+    except Exception as error:
+        LOG.warning(LAST_STEP_FAILED, exc_info=error)
+
+
+async def _aend(run: AsyncRun) -> None:
+    try:
+        await run.close()
+    except Exception as error:
+        LOG.warning(LAST_STEP_FAILED, exc_info=error)
+
+
+def _abandon_runs() -> None:
+    """Abandon the runs in threads that were left, as the process ends.
+
+    The interpreter waits for the threads of their steps, before it collects any garbage.
+    """
+    for run in _list_open_runs():
+        if isinstance(run, Run):
+            run._leave()
+            if inspect.getgeneratorstate(run._events) == inspect.GEN_SUSPENDED:
+                run._events.close()
+
+
+# `atexit` comes too late: after the threads of all pools have been waited for. This comes before
+# what `concurrent.futures.thread` has registered in the same way, which is imported above.
+getattr(threading, "_register_atexit", atexit.register)(_abandon_runs)

@@ -79,7 +79,7 @@ class TurnEngine:
             record.run_end = held
             return
         with held as lease:
-            begun = run_plan(self.saver, self._begin_turn(request, lease))
+            begun = run_plan(self.saver, self._begin_turn(request, lease, record))
             if isinstance(begun, RunEnd):
                 record.run_end = begun
                 return
@@ -103,7 +103,7 @@ class TurnEngine:
             record.run_end = held
             return
         async with held as lease:
-            begun = await arun_plan(self.saver, self._begin_turn(request, lease))
+            begun = await arun_plan(self.saver, self._begin_turn(request, lease, record))
             if isinstance(begun, RunEnd):
                 record.run_end = begun
                 return
@@ -141,7 +141,7 @@ class TurnEngine:
             await asyncio.sleep(LEASE_POLL_INTERVAL)
 
     def _begin_turn(
-        self, request: SessionRequest, lease: Lease
+        self, request: SessionRequest, lease: Lease, record: RunRecord
     ) -> ReadPlan[tuple[Any, Turn, RunOptions] | RunEnd]:
         """Decide, check that the tree can run, and store what must not be lost.
 
@@ -154,7 +154,13 @@ class TurnEngine:
         options = self.options.complete(decision.stored_keys)
         if not isinstance(decision.graph_input, Mapping):
             yield from check_checkpoint(self.graph.agent, OneCheckpoint(self.thread.id))
-        turn = Turn(self.thread.id, decision.turn, lease.fence, decision.task)
+        turn = Turn(
+            self.thread.id,
+            decision.turn,
+            lease.fence,
+            decision.task,
+            backpressure=record.backpressure,
+        )
         write = yield from request.plan_writes(self.thread, decision)
 
         def begin(open_: Transaction) -> None:

@@ -5,15 +5,20 @@ waits for the result. A tree has a pool for each nested graph: the round trips w
 the cost of a synchronous run. With durability `"sync"` nothing happens meanwhile, so the
 calling thread can write as well.
 
-LangGraph has no hook for it: a run is LangGraph's own
-`stream` with another loop class. Where LangGraph has changed, or its `stream` has been
-replaced, LangGraph's own is used unchanged.
+For the same reason, a stream waits for its events without a thread of the pool. It would wait for
+ever if steps that are held back have all threads, or if nothing takes events any more.
+
+LangGraph has no hook for it: a run is LangGraph's own `stream` with another loop class and
+another queue. Where LangGraph has changed, or its `stream` has been replaced, LangGraph's own
+is used unchanged.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from queue import SimpleQueue
+from threading import Lock, Semaphore
 from types import FunctionType
 from typing import Any
 
@@ -21,10 +26,46 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.pregel import Pregel
 
-from echelons.langgraph_internals import SyncPregelLoop
+from echelons.checkpoints.coordination.turns import TURN_KEY, get_turn
+from echelons.langgraph_internals import STREAM_QUEUE_NAME, SyncPregelLoop
 
 LOOP_NAME = SyncPregelLoop.__name__
 """The global name under which LangGraph's `stream` looks up its loop class."""
+
+
+class EventQueue:
+    """The events of a stream, with a future for the next one; the interface is LangGraph's.
+
+    LangGraph's own queue waits for the next event in a thread.
+    """
+
+    def __init__(self) -> None:
+        self._events: SimpleQueue[Any] = SimpleQueue()
+        self._next: Future[None] | None = None
+        self._lock = Lock()
+        self.get = self._events.get_nowait
+        # What LangGraph releases at the end of a stream, for the thread that waits.
+        self._count = Semaphore(0)
+
+    def put(self, event: Any) -> None:
+        """Add an event."""
+        self._events.put(event)
+        if self._next:
+            self._announce()
+
+    def wait(self) -> Future[None]:
+        """Return a future that is done as soon as there is an event."""
+        waiting = self._next = Future()
+        # Only now: an event that was added before has not seen the future.
+        if not self._events.empty():
+            self._announce()
+        return waiting
+
+    def _announce(self) -> None:
+        with self._lock:
+            waiting, self._next = self._next, None
+        if waiting:
+            waiting.set_result(None)
 
 
 class InlineLoop(SyncPregelLoop):
@@ -39,10 +80,19 @@ class InlineLoop(SyncPregelLoop):
     @submit.setter
     def submit(self, pooled: Callable[..., Future[Any]]) -> None:
         self._pooled = pooled
+        # Assigned when the pool is on the stack: what is put there now is unwound before it.
+        configurable = self.config["configurable"]
+        if TURN_KEY in configurable and not self.is_nested:
+            turn = get_turn(configurable)
+            if turn and turn.backpressure:
+                turn.backpressure.guard_loop(self.stack)
 
     def _run_inline(self, work: Callable[..., Any], *args: Any, **kwargs: Any) -> Future[Any]:
         stores = work in (self.checkpointer_put_writes, self._checkpointer_put_after_previous)
         if not stores or self.durability != "sync":
+            owner = getattr(work, "__self__", None)
+            if isinstance(owner, EventQueue):
+                return owner.wait()
             return self._pooled(work, *args, **kwargs)
         done: Future[Any] = Future()
         try:
@@ -55,12 +105,16 @@ class InlineLoop(SyncPregelLoop):
 
 
 def replace_loop(stream: FunctionType) -> FunctionType | None:
-    """Return a copy of LangGraph's `stream` with our loop; `None` if it has no such global."""
-    if stream.__globals__.get(LOOP_NAME) is not SyncPregelLoop:
+    """Return a copy of LangGraph's `stream` with our loop and queue.
+
+    `None` if it has no such globals.
+    """
+    globals_ = stream.__globals__
+    if globals_.get(LOOP_NAME) is not SyncPregelLoop or STREAM_QUEUE_NAME not in globals_:
         return None
     own = FunctionType(
         stream.__code__,
-        {**stream.__globals__, LOOP_NAME: InlineLoop},
+        {**globals_, LOOP_NAME: InlineLoop, STREAM_QUEUE_NAME: EventQueue},
         stream.__name__,
         stream.__defaults__,
         stream.__closure__,

@@ -51,10 +51,14 @@ def callers(model: ScriptedModel) -> list[str | None]:
 
 
 def test_nothing_happens_before_a_run_is_driven(session: Session, model: ScriptedModel) -> None:
-    session.send("plan")
+    with session.send("plan"):
+        assert callers(model) == []
+        assert session.graph.get_state(session.config).values == {}
 
-    assert callers(model) == []
-    assert session.graph.get_state(session.config).values == {}
+
+def test_a_run_that_is_never_driven_warns_when_it_is_collected(session: Session) -> None:
+    with pytest.warns(ResourceWarning, match="thread 'main' was never started.*nothing was sent"):
+        session.send("plan")
 
 
 def test_the_result_is_the_answer_and_what_it_cost(session: Session) -> None:
@@ -145,7 +149,7 @@ def test_a_closed_run_has_ended_and_says_that_the_turn_has_not(
     assert list(run) == []
     result = run.result()
     assert (result.text, result.finished, result.questions) == ("", False, ())
-    assert callers(model) == ["head"]
+    assert callers(model) == []
     run.close()
 
 
@@ -199,7 +203,7 @@ def test_leaving_a_with_stops_the_run_there_and_then(
         next(iter(run))
 
     assert list(run) == []
-    assert callers(model) == ["head"]
+    assert callers(model) == []
 
 
 # Questions and errors

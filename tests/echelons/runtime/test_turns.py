@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -241,6 +242,11 @@ def test_a_turn_of_which_nothing_could_be_stored_begins_when_it_is_submitted_aga
 # One run at a time
 
 
+def run_in_thread(work: Callable[[], object]) -> object:
+    with ThreadPoolExecutor() as pool:
+        return pool.submit(work).result()
+
+
 def test_a_thread_that_is_at_work_is_busy_for_everybody_else(tmp_path: Path) -> None:
     database = tmp_path / "t.sqlite"
     with Session(counting(), database, thread="Rome") as one:
@@ -250,7 +256,7 @@ def test_a_thread_that_is_at_work_is_busy_for_everybody_else(tmp_path: Path) -> 
             refusals: list[Callable[[], object]] = [
                 lambda: other.send("more"),
                 other.resume,
-                lambda: one.send("more"),
+                lambda: run_in_thread(lambda: one.send("more")),
             ]
             for refusing in refusals:
                 with pytest.raises(ThreadBusy) as refused:
