@@ -15,6 +15,7 @@ from echelons.cli.command import command
 from echelons.cli.display.text_format import check_name_argument, escape_controls, format_tool_call
 from echelons.cli.exit_codes import ExitCode
 from echelons.cli.options import OutputOptions, ThreadOptions, complete_thread
+from echelons.delegation.request import render_facts
 from echelons.errors import ThreadNotFound
 from echelons.text.content_blocks import describe_content
 from echelons.tree.names import PATH_SEPARATOR
@@ -194,5 +195,7 @@ def _format_call(data: Mapping[str, Any]) -> str:
     # Without a named subordinate, the request holds the one that routing found.
     sent = data.get("request") or {}
     whom = sent.get("current") or arguments.get("subordinate") or "an agent that can"
+    lines = render_facts(sent.get("context") or {}).splitlines()
+    facts = "".join(f"\n    (with {line})" for line in lines)
     why = f"\n    (why: {sent['why']})" if sent.get("why") else ""
-    return f"asks {whom}, on thread {thread}:\n    {words}{why}"
+    return f"asks {whom}, on thread {thread}:\n    {words}{facts}{why}"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
-from echelons import Agent, SqliteCheckpointer
+from echelons import Agent, Session, SqliteCheckpointer
 from echelons.identity.lineage import derive_root_thread_id
 from echelons.testing import ScriptedModel, delegate
 
@@ -124,6 +124,18 @@ def test_a_conversation_names_the_thread_that_each_call_began(echelons: Call) ->
     assert "result (error):" in shown
     assert shown.endswith("head:\n  No room.\n")
     assert "task:\n  a room\n" in echelons("show", below).stdout
+
+
+def test_a_conversation_shows_the_context_of_each_request(echelons: Call, folder: Path) -> None:
+    asked = delegate("hotels", "a room", context={"booking": 7, "guest": {"name": "Ann"}})
+    model = ScriptedModel({"head": [asked, "done"], "hotels": ["booked"]})
+    head = Agent("head", model=model, subordinates=[Agent("hotels")])
+    with Session(head, "trips.sqlite", thread="rome") as session:
+        session.send("A room").result()
+
+    shown = echelons("show", "rome").stdout
+
+    assert '    a room\n    (with booking: 7)\n    (with guest: {"name": "Ann"})\n' in shown
 
 
 def test_a_program_gets_a_conversation_an_event_a_line(echelons: Call) -> None:
