@@ -15,7 +15,6 @@ from echelons.cli.command import command
 from echelons.cli.display.text_format import check_name_argument, escape_controls, format_tool_call
 from echelons.cli.exit_codes import ExitCode
 from echelons.cli.options import OutputOptions, ThreadOptions, complete_thread
-from echelons.delegation.request import render_facts
 from echelons.errors import ThreadNotFound
 from echelons.text.content_blocks import describe_content
 from echelons.tree.names import PATH_SEPARATOR
@@ -188,6 +187,8 @@ def _format_message(agent: str, data: Mapping[str, Any]) -> str:
 
 
 def _format_call(data: Mapping[str, Any]) -> str:
+    from echelons.delegation.request import render_facts
+
     arguments, thread = data["arguments"], data.get("sub_agent_thread_id")
     if thread is None:
         return f"calls {format_tool_call(data['intent'], arguments)}"
