@@ -8,6 +8,7 @@ it to another thread.
 from __future__ import annotations
 
 import asyncio
+import json
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -37,7 +38,10 @@ from echelons.checkpoints.storage.connection import (
     wrap_storage_errors,
 )
 from echelons.checkpoints.storage.event_rows import (
+    FIND_LAST_TASK,
     FIND_QUESTION,
+    READ_EVENTS,
+    StoredEvent,
     WriteLocation,
     build_input_events,
     build_write_events,
@@ -57,6 +61,7 @@ from echelons.checkpoints.storage.rows import (
 )
 from echelons.checkpoints.storage.seals import choose_seals
 from echelons.checkpoints.storage.serde import AllowlistSerializer
+from echelons.checkpoints.thread_events import EventKind, ThreadEvent
 from echelons.errors import InvalidSetting
 
 T = TypeVar("T")
@@ -287,6 +292,24 @@ class SqliteCheckpointer(AsyncMethods, Backups):
         """Return whether a question was ever asked under a root's thread."""
         with self.cursor(transaction=False) as cursor:
             return cursor.execute(FIND_QUESTION, (thread_id, question_id)).fetchone() is not None
+
+    def read_events(self, thread_id: str, after: int | None = None) -> list[StoredEvent]:
+        """Return the events under a root's thread, in the order in which they were stored.
+
+        Args:
+            thread_id: The root's thread.
+            after: The number of the last event already read; the root's last task and all after
+                it if left out.
+        """
+        with self.cursor(transaction=False) as cursor:
+            if after is None:
+                (task,) = cursor.execute(FIND_LAST_TASK, (thread_id,)).fetchone()
+                after = (task or 1) - 1
+            rows = cursor.execute(READ_EVENTS, (thread_id, after)).fetchall()
+        return [
+            StoredEvent(number, agent, path, ThreadEvent(EventKind(kind), key, json.loads(data)))
+            for number, agent, path, kind, key, data in rows
+        ]
 
     async def aget_latest_id(self, config: RunnableConfig) -> str | None:
         """Async version of `get_latest_id`."""

@@ -47,6 +47,27 @@ _INSERT_EVENT = (
 FIND_QUESTION = "SELECT 1 FROM events WHERE thread_id = ? AND kind = 'question' AND key = ?"
 """Finds the event of a question, if it was ever asked under a root's thread."""
 
+FIND_LAST_TASK = (
+    "SELECT max(id) FROM events WHERE thread_id = ? AND kind = 'message'"
+    " AND instr(agent_path, '/') = 0 AND json_extract(data, '$.role') = 'human'"
+)
+"""Finds the number of the event of the last task that a root was given."""
+
+# In the order of the rows: an index would have to be sorted.
+READ_EVENTS = (
+    "SELECT id, agent_thread_id, agent_path, kind, key, data FROM events NOT INDEXED"
+    " WHERE thread_id = ? AND id > ? ORDER BY id"
+)
+
+
+class StoredEvent(NamedTuple):
+    """An event of a root's thread as it is stored: its number, its agent, and the event."""
+
+    number: int
+    agent_thread_id: str
+    agent_path: str
+    event: ThreadEvent
+
 
 class WriteLocation(NamedTuple):
     """The location of a write: LangGraph's coordinates and the agent's, as columns of an event."""

@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from echelons.cli import output
+from echelons.cli.commands.attach import attach
 from echelons.cli.commands.breakers import breakers
 from echelons.cli.commands.control import pause, stop
 from echelons.cli.commands.draw import draw
@@ -57,6 +58,7 @@ EXAMPLES: dict[Callable[..., None], tuple[str, ...]] = {
     resume: ("resume", "resume --thread trip", "resume head/experiences"),
     stop: ("stop", "stop head/experiences --thread trip", "stop head/flights --json"),
     pause: ("pause", "pause head/experiences --thread trip"),
+    attach: ("attach", "attach --thread trip --json"),
     threads: ("threads", "threads --all"),
     trace: ("trace", "trace --thread trip --verify"),
     show: ("show trip", "show 8f1d0a52-6a5e-5c0b-9d55-…"),

@@ -128,27 +128,40 @@ class _TurnRunner:
             return result
 
     def print_result(self, result: Result) -> ExitCode:
-        turn, board = self._turn, self._board
-        code = choose_exit_code(result, board)
-        if self._how.json:
-            output.print_json(turn_result_to_json(result, board, self._thread, code))
-            return code
-        if result.text:
-            output.print_prose(result.text)
-        if result.questions:
-            output.print_result(format_questions(result.questions, turn.db))
-        after = turn.closing_remarks if code is ExitCode.FINISHED else ()
-        unmoved = explain_no_run(result)
-        ended: Iterable[str] = format_closing(result, board, turn.thread, code, turn.db)
-        if unmoved:
-            ended = (unmoved, *format_status(result))
-        self._print_remarks((*ended, *after))
+        code = print_turn_result(result, self._board, self._thread, self._turn.db, self._how)
+        if code is ExitCode.FINISHED:
+            self._print_remarks(self._turn.closing_remarks)
         return code
 
-    def _print_remarks(self, texts: tuple[str, ...]) -> None:
+    def _print_remarks(self, texts: Iterable[str]) -> None:
         if not (self._how.json or self._how.quiet):
             for text in texts:
                 output.print_remark(text)
+
+
+def print_turn_result(
+    result: Result,
+    board: AgentBoard,
+    thread: SessionThread,
+    db: Path | None,
+    how: RunOutputOptions,
+) -> ExitCode:
+    """Print the result of a turn and the remarks at its end, and return its exit code."""
+    code = choose_exit_code(result, board)
+    if how.json:
+        output.print_json(turn_result_to_json(result, board, thread, code))
+        return code
+    if result.text:
+        output.print_prose(result.text)
+    if result.questions:
+        output.print_result(format_questions(result.questions, db))
+    unmoved = explain_no_run(result)
+    ended: Iterable[str] = format_closing(result, board, thread.name, code, db)
+    if unmoved:
+        ended = (unmoved, *format_status(result))
+    for text in () if how.quiet else ended:
+        output.print_remark(text)
+    return code
 
 
 async def _iterate_events(run: AsyncRun, thread: str) -> AsyncIterator[RunEvent]:

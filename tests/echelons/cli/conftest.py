@@ -238,6 +238,14 @@ def _read(terminal: int) -> bytes:
         return b""
 
 
+@pytest.fixture
+def pipes(folder: Path) -> Path:
+    """The folder, with the pipes at which `waiting` and `hanging` wait: `begun` and `go`."""
+    for name in ("begun", "go"):
+        os.mkfifo(folder / name)
+    return folder
+
+
 def _heed_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 

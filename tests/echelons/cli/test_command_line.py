@@ -29,7 +29,7 @@ COMMANDS = [
     "capabilities",
     "route",
 ]
-COMMANDS += ["prune", "delete", "doctor", "backup"]
+COMMANDS += ["attach", "prune", "delete", "doctor", "backup"]
 HEAVY = {"langgraph", "langchain", "langchain_core", "langchain_openai", "openai"}
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 from collections.abc import Callable
@@ -14,14 +13,6 @@ from typer.testing import Result
 
 Call = Callable[..., Result]
 Start = Callable[..., subprocess.Popen[str]]
-
-
-@pytest.fixture
-def pipes(folder: Path) -> Path:
-    """The pipes at which the teams ``waiting`` and ``hanging`` wait: ``begun`` and ``go``."""
-    for name in ("begun", "go"):
-        os.mkfifo(folder / name)
-    return folder
 
 
 def interrupt_when_begun(running: subprocess.Popen[str], pipes: Path) -> None:

@@ -1,0 +1,148 @@
+"""`echelons attach`: a turn that another process runs, shown as `echelons run` shows its own."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from echelons.cli import database, output, unfinished_threads
+from echelons.cli.command import command
+from echelons.cli.exit_codes import ExitCode
+from echelons.cli.options import RunOutputOptions, ThreadOptions
+from echelons.tree.names import PATH_SEPARATOR
+
+if TYPE_CHECKING:
+    from echelons.checkpoints.checkpointer import SqliteCheckpointer
+    from echelons.checkpoints.storage.event_rows import StoredEvent
+    from echelons.runtime.run_events import RunEvent
+
+POLL_INTERVAL = 0.1
+"""Seconds between two looks at the database."""
+
+
+@command
+def attach(*, place: ThreadOptions, how: RunOutputOptions) -> ExitCode:
+    """Follow a turn that another process runs, from its task to its end, and print the answer.
+
+    Ctrl-C ends the following; the turn goes on. If no process runs the thread, what is stored of
+    its last turn is shown. Without [b]--thread[/b], the only thread whose turn has not ended.
+    """
+    from echelons.checkpoints.queries import run_plan
+    from echelons.cli.display.agent_board import AgentBoard
+    from echelons.cli.display.run_views import choose_view
+    from echelons.cli.turn_runner import print_turn_result
+    from echelons.delegation.request import Usage
+    from echelons.runtime.run_end import read_run_end
+    from echelons.runtime.session_requests import SessionThread
+    from echelons.runtime.session_run import Result
+
+    with database.open_database(place.db) as saver:
+        root = unfinished_threads.find_unfinished_root(
+            saver, place.thread, unfinished_threads.OPEN_STATES
+        )
+        board, usage = AgentBoard(time.monotonic), Usage()
+        view = choose_view(board, how)
+        try:
+            with view:
+                for stored in _follow_events(saver, root.id):
+                    for event in build_run_events(stored):
+                        usage += event.usage
+                        board.apply_event(event)
+                        view.show_event(event)
+        except KeyboardInterrupt:
+            output.print_remark(f"thread {database.root_label(root)} goes on without you")
+            return ExitCode.INTERRUPTED
+        result = Result.from_run_end(run_plan(saver, read_run_end(root.id, 1.0)), usage)
+    board.apply_result(result)
+    thread = SessionThread(database.root_label(root), root.id)
+    return print_turn_result(result, board, thread, place.db, how)
+
+
+def _follow_events(saver: SqliteCheckpointer, thread_id: str) -> Iterator[StoredEvent]:
+    """Yield the events of a thread since its last task, until no process runs it any more."""
+    from echelons.checkpoints.ledger import build_key
+
+    lease, last, seen = build_key(thread_id), None, None
+    while True:
+        running = saver.ledger.get_holder(lease) is not None
+        written = saver.foreign_writes()
+        if written != seen or not running:
+            for stored in saver.read_events(thread_id, last):
+                last = stored.number
+                yield stored
+            seen = written
+        if not running:
+            return
+        time.sleep(POLL_INTERVAL)
+
+
+def build_run_events(stored: StoredEvent) -> Iterator[RunEvent]:
+    """Yield the events of a run that a stored event of a thread stands for."""
+    from echelons.runtime.run_events import RunEvent, RunEventKind
+
+    path, thread, data = stored.agent_path, stored.agent_thread_id, stored.event.data
+    match stored.event.kind:
+        case "message":
+            yield from _build_message_events(stored)
+        case "question":
+            value = data["value"]
+            facts = {"id": stored.event.key, "value": value}
+            yield RunEvent(path, RunEventKind.QUESTION, str(value), thread_id=thread, data=facts)
+        case kind:
+            call = {"id": data["call_id"], "arguments": data["arguments"]}
+            if "request" in data:
+                call["request"] = data["request"]
+            yield RunEvent(path, RunEventKind(kind), data["intent"], thread_id=thread, data=call)
+
+
+def _build_message_events(stored: StoredEvent) -> Iterator[RunEvent]:
+    from echelons.delegation.request import Usage
+    from echelons.runtime.run_events import RunEvent, RunEventKind
+
+    path, thread, data = stored.agent_path, stored.agent_thread_id, stored.event.data
+    text, artifact = _read_text(data["content"]), data.get("artifact")
+    match data["role"]:
+        case "human":
+            yield RunEvent(path, RunEventKind.TASK, text, thread_id=thread)
+        case "ai":
+            spent = data.get("usage") or {}
+            usage = Usage(
+                input_tokens=spent.get("input_tokens", 0),
+                output_tokens=spent.get("output_tokens", 0),
+                model_calls=1,
+            )
+            yield RunEvent(path, RunEventKind.MESSAGE, text, usage=usage, thread_id=thread)
+        case "tool" if isinstance(artifact, dict) and artifact.get("model") == "DelegationResponse":
+            yield from _build_response_events(path, artifact)
+        case "tool":
+            facts = {"id": data["tool_call_id"], "status": data["status"]}
+            yield RunEvent(path, RunEventKind.TOOL_RESULT, text, thread_id=thread, data=facts)
+
+
+def _build_response_events(superior: str, stored: dict[str, Any]) -> Iterator[RunEvent]:
+    """Yield the responses of the subordinates that a call has asked, each of its own."""
+    from echelons.delegation.request import DelegationResponse
+    from echelons.runtime.run_events import RunEvent, RunEventKind
+
+    whole = DelegationResponse.load(stored)
+    own = superior.rpartition(PATH_SEPARATOR)[2]
+    # A response in the superior's own name joins those of several requests or attempts.
+    given = whole.subordinate_responses if whole.agent == own else ()
+    for each in given or (whole,):
+        _, *below = each.path or (own, each.agent)
+        facts = {
+            "agent": each.agent,
+            "status": str(each.status),
+            "reason": each.reason,
+            "confidence": each.confidence,
+            "final": True,
+        }
+        at = f"{superior}{PATH_SEPARATOR}{below[0] if below else each.agent}"
+        yield RunEvent(at, RunEventKind.RESPONSE, each.result, thread_id=each.thread_id, data=facts)
+
+
+def _read_text(content: Any) -> str:
+    blocks = [content] if isinstance(content, str) else content
+    texts = (each if isinstance(each, str) else str(each.get("text", "")) for each in blocks)
+    return "".join(texts)
