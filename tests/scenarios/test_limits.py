@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.tools import tool
+from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import interrupt
 
 from echelons import Agent, Limits, Session, SqliteCheckpointer
@@ -341,23 +342,21 @@ def test_the_limits_of_a_tree_belong_to_its_root() -> None:
     Agent("head", subordinates=[Agent("north", limits=Limits(depth=3))])
 
 
-def test_a_tree_in_a_tree_counts_for_itself(world: World, saver: SqliteCheckpointer) -> None:
+def test_a_tree_in_a_graph_in_a_tree_counts_for_itself(
+    world: World, saver: SqliteCheckpointer
+) -> None:
     counter = Counter()
-    inner = digging(counter, Limits(calls=4)).compile()
+    host = StateGraph(MessagesState)
+    host.add_node("site", digging(counter, Limits(calls=4)).compile())
+    host.add_edge(START, "site")
     model = ScriptedModel({"top": [delegate("digger", "go"), "fine"]})
-    top = Agent(
-        "top", model=model, limits=Limits(calls=2), subordinates=[inner_as("digger", inner)]
-    )
+    digger = host.compile(name="digger")
+    top = Agent("top", model=model, limits=Limits(calls=2), subordinates=[digger])
 
     result = world.send(Session(top, saver), "go")
 
     assert counter.tools == 4
     assert result.text == "fine"
-
-
-def inner_as(name: str, graph: Any) -> Any:
-    graph.name = name
-    return graph
 
 
 def test_when_a_limit_is_reached_nobody_else_is_asked(world: World) -> None:

@@ -108,6 +108,24 @@ def test_limits_of_before_are_read_and_written_under_their_first_name() -> None:
     assert b"\xafechelons.limits\xa6Limits" in serde.dumps_typed(Limits(steps=3))[1]
 
 
+def test_requests_of_before_are_read_and_written_under_their_first_name() -> None:
+    stored = (
+        b"\xc7\xad\x05\x94\xb3echelons.delegation\xb1DelegationRequest\x8b\xa2id\xa11"
+        b"\xa6origin\xa4head\xa7current\xa5clerk\xa4task\xa5count\xa7context\x80\xa4p"
+        b"ath\x92\xa4head\xa5clerk\xa8max_hops\n\xa8attempts\x01\xa6budget\x80\xa8dea"
+        b"dline\xc0\xa5route\x90\xb3model_validate_json"
+    )
+    serde = AllowlistSerializer(OURS)
+
+    found = serde.loads_typed(("msgpack", stored))
+
+    assert found == DelegationRequest(
+        id="1", origin="head", current="clerk", task="count", path=("head", "clerk")
+    )
+    # They have more fields today.
+    assert b"\xb3echelons.delegation\xb1DelegationRequest" in serde.dumps_typed(found)[1]
+
+
 def test_results_of_before_are_read_and_written_under_their_first_name() -> None:
     stored = (
         b"\xc8\x016\x02\x93\xb4echelons.runtime.run\xa6Result\x86\xa4text\xa4done\xa9"
