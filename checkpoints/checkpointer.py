@@ -23,6 +23,7 @@ from langgraph.checkpoint.base import (
     Checkpoint,
     CheckpointMetadata,
 )
+from langgraph.checkpoint.serde.types import ERROR
 
 from echelons.checkpoints.async_methods import AsyncMethods
 from echelons.checkpoints.clock import Clock, utc_now
@@ -47,6 +48,7 @@ from echelons.checkpoints.storage.event_rows import (
     build_write_events,
     filter_metadata,
     insert_events,
+    redact_error,
 )
 from echelons.checkpoints.storage.history_cache import DEFAULT_CACHE_SIZE
 from echelons.checkpoints.storage.json_text import to_json_text
@@ -267,7 +269,7 @@ class SqliteCheckpointer(AsyncMethods, Backups):
                 task_path,
                 WRITES_IDX_MAP.get(channel, number),
                 channel,
-                *self.serde.dumps_typed(value),
+                *self.serde.dumps_typed(value if channel != ERROR else redact_error(value, config)),
             )
             for number, (channel, value) in enumerate(writes)
         ]

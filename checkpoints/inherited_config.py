@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
 from echelons.langgraph_internals import CHECKPOINTER_KEY, DURABILITY_KEY, READ_KEY, RESUMING_KEY
@@ -23,6 +24,11 @@ def get_saver(configurable: Mapping[str, Any]) -> BaseCheckpointSaver[Any] | Non
     """Return the saver of a run, or `None` if it has none."""
     saver = configurable.get(CHECKPOINTER_KEY)
     return saver if isinstance(saver, BaseCheckpointSaver) else None
+
+
+def with_saver(config: RunnableConfig, saver: Any) -> RunnableConfig:
+    """Return the config of a run as its nodes get it, with the saver."""
+    return {**config, "configurable": {**config["configurable"], CHECKPOINTER_KEY: saver}}
 
 
 def is_resuming(configurable: Mapping[str, Any]) -> bool:

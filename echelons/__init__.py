@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from echelons.runtime.run_events import RunEvent
     from echelons.runtime.session import Session
     from echelons.runtime.session_run import AsyncRun, Result, Run
+    from echelons.text.redaction import redact_secrets
 
 _HOMES = {
     "Agent": "agent",
@@ -52,6 +53,7 @@ _HOMES = {
     "effect": "effects.journal",
     "get_request": "nodes.current_request",
     "idempotency_key": "effects.journal",
+    "redact_secrets": "text.redaction",
     "subordinate": "agent",
     "time_left": "guards.deadlines",
 }
@@ -80,6 +82,7 @@ __all__ = [
     "effect",
     "get_request",
     "idempotency_key",
+    "redact_secrets",
     "subordinate",
     "time_left",
 ]

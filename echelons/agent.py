@@ -24,6 +24,7 @@ from echelons.errors import (
     UnknownTool,
 )
 from echelons.guards.limits import Limits
+from echelons.text.redaction import Redactor, redact_secrets
 from echelons.tree.members import (
     Member,
     adopt_member,
@@ -128,6 +129,7 @@ class Agent:
         *,
         store: BaseStore | None = None,
         context_schema: type[Any] | None = None,
+        redactor: Redactor = redact_secrets,
     ) -> AgentGraph:
         """Compile the tree to an ordinary LangGraph graph with `messages` in and out.
 
@@ -137,6 +139,9 @@ class Agent:
             store: A LangGraph store, available to tools of every level.
             context_schema: The type of the `context` of its runs: a pydantic model, a dataclass or
                 a `TypedDict`. LangGraph makes a mapping one of it; Studio shows its fields.
+            redactor: Takes a text of an exception, and returns it without what must not be seen;
+                applied before any model, log, event or database gets the text. The default
+                removes what looks like a key or a password; `str` keeps everything.
 
         Returns:
             A `CompiledStateGraph`: `invoke`, `stream`, `ainvoke`, `astream`,
@@ -146,11 +151,12 @@ class Agent:
             ModelError: A model given by name is unknown, or has no API key.
             StorageError: The database cannot be opened.
             InvalidDatabase: The checkpointer is neither a saver nor a path.
-            InvalidOption: The store is no LangGraph store, or the schema no class.
+            InvalidOption: The store is no LangGraph store, the schema no class, or the redactor no
+                function.
         """
         from echelons.graphs.compiled_tree import compile_tree
 
-        return compile_tree(self, checkpointer, store, context_schema)
+        return compile_tree(self, checkpointer, store, context_schema, redactor)
 
     def draw(self) -> Drawing:
         """Return a drawing of the tree, as text and as Mermaid; notebooks render it."""

@@ -25,6 +25,7 @@ from echelons.capabilities import Deriver, ModelDeriver, derive_from_names
 from echelons.checkpoints.coordination.capability_cache import CapabilityCache
 from echelons.checkpoints.coordination.circuit_breakers import TreeBreakers
 from echelons.checkpoints.coordination.effect_journal import LedgerJournal
+from echelons.checkpoints.coordination.failure_ledger import LedgerFailures
 from echelons.checkpoints.coordination.race_ledger import TreeRaces
 from echelons.checkpoints.coordination.run_gate import TreeGate
 from echelons.checkpoints.coordination.turns import get_turn
@@ -51,6 +52,7 @@ from echelons.guards.limits import Limits
 from echelons.identity.lineage import ECHELONS_NS, Identity
 from echelons.nodes.planning.task_router import TaskRouter
 from echelons.text.input_limits import shorten_repr
+from echelons.text.redaction import Redactor, redact_secrets
 from echelons.text.sanitize import sanitize_value
 from echelons.tree.members import Member
 from echelons.tree.traversal import fingerprint_tree, measure_heights, walk_tree
@@ -63,9 +65,10 @@ class AgentGraph(EditableGraph):
     to resume a thread whose interrupted agents the tree no longer has.
     """
 
-    def __init__(self, *, agent: Agent, **kwargs: Any) -> None:
+    def __init__(self, *, agent: Agent, failures: LedgerFailures, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.agent = agent
+        self.failures = failures
         self.fingerprint = fingerprint_tree(agent)
 
     def copy(self, update: dict[str, Any] | None = None) -> AgentGraph:
@@ -90,7 +93,7 @@ class AgentGraph(EditableGraph):
             stored = check_resume(self.agent, self.checkpointer, given, around)
         services, options = self._prepare_run(config, around, stored, kwargs)
         run = partial(super().stream, **options)
-        return stream_until_settled(run, given, services)
+        return stream_until_settled(run, given, services, options["config"])
 
     def astream(
         self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
@@ -112,7 +115,8 @@ class AgentGraph(EditableGraph):
             stored = await acheck_resume(self.agent, self.checkpointer, given, around)
         services, options = self._prepare_run(config, around, stored, kwargs)
         run = partial(super().astream, **options)
-        async with aclosing(astream_until_settled(run, given, services)) as parts:
+        parts = astream_until_settled(run, given, services, options["config"])
+        async with aclosing(parts):
             async for part in parts:
                 yield part
 
@@ -143,6 +147,8 @@ class AgentGraph(EditableGraph):
             gate,
             TreeBreakers(ledger, rules.breaker_scope, rules.breaker),
             TreeRaces(ledger, thread_id, identity.turn, fence),
+            self.failures,
+            saver,
         )
         options = {**kwargs, "config": with_run_services(config, around, identity, services)}
         # With LangGraph's default, "async", a tool can run twice after a crash. Without a
@@ -172,6 +178,7 @@ def compile_tree(
     checkpointer: BaseCheckpointSaver[Any] | str | Path | None,
     store: BaseStore | None,
     context_schema: Any = None,
+    redactor: Redactor = redact_secrets,
 ) -> AgentGraph:
     """Compile a tree, see `Agent.compile`."""
     if not isinstance(store, BaseStore | None):
@@ -179,6 +186,10 @@ def compile_tree(
     if not isinstance(context_schema, type | None):
         why = "it is no class; give a pydantic model, a dataclass or a TypedDict"
         raise InvalidOption("context_schema", shorten_repr(context_schema), why)
+    given: object = redactor
+    if not callable(given):
+        why = "it is no function from text to text; leave it out for the default"
+        raise InvalidOption("redactor", shorten_repr(given), why)
     policy, heights = agent.delegation or DEFAULT_POLICY, measure_heights(agent)
     levels = _LevelFactory(
         models=resolve_models(agent),
@@ -196,7 +207,7 @@ def compile_tree(
     compiled = builder.compile(
         checkpointer=open_checkpointer(checkpointer), store=store, name=agent.name
     )
-    return AgentGraph(agent=agent, **compiled.__dict__)
+    return AgentGraph(agent=agent, failures=LedgerFailures(redactor), **compiled.__dict__)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,6 @@ from echelons.nodes.tool_execution.at_most_once import AtMostOnce, Refusal
 from echelons.nodes.tool_execution.journaled_call import (
     JournaledCall,
     build_journal_call,
-    format_tool_error,
     run_detached,
 )
 
@@ -34,9 +33,8 @@ class Act(Node):
 
     def __init__(self, tools: Sequence[BaseTool], journal: Journal) -> None:
         super().__init__("act")
-        self._tools = ToolNode(
-            list(tools), handle_tool_errors=format_tool_error, awrap_tool_call=run_detached
-        )
+        # A call's errors are raised, and become its answer where its config is known.
+        self._tools = ToolNode(list(tools), handle_tool_errors=False, awrap_tool_call=run_detached)
         self._effect_kinds = {each.name: get_effect_kind(each) for each in tools}
         # In an event loop, LangChain runs them in a thread.
         self._threaded_tools = {each.name for each in tools if not supports_async(each)}

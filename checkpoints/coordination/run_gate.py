@@ -25,6 +25,7 @@ from echelons.guards.gate import Halt, Pause, Step
 from echelons.guards.limits import Limits
 from echelons.identity.lineage import Identity
 from echelons.langgraph_internals import TASK_ID_KEY
+from echelons.text.error_lines import describe_error
 from echelons.tree.names import PATH_SEPARATOR
 
 LOG = logging.getLogger(__name__)
@@ -167,7 +168,8 @@ def _raise_or_log(error: BaseException | None, lost: Exception) -> None:
     # The error that already ends the run, such as an interrupt or a cancellation, comes first.
     if error is None:
         raise lost
-    LOG.warning("the limits of a run could not be written down", exc_info=lost)
+    # Not its traceback, which holds that other error.
+    LOG.warning("the limits of a run could not be written down: %s", describe_error(lost))
 
 
 def _get_agent_path(config: Mapping[str, Any]) -> str:

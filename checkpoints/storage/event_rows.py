@@ -22,8 +22,10 @@ from echelons.checkpoints.thread_events import (
     build_thread_events,
 )
 from echelons.guards.gate import is_pause
+from echelons.identity.failures import get_failure_log
 from echelons.identity.lineage import STORED_KEYS_KEY
 from echelons.langgraph_internals import DeltaSnapshot
+from echelons.text.error_lines import read_error_text
 from echelons.tree.names import PATH_SEPARATOR
 
 LANGGRAPH_METADATA_KEYS = CheckpointMetadata.__annotations__.keys() | {
@@ -134,6 +136,15 @@ def build_write_events(
         elif channel == INTERRUPT:
             asked = (each for each in value if not is_pause(each.value))
             yield from (build_question_event(each.id, each.value) for each in asked)
+
+
+def redact_error(error: Any, config: RunnableConfig) -> Any:
+    """Return the error of a failed task as LangGraph shows it, without secrets."""
+    if not isinstance(error, BaseException):
+        return error
+    # Not its `repr`, in which line ends are escaped and exceptions of a group repeated.
+    text = get_failure_log(config).redact(read_error_text(error))
+    return f"{type(error).__name__}({text!r})"
 
 
 def insert_events(

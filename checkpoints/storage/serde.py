@@ -33,6 +33,7 @@ from echelons.checkpoints.storage.type_codecs import (
 )
 from echelons.errors import CheckpointTampered, InvalidAllowedType, NotStorable
 from echelons.langgraph_internals import DeltaSnapshot
+from echelons.text.redaction import redact_secrets
 
 MAX_VALUE_DEPTH = 64
 """Maximum nesting of extension values; deeper ones would exhaust Python's stack."""
@@ -231,7 +232,7 @@ class _ValueReader:
 def _encode_error(value: Any) -> str:
     # LangGraph stores the error of a failed task as text, for display.
     if isinstance(value, BaseException):
-        return repr(value)
+        return redact_secrets(repr(value))
     kind = type(value)
     raise NotStorable(
         _qualified_name(kind),

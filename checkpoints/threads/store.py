@@ -15,6 +15,7 @@ from uuid import UUID
 from langchain_core.messages import BaseMessage, HumanMessage
 from langgraph.checkpoint.base import CheckpointTuple
 
+from echelons.checkpoints.coordination.failure_ledger import read_failures
 from echelons.checkpoints.namespaces import get_namespace_depth
 from echelons.checkpoints.queries import (
     AllCheckpoints,
@@ -50,6 +51,7 @@ from echelons.checkpoints.threads.trace import (
     list_links,
 )
 from echelons.errors import CheckpointTampered, LedgerDamaged, ThreadNotFound, UnreadableRecord
+from echelons.identity.failures import LoggedFailure
 from echelons.identity.lineage import METADATA_KEYS, STORED_KEYS_KEY, Identity
 
 DAMAGE = (CheckpointTampered, LedgerDamaged, UnreadableRecord)
@@ -167,6 +169,14 @@ class ThreadStore:
     async def atrace(self, root: str) -> Trace:
         """Async version of `trace`."""
         return await arun_plan(self._saver, _read_trace(root))
+
+    def failures(self, root: str) -> tuple[LoggedFailure, ...]:
+        """Return the latest failures under a root, at most 100, oldest first."""
+        return run_plan(self._saver, read_failures(root))
+
+    async def afailures(self, root: str) -> tuple[LoggedFailure, ...]:
+        """Async version of `failures`."""
+        return await arun_plan(self._saver, read_failures(root))
 
     def verify(self, root: str) -> list[TraceLink]:
         """Return every link between the threads under a root, with its state."""

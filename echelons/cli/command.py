@@ -9,7 +9,6 @@ import inspect
 import logging
 import os
 import sys
-import traceback
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from functools import wraps
@@ -21,6 +20,7 @@ from echelons.cli import output
 from echelons.cli.exit_codes import ExitCode
 from echelons.cli.options import OutputOptions
 from echelons.errors import EchelonsError, RunFailed, ThreadBusy
+from echelons.text.error_lines import format_traceback
 
 BROKEN_PIPE_CODE = 141
 """Exit code of a program whose output pipe was closed by its reader: 128 + SIGPIPE."""
@@ -86,10 +86,10 @@ def _flatten_parameters(
 
 
 def _run_guarded(work: Callable[[], ExitCode], how: OutputOptions) -> int:
-    # A subordinate's failure is logged with its traceback; users see the outcome instead.
-    logging.getLogger("echelons").addHandler(
-        logging.StreamHandler() if how.debug else logging.NullHandler()
-    )
+    # A failure is logged with its traceback; users see the outcome, and `trace --errors` the rest.
+    log = logging.getLogger("echelons")
+    handler = logging.StreamHandler() if how.debug else logging.NullHandler()
+    log.addHandler(handler)
     try:
         return work()
     except (typer.Exit, typer.Abort, typer.BadParameter):
@@ -104,6 +104,8 @@ def _run_guarded(work: Callable[[], ExitCode], how: OutputOptions) -> int:
     except Exception as error:  # noqa: BLE001  the last line of defence: a line, not a traceback
         code = next(code for kind, code in ERROR_EXIT_CODES.items() if isinstance(error, kind))
         if how.debug:
-            traceback.print_exception(error)
+            output.print_remark(format_traceback(error))
         output.print_error(error, code, as_json=how.json)
         return code
+    finally:
+        log.removeHandler(handler)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from echelons.cli.display.text_format import escape_controls
 from echelons.cli.exit_codes import ExitCode
+from echelons.text.redaction import redact_secrets
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -76,7 +77,9 @@ def print_json(value: Mapping[str, Any], *, err: bool = False) -> None:
 def print_error(error: Exception, code: ExitCode, *, as_json: bool) -> None:
     """Write an error as one line, or as a JSON object with its values."""
     unexpected = code is ExitCode.UNEXPECTED
-    message = f"{type(error).__name__}: {error}" if unexpected else str(error)
+    # A team's own code, or a library that it uses, may have raised it.
+    text = redact_secrets(str(error))
+    message = f"{type(error).__name__}: {text}" if unexpected else text
     if as_json:
         name, values = type(error).__name__, {} if unexpected else vars(error)
         print_json(

@@ -20,7 +20,7 @@ from echelons.routing.matcher import Matcher
 from echelons.routing.ranking import ProfileIndex, Ranking, RoutingQuery
 from echelons.routing.route import Route
 from echelons.routing.task_splitter import Part, SplitSteps, plan_parts
-from echelons.text.error_lines import describe_failure
+from echelons.text.error_lines import describe_failure, format_traceback
 
 if TYPE_CHECKING:
     from echelons.routing.agent_mentions import Vocabulary
@@ -163,7 +163,7 @@ class Router:
         if isinstance(self.matcher, LexicalMatcher):
             raise error
         why = f"{type(self.matcher).__name__} failed: {describe_failure(error, MatcherFailed)}"
-        LOG.warning("%s; words are compared instead", why, exc_info=error)
+        LOG.warning("%s; words are compared instead\n%s", why, format_traceback(error))
         return replace(self._word_ranking.rank(query), fallback=why)
 
     @cached_property

@@ -20,6 +20,7 @@ from echelons.delegation.request import DelegationResponse, Usage
 from echelons.guards.backpressure import Backpressure
 from echelons.runtime.run_events import STREAM_MODES, EventTranslator, RunEvent, RunEventKind
 from echelons.runtime.turn_status import TurnStatus, describe_open_turn, read_turn_end
+from echelons.text.redaction import Redactor, redact_secrets
 
 CLOSED_EPOCH = 0
 """An epoch that no run has, stored while no run takes answers."""
@@ -73,7 +74,7 @@ class RunRecord:
         withdrawn: Questions of stopped agents that it has continued for.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, redact: Redactor = redact_secrets) -> None:
         self.control = RunControl()
         self.backpressure = Backpressure()
         self.usage = Usage()
@@ -82,7 +83,7 @@ class RunRecord:
         self.run_end: RunEnd | None = None
         self.delivered: set[str] = set()
         self.withdrawn: set[str] = set()
-        self._translator = EventTranslator()
+        self._translator = EventTranslator(redact)
 
     @property
     def stream_options(self) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from echelons.langgraph_internals import SEVERAL_WRITES_KEY
 from echelons.nodes.delegating.queued_request import QueuedRequest
 from echelons.nodes.messages import read_message_usage
 from echelons.text.content_blocks import describe_content
+from echelons.text.redaction import Redactor, redact_secrets
 from echelons.tree.names import CALL_SUBORDINATE, PATH_SEPARATOR
 
 STREAM_MODES = ("tasks", "messages", "custom")
@@ -101,9 +102,14 @@ class _TaskOrigin:
 
 
 class EventTranslator:
-    """Translates the parts of one LangGraph stream into events."""
+    """Translates the parts of one LangGraph stream into events.
 
-    def __init__(self) -> None:
+    Args:
+        redact: Returns the text of an exception without secrets.
+    """
+
+    def __init__(self, redact: Redactor = redact_secrets) -> None:
+        self._redact = redact
         self._tasks: dict[str, _TaskOrigin] = {}
         # The agent that works in a namespace of LangGraph.
         self._origins: dict[tuple[str, ...], _TaskOrigin] = {}
@@ -167,9 +173,8 @@ class EventTranslator:
                     data={"id": each["id"], "value": each["value"]},
                 )
         if payload["error"]:
-            yield RunEvent(
-                who.path, RunEventKind.ERROR, str(payload["error"]), thread_id=who.thread_id
-            )
+            text = self._redact(str(payload["error"]))
+            yield RunEvent(who.path, RunEventKind.ERROR, text, thread_id=who.thread_id)
         # The subordinate's node reports the responses of a delegation, and `delegate` repeats them.
         if who.node != "delegate":
             for message in _written_messages(payload["result"]):

@@ -55,6 +55,7 @@ from echelons.runtime.session_run import (
 )
 from echelons.runtime.turn_engine import TurnEngine
 from echelons.text.input_limits import is_label
+from echelons.text.redaction import Redactor, redact_secrets
 from echelons.tree.traversal import walk_tree
 
 _WARNED_OF: WeakSet[BaseCheckpointSaver[Any]] = WeakSet()
@@ -83,6 +84,8 @@ class Session:
             checkpoint. Nothing else of these is stored. A run that continues a turn gets the stored
             keys of the turn again, unless `configurable` has them; give it the rest again. Names of
             secrets, such as `api_key`, are refused.
+        redactor: Takes a text of an exception, and returns it without what must not be seen, see
+            `Agent.compile`.
 
     Raises:
         InvalidAgent: The agent is no `Agent`.
@@ -115,6 +118,7 @@ class Session:
         callbacks: Callbacks = None,
         tags: Sequence[str] = (),
         stored_keys: Sequence[str] = (),
+        redactor: Redactor = redact_secrets,
     ) -> None:
         if not isinstance(agent, Agent):
             raise InvalidAgent(agent)
@@ -123,7 +127,7 @@ class Session:
         self.thread = thread
         options = RunOptions.check(metadata, context, configurable, callbacks, tags, stored_keys)
         options.check_saver(database)
-        self.graph = agent.compile(database, store=store)
+        self.graph = agent.compile(database, store=store, redactor=redactor)
         saver = self.graph.checkpointer
         if not isinstance(saver, BaseCheckpointSaver):
             raise InvalidDatabase(database)

@@ -29,6 +29,7 @@ from echelons.runtime.run_events import RunEvent
 from echelons.runtime.session_requests import SessionRequest
 from echelons.runtime.turn_engine import TurnEngine
 from echelons.runtime.turn_status import TurnStatus
+from echelons.text.error_lines import describe_error
 
 _NO_STATUS: Any = ""
 """The default of a status: a stored result of an earlier version has none."""
@@ -107,7 +108,7 @@ class _TurnRun:
 
     def __init__(self, engine: TurnEngine) -> None:
         self._engine = engine
-        self._record = RunRecord()
+        self._record = RunRecord(engine.graph.failures.redact)
         self._driver: object = None
         self._has_ended = False
         with _RUNS_LOCK:
@@ -301,15 +302,18 @@ def _list_open_runs(engine: TurnEngine | None = None) -> list[_TurnRun]:
 def _end(run: Run) -> None:
     try:
         run.close()
-    except Exception as error:
-        LOG.warning(LAST_STEP_FAILED, exc_info=error)
+    except Exception as error:  # noqa: BLE001  logged, as there is no caller any more
+        # Without its traceback, which the log of failures has.
+        why = describe_error(error, run._engine.graph.failures.redactor)
+        LOG.warning("%s: %s", LAST_STEP_FAILED, why)
 
 
 async def _aend(run: AsyncRun) -> None:
     try:
         await run.close()
-    except Exception as error:
-        LOG.warning(LAST_STEP_FAILED, exc_info=error)
+    except Exception as error:  # noqa: BLE001  as above
+        why = describe_error(error, run._engine.graph.failures.redactor)
+        LOG.warning("%s: %s", LAST_STEP_FAILED, why)
 
 
 def _abandon_runs() -> None:

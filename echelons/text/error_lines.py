@@ -1,4 +1,4 @@
-"""Exceptions as one line of text: for models and superiors, and for warnings.
+"""Exceptions as text without secrets: one line for models and superiors, a traceback for logs.
 
 `describe_error` takes any exception. `describe_failure` is for code of others that we can do
 without (a matcher, embeddings, a model that derives): it raises again what is no failure.
@@ -6,20 +6,25 @@ without (a matcher, embeddings, a model that derives): it raises again what is n
 
 from __future__ import annotations
 
+from traceback import TracebackException
 from typing import Final
 from urllib.parse import urlsplit
 
 from echelons.errors import EchelonsError
+from echelons.text.redaction import Redactor, apply_redactor, redact_secrets
 from echelons.text.sanitize import join_printable
 
 LONGEST_ERROR: Final = 300
 """Characters of `describe_error`; logs and traces have the whole text."""
+TRACEBACK_BYTES: Final = 64 * 1024
+"""Bytes of `format_traceback`, in UTF-8."""
 LONGEST_REASON: Final = 200
 """Characters of `describe_failure`."""
 _LONGEST_ADDRESS = 100
+_LEFT_OUT = b"\n[the middle was left out]\n"
 
 
-def describe_error(error: BaseException) -> str:
+def describe_error(error: BaseException, redactor: Redactor = redact_secrets) -> str:
     r"""Return an exception's type and the first line of its text, without a traceback.
 
     The line of a connection that failed ends with the address of the server.
@@ -28,14 +33,40 @@ def describe_error(error: BaseException) -> str:
         >>> describe_error(ValueError("no such city\nmore"))
         'ValueError: no such city'
     """
-    first = next(iter(str(error).strip().splitlines()), "")
+    # Redacted before it is cut: half a secret looks like none.
+    whole = apply_redactor(redactor, read_error_text(error)).strip()
+    first = next(iter(whole.splitlines()), "")
     text = f"{type(error).__name__}: {first}" if first else type(error).__name__
-    if address := _find_address(error):
+    if address := apply_redactor(redactor, _find_address(error)):
         text = f"{_shorten_line(text, LONGEST_ERROR - len(address) - 3)} ({address})"
     return _shorten_line(text, LONGEST_ERROR)
 
 
-def describe_failure(error: BaseException, own: type[EchelonsError]) -> str:
+def read_error_text(error: BaseException) -> str:
+    """Return the text of an exception, also of one that has none."""
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001  code of others: its `__str__` may fail too
+        return "its text cannot be read"
+
+
+def format_traceback(error: BaseException, redactor: Redactor = redact_secrets) -> str:
+    """Return an exception's traceback without the values of variables.
+
+    It has the causes, the notes and the exceptions of a group. Of one longer than 64 KiB, the
+    middle is left out.
+    """
+    whole = "".join(TracebackException.from_exception(error).format()).rstrip()
+    stored = apply_redactor(redactor, whole).encode()
+    if len(stored) > TRACEBACK_BYTES:
+        end = TRACEBACK_BYTES // 4 * 3 - len(_LEFT_OUT)
+        stored = stored[: TRACEBACK_BYTES // 4] + _LEFT_OUT + stored[-end:]
+    return stored.decode(errors="ignore")
+
+
+def describe_failure(
+    error: BaseException, own: type[EchelonsError], redactor: Redactor = redact_secrets
+) -> str:
     """Return why someone else's code failed, in one line; `own` is our error for such failures.
 
     Raises:
@@ -52,7 +83,8 @@ def describe_failure(error: BaseException, own: type[EchelonsError]) -> str:
     ours = isinstance(error, EchelonsError) and not isinstance(error, own)
     if signal or ours or not isinstance(error, Exception):
         raise error
-    line = f"{type(error).__name__}: {join_printable(str(error)[: 2 * LONGEST_REASON])}"
+    text = apply_redactor(redactor, read_error_text(error))
+    line = f"{type(error).__name__}: {join_printable(text[: 2 * LONGEST_REASON])}"
     return _shorten_line(line.rstrip(), LONGEST_REASON)
 
 

@@ -11,12 +11,16 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import aclosing
 from typing import Any, cast
 
+from langchain_core.runnables import RunnableConfig
+
+from echelons.checkpoints.inherited_config import with_saver
 from echelons.graphs.invocation.run_services import RunServices
 from echelons.langgraph_internals import INTERRUPT
+from echelons.nodes.delegating.attempt import is_failure
 
 
 def stream_until_settled(
-    run: Callable[[Any], Iterator[Any]], given: Any, services: RunServices
+    run: Callable[[Any], Iterator[Any]], given: Any, services: RunServices, config: RunnableConfig
 ) -> Iterator[Any]:
     """Yield the parts of a run, and of its reruns until no interrupt is obsolete.
 
@@ -24,16 +28,23 @@ def stream_until_settled(
         run: Starts a run with an input.
         given: The input of the first run; reruns get `None`.
         services: The services of the run; its gate is closed at the end, also after an error.
+        config: The config of the run, for the log of a failure that ends it.
     """
     with services.gate:
         while True:
             services.races.begin()
             questions: list[Any] = []
-            for part in run(given):
-                if _is_root_interrupt(part):
-                    questions.append(part)
-                else:
-                    yield part
+            try:
+                for part in run(given):
+                    if _is_root_interrupt(part):
+                        questions.append(part)
+                    else:
+                        yield part
+            except Exception as error:
+                if is_failure(error):
+                    own = with_saver(config, services.saver)
+                    services.failures.record(error, own, leaves=True)
+                raise
             if not services.races.has_obsolete_question:
                 yield from questions
                 return
@@ -41,20 +52,29 @@ def stream_until_settled(
 
 
 async def astream_until_settled(
-    run: Callable[[Any], AsyncIterator[Any]], given: Any, services: RunServices
+    run: Callable[[Any], AsyncIterator[Any]],
+    given: Any,
+    services: RunServices,
+    config: RunnableConfig,
 ) -> AsyncGenerator[Any]:
     """Async version of `stream_until_settled`."""
     async with services.gate:
         while True:
             services.races.begin()
             questions: list[Any] = []
-            # Closed with this generator: LangGraph cancels at once, not at garbage collection.
-            async with aclosing(cast("AsyncGenerator[Any]", run(given))) as parts:
-                async for part in parts:
-                    if _is_root_interrupt(part):
-                        questions.append(part)
-                    else:
-                        yield part
+            try:
+                # Closed with this generator: LangGraph cancels at once, not at garbage collection.
+                async with aclosing(cast("AsyncGenerator[Any]", run(given))) as parts:
+                    async for part in parts:
+                        if _is_root_interrupt(part):
+                            questions.append(part)
+                        else:
+                            yield part
+            except Exception as error:
+                if is_failure(error):
+                    own = with_saver(config, services.saver)
+                    await services.failures.arecord(error, own, leaves=True)
+                raise
             if not services.races.has_obsolete_question:
                 for question in questions:
                     yield question

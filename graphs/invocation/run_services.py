@@ -1,4 +1,4 @@
-"""Puts the gate, the circuit breakers and the races of a run into its config.
+"""Puts the gate, the circuit breakers, the races and the failure log of a run into its config.
 
 `AgentGraph` does it for every run. The limits of the tree replace LangGraph's
 `recursion_limit`, which counts the steps of each graph separately, not those of a tree.
@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from langchain_core.runnables import RunnableConfig
 
@@ -15,6 +15,7 @@ from echelons.delegation.race import RACES_KEY, Races
 from echelons.delegation.request import CURRENT_REQUEST_KEY
 from echelons.guards.circuit_breaker import CIRCUITS_KEY, Circuits
 from echelons.guards.gate import GATE_KEY
+from echelons.identity.failures import FAILURES_KEY, FailureLog
 from echelons.identity.lineage import Identity
 
 NO_RECURSION_LIMIT = 10**9
@@ -28,11 +29,15 @@ class RunServices(NamedTuple):
         gate: Admits each step within the limits, or halts it.
         circuits: The circuit breakers of the tree.
         races: The races of the run.
+        failures: The failure log of the tree.
+        saver: The saver of the run; `None` for none.
     """
 
     gate: TreeGate
     circuits: Circuits
     races: Races
+    failures: FailureLog
+    saver: Any = None
 
 
 def with_run_services(
@@ -54,6 +59,7 @@ def with_run_services(
             GATE_KEY: services.gate,
             CIRCUITS_KEY: services.circuits,
             RACES_KEY: services.races,
+            FAILURES_KEY: services.failures,
         },
     }
     # A tree within a tree has a request of its own, which its root reads from its state.

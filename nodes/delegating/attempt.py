@@ -6,7 +6,6 @@ Decides which errors of the subordinate's level become its failure.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -49,11 +48,9 @@ from echelons.guards.deadlines import (
     with_deadline,
 )
 from echelons.guards.gate import HALT_KEY
+from echelons.identity.failures import get_failure_log
 from echelons.nodes.delegating.cancel_on_stop import CancelOnStop
-from echelons.text.error_lines import describe_error
 from echelons.tree.names import PATH_SEPARATOR
-
-LOG = logging.getLogger(__name__)
 
 PROPAGATED_ERRORS = (
     StorageError,
@@ -70,6 +67,8 @@ PROPAGATED_ERRORS = (
     EmptyInputError,
 )
 """Errors of the library: an `unable` instead of them would hide a bug or a full disk."""
+# It would steer the superior's delegation graph.
+_STEERING_REASON = "a tool tried to steer the superior with Command(graph=PARENT)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,8 +205,12 @@ def run_level(
     """
     try:
         outcome = level.invoke(level_input, config)
-    except Exception as error:  # noqa: BLE001  sorted below: interrupts and our own errors go on
-        outcome = _convert_error(error)
+    except ParentCommand:
+        outcome = LevelFailure(_STEERING_REASON)
+    except Exception as error:
+        if not is_failure(error):
+            raise
+        outcome = LevelFailure(get_failure_log(config).record(error, config).reason)
     halt = None if "forward" in level_input else find_timeout(config, monotonic)
     if halt is None:
         return outcome
@@ -227,20 +230,22 @@ async def arun_level(
         try:
             async with timer:
                 return await level.ainvoke(level_input, config)
-        except Exception as error:  # noqa: BLE001  sorted below: interrupts and our own errors go on
+        except ParentCommand:
+            return LevelFailure(_STEERING_REASON)
+        except Exception as error:
             if isinstance(error, TimeoutError) and timer.expired():
                 return LevelFailure(get_timeout_halt(config).reason)
-            return _convert_error(error)
+            if not is_failure(error):
+                raise
+            return LevelFailure((await get_failure_log(config).arecord(error, config)).reason)
     return LevelFailure(cancelled.reason, AttemptOutcome.NOTHING)
 
 
-def _convert_error(error: Exception) -> LevelFailure:
-    # A Command(graph=PARENT) of a tool would steer the superior's delegation graph.
-    if isinstance(error, ParentCommand):
-        return LevelFailure("a tool tried to steer the superior with Command(graph=PARENT)")
-    # An invalid answer to an interrupt is asked for again: it is no failure.
-    if isinstance(error, (GraphBubbleUp, *PROPAGATED_ERRORS)) or is_invalid_resume(error):
-        raise error
-    # The superior gets one line; the log has the whole traceback.
-    LOG.warning("a subordinate failed", exc_info=error)
-    return LevelFailure(describe_error(error))
+def is_failure(error: Exception) -> bool:
+    """Return whether an exception is a failure of an agent: no interrupt, no error of the library.
+
+    Nor is the wrong answer to a question, which is asked again.
+    """
+    return not isinstance(error, (GraphBubbleUp, *PROPAGATED_ERRORS)) and not is_invalid_resume(
+        error
+    )

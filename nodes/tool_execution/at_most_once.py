@@ -30,10 +30,12 @@ from echelons.effects.unknown_outcome import (
     parse_outcome,
 )
 from echelons.guards.gate import Halt
+from echelons.identity.failures import get_failure_log
 from echelons.nodes.tool_execution.detached_call import LateCallback
 from echelons.nodes.tool_execution.journaled_call import JournaledCall
 from echelons.nodes.tool_execution.scratchpad import MISSING, Scratchpad
 from echelons.plans import adrive_plan, drive_plan
+from echelons.text.error_lines import describe_error
 
 LOG = logging.getLogger(__name__)
 
@@ -193,9 +195,10 @@ class _Execution:
                 self.journal.note(call, _build_suspended_entry(entry, result, pad), self.config)
             else:
                 self.journal.end(call, entry, result, self.config)
-        except Exception:
+        except Exception as error:  # noqa: BLE001  logged: there is no caller any more
             # The database may be closed by now; the call stays started, and a human is asked.
-            LOG.warning("the result of a cancelled call could not be stored", exc_info=True)
+            why = describe_error(error, get_failure_log(self.config).redactor)
+            LOG.warning("the result of a cancelled call could not be stored: %s", why)
 
     def _build_run_step(self, config: RunnableConfig, late: LateCallback) -> PlanStep:
         work = self.journaled_call

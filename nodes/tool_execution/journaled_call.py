@@ -13,16 +13,16 @@ from typing import Any
 from langchain_core.messages import BaseMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, ToolException
-from langgraph.errors import GraphBubbleUp
+from langgraph.errors import GraphBubbleUp, is_invalid_resume
 from langgraph.prebuilt import ToolNode
 from langgraph.prebuilt.tool_node import ToolCallRequest, ToolInvocationError
 from langgraph.types import Command
 
 from echelons.effects.journal import EffectCall, EffectKind
+from echelons.identity.failures import LoggedFailure, get_failure_log
 from echelons.nodes.messages import sanitize_message
 from echelons.nodes.planning.refused_calls import mark_refused
 from echelons.nodes.tool_execution.detached_call import DetachedCall, LateCallback
-from echelons.text.error_lines import describe_error
 
 PRIVATE_KEYS = frozenset({"forward", "heads", "previous", "request", "response"})
 """Keys of a level's state that a tool must not write."""
@@ -52,46 +52,96 @@ class JournaledCall:
     is_threaded: bool
 
     def invoke(self, config: RunnableConfig) -> Any:
-        """Execute the call and return the node's update."""
-        return sanitize_output(self.tools.invoke([self.tool_call], config, **self.kwargs))
+        """Execute the call and return the node's update; an exception becomes its answer."""
+        try:
+            done = self.tools.invoke([self.tool_call], config, **self.kwargs)
+        except Exception as error:  # noqa: BLE001  a tool raises anything; signals go on
+            cause, failure = self._find_cause(error), None
+            if cause:
+                failure = get_failure_log(config).record(cause, config, self.call.tool)
+            return self._build_error_result(cause or error, failure, config)
+        return sanitize_output(done, config)
 
     async def ainvoke(self, config: RunnableConfig, on_late_result: LateCallback) -> Any:
         """Async version of `invoke`."""
-        if not self.is_threaded:
-            return sanitize_output(
-                await self.tools.ainvoke([self.tool_call], config, **self.kwargs)
+        detached: DetachedCall | None = None
+        own: RunnableConfig = config
+        if self.is_threaded:
+            # The call may be cancelled and go on in its thread, whose result comes late.
+            detached = DetachedCall(
+                lambda late: on_late_result(self._convert_late_result(late, config))
             )
-        # The call may be cancelled and go on in its thread, whose result comes late.
-        detached = DetachedCall(lambda late: on_late_result(self._convert_late_result(late)))
-        configurable = {**config["configurable"], DETACHED_CALL_KEY: detached}
-        own: RunnableConfig = {**config, "configurable": configurable}
+            configurable = {**config["configurable"], DETACHED_CALL_KEY: detached}
+            own = {**config, "configurable": configurable}
         try:
-            return sanitize_output(await self.tools.ainvoke([self.tool_call], own, **self.kwargs))
+            done = await self.tools.ainvoke([self.tool_call], own, **self.kwargs)
         except CancelledError:
-            detached.detach()
+            if detached:
+                detached.detach()
             raise
+        except Exception as error:  # noqa: BLE001  as above
+            cause, failure = self._find_cause(error), None
+            if cause:
+                failure = await get_failure_log(config).arecord(cause, config, self.call.tool)
+            return self._build_error_result(cause or error, failure, config)
+        return sanitize_output(done, config)
 
     def build_reported_result(self, result: str) -> Any:
         """Return the update of a call that happened, with the result that a human states."""
-        return sanitize_output({"messages": [self._build_message(result, "success")]})
+        return sanitize_output({"messages": [self._build_message(result, "success")]}, {})
 
     def build_not_happened_result(self) -> Any:
         """Return the update of a call that a human says did not happen."""
         return {"messages": [self._build_message(NOT_HAPPENED_TEXT, "error")]}
 
-    def _convert_late_result(self, result: Any) -> Any:
+    def _convert_late_result(self, result: Any, config: RunnableConfig) -> Any:
         """Return a detached tool thread's result in the form in which the node returns results."""
         if isinstance(result, GraphBubbleUp):
             return result
         if isinstance(result, Exception):
-            result = self._build_message(format_tool_error(result), "error")
+            failure = get_failure_log(config).record(result, config, self.call.tool)
+            return self._build_error_result(result, failure, config)
         outputs = result if isinstance(result, list) else [result]
         # As `ToolNode` does.
         if any(isinstance(each, Command) for each in outputs):
-            return sanitize_output(
-                [each if isinstance(each, Command) else {"messages": [each]} for each in outputs]
-            )
-        return sanitize_output({"messages": outputs})
+            outputs = [
+                each if isinstance(each, Command) else {"messages": [each]} for each in outputs
+            ]
+            return sanitize_output(outputs, config)
+        return sanitize_output({"messages": outputs}, config)
+
+    def _find_cause(self, error: Exception) -> Exception | None:
+        """Return the exception that the tool raised, `None` if the call did not fit its schema.
+
+        Raises:
+            GraphBubbleUp: It is an interrupt.
+            ValidationError: It is a wrong answer to an interrupt, which is asked again.
+        """
+        if isinstance(error, GraphBubbleUp) or is_invalid_resume(error):
+            raise error
+        if not isinstance(error, ToolInvocationError):
+            return error
+        # LangGraph takes every error of pydantic for one of the call, also one in the tool's body.
+        schema = self.tools.tools_by_name[self.call.tool].args_schema
+        if isinstance(schema, type) and error.source.title in (
+            schema.__name__,
+            getattr(schema, "model_config", {}).get("title"),
+        ):
+            return None
+        return error.source
+
+    def _build_error_result(
+        self, error: Exception, failure: LoggedFailure | None, config: RunnableConfig
+    ) -> Any:
+        """Return the update of a call whose tool failed, or that was not run without a failure."""
+        if failure is None:
+            text = f"{INVALID_CALL_TEXT}{get_failure_log(config).redact(str(error))}"
+            return {"messages": [mark_refused(self._build_message(text, "error"))]}
+        text = failure.reason
+        if isinstance(error, ToolException):
+            # Its text is written for the model: all of it.
+            text = failure.add_reference(get_failure_log(config).redact(str(error)))
+        return {"messages": [self._build_message(f"Error: {text}", "error")]}
 
     def _build_message(self, text: str, status: Any) -> ToolMessage:
         given = self.tool_call
@@ -137,30 +187,23 @@ async def run_detached(
     return await execute(request.override(tool=tool))
 
 
-def sanitize_output(outcome: Any) -> Any:
+def sanitize_output(outcome: Any, config: Mapping[str, Any]) -> Any:
     """Return a tool's output with sanitized messages and without the level's private keys."""
-    if (
-        isinstance(outcome, ToolMessage)
-        and outcome.status == "error"
-        and outcome.text.startswith(INVALID_CALL_TEXT)
-    ):
-        outcome = mark_refused(outcome)
     if isinstance(outcome, BaseMessage):
+        # A tool may turn its exceptions into answers itself (`handle_tool_error`).
+        if type(outcome) is ToolMessage and outcome.status == "error":
+            text = get_failure_log(config).redact(outcome.text)
+            if text != outcome.text:
+                outcome = outcome.model_copy(update={"content": text})
         return sanitize_message(outcome)
-    if isinstance(outcome, Command):
-        return replace(outcome, update=sanitize_output(outcome.update))
+    if isinstance(outcome, list):
+        return [sanitize_output(each, config) for each in outcome]
     if isinstance(outcome, Mapping):
         return {
-            key: sanitize_output(value) for key, value in outcome.items() if key not in PRIVATE_KEYS
+            key: sanitize_output(value, config)
+            for key, value in outcome.items()
+            if key not in PRIVATE_KEYS
         }
-    return [sanitize_output(each) for each in outcome] if isinstance(outcome, list) else outcome
-
-
-def format_tool_error(error: Exception) -> str:
-    """Return the message shown to the model when a tool fails.
-
-    The text of a `ToolException` is written for the model, so it is not changed.
-    """
-    if isinstance(error, ToolInvocationError):
-        return f"{INVALID_CALL_TEXT}{error}"
-    return f"Error: {error if isinstance(error, ToolException) else describe_error(error)}"
+    if isinstance(outcome, Command):
+        return replace(outcome, update=sanitize_output(outcome.update, config))
+    return outcome

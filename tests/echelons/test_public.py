@@ -36,6 +36,7 @@ FROZEN = [
     "effect",
     "get_request",
     "idempotency_key",
+    "redact_secrets",
     "subordinate",
     "time_left",
 ]

@@ -25,6 +25,7 @@ from echelons.testing import (
     delegate_many,
     report,
 )
+from tests.failure_ids import without_ids
 
 if TYPE_CHECKING:
     from tests.scenarios.conftest import World
@@ -273,9 +274,8 @@ def test_a_subordinate_whose_model_returns_no_message_is_unable(
     world.invoke(head.compile(saver), GO, ROOT)
 
     kind = type(garbage).__name__
-    assert told(threads(saver)["mid"][0]) == [
-        f"[unable] TypeError: the model of 'leaf' returned {kind}"
-    ]
+    [heard] = told(threads(saver)["mid"][0])
+    assert without_ids(heard) == f"[unable] TypeError: the model of 'leaf' returned {kind}"
 
 
 def test_a_model_that_fails_makes_its_agent_unable_and_nobody_else(
@@ -296,7 +296,8 @@ def test_a_model_that_fails_makes_its_agent_unable_and_nobody_else(
 
     world.invoke(graph, GO, ROOT)
 
-    assert told(threads(saver)["head"][0]) == ["[unable] RuntimeError: overloaded", "leaf done"]
+    failed, done = told(threads(saver)["head"][0])
+    assert (without_ids(failed), done) == ("[unable] RuntimeError: overloaded", "leaf done")
 
 
 def test_a_root_whose_model_fails_raises_and_goes_on_when_the_cause_is_gone(

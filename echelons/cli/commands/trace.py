@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import asdict
+from textwrap import indent
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,34 +16,53 @@ from echelons.cli.options import OutputOptions, ThreadOptions
 
 if TYPE_CHECKING:
     from echelons.checkpoints.threads.trace import Trace, TraceLink
+    from echelons.identity.failures import LoggedFailure
 
 VerifyOption = Annotated[
     bool,
     typer.Option("--verify", help="Check every link between a call and the thread it started."),
 ]
+ErrorsOption = Annotated[
+    bool,
+    typer.Option("--errors", help="Show what failed: its agent or tool, its id and its traceback."),
+]
 
 
 @command
-def trace(verify: VerifyOption = False, *, place: ThreadOptions, how: OutputOptions) -> ExitCode:
+def trace(
+    verify: VerifyOption = False,
+    errors: ErrorsOption = False,
+    *,
+    place: ThreadOptions,
+    how: OutputOptions,
+) -> ExitCode:
     """Print the delegations of a thread as a tree, with each agent's thread, status and tools.
 
-    Without [b]--thread[/b], the latest thread is shown.
+    Without [b]--thread[/b], the latest thread is shown. [b]--errors[/b] adds its latest failures,
+    at most 100, oldest first.
     """
     from echelons.checkpoints.threads.store import ThreadStore
     from echelons.checkpoints.threads.trace import list_links
 
     with database.open_database(place.db) as saver:
         root = database.choose_shown_root(saver, place.thread, quietly=how.json)
-        found = ThreadStore(saver).trace(root.id)
+        store = ThreadStore(saver)
+        found = store.trace(root.id)
+        failures = store.failures(root.id) if errors else ()
     links = list_links(found) if verify else []
     if how.json:
         keys = ("superior_thread_id", "sub_agent_thread_id", "agent", "state", "holds")
         listed = [{key: getattr(link, key) for key in keys} for link in links]
-        output.print_json({**_trace_to_json(found), **({"links": listed} if verify else {})})
+        shown = {"links": listed} if verify else {}
+        if errors:
+            shown["failures"] = [asdict(each) for each in failures]
+        output.print_json({**_trace_to_json(found), **shown})
     else:
         output.print_result(found.text)
         if verify:
             output.print_result(f"\n{_format_links(links)}")
+        if errors:
+            output.print_result(f"\n{_format_failures(failures)}")
     return ExitCode.FINISHED if all(link.holds for link in links) else ExitCode.BROKEN
 
 
@@ -75,3 +97,15 @@ def _format_links(links: list[TraceLink]) -> str:
     broken = sum(not link.holds for link in links)
     total = f"{len(links)} link{'' if len(links) == 1 else 's'}"
     return "\n".join([*lines, f"{total}, {broken} broken" if broken else f"{total}, all hold"])
+
+
+def _format_failures(failures: Sequence[LoggedFailure]) -> str:
+    """Return failures as text, each with its traceback, then their number."""
+    blocks: list[str] = []
+    for each in failures:
+        where = f"{each.path}, tool {each.tool}" if each.tool else each.path
+        ids = f"thread {each.thread_id}, request {each.request_id or 'none'}"
+        lines = (f"failure {each.id}  {where}", f"{each.at}  {ids}", each.error)
+        blocks.append("\n".join((*lines, indent(each.traceback, "    "), "")))
+    total = f"{len(failures)} failure{'' if len(failures) == 1 else 's'}"
+    return "\n".join([*blocks, total])

@@ -73,6 +73,23 @@ wordless = Agent("head", model=ScriptedModel([""]))
 escaping = Agent("head", "Answers", model=ScriptedModel(["red \\x1b[31malert"]))
 offline = Agent("head", "Plans without a model", subordinates=[Agent("leaf", "Eats")])
 failing = Agent("head", model=ScriptedModel([ConnectionError("the line is down\\nmore")]))
+
+
+def leak() -> str:
+    """Fail with a secret."""
+    raise ValueError("refused\\npassword=hunter2")
+
+
+leaking = Agent(
+    "head",
+    model=ScriptedModel(
+        {
+            "head": [delegate("clerk", "book"), OSError("api_key: hunter2 is wrong")],
+            "clerk": [Call("leak"), "Not booked."],
+        }
+    ),
+    subordinates=[Agent("clerk", "Books tables", tools=[leak])],
+)
 two = Agent(
     "head",
     model=ScriptedModel(

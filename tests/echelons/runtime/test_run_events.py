@@ -18,6 +18,7 @@ from echelons import Agent, RunEvent, Session, Usage
 from echelons.nodes.dispatch import MAX_NODES
 from echelons.runtime.run_events import EventTranslator, RunEventKind
 from echelons.testing import Call, Reply, ScriptedModel, delegate, delegate_many, report
+from tests.failure_ids import without_ids
 
 HEAD, DAYS, EAT = "head", "head/days", "head/days/eat"
 
@@ -174,7 +175,7 @@ def test_a_tool_that_fails_is_told_as_its_result() -> None:
 
     [result] = only(events, RunEventKind.TOOL_RESULT)
     assert result.data == {"id": "7", "status": "error", "name": "search"}
-    assert result.content == "Error: ValueError: nothing found"
+    assert without_ids(result.content) == "Error: ValueError: nothing found"
     assert only(events, RunEventKind.ERROR) == []
 
 

@@ -22,6 +22,7 @@ from echelons.graphs.invocation.run_services import (
 )
 from echelons.guards.circuit_breaker import CIRCUITS_KEY, ClosedCircuits, get_circuits
 from echelons.guards.gate import GATE_KEY, get_gate
+from echelons.identity.failures import FAILURES_KEY, FailureLog, get_failure_log
 from echelons.identity.lineage import Identity
 from echelons.testing import Call, ScriptedModel
 
@@ -30,11 +31,12 @@ LEDGER = MemoryLedger()
 GATE = TreeGate(ROOT, "t", Limits(), LEDGER)
 CIRCUITS = ClosedCircuits()
 RACES = TreeRaces(LEDGER, "t", "1")
+FAILURES = FailureLog()
 
 
 def of(config: RunnableConfig | None) -> RunnableConfig:
     return with_run_services(
-        config, ensure_config(config), ROOT, RunServices(GATE, CIRCUITS, RACES)
+        config, ensure_config(config), ROOT, RunServices(GATE, CIRCUITS, RACES, FAILURES)
     )
 
 
@@ -44,11 +46,13 @@ def test_a_run_carries_its_gate_beside_what_its_caller_gave() -> None:
     assert get_gate(own) is GATE
     assert get_circuits(own) is CIRCUITS
     assert get_races(own) is RACES
+    assert get_failure_log(own) is FAILURES
     assert own["configurable"] == {
         "thread_id": "t",
         GATE_KEY: GATE,
         CIRCUITS_KEY: CIRCUITS,
         RACES_KEY: RACES,
+        FAILURES_KEY: FAILURES,
     }
     assert own["metadata"]["mine"] == 1
     assert own["metadata"]["agent"] == "head"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from typing import Any
 
 import pytest
@@ -20,7 +21,9 @@ from langgraph.errors import (
 from langgraph.types import Command
 
 from echelons.errors import MissingAgents, StorageError, UnreadableRecord
+from echelons.guards.circuit_breaker import AttemptOutcome
 from echelons.nodes.delegating.attempt import LevelFailure, arun_level, run_level
+from tests.failure_ids import without_ids
 
 
 def raising(error: BaseException) -> Runnable[Any, Any]:
@@ -62,7 +65,9 @@ async def test_a_subordinates_output_is_returned_as_it_is() -> None:
     ],
 )
 async def test_an_error_of_the_subordinate_is_its_answer(error: Exception, reason: str) -> None:
-    assert await both(error) == [LevelFailure(reason), LevelFailure(reason)]
+    for failed in await both(error):
+        assert without_ids(failed.reason) == reason
+        assert failed.end is AttemptOutcome.FAILED
 
 
 @pytest.mark.parametrize(
@@ -119,10 +124,14 @@ async def test_a_subordinate_cannot_steer_its_superior() -> None:
 
 
 async def test_the_whole_of_an_error_is_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING, "echelons.nodes.delegating.attempt"):
-        await both(ValueError("first\nsecond"))
+    error = ValueError("first\nsecond")
+
+    with caplog.at_level(logging.WARNING, "echelons.identity.failures"):
+        outcomes = await both(error)
 
     assert len(caplog.records) == 2
-    for record in caplog.records:
-        assert record.exc_info is not None
-        assert "second" in str(record.exc_info[1])
+    for record, failed in zip(caplog.records, outcomes, strict=True):
+        assert "second" in record.getMessage()
+        assert record.exc_info is None
+        [reference] = re.findall(r"failure [0-9a-f]{12}", failed.reason)
+        assert reference in record.getMessage()

@@ -20,6 +20,7 @@ from echelons import Agent, Session, SqliteCheckpointer, effect, idempotency_key
 from echelons.checkpoints.ledger import get_ledger
 from echelons.errors import NoCall
 from echelons.testing import Call, ScriptedModel, Step, delegate
+from tests.failure_ids import without_ids
 
 CONFIG: RunnableConfig = {"configurable": {"thread_id": "1"}}
 Saver = BaseCheckpointSaver[Any]
@@ -395,7 +396,11 @@ def test_what_a_done_call_returned_is_returned_again_without_running_it(form: st
         result = go_on(graph)
 
         assert result["messages"][-1].text == "over"
-        assert answers_to(graph, "b") == ("Error: ValueError: kept" if form == "error" else "kept")
+        answer = answers_to(graph, "b")
+        if form == "error":
+            assert without_ids(answer) == "Error: ValueError: kept"
+        else:
+            assert answer == "kept"
         assert runs == [1]
         assert entries(saver) == []
 

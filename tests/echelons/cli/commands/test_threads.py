@@ -180,6 +180,37 @@ def test_a_broken_link_has_an_exit_code_of_its_own(echelons: Call) -> None:
     assert [link["holds"] for link in checked["links"]] == [False]
 
 
+def test_the_errors_of_a_thread_are_shown_with_their_ids_and_tracebacks(echelons: Call) -> None:
+    failed = echelons("run", "trips:leaking", "Hello", "--thread", "leak", "--debug")
+    assert failed.exit_code == 5
+    assert "stopped at OSError: api_key: [redacted] is wrong" in failed.stderr
+
+    shown = echelons("trace", "--errors")
+    [tool, root] = json.loads(echelons("trace", "--errors", "--json").stdout)["failures"]
+
+    assert (tool["path"], tool["tool"]) == ("head/clerk", "leak")
+    assert (tool["error"], root["error"]) == (
+        "ValueError: refused",
+        "OSError: api_key: [redacted] is wrong",
+    )
+    assert (root["path"], root["tool"], root["request_id"]) == ("head", "", "")
+    for each in (tool, root):
+        assert f"failure {each['id']}  {each['path']}" in shown.stdout
+        assert each["traceback"].splitlines()[-1] in shown.stdout
+        assert f"thread {each['thread_id']}" in shown.stdout
+        assert each["id"] in failed.stderr
+    assert shown.stdout.endswith("\n2 failures\n")
+    assert "hunter2" not in failed.output + shown.output
+    assert "failures" not in json.loads(echelons("trace", "--json").stdout)
+
+
+def test_a_thread_without_errors_has_none_to_show(echelons: Call) -> None:
+    echelons("run", "trips:plain", "Hello")
+
+    assert echelons("trace", "--errors").stdout.endswith("\n0 failures\n")
+    assert json.loads(echelons("trace", "--errors", "--json").stdout)["failures"] == []
+
+
 def test_a_program_gets_a_trace_as_one_tree(echelons: Call) -> None:
     echelons("run", "trips:unable", "A room", "--thread", "rome")
 

@@ -1,0 +1,91 @@
+"""`LedgerFailures`: the failures of a thread, kept in the ledger of a run's saver.
+
+A thread keeps its latest `MAX_KEPT_FAILURES`, each under a key of its own, of which the oldest is
+written over. They are stored at once, so they survive the process, and a fork of the thread; they
+are copied and deleted with it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from typing import Any, Final
+
+from echelons.checkpoints.coordination.turns import get_turn
+from echelons.checkpoints.inherited_config import get_saver
+from echelons.checkpoints.ledger import Transaction, build_key, get_ledger
+from echelons.checkpoints.queries import LedgerQuery, ReadPlan
+from echelons.errors import EchelonsError
+from echelons.identity.failures import FailureLog, LoggedFailure
+
+LOG = logging.getLogger(__name__)
+MAX_KEPT_FAILURES: Final = 100
+"""The number of failures that a root's thread keeps."""
+
+
+class LedgerFailures(FailureLog):
+    """The failure log of a compiled tree, on the saver that a run uses."""
+
+    def store(self, failure: LoggedFailure, config: Mapping[str, Any]) -> None:
+        """Store a failure with its thread, if the run has a saver."""
+        saver = get_saver(config["configurable"])
+        if saver is None:
+            return
+        try:
+            get_ledger(saver).commit(_plan_store(failure, config))
+        except EchelonsError as error:
+            _warn_unstored(failure, error)
+
+    async def astore(self, failure: LoggedFailure, config: Mapping[str, Any]) -> None:
+        """Async version of `store`."""
+        saver = get_saver(config["configurable"])
+        if saver is None:
+            return
+        ledger, work = get_ledger(saver), _plan_store(failure, config)
+        try:
+            await ledger.arun(lambda: ledger.commit(work))
+        except EchelonsError as error:
+            _warn_unstored(failure, error)
+
+
+def read_failures(thread_id: str) -> ReadPlan[tuple[LoggedFailure, ...]]:
+    """Plan: the latest failures under a root's thread, oldest first."""
+    prefix = f"{build_key(thread_id, 'failure')}/"
+
+    def read(open_: Transaction) -> list[dict[str, Any]]:
+        found = (open_.get(key) for key in open_.list_keys(prefix))
+        return [each.value for each in found if each]
+
+    stored: list[dict[str, Any]] = yield LedgerQuery(lambda ledger: ledger.query(read))
+    stored.sort(key=lambda record: int(record.pop("number")))
+    # Under the thread's own id, also where it is a copy.
+    return tuple(
+        LoggedFailure(**{**record, "thread_id": record["thread_id"] or thread_id})
+        for record in stored
+    )
+
+
+def _plan_store(failure: LoggedFailure, config: Mapping[str, Any]) -> Callable[[Transaction], None]:
+    given = config["configurable"]
+    turn, thread_id = get_turn(given), str(given.get("thread_id", ""))
+    own = "" if failure.thread_id == thread_id else failure.thread_id
+
+    def store(open_: Transaction) -> None:
+        if turn:
+            open_.require_lease(turn.fence)
+        count_key = build_key(thread_id, "failures")
+        counted = open_.get(count_key)
+        number = (counted.value if counted else 0) + 1
+        open_.compare_and_set(count_key, counted.version if counted else None, number)
+        key = build_key(thread_id, "failure", str(number % MAX_KEPT_FAILURES))
+        oldest = open_.get(key)
+        record = {**asdict(failure), "thread_id": own, "number": number}
+        open_.compare_and_set(key, oldest.version if oldest else None, record)
+
+    return store
+
+
+def _warn_unstored(failure: LoggedFailure, error: EchelonsError) -> None:
+    # A full disk or a lost lease ends the run at its next step, with its own error.
+    LOG.warning("failure %s could not be stored: %s", failure.id, error)
