@@ -40,6 +40,11 @@ def make_console(stream: TextIO) -> Console:
     )
 
 
+def get_width() -> int:
+    """Return the columns of the terminal that shows results, or of a file or pipe."""
+    return make_console(sys.stdout).width
+
+
 def print_result(text: str) -> None:
     """Write a result as a line."""
     _write_line(sys.stdout, escape_controls(text))

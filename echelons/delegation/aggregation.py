@@ -149,13 +149,12 @@ def _build_questions(request: DelegationRequest, responses: Responses) -> Delega
         *(f"{format_responder(each)}: {each.result or each.reason}" for each in asking),
         *(f"{format_responder(each)} did a part only: {each.reason or unsaid}" for each in partial),
     ]
-    # The superior's model sees the result only, so it must contain what is done already.
     done = (f"{format_responder(each)}: {each.result}" for each in partial if each.result)
-    alone = len(responses) == 1 and asking
     return _build_response(
         request,
         Status.NEEDS_INPUT,
-        asking[0].result if alone else "\n\n".join(["\n".join(questions), *done]),
+        # The superior's model reads the reason, too, which names an only agent and what it lacks.
+        responses[0].result if len(responses) == 1 else "\n\n".join(["\n".join(questions), *done]),
         confidence=max(each.confidence for each in responses),
         path=choose_best(responses).path,
         reason=f"more information is needed from you: {'; '.join(questions)}",

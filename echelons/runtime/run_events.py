@@ -61,6 +61,7 @@ class RunEvent:
         usage: Tokens and calls of the reply; zero for other kinds.
         thread_id: The agent's thread.
         data: Other facts as plain values: a call's arguments, the model name in a reply. A
+            task that is not new to its agent, as the run was resumed, has `resumed`. A
             delegation and its responses share an `id`, and the `request` as it was sent; a
             response has its `status`, the answering `agent`, the `attempt`, and whether it is
             `final` or the next candidate follows. What a tool has written with LangGraph's
@@ -152,10 +153,12 @@ class EventTranslator:
             self._begun.add(segment)
             state = payload["input"]
             messages = state.get("messages") if isinstance(state, dict) else None
-            # A resumed segment has more than its task in its state.
             tasks = (each for each in reversed(messages or ()) if isinstance(each, HumanMessage))
-            text = next((describe_content(task.content) for task in tasks), "")
-            yield RunEvent(who.path, RunEventKind.TASK, text, thread_id=who.thread_id)
+            task = next(tasks, None)
+            text = describe_content(task.content) if task else ""
+            # A resumed segment has more in its state than its task.
+            data = {"resumed": True} if messages and messages[-1] is not task else {}
+            yield RunEvent(who.path, RunEventKind.TASK, text, thread_id=who.thread_id, data=data)
 
     def _translate_end(self, payload: Mapping[str, Any]) -> Iterator[RunEvent]:
         who = self._tasks.pop(payload["id"], None)

@@ -174,7 +174,9 @@ def build_tool_message(
     unable = answer.status is Status.UNABLE
     plain = answer.status is Status.FULFILLED
     note = f"[{answer.status}] {answer.reason}".strip()
-    content = answer.result if plain else "\n".join(part for part in (note, answer.result) if part)
+    # An agent that only asks may give its question as its result and as its reason.
+    is_said = not answer.result or answer.result == answer.reason
+    content = answer.result if plain else note if is_said else f"{note}\n{answer.result}"
     return ToolMessage(
         content,
         id=derive_message_id(queued.thread_id, f"answer/{queued.request.id}"),

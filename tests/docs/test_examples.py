@@ -51,6 +51,15 @@ def test_every_example_runs_and_prints_what_it_says(
             continue
 
 
+def test_the_examples_of_the_readme_run_again_in_the_same_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for _ in range(2):
+        for example in PROSE.parse(ROOT / "README.md").examples():
+            example.evaluate()
+
+
 @pytest.mark.parametrize("folder", ["graphs", "nodes", "checkpoints"])
 def test_the_examples_of_a_linked_folder_are_looked_for(folder: str) -> None:
     assert ROOT / "echelons" / folder / "__init__.py" in sources()

@@ -361,8 +361,9 @@ def _question(superior: Post, partial: Sequence[Answer], asking: Sequence[Answer
     questions = [piece for each in asking for piece in each.says]
     missing = [piece for each in partial for piece in each.why]
     parts = tuple(each.says for each in partial)
-    says = (*questions, *missing, *(piece for part in parts for piece in part))
     why = (*questions, *missing)
+    done = tuple(piece for part in parts for piece in part)
+    says = done if len(partial) == 1 and not asking else (*why, *done)
     return Answer(ASKS, superior.name, (), says, why, sure=None, parts=parts)
 
 

@@ -52,15 +52,29 @@ ThresholdOption = Annotated[
 ]
 
 
+EveryOption = Annotated[
+    bool, typer.Option("--all", "-a", help="Show every capability, not just the best.")
+]
+
+
 @command
-def capabilities(team: TeamArgument, *, making: CapabilityOptions, how: OutputOptions) -> ExitCode:
-    """Print what every agent of a team can do."""
+def capabilities(
+    team: TeamArgument,
+    every: EveryOption = False,
+    *,
+    making: CapabilityOptions,
+    how: OutputOptions,
+) -> ExitCode:
+    """Print what every agent of a team can do: its best capabilities, by confidence."""
     root = load_team(TeamSpec(team, making.docs, making.model))
     known = _discover_capabilities(root, making.model)
     if how.json:
         output.print_json(known.to_json())
     else:
-        output.print_result(str(known))
+        from echelons.cli.display.capability_tree import BEST_CAPABILITIES, format_capability_tree
+
+        width, most = output.get_width(), None if every else BEST_CAPABILITIES
+        output.print_result(format_capability_tree(known, width, most))
     return ExitCode.FINISHED
 
 

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from echelons.runtime.session_run import Result
 
 
+OFFLINE_MODEL = "offline planner"
+"""Model name in replies of the offline planner, whose tokens cost nothing."""
+
+
 class AgentState(StrEnum):
     """What an agent is doing."""
 
@@ -48,7 +52,7 @@ class AgentRow:
 
     Attributes:
         detail: Its tool call, its question, or the reason why it is unable.
-        tokens: Input and output tokens of its own model calls.
+        tokens: Input and output tokens of its own calls of a language model.
         pending: Number of subordinates that it waits for.
         started_at: When it was first seen running, in seconds of the board's clock.
         ended_at: When it stopped, in seconds of the board's clock.
@@ -154,8 +158,10 @@ class AgentBoard:
 
     def _on_message(self, row: AgentRow, event: RunEvent) -> None:
         self._mark_running(row)
-        row.tokens += event.usage.input_tokens + event.usage.output_tokens
-        self.models.add(str(event.data.get("model", "")))
+        model = str(event.data.get("model", ""))
+        self.models.add(model)
+        if model != OFFLINE_MODEL:
+            row.tokens += event.usage.input_tokens + event.usage.output_tokens
         if PATH_SEPARATOR not in row.path:
             self.root_text = ""
 

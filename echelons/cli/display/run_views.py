@@ -86,7 +86,9 @@ def _format_delegation(event: RunEvent) -> str:
 
 
 _FORMATTERS: dict[RunEventKind, Callable[[RunEvent], str]] = {
-    RunEventKind.TASK: lambda event: f"begins: {shorten_line(event.content)}",
+    RunEventKind.TASK: lambda event: (
+        f"{'goes on' if event.data.get('resumed') else 'begins'}: {shorten_line(event.content)}"
+    ),
     RunEventKind.MESSAGE: lambda event: (
         f"says: {shorten_line(event.content)}" if event.content.strip() else ""
     ),

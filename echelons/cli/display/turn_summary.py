@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from echelons.cli.display.agent_board import AgentBoard
+from echelons.cli.display.agent_board import OFFLINE_MODEL, AgentBoard
 from echelons.cli.display.question_text import question_to_json
 from echelons.cli.display.text_format import (
     build_command_line,
@@ -19,9 +19,6 @@ from echelons.cli.exit_codes import ExitCode
 if TYPE_CHECKING:
     from echelons.runtime.session_requests import SessionThread
     from echelons.runtime.session_run import Result
-
-OFFLINE_MODEL = "offline planner"
-"""Model name in replies of the offline planner."""
 
 
 def choose_exit_code(result: Result, board: AgentBoard) -> ExitCode:

@@ -56,7 +56,7 @@ def compose_answer(answers: Sequence[CallAnswer]) -> str:
     lacking = [
         f"Incomplete: {one.source} ({_shorten_line(one.reason)})"
         for one in given
-        if one.status == "partial" and one.reason
+        if one.status == "partial" and one.reason and one.reason != one.text
     ]
     if open_ones := describe_questions(answers):
         lacking.append(f"Open question: {open_ones}")

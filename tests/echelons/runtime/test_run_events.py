@@ -91,6 +91,28 @@ def test_a_run_of_three_levels_is_told_in_order() -> None:
     ]
 
 
+def resumed(events: list[RunEvent]) -> dict[str, bool]:
+    return {e.path: bool(e.data.get("resumed")) for e in only(events, RunEventKind.TASK)}
+
+
+async def test_an_agent_that_goes_on_is_told_apart_from_one_that_begins() -> None:
+    asking = (Call("ask", {"question": "Sure?"}), "thanks")
+    with Session(team(*asking), ":memory:") as session:
+        first = [*session.send("plan")]
+        answered = [*session.answer(session.inbox()[0].id, "yes")]
+        again = [*session.send("plan again")]
+    async with Session(team(*asking), ":memory:") as session:
+        await (await session.asend("plan")).result()
+        [question] = await session.ainbox()
+        there = [each async for each in await session.aanswer(question.id, "yes")]
+
+    assert resumed(first) == {HEAD: False, DAYS: False, EAT: False}
+    assert resumed(answered) == resumed(there) == {HEAD: True, DAYS: True, EAT: True}
+    assert resumed(again)[HEAD] is False
+    tasks = [each.content for each in only(answered, RunEventKind.TASK)]
+    assert tasks == ["dinner", "one day", "plan"]
+
+
 async def test_the_same_run_in_an_event_loop_is_told_alike() -> None:
     agent = team(Call("search", {"query": "pizza"}), "pizza")
     async with Session(agent, ":memory:") as session:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from echelons import DelegationRequest, DelegationResponse, Status
+from echelons.delegation.aggregation import aggregate_responses
 from echelons.errors import UnreadableRecord
 from echelons.nodes.delegating.queued_request import QueuedRequest, build_tool_message
 
@@ -42,6 +43,20 @@ def test_a_damaged_order_is_refused_by_name() -> None:
         (
             response(Status.NEEDS_INPUT, result="For how many?", reason="no number"),
             "[needs_input] no number\nFor how many?",
+            "success",
+            False,
+        ),
+        (
+            response(Status.NEEDS_INPUT, result="For how many?", reason="For how many?"),
+            "[needs_input] For how many?",
+            "success",
+            False,
+        ),
+        (
+            aggregate_responses(
+                order().request, [response(Status.PARTIAL, result="half", reason="x")]
+            ),
+            "[needs_input] more information is needed from you: eat did a part only: x\nhalf",
             "success",
             False,
         ),

@@ -67,6 +67,8 @@ def test_the_only_question_needs_no_id(echelons: Call) -> None:
 
     assert (done.exit_code, done.stdout) == (0, "Booked.\n")
     assert "The human said 'yes please'." in done.stderr
+    assert "head/clerk  goes on: book a table" in done.stderr
+    assert "head  goes on: A table" in done.stderr
 
 
 def test_an_answer_finds_its_thread_by_the_beginning_of_the_questions_id(echelons: Call) -> None:

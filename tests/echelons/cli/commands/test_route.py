@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,8 +17,26 @@ Call = Callable[..., Result]
 
 def test_the_capabilities_of_a_team_are_a_tree(echelons: Call) -> None:
     assert echelons("capabilities", "trips:asking").stdout == (
-        "head: head (0.8, derived)\n└── clerk: clerk (0.8, derived), confirm (0.8, derived)\n"
+        "head (derived)\n│   0.8   head\n└── clerk (derived)\n        0.8   clerk, confirm\n"
     )
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_of_many_capabilities_the_best_are_shown_in_lines_that_fit(
+    terminal: Callable[..., tuple[int, str]], columns: int
+) -> None:
+    _, best = terminal("capabilities", "travel", columns=columns)
+    _, every = terminal("capabilities", "travel", "--all", columns=columns)
+
+    lines = best.splitlines()
+    assert "├── flights" in lines
+    assert "│       0.95  flights, flying, fly, airports, flew, flown, round trip" in lines
+    assert "│       and 13 more (--all)" in lines
+    assert "and 13 more" not in every
+    assert "trattoria" in every
+    shown = [*lines, *every.splitlines()]
+    assert columns - 20 < max(map(len, shown)) <= columns
+    assert not re.search(r"[^,]\n[│ ]+ {8,}[a-z]", every.replace("\r", "")), "no name is broken"
 
 
 def test_the_capabilities_of_a_team_are_data_for_programs(echelons: Call) -> None:
@@ -37,7 +56,7 @@ def test_a_model_is_asked_about_agents_that_declare_nothing(
         shown = echelons("capabilities", "trips:asking", "--model", "openai:test-model")
         routed = echelons("route", "trips:asking", "book tables", "--model", "openai:test-model")
 
-    assert "clerk: table booking (0.7, derived)" in shown.stdout
+    assert "clerk (derived)\n        0.7   table booking" in shown.stdout
     assert "words: book, tables" in routed.stdout
     assert len(server.requests) == 4
 
@@ -82,7 +101,7 @@ def test_the_help_says_what_a_model_is_asked(echelons: Call, command: str) -> No
 def test_the_offline_planner_is_not_asked_what_agents_can_do(echelons: Call) -> None:
     shown = echelons("capabilities", "trips:asking", "--model", "offline")
 
-    assert "clerk: clerk (0.8, derived)" in shown.stdout
+    assert "clerk (derived)\n        0.8   clerk, confirm" in shown.stdout
     assert shown.stderr == ""
 
 

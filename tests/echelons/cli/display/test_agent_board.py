@@ -92,6 +92,19 @@ def test_tokens_are_those_of_an_agents_own_replies() -> None:
     assert board.models == {"m"}
 
 
+def test_tokens_of_the_offline_planner_cost_nothing() -> None:
+    cost = Usage(input_tokens=100, output_tokens=20, model_calls=1)
+    board = board_of(
+        *(
+            RunEvent("head", RunEventKind.MESSAGE, "x", usage=cost, data={"model": model})
+            for model in ("offline planner", "m")
+        )
+    )
+
+    assert [row.tokens for row in board.list_rows()] == [120]
+    assert board.models == {"offline planner", "m"}
+
+
 def test_an_agent_that_goes_on_in_the_middle_is_shown_below_its_superiors() -> None:
     board = board_of(event("head/a/b", RunEventKind.TOOL_RESULT, "yes", id="9", name="ask"))
 
