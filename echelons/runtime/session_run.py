@@ -15,6 +15,8 @@ import logging
 import threading
 import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import suppress
+from contextvars import Context, copy_context
 from dataclasses import dataclass
 from typing import Any, Self
 from weakref import WeakSet
@@ -206,18 +208,35 @@ class AsyncRun(_TurnRun):
         super().__init__(engine)
         self._events = engine.arun_request(request, self._record)
         self._lock = asyncio.Lock()
+        self._context: Context | None = None
 
     def __aiter__(self) -> AsyncIterator[RunEvent]:
         return _AsyncEvents(self._take_event)
 
-    async def _take_event(self) -> RunEvent:
+    async def _take_event(self) -> RunEvent | None:
         async with self._lock:
             self._driver = asyncio.current_task()
+            self._context = self._context or copy_context()
+            # In a task of its own: a web server cancels again and again, and would so cancel the
+            # ending of the tree as well, which then runs on.
+            step = asyncio.create_task(self._advance(), context=self._context)
             try:
-                return await anext(self._events)
-            except BaseException:
-                self._has_ended = True
+                return await asyncio.shield(step)
+            except asyncio.CancelledError:
+                step.cancel()
+                while not step.done():
+                    with suppress(asyncio.CancelledError):
+                        await asyncio.wait((step,))
                 raise
+
+    async def _advance(self) -> RunEvent | None:
+        try:
+            event = await anext(self._events, None)
+        except BaseException:
+            self._has_ended = True
+            raise
+        self._has_ended = event is None
+        return event
 
     async def result(self) -> Result:
         """Async version of `Run.result`."""
@@ -234,8 +253,8 @@ class AsyncRun(_TurnRun):
         if self._is_caller_within():
             return
         if self._record.started:
-            async for _ in self:
-                pass
+            while not self._has_ended:
+                await self._take_event()
         else:
             await self._events.aclose()
             self._has_ended = True
@@ -250,11 +269,14 @@ class AsyncRun(_TurnRun):
 class _AsyncEvents(AsyncIterator[RunEvent]):
     """The events of a run, which it keeps alive; a generator would be closed by the event loop."""
 
-    def __init__(self, take: Callable[[], Awaitable[RunEvent]]) -> None:
+    def __init__(self, take: Callable[[], Awaitable[RunEvent | None]]) -> None:
         self._take = take
 
     async def __anext__(self) -> RunEvent:
-        return await self._take()
+        event = await self._take()
+        if event is None:
+            raise StopAsyncIteration
+        return event
 
 
 def end_left_run(engine: TurnEngine) -> None:
