@@ -197,7 +197,9 @@ def compile_tree(
         depth=heights[agent.name],
         history=SavedHistory(),
         journal=LedgerJournal(),
-        router=TaskRouter(agent, policy, partial(resolve_deriver, agent.name, policy.deriver)),
+        router=TaskRouter(
+            agent, policy, partial(resolve_deriver, agent.name, policy.deriver), redactor
+        ),
         policies=resolve_policies(agent),
         limits=agent.limits,
     )

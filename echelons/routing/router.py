@@ -21,6 +21,7 @@ from echelons.routing.ranking import ProfileIndex, Ranking, RoutingQuery
 from echelons.routing.route import Route
 from echelons.routing.task_splitter import Part, SplitSteps, plan_parts
 from echelons.text.error_lines import describe_failure, format_traceback
+from echelons.text.redaction import Redactor, redact_secrets
 
 if TYPE_CHECKING:
     from echelons.routing.agent_mentions import Vocabulary
@@ -37,6 +38,7 @@ class Router:
         threshold: The match, from 0 to 1, that an agent needs; the matcher's own if left out.
             It applies to the match alone, not to the score: an agent far below the receiver, or
             of low confidence, may still be the only one that can do the task.
+        redactor: Returns the text of a matcher's exception without what must not be seen.
 
     Raises:
         InvalidThreshold: The threshold is no number from 0 to 1.
@@ -53,9 +55,14 @@ class Router:
     """
 
     def __init__(
-        self, tree: CapabilityMap, matcher: Matcher | None = None, threshold: float | None = None
+        self,
+        tree: CapabilityMap,
+        matcher: Matcher | None = None,
+        threshold: float | None = None,
+        redactor: Redactor = redact_secrets,
     ) -> None:
         self.tree = tree
+        self._redactor = redactor
         self.matcher: Matcher = matcher or LexicalMatcher()
         limit = self.matcher.threshold if threshold is None else threshold
         number = isinstance(limit, (int, float)) and not isinstance(limit, bool)
@@ -162,8 +169,10 @@ class Router:
     def _rank_by_words(self, query: RoutingQuery, error: Exception) -> Route:
         if isinstance(self.matcher, LexicalMatcher):
             raise error
-        why = f"{type(self.matcher).__name__} failed: {describe_failure(error, MatcherFailed)}"
-        LOG.warning("%s; words are compared instead\n%s", why, format_traceback(error))
+        reason = describe_failure(error, MatcherFailed, self._redactor)
+        why = f"{type(self.matcher).__name__} failed: {reason}"
+        traceback = format_traceback(error, self._redactor)
+        LOG.warning("%s; words are compared instead\n%s", why, traceback)
         return replace(self._word_ranking.rank(query), fallback=why)
 
     @cached_property

@@ -17,6 +17,7 @@ from echelons.delegation.candidates import Candidates
 from echelons.delegation.policy import DelegationPolicy
 from echelons.routing import Part, Route, Router
 from echelons.routing.route import MAX_EXPLAINED
+from echelons.text.redaction import Redactor
 
 MAX_REASON = 200
 """The most characters stored of why an agent was asked."""
@@ -44,14 +45,20 @@ class TaskRouter:
         root: The root of the tree.
         policy: The root's delegation policy.
         resolve_deriver: Returns the deriver of the tree's capabilities, within a run.
+        redactor: Returns the text of an exception without what must not be seen.
     """
 
     def __init__(
-        self, root: Agent, policy: DelegationPolicy, resolve_deriver: Callable[[], Deriver]
+        self,
+        root: Agent,
+        policy: DelegationPolicy,
+        resolve_deriver: Callable[[], Deriver],
+        redactor: Redactor,
     ) -> None:
         self._root = root
         self._policy = policy
         self._resolve_deriver = resolve_deriver
+        self._redactor = redactor
         self._lock = Lock()
 
     def route_task(self, task: str, receiver: str, *, max_parts: int) -> tuple[RoutedTask, ...]:
@@ -87,7 +94,8 @@ class TaskRouter:
     @cached_property
     def _router(self) -> Router:
         known = CapabilityMap.discover(self._root, self._deriver)
-        return Router(known, self._policy.matcher, self._policy.threshold)
+        policy = self._policy
+        return Router(known, policy.matcher, policy.threshold, self._redactor)
 
     @cached_property
     def _deriver(self) -> Deriver:

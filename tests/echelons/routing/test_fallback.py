@@ -68,6 +68,17 @@ async def test_while_a_service_is_down_words_are_compared(
     assert "words are compared instead" in caplog.text
 
 
+def test_a_secret_in_the_error_of_a_matcher_is_removed(caplog: pytest.LogCaptureFixture) -> None:
+    error = ConnectionError("password=hunter2 for Rome")
+
+    found = Router(travel(), Raising(error)).route(TASK)
+    own = Router(travel(), Raising(error), redactor=lambda text: text.replace("Rome", "[city]"))
+
+    assert found.fallback == "Raising failed: ConnectionError: password=[redacted] for Rome"
+    assert "hunter2" not in caplog.text
+    assert own.route(TASK).fallback.endswith("hunter2 for [city]")
+
+
 def test_a_route_by_the_matcher_says_nothing_of_a_fallback() -> None:
     found = Router(travel(), Fixed(tours=0.9)).route(TASK)
 
