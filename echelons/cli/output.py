@@ -8,8 +8,8 @@ from __future__ import annotations
 import codecs
 import json
 import sys
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TextIO
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
 
 from echelons.cli.display.text_format import escape_controls
 from echelons.cli.exit_codes import ExitCode
@@ -17,6 +17,9 @@ from echelons.text.redaction import redact_secrets
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
+
+Tracker: TypeAlias = Callable[..., Iterable[Any]]
+"""Yields the items of a sequence, and shows the progress under a `description`."""
 
 UNLIMITED_WIDTH = 10_000
 """Columns for a file or pipe, where nothing is truncated or wrapped."""
@@ -72,6 +75,19 @@ def print_drawing(drawing: RenderableType) -> None:
 def print_remark(text: str) -> None:
     """Write a line beside the result, to standard error."""
     _write_line(sys.stderr, escape_controls(text))
+
+
+def choose_tracker(*, silent: bool) -> Tracker | None:
+    """Return a bar of progress on the standard error, if that is a terminal; else `None`."""
+    return None if silent or not sys.stderr.isatty() else _show_progress
+
+
+def _show_progress(sequence: Iterable[Any], *, description: str) -> Iterator[Any]:
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, console=make_console(sys.stderr), transient=True) as progress:
+        yield from progress.track(sequence, description=description)
 
 
 def print_json(value: Mapping[str, Any], *, err: bool = False) -> None:

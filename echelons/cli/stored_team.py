@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from echelons.cli import output
 from echelons.cli.database import root_label
 from echelons.cli.exit_codes import ExitCode
 from echelons.cli.options import RunOutputOptions, StoredTeamOptions, ThreadOptions
@@ -46,5 +47,6 @@ def run_stored_turn(
     from echelons.cli.turn_runner import PlannedTurn, run_planned_turn
 
     team = resolve_stored_team(root, remaking)
-    turn = PlannedTurn(load_team(team), team, root_label(root), place.db, start)
+    track = output.choose_tracker(silent=how.json or how.quiet)
+    turn = PlannedTurn(load_team(team, track=track), team, root_label(root), place.db, start)
     return run_planned_turn(turn, how)

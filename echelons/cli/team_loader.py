@@ -18,6 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from echelons.cli.output import Tracker
 from echelons.errors import EchelonsError, InvalidTeam, UnknownTeam
 
 if TYPE_CHECKING:
@@ -71,13 +72,17 @@ class TeamSource(NamedTuple):
     format_remarks: Callable[[], str] = str
 
 
-def load_team(name: TeamSpec, team_source: TeamSource | None = None) -> Agent:
+def load_team(
+    name: TeamSpec, team_source: TeamSource | None = None, track: Tracker | None = None
+) -> Agent:
     """Return the root agent of a team, from its source if that has been found already.
+
+    `track` is that of `find_team_source`.
 
     Raises:
         TeamError: There is no such team, or it cannot be loaded.
     """
-    agent = (team_source or find_team_source(name)).build_agent()
+    agent = (team_source or find_team_source(name, track)).build_agent()
     if name.model is None:
         return agent
     from echelons.models.planner import OfflinePlanner
@@ -88,8 +93,8 @@ def load_team(name: TeamSpec, team_source: TeamSource | None = None) -> Agent:
     return agent if kept else replace(agent, model=name.model)
 
 
-def find_team_source(name: TeamSpec) -> TeamSource:
-    """Return the source of a team.
+def find_team_source(name: TeamSpec, track: Tracker | None = None) -> TeamSource:
+    """Return the source of a team; `track` shows the progress while its documents are read.
 
     Raises:
         TeamError: There is no such team, or its documents are missing or not wanted.
@@ -105,7 +110,8 @@ def find_team_source(name: TeamSpec) -> TeamSource:
             if docs is None:
                 why = "it answers from documents; name their folder with --docs FOLDER"
                 raise InvalidTeam(team, why)
-            survey = cache(lambda: module.survey(docs))  # a big folder takes a while to read
+            more = {"track": track} if track else {}
+            survey = cache(lambda: module.survey(docs, **more))  # a big folder takes a while
             return TeamSource(lambda: module.team(survey()), lambda: survey().report())
         found = TeamSource(module.team)
     if docs is not None:

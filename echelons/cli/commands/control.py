@@ -64,7 +64,7 @@ def _give_order(
         try:
             ordered = run_plan(saver, give_order(order, root.id, path))
         except UnknownPath:
-            declared = _list_agent_paths(root, team)
+            declared = _list_agent_paths(root, team, output.choose_tracker(silent=how.json))
             ordered = run_plan(saver, give_order(order, root.id, path, declared))
         running = saver.ledger.get_holder(build_key(root.id)) is not None
     thread = database.root_label(root)
@@ -78,11 +78,13 @@ def _give_order(
     return ExitCode.FINISHED
 
 
-def _list_agent_paths(root: RootThread, team: str | None) -> frozenset[str]:
+def _list_agent_paths(
+    root: RootThread, team: str | None, track: output.Tracker | None
+) -> frozenset[str]:
     from echelons.tree.traversal import walk_tree
 
     try:
-        agent = load_team(resolve_stored_team(root, StoredTeamOptions(team=team)))
+        agent = load_team(resolve_stored_team(root, StoredTeamOptions(team=team)), track=track)
     except EchelonsError:
         if team is not None:
             raise

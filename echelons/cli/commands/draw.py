@@ -55,7 +55,7 @@ def draw(
         raise typer.BadParameter("give TEAM or --thread, not both")
     else:
         chosen = TeamSpec(team, making.docs, making.model)
-    drawing = load_team(chosen).draw()
+    drawing = load_team(chosen, track=output.choose_tracker(silent=how.json)).draw()
     if how.json:
         output.print_json(_member_to_json(drawing.root))
     else:

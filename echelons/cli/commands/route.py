@@ -66,7 +66,8 @@ def capabilities(
     how: OutputOptions,
 ) -> ExitCode:
     """Print what every agent of a team can do: its best capabilities, by confidence."""
-    root = load_team(TeamSpec(team, making.docs, making.model))
+    track = output.choose_tracker(silent=how.json)
+    root = load_team(TeamSpec(team, making.docs, making.model), track=track)
     known = _discover_capabilities(root, making.model)
     if how.json:
         output.print_json(known.to_json())
@@ -95,7 +96,8 @@ def route(
     from echelons.delegation.policy import DelegationPolicy
     from echelons.routing import Router
 
-    root = load_team(TeamSpec(team, making.docs, making.model))
+    track = output.choose_tracker(silent=how.json)
+    root = load_team(TeamSpec(team, making.docs, making.model), track=track)
     policy = root.delegation or DelegationPolicy()
     limit = policy.threshold if threshold is None else threshold
     router = Router(_discover_capabilities(root, making.model), policy.matcher, limit)

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import typer
 
-from echelons.cli import database, unfinished_threads
+from echelons.cli import database, output, unfinished_threads
 from echelons.cli.command import command
 from echelons.cli.display.text_format import (
     build_command_line,
@@ -69,7 +69,8 @@ def run(
     if not words.strip():
         raise InvalidTask(task)
     name = TeamSpec(team, making.docs and making.docs.expanduser().absolute(), making.model)
-    made_from = find_team_source(name)
+    silent = how.json or how.quiet
+    made_from = find_team_source(name, output.choose_tracker(silent=silent))
     agent = load_team(name, made_from)
     stored = database.resolve_writable_path(place.db)
     after: tuple[str, ...] = ()
@@ -82,7 +83,7 @@ def run(
         after = (f"go on with: {build_command_line(*again, db=place.db)}",)
     else:
         thread = database.resolve_thread_name(stored, place.thread)
-    remarks = "" if how.json or how.quiet else made_from.format_remarks()
+    remarks = "" if silent else made_from.format_remarks()
 
     from echelons.cli.turn_runner import PlannedTurn, run_planned_turn
 

@@ -8,18 +8,33 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol, TypeVar
 
 from echelons.errors import FolderMissing, NotAFolder, NothingToRead
 from echelons.teams.research.file_decoding import NotText, decode_text
 
 LARGEST_FILE: Final = 2 * 1024 * 1024
 """Size limit in bytes; a larger file is too long for one agent and is skipped."""
+
+T = TypeVar("T")
+
+
+class ProgressTracker(Protocol):
+    """Yields items as they are worked on, and shows the progress; so does Rich's `track`."""
+
+    def __call__(self, sequence: Iterable[T], *, description: str) -> Iterable[T]:
+        """Yield the items of a sequence."""
+        ...
+
+
+def track_silently(sequence: Iterable[T], *, description: str) -> Iterable[T]:
+    """Return the items, and show nothing."""
+    return sequence
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +78,9 @@ class DocumentFolder:
             yield from folder.iterate_documents()
 
 
-def read_documents(root: Path) -> tuple[list[Document], list[SkippedFile]]:
+def read_documents(
+    root: Path, track: ProgressTracker = track_silently
+) -> tuple[list[Document], list[SkippedFile]]:
     """Return the documents under `root` and the skipped files, each sorted by path.
 
     Names that begin with a dot are ignored silently. Symbolic links are never followed, so
@@ -82,7 +99,8 @@ def read_documents(root: Path) -> tuple[list[Document], list[SkippedFile]]:
         raise NothingToRead(root, [(".", _format_read_error(error))]) from error
     if not stat.S_ISDIR(mode):
         raise NotAFolder(root, root.parent)
-    found = sorted(_walk_files(root), key=lambda each: each.path.split("/"))
+    walked = track(_walk_files(root), description="Reading files")
+    found = sorted(walked, key=lambda each: each.path.split("/"))
     documents = [each for each in found if isinstance(each, Document)]
     skipped = [each for each in found if isinstance(each, SkippedFile)]
     if not documents:

@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -13,9 +14,11 @@ from typing import Final
 from echelons.teams.research.corpus import (
     Document,
     DocumentFolder,
+    ProgressTracker,
     SkippedFile,
     build_folder_tree,
     read_documents,
+    track_silently,
 )
 from echelons.teams.research.outline import parse_outline
 from echelons.teams.research.word_weights import (
@@ -28,6 +31,11 @@ from echelons.teams.research.word_weights import (
 
 MOST_LEVELS: Final = 24
 """Most levels of folders; a tree of agents may have 32 levels, some of them above ours."""
+FIRST_NAMES: Final = 3
+"""Skipped files of a kind that a report names."""
+
+# The rest of a reason: the size of a file, a remedy.
+_REASON_DETAIL = re.compile(r": \d.*|;.*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,17 +76,28 @@ class Survey:
     skipped: tuple[SkippedFile, ...]
 
     def report(self) -> str:
-        """Return as text how many files were read, and each skipped one with the reason."""
-        lines = [f"{self.root}: {len(self.surveyed)} read, {len(self.skipped)} skipped"]
-        lines += [f"  {each.path}: {each.reason}" for each in self.skipped]
-        return "\n".join(lines)
+        """Return a line: how many files were read, how many were not, why, and the first names."""
+        counts = f"{self.root}: {len(self.surveyed)} read, {len(self.skipped)} skipped"
+        return "; ".join([counts, *self._describe_skipped()])
+
+    def _describe_skipped(self) -> Iterator[str]:
+        paths: dict[str, list[str]] = {}
+        for each in self.skipped:
+            paths.setdefault(_REASON_DETAIL.sub("", each.reason), []).append(each.path)
+        for reason, found in sorted(paths.items(), key=lambda each: -len(each[1])):
+            more = ", …" if len(found) > FIRST_NAMES else ""
+            yield f"{reason}: {len(found)} ({', '.join(found[:FIRST_NAMES])}{more})"
 
 
-def survey(docs: Path | str) -> Survey:
+def survey(docs: Path | str, track: ProgressTracker = track_silently) -> Survey:
     """Read a folder of documents.
 
     Hidden files and folders are ignored; other files that are not readable text are listed
     in `skipped`.
+
+    Args:
+        docs: The folder.
+        track: Shows the progress; thousands of files take some seconds.
 
     Raises:
         FolderMissing: There is nothing at `docs`.
@@ -86,7 +105,7 @@ def survey(docs: Path | str) -> Survey:
         NothingToRead: There is no readable document in it.
     """
     root = Path(docs).expanduser()
-    documents, skipped = read_documents(root)
+    documents, skipped = read_documents(root, track)
     outlines = {each.path: parse_outline(each.path, each.text) for each in documents}
     profiles = {
         each.path: build_profile(
@@ -94,11 +113,11 @@ def survey(docs: Path | str) -> Survey:
             (heading.text for heading in outlines[each.path].headings),
             each.text,
         )
-        for each in documents
+        for each in track(documents, description="Counting words")
     }
     known = count_documents(profiles.values())
     surveyed = {}
-    for each in documents:
+    for each in track(documents, description="Choosing words"):
         outline, words = outlines[each.path], profiles[each.path]
         headings = tuple((heading.level, heading.text) for heading in outline.headings)
         telling = select_telling_words(words, known)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import Result
@@ -107,7 +108,27 @@ def test_what_could_not_be_read_of_the_documents_is_said(echelons: Call, folder:
 
     said = echelons("run", "research", "What makes tides?", "--docs", "notes").stderr
 
-    assert "notes: 1 read, 1 skipped\n  photo.png: " in said
+    assert "notes: 1 read, 1 skipped; binary: 1 (photo.png)\n" in said
+
+
+def test_a_terminal_shows_how_far_the_documents_are_read(
+    terminal: Callable[..., tuple[int, str]], process: Callable[..., Any], folder: Path
+) -> None:
+    (folder / "notes").mkdir()
+    for number in range(3):
+        (folder / "notes" / f"{number}.md").write_text("# Tides\n\nThe moon makes the tides.\n")
+    asked = ("run", "research", "What makes tides?", "--docs", "notes")
+
+    _, shown = terminal(*asked)
+    _, quiet = terminal(*asked, "--quiet")
+    _, drawn = terminal("draw", "research", "--docs", "notes")
+    logged = process(*asked)
+
+    for each in ("Reading files", "Counting words", "Choosing words", "3/3"):
+        assert each in shown
+        assert each in drawn
+        assert each not in quiet + logged.stderr
+    assert shown.index("Choosing words") < shown.index("3 read, 0 skipped")
 
 
 def test_documents_are_read_once_for_the_team_and_what_is_said_of_them(tmp_path: Path) -> None:

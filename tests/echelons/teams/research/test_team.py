@@ -3,7 +3,9 @@
 import subprocess
 import sys
 import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -97,9 +99,26 @@ def test_the_first_agent_is_told_what_was_not_read(tmp_path: Path) -> None:
 
 
 def test_the_survey_reports_what_was_skipped_and_why(tmp_path: Path) -> None:
-    write(tmp_path, {"a.md": "text", "empty.md": ""})
+    write(tmp_path, {"a.md": "text", "big.md": "x" * 2**22, "huge.md": "x" * 2**23})
+    write(tmp_path, {f"empty{number}.md": "" for number in range(5)})
 
-    assert survey(tmp_path).report() == f"{tmp_path}: 1 read, 1 skipped\n  empty.md: empty"
+    assert survey(tmp_path).report() == (
+        f"{tmp_path}: 1 read, 7 skipped; empty: 5 (empty0.md, empty1.md, empty2.md, …); "
+        "enormous: 2 (big.md, huge.md)"
+    )
+
+
+def test_the_progress_of_a_survey_is_tracked(tmp_path: Path) -> None:
+    write(tmp_path, {"a.md": "text", "b/c.md": "text", "empty.md": ""})
+    tracked: dict[str, int] = {}
+
+    def track(sequence: Iterable[Any], *, description: str) -> Iterator[Any]:
+        for each in sequence:
+            tracked[description] = tracked.get(description, 0) + 1
+            yield each
+
+    assert survey(tmp_path, track) == survey(tmp_path)
+    assert tracked == {"Reading files": 3, "Counting words": 2, "Choosing words": 2}
 
 
 def test_words_of_a_document_reach_every_superior_above_it(corpus: Path) -> None:
