@@ -61,6 +61,7 @@ __all__ = [
     "parent_config",
     "search_where",
     "supports_async",
+    "supports_sync",
 ]
 
 # What a graph that runs another one puts into its config. Read: a nested graph stores with the
@@ -133,6 +134,20 @@ def supports_async(tool: BaseTool) -> bool:
     if hasattr(own, "coroutine"):
         return own.coroutine is not None
     return type(tool)._arun is not BaseTool._arun
+
+
+def supports_sync(tool: BaseTool) -> bool:
+    """Return whether a tool can run without an event loop.
+
+    Of a class that has to override `_run`, that says no more than `raise NotImplementedError`, as
+    LangChain's documentation has it.
+    """
+    own: Any = tool
+    if hasattr(own, "coroutine"):
+        return own.func is not None or own.coroutine is None
+    code = getattr(type(tool)._run, "__code__", None)
+    is_refusing = code is not None and code.co_names == (NotImplementedError.__name__,)
+    return not (is_refusing and supports_async(tool))
 
 
 # `SyncPregelLoop` is subclassed in `graphs/pregel/inline_writes.py`: a synchronous run then stores

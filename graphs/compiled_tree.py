@@ -21,6 +21,7 @@ from langgraph.config import get_config
 from langgraph.store.base import BaseStore
 
 from echelons.agent import Agent
+from echelons.background_loop import get_background_loop
 from echelons.capabilities import Deriver, ModelDeriver, derive_from_names
 from echelons.checkpoints.coordination.capability_cache import CapabilityCache
 from echelons.checkpoints.coordination.circuit_breakers import TreeBreakers
@@ -34,7 +35,7 @@ from echelons.checkpoints.ledger import MemoryLedger, get_ledger
 from echelons.checkpoints.open import open_checkpointer
 from echelons.checkpoints.threads.segments import SavedHistory
 from echelons.delegation.policy import DEFAULT_POLICY, DelegationPolicy
-from echelons.errors import InvalidOption
+from echelons.errors import EventLoopMissing, InvalidOption
 from echelons.graphs.agent_models import resolve_models
 from echelons.graphs.invocation.input_validation import validate_input
 from echelons.graphs.invocation.rerun import astream_until_settled, stream_until_settled
@@ -50,6 +51,7 @@ from echelons.graphs.level_graph import (
 from echelons.graphs.pregel.state_updates import EditableGraph
 from echelons.guards.limits import Limits
 from echelons.identity.lineage import ECHELONS_NS, Identity
+from echelons.nodes.async_only import find_async_only
 from echelons.nodes.planning.task_router import TaskRouter
 from echelons.text.input_limits import shorten_repr
 from echelons.text.redaction import Redactor, redact_secrets
@@ -70,11 +72,12 @@ class AgentGraph(EditableGraph):
         self.agent = agent
         self.failures = failures
         self.fingerprint = fingerprint_tree(agent)
+        self.async_only = find_async_only(agent)
 
     def copy(self, update: dict[str, Any] | None = None) -> AgentGraph:
         """Return a copy with some attributes changed, as LangGraph's server makes one."""
         attributes = {**self.__dict__, **(update or {})}
-        left_out = ("__orig_class__", "fingerprint")
+        left_out = ("__orig_class__", "fingerprint", "async_only")
         return type(self)(**{key: attributes[key] for key in attributes if key not in left_out})
 
     def stream(
@@ -83,10 +86,13 @@ class AgentGraph(EditableGraph):
         """Run the tree, see `CompiledStateGraph.stream`.
 
         Raises:
+            EventLoopMissing: Parts of the tree are only async, and the run is not a session's.
             InvalidInput: The input, or the thread's id, is refused.
             MissingAgents: The thread waits in agents that this tree does not have.
         """
         around = self.merge_call_config(config)
+        if self.async_only and get_background_loop(around) is None:
+            raise EventLoopMissing(self.async_only)
         given, stored = input, None
         if not _is_checked(around):
             given = validate_input(input, around)

@@ -17,6 +17,7 @@ from echelons.delegation.request import CURRENT_REQUEST_KEY
 from echelons.effects.journal import EffectKind, Journal, get_effect_kind
 from echelons.guards.gate import Halt, Pause, Step, get_gate
 from echelons.langgraph_internals import TASK_ID_KEY, supports_async
+from echelons.nodes.async_only import is_async_only
 from echelons.nodes.base_node import Node
 from echelons.nodes.current_request import with_root_request
 from echelons.nodes.planning.early_end import build_not_run_message
@@ -38,6 +39,7 @@ class Act(Node):
         self._effect_kinds = {each.name: get_effect_kind(each) for each in tools}
         # In an event loop, LangChain runs them in a thread.
         self._threaded_tools = {each.name for each in tools if not supports_async(each)}
+        self._async_only_tools = {each.name for each in tools if is_async_only(each)}
         self._at_most_once = AtMostOnce(journal)
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
@@ -67,7 +69,8 @@ class Act(Node):
         kind = self._effect_kinds.get(given["name"], EffectKind.ONCE)
         call = build_journal_call(config, given["id"] or "", given["name"], given["args"], kind)
         is_threaded = given["name"] in self._threaded_tools
-        return JournaledCall(call, self._tools, given, kwargs, is_threaded), config
+        needs_loop = given["name"] in self._async_only_tools
+        return JournaledCall(call, self._tools, given, kwargs, is_threaded, needs_loop), config
 
 
 def _build_refusal(verdict: Halt | Pause | None, calls: Sequence[Any]) -> Refusal | None:

@@ -7,7 +7,8 @@ task and its answer.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage
@@ -15,11 +16,15 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import run_in_executor
 from langgraph.channels import LastValue
 
+from echelons.errors import EventLoopMissing
+from echelons.guards.gate import Halt
 from echelons.identity.lineage import derive_message_id, require_identity
 from echelons.identity.thread_history import CarriedState, GraphHistory, Head, Past
 from echelons.langgraph_internals import RESUMING_KEY
+from echelons.nodes.async_only import is_async_only, run_async
 from echelons.nodes.base_node import Node
 from echelons.nodes.messages import RETURNED_KEY, sanitize_message
+from echelons.nodes.planning.early_end import build_halt_update
 from echelons.nodes.planning.tool_calls import answer_open_calls
 from echelons.tree.names import RUN
 
@@ -32,17 +37,20 @@ class RunFunction(Node):
         self._function = function
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
-        """Call the function.
+        """Call the function; await an async one in the session's event loop.
 
         Raises:
-            TypeError: The function is async, and the tree is run with `invoke`.
+            EventLoopMissing: The function is async, and the run is not a session's.
         """
         result = self._function(_read_task(input))
-        if inspect.isawaitable(result):
+        if not inspect.isawaitable(result):
+            return build_answer_update(result, config)
+        try:
+            return _run_async(partial(_get_awaited, result), config)
+        except EventLoopMissing:
             if inspect.iscoroutine(result):
-                result.close()
-            raise TypeError("the function is async; run the tree with ainvoke or astream")
-        return build_answer_update(result, config)
+                result.close()  # it has not begun, and Python would warn of that
+            raise
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Async version of `invoke`."""
@@ -60,9 +68,16 @@ class RunRunnable(Node):
     def __init__(self, runnable: Runnable[Any, Any]) -> None:
         super().__init__(RUN)
         self._runnable = runnable
+        self._needs_loop = is_async_only(runnable)
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
-        """Invoke the Runnable."""
+        """Invoke the Runnable; one that is only async, in the session's event loop.
+
+        Raises:
+            EventLoopMissing: It is only async, and the run is not a session's.
+        """
+        if self._needs_loop:
+            return _run_async(partial(self._runnable.ainvoke, _read_task(input), config), config)
         return build_answer_update(self._runnable.invoke(_read_task(input), config), config)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
@@ -77,15 +92,23 @@ class RunGraph(Node):
         super().__init__(RUN, subgraphs=[graph])
         self._graph = graph
         self._history = history
+        self._needs_loop = is_async_only(graph)
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
-        """Invoke the graph."""
+        """Invoke the graph; one with parts that are only async, in the session's event loop.
+
+        Raises:
+            EventLoopMissing: Parts are only async, and the run is not a session's.
+        """
         around, previous, channels = config or {}, input.get("previous"), self._graph.channels
         past = self._history.load_past(previous, around)
         held = self._history.carry_state(previous, past, channels, around)
-        result = self._graph.invoke(*self._prepare_run(past, held, input, around))
-        end = self._history.load_head(around)
-        return {**build_answer_update(result, config), **_build_heads_update(end, around)}
+        given, own = self._prepare_run(past, held, input, around)
+        if self._needs_loop:
+            update = _run_async(partial(self._graph.ainvoke, given, own), around)
+        else:
+            update = build_answer_update(self._graph.invoke(given, own), config)
+        return {**update, **_build_heads_update(self._history.load_head(around), around)}
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Async version of `invoke`."""
@@ -121,6 +144,18 @@ def _build_heads_update(end: Head, config: RunnableConfig) -> dict[str, Any]:
     """Return the update that stores where the graph has ended, for the thread's next request."""
     identity = require_identity(config)
     return {"heads": {identity.thread_id: {"agent": identity.agent, **end}}} if end else {}
+
+
+def _run_async(work: Callable[[], Awaitable[Any]], config: RunnableConfig | None) -> dict[str, Any]:
+    """Return the update of async work in the session's event loop: its answer, or its early end."""
+    result = run_async(work, config or {})
+    if isinstance(result, Halt):
+        return build_halt_update(result, (), require_identity(config))
+    return build_answer_update(result, config)
+
+
+async def _get_awaited(result: Awaitable[Any]) -> Any:
+    return await result
 
 
 def build_answer_update(result: Any, config: RunnableConfig | None) -> dict[str, Any]:

@@ -207,6 +207,20 @@ class InnerLimits(ConfigurationError, ValueError):
     )
 
 
+class EventLoopMissing(ConfigurationError):
+    """A tree with parts that are only async runs synchronously, and not in a session.
+
+    Attributes:
+        parts: These tools and subordinates, with their paths.
+    """
+
+    parts: Sequence[str]
+    message = (
+        "these can only run in an event loop, and a synchronous run of a compiled graph has none: "
+        "{parts}; run it with ainvoke or astream, or in a Session, which has a loop for them"
+    )
+
+
 class InvalidDatabase(ConfigurationError, TypeError):
     """Something is given as a database that is neither a path nor a LangGraph saver.
 

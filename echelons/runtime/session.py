@@ -157,12 +157,14 @@ class Session:
     def close(self) -> None:
         """End the runs of this session, each with its current step, then close the database.
 
-        The database stays open if it was opened outside, as a saver. In an event loop, use
-        `aclose` or `async with`: this does not wait for async runs.
+        The database stays open if it was opened outside, as a saver. The session's event loop, in
+        which synchronous runs run what is only async, ends too. In an event loop, use `aclose` or
+        `async with`: this does not wait for async runs.
         """
         try:
             end_runs(self._engine)
         finally:
+            self._engine.loop.close()
             self._close_saver()
 
     async def aclose(self) -> None:
@@ -170,6 +172,7 @@ class Session:
         try:
             await aend_runs(self._engine)
         finally:
+            self._engine.loop.close()
             self._close_saver()
 
     def _close_saver(self) -> None:

@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Generator, Mapping
 from contextlib import aclosing, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 from langchain_core.runnables import RunnableConfig
@@ -18,6 +18,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.errors import GraphDrained
 from langgraph.types import Command
 
+from echelons.background_loop import LOOP_KEY, BackgroundLoop
 from echelons.checkpoints.checkpointer import SqliteCheckpointer
 from echelons.checkpoints.coordination.turns import TURN_KEY, Turn
 from echelons.checkpoints.ledger import Lease, Transaction, build_key, get_ledger
@@ -46,12 +47,14 @@ class TurnEngine:
         saver: The checkpointer.
         thread: The root's thread.
         options: What each run is passed.
+        loop: Where synchronous runs run what is only async.
     """
 
     graph: AgentGraph
     saver: BaseCheckpointSaver[Any]
     thread: SessionThread
     options: RunOptions
+    loop: BackgroundLoop = field(default_factory=BackgroundLoop)
 
     @property
     def config(self) -> RunnableConfig:
@@ -177,7 +180,9 @@ class TurnEngine:
     def _stream(
         self, given: Any, turn: Turn, options: RunOptions, record: RunRecord
     ) -> Generator[Any]:
-        parts = self.graph.stream(**self._build_arguments(given, turn, options, record))
+        arguments = self._build_arguments(given, turn, options, record)
+        arguments["config"]["configurable"][LOOP_KEY] = self.loop
+        parts = self.graph.stream(**arguments)
         return cast("Generator[Any]", parts)
 
     def _astream(

@@ -238,7 +238,8 @@ async def arun_level(
             if not is_failure(error):
                 raise
             return LevelFailure((await get_failure_log(config).arecord(error, config)).reason)
-    return LevelFailure(cancelled.reason, AttemptOutcome.NOTHING)
+    why = cancelled.halt.reason if cancelled.halt else ""
+    return LevelFailure(why, AttemptOutcome.NOTHING)
 
 
 def is_failure(error: Exception) -> bool:

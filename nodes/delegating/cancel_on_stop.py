@@ -1,16 +1,15 @@
 """A context manager that cancels the code inside when the agent of a config is stopped.
 
-Async subordinates run inside it. It cancels the current task, as `asyncio.timeout` does, and
-takes the cancellation back when the block ends.
+Async subordinates and tools run inside it. It cancels the current task, as `asyncio.timeout`
+does, and takes the cancellation back when the block ends.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import Self
-
-from langchain_core.runnables import RunnableConfig
+from typing import Any, Self
 
 from echelons.guards.gate import Halt, get_gate
 
@@ -19,11 +18,11 @@ class CancelOnStop:
     """A block that is cancelled when the agent of a config is stopped.
 
     Attributes:
-        reason: Why the block was cancelled; empty if it was not.
+        halt: Why the block was cancelled; `None` if it was not.
     """
 
-    def __init__(self, config: RunnableConfig) -> None:
-        self.reason = ""
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        self.halt: Halt | None = None
         self._config = config
         self._inside = False
 
@@ -39,7 +38,7 @@ class CancelOnStop:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> bool:
         self._inside = False
         self._stop_listening()
-        if not self.reason:
+        if self.halt is None:
             return False
         # Another cancellation of the task must stay in effect.
         only_ours = self._task.uncancel() <= self._before
@@ -50,6 +49,6 @@ class CancelOnStop:
             self._loop.call_soon_threadsafe(self._cancel, halt)
 
     def _cancel(self, halt: Halt) -> None:
-        if self._inside and not self.reason:
-            self.reason = halt.reason
+        if self._inside and self.halt is None:
+            self.halt = halt
             self._task.cancel()

@@ -8,6 +8,7 @@ from __future__ import annotations
 from asyncio import CancelledError
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from langchain_core.messages import BaseMessage, ToolMessage
@@ -19,8 +20,11 @@ from langgraph.prebuilt.tool_node import ToolCallRequest, ToolInvocationError
 from langgraph.types import Command
 
 from echelons.effects.journal import EffectCall, EffectKind
+from echelons.guards.gate import Halt
 from echelons.identity.failures import LoggedFailure, get_failure_log
+from echelons.nodes.async_only import run_async
 from echelons.nodes.messages import sanitize_message
+from echelons.nodes.planning.early_end import build_not_run_message
 from echelons.nodes.planning.refused_calls import mark_refused
 from echelons.nodes.tool_execution.detached_call import DetachedCall, LateCallback
 
@@ -43,6 +47,7 @@ class JournaledCall:
         tool_call: The call in the model's message.
         kwargs: Further arguments of LangGraph.
         is_threaded: Whether the tool runs in a thread in an event loop.
+        needs_loop: Whether the tool is only async: a synchronous run needs its session's loop.
     """
 
     call: EffectCall
@@ -50,11 +55,19 @@ class JournaledCall:
     tool_call: Any
     kwargs: Mapping[str, Any]
     is_threaded: bool
+    needs_loop: bool = False
 
     def invoke(self, config: RunnableConfig) -> Any:
         """Execute the call and return the node's update; an exception becomes its answer."""
         try:
-            done = self.tools.invoke([self.tool_call], config, **self.kwargs)
+            if self.needs_loop:
+                work = partial(self.tools.ainvoke, [self.tool_call], config, **self.kwargs)
+                done = run_async(work, config)
+                if isinstance(done, Halt):
+                    end = build_not_run_message(self.tool_call, done, was_begun=True)
+                    return {"messages": [end]}
+            else:
+                done = self.tools.invoke([self.tool_call], config, **self.kwargs)
         except Exception as error:  # noqa: BLE001  a tool raises anything; signals go on
             cause, failure = self._find_cause(error), None
             if cause:

@@ -11,6 +11,7 @@ from langgraph.prebuilt import ToolRuntime
 from langgraph.types import Command, interrupt
 
 from echelons import Agent
+from echelons.errors import EventLoopMissing
 from echelons.testing import Call, ScriptedModel, Step
 from tests.failure_ids import without_ids
 
@@ -76,11 +77,9 @@ async def test_an_async_tool_runs_in_an_event_loop() -> None:
     assert [each.text for each in answers(result["messages"])] == ["waited for Rome"]
 
 
-def test_an_async_tool_without_an_event_loop_is_an_error_that_the_model_is_told() -> None:
-    [answer] = answers(ran(Call("wait", {"query": "Rome"}), tools=[wait]))
-
-    assert answer.status == "error"
-    assert "NotImplementedError" in answer.text
+def test_an_async_tool_without_an_event_loop_is_refused_by_name() -> None:
+    with pytest.raises(EventLoopMissing, match="the tool 'wait' of head"):
+        ran(Call("wait", {"query": "Rome"}), tools=[wait])
 
 
 def test_every_call_of_a_message_gets_its_own_answer() -> None:

@@ -12,6 +12,7 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.types import Command, interrupt
 
 from echelons import Agent, DelegationResponse, Status, ThreadStore
+from echelons.errors import EventLoopMissing
 from echelons.nodes.run import build_answer_update
 from echelons.testing import ScriptedModel, Step, delegate
 from tests.failure_ids import without_ids
@@ -134,11 +135,19 @@ async def test_an_async_function_is_awaited() -> None:
     assert response.result == "go"
 
 
-def test_an_async_function_without_an_event_loop_says_how_to_run_it() -> None:
-    [response] = ran(whisper)
+def test_an_async_function_without_an_event_loop_is_refused_by_name() -> None:
+    with pytest.raises(EventLoopMissing, match="whisper; run it with ainvoke"):
+        ran(whisper)
+
+
+def test_a_function_that_is_found_to_be_async_only_when_it_is_called_is_no_answer() -> None:
+    def murmur(task: str) -> Any:
+        return whisper(task)
+
+    [response] = ran(murmur)
 
     assert response.status is Status.UNABLE
-    assert "ainvoke" in response.reason
+    assert response.reason.startswith("EventLoopMissing: these can only run in an event loop")
 
 
 async def test_what_fails_is_unable_and_says_why() -> None:

@@ -119,25 +119,14 @@ def test_each_kind_answers_and_has_a_thread_with_its_tasks_and_answers(
     assert (thread.agent, thread.path, thread.segments) == (name, ("head", "mid", name), 2)
 
 
-async def test_an_async_function_is_awaited_in_an_event_loop(saver: SqliteCheckpointer) -> None:
+def test_an_async_function_is_awaited(world: World, saver: SqliteCheckpointer) -> None:
     team = session(shout_later, "shout_later", saver)
 
-    await (await team.asend("go")).result()
+    world.send(team, "go")
 
     mid, _ = threads(team)
     assert told(mid.messages) == ["ONE", "TWO"]
-
-
-def test_an_async_function_without_an_event_loop_is_unable_and_says_why(
-    saver: SqliteCheckpointer,
-) -> None:
-    team = session(shout_later, "shout_later", saver)
-
-    team.send("go").result()
-
-    mid, _ = threads(team)
-    why = "[unable] TypeError: the function is async; run the tree with ainvoke or astream"
-    assert [without_ids(each) for each in told(mid.messages)] == [why, why]
+    team.close()
 
 
 @pytest.mark.parametrize(

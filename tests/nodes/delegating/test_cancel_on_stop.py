@@ -36,7 +36,7 @@ async def hang(gate: Told, inside: asyncio.Event) -> str:
     with CancelOnStop(config) as cutting:
         inside.set()
         await asyncio.Event().wait()
-    return cutting.reason
+    return cutting.halt.reason if cutting.halt else ""
 
 
 async def begun(gate: Told) -> asyncio.Task[str]:
@@ -88,4 +88,4 @@ async def test_a_stop_that_comes_after_the_end_cuts_nothing() -> None:
         gate.stop()
     await asyncio.sleep(0)
 
-    assert cutting.reason == ""
+    assert cutting.halt is None

@@ -1,0 +1,125 @@
+"""A loop in a thread: started when it is needed, ended in good order."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+from collections.abc import Iterator
+from contextvars import ContextVar
+
+import pytest
+
+from echelons.background_loop import LOOP_KEY, BackgroundLoop, get_background_loop
+
+NAME: ContextVar[str] = ContextVar("NAME", default="")
+
+
+@pytest.fixture
+def loop() -> Iterator[BackgroundLoop]:
+    loop = BackgroundLoop()
+    yield loop
+    loop.close()
+
+
+async def get_loop() -> asyncio.AbstractEventLoop:
+    return asyncio.get_running_loop()
+
+
+def test_all_calls_run_in_one_loop_and_close_ends_it(loop: BackgroundLoop) -> None:
+    first, second = loop.run(get_loop), loop.run(get_loop)
+
+    loop.close()
+
+    assert first is second
+    assert first.is_closed()
+    loop.close()
+
+
+def test_after_close_it_starts_again(loop: BackgroundLoop) -> None:
+    first = loop.run(get_loop)
+    loop.close()
+
+    assert loop.run(get_loop) is not first
+
+
+def test_a_coroutine_has_the_context_of_its_caller_and_its_error_is_raised(
+    loop: BackgroundLoop,
+) -> None:
+    async def read() -> str:
+        await asyncio.sleep(0)
+        return NAME.get()
+
+    async def fail() -> str:
+        raise ConnectionError(await read())
+
+    token = NAME.set("Ann")
+    try:
+        assert loop.run(read) == "Ann"
+        with pytest.raises(ConnectionError, match="Ann"):
+            loop.run(fail)
+    finally:
+        NAME.reset(token)
+
+
+def test_an_interrupt_from_the_keyboard_cancels_the_coroutine(loop: BackgroundLoop) -> None:
+    ended, main = threading.Event(), threading.get_ident()
+
+    async def hang() -> None:
+        signal.pthread_kill(main, signal.SIGINT)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    with pytest.raises(KeyboardInterrupt):
+        loop.run(hang)
+
+    assert ended.wait(10)
+
+
+def test_close_cancels_what_still_runs(loop: BackgroundLoop) -> None:
+    begun, ended = threading.Event(), threading.Event()
+    raised: list[BaseException] = []
+
+    async def hang() -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    def wait() -> None:
+        try:
+            loop.run(hang)
+        except BaseException as error:
+            raised.append(error)
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    assert begun.wait(10)
+    loop.close()
+    waiting.join(10)
+
+    assert ended.is_set()
+    assert [type(each) for each in raised] == [asyncio.CancelledError]
+
+
+def test_in_its_own_thread_it_cannot_be_waited_for(loop: BackgroundLoop) -> None:
+    config = {"configurable": {LOOP_KEY: loop}}
+
+    async def find() -> BackgroundLoop | None:
+        return get_background_loop(config)
+
+    assert get_background_loop(config) is loop
+    assert loop.run(find) is None
+    assert get_background_loop({}) is None
+
+
+def test_it_can_be_closed_from_within(loop: BackgroundLoop) -> None:
+    async def close() -> asyncio.AbstractEventLoop:
+        loop.close()
+        return asyncio.get_running_loop()
+
+    [own] = {loop.run(close)}
+    assert own is not None
