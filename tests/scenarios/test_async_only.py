@@ -122,13 +122,13 @@ def test_in_a_synchronous_session_they_run_in_one_loop_of_its_own(
     with Session(head, saver) as session:
         assert loop_threads() == [], "it starts at the first use"
         assert session.send("go").result().text == "done"
-        assert answers_of(session) == ["A", "Middle is done."]
-        assert answers_of(session, "middle") == ["Leaf is done.", "C"]
-        assert answers_of(session, "leaf") == ["B", "D"]
+        assert set(answers_of(session)) == {"A", "Middle is done."}
+        assert set(answers_of(session, "middle")) == {"Leaf is done.", "C"}
+        assert set(answers_of(session, "leaf")) == {"B", "D"}
         assert loop_threads() == ["echelons-loop"]
         session.send("again").result()
         session.send("close").result()
-        assert answers_of(session)[2:] == ["A", "Middle is done.", "closed"]
+        assert sorted(answers_of(session)[2:]) == ["A", "Middle is done.", "closed"]
         assert all(link.holds for link in session.thread_store.verify(session.thread_id))
     assert len(client.loops) == 8
     assert len(set(client.loops)) == 1
@@ -224,7 +224,7 @@ def test_such_a_tool_reads_context_variables_and_its_error_is_its_answer(
         model = ScriptedModel([[Call("read"), Call("fail")], "done"])
         with Session(Agent("head", model=model, tools=[read, fail]), saver) as session:
             session.send("go").result()
-            name, error = answers_of(session)
+            name, error = sorted(answers_of(session))
             assert (name, without_ids(error)) == ("Ann", "Error: TimeoutError: no line")
     finally:
         READER.reset(token)
@@ -283,7 +283,7 @@ def test_what_is_late_is_cancelled_and_the_next_best_is_asked(
         Agent("head", model=model, subordinates=below, delegation=rules), saver
     ) as session:
         session.send("go").result()
-        late, quick = answers_of(session)
+        late, quick = sorted(answers_of(session))
 
     assert late == "[unable] timeout: 'slow' has not answered within 2 s"
     assert (quick, ended) == ("pasta", ["cancelled"])
