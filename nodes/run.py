@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import aclosing, closing
 from functools import partial
 from typing import Any
 
@@ -15,9 +16,10 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import run_in_executor
 from langgraph.channels import LastValue
+from langgraph.errors import GraphDrained
 
 from echelons.errors import EventLoopMissing
-from echelons.guards.gate import Halt
+from echelons.guards.gate import Halt, get_gate
 from echelons.identity.lineage import derive_message_id, require_identity
 from echelons.identity.thread_history import CarriedState, GraphHistory, Head, Past
 from echelons.langgraph_internals import RESUMING_KEY
@@ -105,9 +107,9 @@ class RunGraph(Node):
         held = self._history.carry_state(previous, past, channels, around)
         given, own = self._prepare_run(past, held, input, around)
         if self._needs_loop:
-            update = _run_async(partial(self._graph.ainvoke, given, own), around)
+            update = _run_async(partial(self._ainvoke_graph, given, own), around)
         else:
-            update = build_answer_update(self._graph.invoke(given, own), config)
+            update = build_answer_update(self._invoke_graph(given, own), config)
         return {**update, **_build_heads_update(self._history.load_head(around), around)}
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
@@ -115,9 +117,43 @@ class RunGraph(Node):
         around, previous, channels = config or {}, input.get("previous"), self._graph.channels
         past = await self._history.aload_past(previous, around)
         held = await self._history.acarry_state(previous, past, channels, around)
-        result = await self._graph.ainvoke(*self._prepare_run(past, held, input, around))
+        result = await self._ainvoke_graph(*self._prepare_run(past, held, input, around))
         end = await self._history.aload_head(around)
         return {**build_answer_update(result, config), **_build_heads_update(end, around)}
+
+    def _invoke_graph(self, given: Any, config: RunnableConfig) -> Any:
+        """Invoke the graph, and hold back its steps, which its stream announces.
+
+        Raises:
+            GraphDrained: The run was left; the graph continues from there when it is resumed.
+        """
+        backpressure = get_gate(config).backpressure
+        if not backpressure:
+            return self._graph.invoke(given, config)
+        result = None
+        with closing(self._graph.stream(given, config, stream_mode=["tasks", "values"])) as parts:
+            for mode, payload in parts:
+                if mode == "values":
+                    result = payload
+                elif "input" in payload and not backpressure.wait_for_start(payload["id"]):
+                    raise GraphDrained("closed")
+        return result
+
+    async def _ainvoke_graph(self, given: Any, config: RunnableConfig) -> Any:
+        """Async version of `_invoke_graph`."""
+        backpressure = get_gate(config).backpressure
+        if not backpressure:
+            return await self._graph.ainvoke(given, config)
+        result, modes = None, ["tasks", "values"]
+        async with aclosing(self._graph.astream(given, config, stream_mode=modes)) as parts:
+            async for mode, payload in parts:
+                if mode == "values":
+                    result = payload
+                elif "input" in payload:
+                    await backpressure.await_start(payload["id"])
+                    if not backpressure.is_open:
+                        raise GraphDrained("closed")
+        return result
 
     def _prepare_run(
         self,

@@ -6,13 +6,17 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from threading import Thread
 
 import pytest
+from langchain_core.messages import AIMessage
+from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import interrupt
 
-from echelons import Agent, AsyncRun, Run, Session
+from echelons import Agent, AsyncRun, Run, Session, subordinate
 from echelons.errors import NothingToResume, StorageError, ThreadBusy, UnfinishedTurn
 from echelons.testing import Call, ScriptedModel, delegate
 
@@ -112,6 +116,63 @@ async def test_a_run_in_an_event_loop_begins_nothing_from_the_moment_it_is_left(
             result = await (await session.aresume()).result()
         assert result.text == "done"
     tree.check_whole()
+
+
+class Foreign:
+    """A tree with a foreign graph of three steps, and the steps that it has begun."""
+
+    def __init__(self) -> None:
+        self.begun: list[str] = []
+        building = StateGraph(MessagesState)
+        names = ["first", "second", "third"]
+        for name in names:
+            building.add_node(name, partial(self.step, name))
+        for before, after in pairwise([START, *names]):
+            building.add_edge(before, after)
+        graph = subordinate(building.compile(), name="graph", description="Walks")
+        self.model = ScriptedModel([delegate("graph", "go"), "done"])
+        self.head = Agent("head", model=self.model, subordinates=[graph])
+
+    def step(self, name: str, state: MessagesState) -> dict[str, list[AIMessage]]:
+        self.begun.append(name)
+        return {"messages": [AIMessage(name)]}
+
+
+FOREIGN_PLACES = range(1, 9)
+
+
+@pytest.mark.parametrize("at", FOREIGN_PLACES)
+def test_the_steps_of_a_foreign_graph_are_held_back_in_threads(at: int) -> None:
+    tree = Foreign()
+    with Session(tree.head, ":memory:") as session:
+        run = session.send("go")
+        leave(run, at)
+        seen = list(tree.begun)
+
+        run.close()
+
+        assert tree.begun == seen
+        result = run.result() if run.result().finished else session.resume().result()
+    assert (result.text, tree.begun) == ("done", ["first", "second", "third"])
+
+
+@pytest.mark.parametrize("at", FOREIGN_PLACES)
+async def test_the_steps_of_a_foreign_graph_are_held_back_in_an_event_loop(at: int) -> None:
+    tree = Foreign()
+    async with Session(tree.head, ":memory:") as session:
+        run = await session.asend("go")
+        await aleave(run, at)
+        seen = list(tree.begun)
+        for _ in range(100):
+            await asyncio.sleep(0)
+
+        await run.close()
+
+        assert tree.begun == seen
+        result = await run.result()
+        if not result.finished:
+            result = await (await session.aresume()).result()
+    assert (result.text, tree.begun) == ("done", ["first", "second", "third"])
 
 
 SCRIPT = """
