@@ -102,11 +102,13 @@ def print_error(error: Exception, code: ExitCode, *, as_json: bool) -> None:
     text = redact_secrets(str(error))
     message = f"{type(error).__name__}: {text}" if unexpected else text
     if as_json:
-        name, values = type(error).__name__, {} if unexpected else vars(error)
-        print_json(
-            {"kind": "error", "error": name, "message": message, "exit_code": code, **values},
-            err=True,
-        )
+        shown = {"kind": "error", "error": type(error).__name__, "message": message}
+        values = {
+            key: redact_secrets(value) if isinstance(value, str) else value
+            for key, value in vars(error).items()
+            if not (unexpected or key.startswith("_"))
+        }
+        print_json({**shown, "exit_code": code, **values}, err=True)
         return
     hint = " (unexpected; --debug shows where)" if unexpected else ""
     print_remark(f"error: {' '.join(message.splitlines())}{hint}")
