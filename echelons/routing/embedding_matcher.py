@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any, Final
 from echelons.errors import MatcherFailed
 from echelons.routing.centroids import CentroidUpdates, blend_with_team, compute_penalties
 from echelons.routing.lexical_matcher import LexicalMatcher, PreparedWords
-from echelons.routing.matcher import Match, Profile, saturate_evidence, shorten_task
+from echelons.routing.matcher import (
+    Match,
+    Profile,
+    find_equals,
+    saturate_evidence,
+    shorten_task,
+)
 from echelons.routing.vectors import (
     Vector,
     add_vectors,
@@ -145,13 +151,21 @@ class PreparedEmbeddings:
         named = [place for place, each in enumerate(self._profiles) if not each.examples]
         paths = [each.path for each in self._profiles]
         middles = blend_with_team([compute_centroid(each) for each in vectors_of], paths, named)
-        self._mean_cosine = compute_mean_cosine(middles)
-        self._penalties = compute_penalties(middles, named)
-        own = {at: vectors_of[at] for at, each in enumerate(self._profiles) if each.examples}
+        equals = find_equals(self._profiles, with_examples=True)
+        # Equal agents count as one: else each would be corrected for being like the others.
+        distinct = [at for at, first in enumerate(equals) if at == first]
+        self._mean_cosine = compute_mean_cosine([middles[at] for at in distinct])
+        penalties = compute_penalties(
+            [middles[at] for at in distinct],
+            [number for number, at in enumerate(distinct) if not self._profiles[at].examples],
+        )
+        held_back = {distinct[number]: much for number, much in penalties.items()}
+        self._penalties = {at: held_back.get(first, 0.0) for at, first in enumerate(equals)}
+        own = {at: vectors_of[at] for at in distinct if self._profiles[at].examples}
         moved = CentroidUpdates(own, {at: middles[at] for at in own}).compute_shifts()
         self._centroids = [
-            add_vectors(middle, moved[at]) if at in moved else middle
-            for at, middle in enumerate(middles)
+            add_vectors(middle, moved[first]) if first in moved else middle
+            for middle, first in zip(middles, equals, strict=True)
         ]
 
     def _build_matches(self, task: str, vector: Any) -> Mapping[int, Match]:

@@ -28,7 +28,7 @@ from echelons.routing.feature_statistics import (
     Features,
     FeatureStatistics,
 )
-from echelons.routing.matcher import Profile
+from echelons.routing.matcher import Profile, find_equals
 from echelons.routing.text_features import STOPWORD_STEMS, WordSequence, read_words
 
 POOLED_WEIGHT: Final = 0.8
@@ -52,10 +52,19 @@ class ExampleIndex:
             place: (*each, *profiles[place].capabilities.items())
             for place, each in self._examples.items()
         }
-        own = {place: [read_words(text) for text, _ in each] for place, each in self._texts.items()}
-        superiors = {place: profiles[place].path[:-1] for place in own}
-        groups = {path: number for number, path in enumerate(dict.fromkeys(superiors.values()))}
-        self._group = {place: groups[path] for place, path in superiors.items()}
+        equals = find_equals(profiles, with_examples=True)
+        # Equal agents count as one: else they would take each other's evidence away.
+        self._equals = {place: equals[place] for place in self._texts}
+        self._distinct = {place: first for place, first in self._equals.items() if place == first}
+        own = {
+            place: [read_words(text) for text, _ in self._texts[place]] for place in self._distinct
+        }
+        teams: dict[tuple[str, ...], set[int]] = {}
+        for place, first in self._equals.items():
+            teams.setdefault(profiles[place].path[:-1], set()).add(first)
+        members = {path: tuple(sorted(each)) for path, each in teams.items()}
+        groups = {each: at for at, each in enumerate(dict.fromkeys(members.values()))}
+        self._group = {place: groups[members[profiles[place].path[:-1]]] for place in self._equals}
         self._size = len(profiles)
         self._groups = len(groups)
         self._own: list[FeatureStatistics] = []
@@ -67,9 +76,10 @@ class ExampleIndex:
             for kind in FEATURE_KINDS
         ]
         for kind, features in zip(FEATURE_KINDS, known, strict=True):
-            pooled: dict[int, list[Features]] = {number: [] for number in groups.values()}
-            for place, each in features.items():
-                pooled[self._group[place]] += each
+            pooled = {
+                number: [text for place in each for text in features[place]]
+                for each, number in groups.items()
+            }
             self._own.append(FeatureStatistics(kind, features, unit))
             self._pooled.append(FeatureStatistics(kind, pooled, unit))
         self._correct_weights(known)
@@ -83,7 +93,7 @@ class ExampleIndex:
         if not self._examples or not task.forms:
             return {}
         features = [kind.extract(task) for kind in FEATURE_KINDS]
-        return self._combine_scores(*self._compute_scores(features))
+        return self._combine_scores(*self._compute_scores(features), self._equals)
 
     def _compute_scores(self, text: Sequence[Features]) -> tuple[list[float], list[float]]:
         own, pooled = [0.0] * self._size, [0.0] * self._groups
@@ -92,20 +102,23 @@ class ExampleIndex:
             ours.add_scores(features, pooled)
         return own, pooled
 
-    def _combine_scores(self, own: Sequence[float], pooled: Sequence[float]) -> dict[int, float]:
+    def _combine_scores(
+        self, own: Sequence[float], pooled: Sequence[float], equals: Mapping[int, int]
+    ) -> dict[int, float]:
         return {
-            place: own[place] + POOLED_WEIGHT * max(pooled[group], 0.0)
-            for place, group in self._group.items()
-            if own[place] > 0
+            place: own[first] + POOLED_WEIGHT * max(pooled[self._group[place]], 0.0)
+            for place, first in equals.items()
+            if own[first] > 0
         }
 
     def _correct_weights(self, known: Sequence[Mapping[int, Sequence[Features]]]) -> None:
         """Correct weights by the first few examples in `known`, features by kind and position."""
-        most = limit_examples(len(self.example_counts))
+        most = limit_examples(len(self._distinct))
         texts = [
             (place, [features[place][each] for features in known])
-            for place, number in self.example_counts.items()
-            if number > 1  # leaving out an agent's only example would leave nothing to compare
+            for place in self._distinct
+            # Leaving out an agent's only example would leave nothing to compare.
+            if (number := self.example_counts[place]) > 1
             for each in range(min(number, most))
         ]
         learning = [at for at, kind in enumerate(FEATURE_KINDS) if kind.is_corrected]
@@ -127,7 +140,7 @@ class ExampleIndex:
             for each in select_competitors(place, evidence)
         }
         others = sum(exp(much) for each, much in evidence.items() if each not in scores)
-        nothing = len(self.example_counts) - len({*evidence, place})
+        nothing = len(self._distinct) - len({*evidence, place})
         rates = [part * rate for _, each in fast for rate in each]
         return WeightExample(place, scores, others + nothing, weights, rates)
 
@@ -138,7 +151,7 @@ class ExampleIndex:
         for features, mine, ours in zip(text, self._own, self._pooled, strict=True):
             own[place] -= mine.compute_loss(features, place)
             pooled[group] -= ours.compute_loss(features, group)
-        return self._combine_scores(own, pooled)
+        return self._combine_scores(own, pooled, self._distinct)
 
     def find_nearest(self, task: WordSequence, place: int) -> str:
         """Return the example that shares most words with a task."""

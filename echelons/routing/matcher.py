@@ -6,11 +6,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from echelons.capabilities import DeclaredCapabilities
+from echelons.routing.text_features import read_words
 
 MAX_TASK_CHARACTERS = 12_000
 """Characters of a task that a matcher reads; of a longer one, its beginning and its end."""
@@ -50,6 +51,20 @@ class Profile:
             for each in self.capabilities.full.values()
             for text in each.examples
         )
+
+    @property
+    def ability(self) -> Hashable:
+        """What two agents that can do the same have in common: the names of their capabilities.
+
+        If they were derived, the descriptions too. Its own name is then one of them: it counts
+        only if there is no other, and without its number ("weather_2").
+        """
+        phrases = {read_words(name).stems for name in self.capabilities}
+        if not self.derived:
+            return frozenset(phrases)
+        own = read_words(self.name).stems
+        plain = tuple(filter(None, (each.rstrip("0123456789") for each in own)))
+        return frozenset(phrases - {own} or {plain or own}), self.texts
 
 
 class Match(NamedTuple):
@@ -91,6 +106,27 @@ class Matcher(Protocol):
     def prepare(self, profiles: Sequence[Profile]) -> PreparedMatcher:
         """Prepare the profiles of a tree, without blocking."""
         ...
+
+
+def find_equals(profiles: Sequence[Profile], *, with_examples: bool = False) -> list[int]:
+    """Return for each profile the position of the first that can do the same.
+
+    Words that many agents share tell little, unless the agents are equal: then there is nothing
+    to tell apart. So statistics over a tree count each of these positions once.
+
+    Args:
+        profiles: The profiles.
+        with_examples: Whether the examples must be the same too.
+    """
+    first: dict[Hashable, int] = {}
+    return [
+        first.setdefault(
+            (each.ability, with_examples and frozenset(text for text, _ in each.examples)), place
+        )
+        if each.capabilities
+        else place
+        for place, each in enumerate(profiles)
+    ]
 
 
 def saturate_evidence(evidence: float) -> float:

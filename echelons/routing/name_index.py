@@ -11,7 +11,7 @@ from itertools import chain
 from math import log
 from typing import Final, NamedTuple
 
-from echelons.routing.matcher import Profile
+from echelons.routing.matcher import Profile, find_equals
 from echelons.routing.text_features import WordSequence, read_words
 from echelons.text.stemming import STOPWORDS
 
@@ -78,7 +78,7 @@ class NameIndex:
 
     def __init__(self, profiles: Sequence[Profile]) -> None:
         every = [list(_iterate_phrases(profile)) for profile in profiles]
-        self._rarity = _compute_rarities(every)
+        self._rarity = _compute_rarities(every, find_equals(profiles))
         self._entries: dict[str, list[TermEntry]] = {}
         self._words: set[str] = set()
         self._joined: set[str] = set()
@@ -163,22 +163,26 @@ class NameIndex:
         return self._similar_terms[stem]
 
 
-def _compute_rarities(every: Sequence[Sequence[ProfilePhrase]]) -> dict[str, float]:
+def _compute_rarities(
+    every: Sequence[Sequence[ProfilePhrase]], equals: Sequence[int]
+) -> dict[str, float]:
     """Return the inverse document frequency of each stem, scaled to at most 1.
 
     It is `log(1 + n / having) / log(1 + n)`, where a profile counts among those having the stem
-    by the best weight that it gives to it.
+    by the best weight that it gives to it, and equal profiles count as one.
     """
-    having: dict[str, float] = {}
-    for own in every:
-        best: dict[str, float] = {}
+    best: dict[str, dict[int, float]] = {}
+    for own, first in zip(every, equals, strict=True):
         for phrase in own:
             for stem in phrase.words.stems:
-                best[stem] = max(best.get(stem, 0.0), phrase.weight)
-        for stem, weight in best.items():
-            having[stem] = having.get(stem, 0.0) + weight
-    most = log(1 + len(every))
-    return {stem: log(1 + len(every) / max(many, 1.0)) / most for stem, many in having.items()}
+                known = best.setdefault(stem, {})
+                known[first] = max(known.get(first, 0.0), phrase.weight)
+    size = len(set(equals))
+    most = log(1 + size)
+    return {
+        stem: log(1 + size / max(sum(weights.values()), 1.0)) / most
+        for stem, weights in best.items()
+    }
 
 
 def _compare_prefix(one: str, other: str) -> float:

@@ -119,6 +119,12 @@ def build_delegation_plan(
         only_subordinate: The agent's only subordinate, which takes tasks without a candidate.
     """
     plan, room = DelegationPlan(refused=list(parsed.refused)), parsed.remaining_width
+    # Of equal candidates, each request of the message gets another, as long as there are some.
+    at_work: set[str] = set()
+    if routed:
+        for asked in parsed.requests:
+            whole = (asked,) if isinstance(asked, SubordinateCall) else asked.parts
+            at_work.update(part.subordinate for part in whole)
     for call in parsed.requests:
         parts: list[tuple[SubordinateCall, RoutedTask | None]] = []
         join: JoinPolicy = JoinAll()
@@ -131,7 +137,7 @@ def build_delegation_plan(
                 continue
             if not (call.subordinate or any(each.candidates.remaining for each in own)):
                 request = replace(call, subordinate=only_subordinate)
-            parts = _expand_request(request, own, policy, room)
+            parts = _expand_request(request, own, policy, room, at_work)
             room -= len(parts) - 1
             if len(parts) == 1:
                 plan.add_request(*parts[0])
@@ -140,7 +146,7 @@ def build_delegation_plan(
             join = call.join
             for each in call.parts:
                 own = routed.get((each.message, False), ())
-                expanded = _expand_request(each, own, policy, room)
+                expanded = _expand_request(each, own, policy, room, at_work)
                 room -= len(expanded) - 1
                 parts += expanded
         numbered: list[SubordinateCall] = []
@@ -210,21 +216,27 @@ def build_refusal(
 
 
 def _expand_request(
-    request: SubordinateCall, routed: Sequence[RoutedTask], policy: DelegationPolicy, room: int
+    request: SubordinateCall,
+    routed: Sequence[RoutedTask],
+    policy: DelegationPolicy,
+    room: int,
+    at_work: set[str],
 ) -> list[tuple[SubordinateCall, RoutedTask | None]]:
     """Return the requests that one request becomes: itself, one a part, or one a candidate.
 
-    `room` is how many more requests may run in parallel, at least one a part.
+    `room` is how many more requests may run in parallel, at least one a part. The agents that
+    get the requests are added to `at_work`.
     """
     if request.subordinate or not routed:
         return [(request, None)]
     several: list[tuple[SubordinateCall, RoutedTask | None]] = []
     room -= len(routed) - 1
     for place, each in enumerate(routed, start=request.group):
-        tried = _split_candidates(each.candidates, policy, room + 1)
+        tried = _split_candidates(each.prefer_idle(at_work).candidates, policy, room + 1)
         room -= len(tried) - 1
         for own in tried:
             first = own.remaining[0][0] if own.remaining else ""
+            at_work.update(own.remaining[0][-1:] if own.remaining else ())
             asked = replace(request, subordinate=first, message=each.task, group=place)
             several.append((asked, replace(each, candidates=own)))
     return several

@@ -5,9 +5,10 @@ Most runs never route, and reading the capabilities of a tree takes longer than 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import groupby
 from textwrap import shorten
 from threading import Lock
 
@@ -36,6 +37,17 @@ class RoutedTask:
     task: str
     route: Route
     candidates: Candidates
+
+    def prefer_idle(self, at_work: Collection[str]) -> RoutedTask:
+        """Return it with the agents in `at_work` behind all others of the same score."""
+        above, ahead = len(self.route.receiver), self.candidates.remaining
+        scores = {each.path[above:]: each.score for each in self.route.candidates}
+        idle_first = tuple(
+            way
+            for _, equals in groupby(ahead, scores.__getitem__)
+            for way in sorted(equals, key=lambda way: way[-1] in at_work)
+        )
+        return replace(self, candidates=replace(self.candidates, remaining=idle_first))
 
 
 class TaskRouter:

@@ -9,8 +9,9 @@ from langchain_core.messages import ToolMessage
 from langgraph.types import interrupt
 
 from echelons import Agent, Session, SqliteCheckpointer
+from echelons.capabilities import Capability
 from echelons.delegation.request import DelegationResponse
-from echelons.testing import Call, Reply, ScriptedModel, delegate, report
+from echelons.testing import Call, Reply, ScriptedModel, delegate, delegate_many, report
 
 if TYPE_CHECKING:
     from tests.scenarios.conftest import World
@@ -229,3 +230,56 @@ def test_two_tasks_go_their_ways_side_by_side(world: World, saver: SqliteCheckpo
 
     root: Any = session.thread_store.get(session.thread_id).messages
     assert sorted(m.text for m in root if m.type == "tool") == ["as new", "la la"]
+
+
+def stations(number: int) -> list[Agent]:
+    """Return teams of five agents that can all do the same."""
+    examples = ["Will it rain tomorrow?", "How hot is it outside?"]
+    able = {"weather": Capability(0.9, examples)}
+    names = [f"s{each:02}" for each in range(number)]
+    return [
+        Agent(
+            f"team{at}",
+            subordinates=[Agent(each, capabilities=able) for each in names[at : at + 5]],
+            capabilities={f"region {at}": 0.9},
+        )
+        for at in range(0, number, 5)
+    ]
+
+
+@pytest.mark.parametrize("task", ["What is the weather?", "Will it rain tomorrow?"])
+@pytest.mark.parametrize("number", [1, 10, 50])
+def test_agents_that_can_do_the_same_do_not_make_each_other_unable(
+    world: World, saver: SqliteCheckpointer, number: int, task: str
+) -> None:
+    model = ScriptedModel({"head": [find(task), "done"], "s00": ["sunny"]})
+    session = Session(Agent("head", model=model, subordinates=stations(number)), saver)
+
+    world.send(session, "go")
+
+    answer = answer_of(session)
+    assert (answer.status, answer.result, answer.agent) == ("fulfilled", "sunny", "s00")
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_of_equal_agents_each_request_of_a_message_gets_one_that_is_not_at_work(
+    world: World, saver: SqliteCheckpointer, many: bool
+) -> None:
+    named = delegate("busy", "Wait for the rain")
+    tasks = [find(f"What is the weather in {each}?") for each in ("Rome", "Bonn", "Lima", "Oslo")]
+    calls: list[Any] = [named, *tasks]
+    names = ["busy", "s1", "s2", "s3"]
+    # With more requests than agents, the first of them gets the last one too.
+    answers = {"busy": ["wet", "dry"], **{each: ["sunny"] for each in names[1:]}}
+    first = Reply(calls=[delegate_many(*calls)] if many else calls)
+    model = ScriptedModel({"head": [first, "done"], **answers})
+    below = [Agent(each, capabilities={"weather": 0.9}) for each in names]
+    session = Session(Agent("head", model=model, subordinates=below), saver)
+
+    world.send(session, "go")
+
+    asked = {c.agent: [m.text for m in c.messages if m.type == "human"] for c in model.calls}
+    assert asked["busy"] == ["Wait for the rain", "What is the weather in Oslo?"]
+    assert [asked[each] for each in names[1:]] == [
+        [f"What is the weather in {each}?"] for each in ("Rome", "Bonn", "Lima")
+    ]

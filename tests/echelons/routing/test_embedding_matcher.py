@@ -71,6 +71,23 @@ def test_a_meaning_that_is_nobodys_finds_nobody() -> None:
     assert Router(team(), EmbeddingMatcher(Topics())).route("repair a bicycle").best is None
 
 
+@pytest.mark.parametrize("number", [1, 10, 50])
+@pytest.mark.parametrize("examples", [(), ("a song", "some tune")])
+def test_equal_agents_take_no_meaning_from_each_other(number: int, examples: list[str]) -> None:
+    able = {"music": Capability(1.0, examples)}
+    equals = [Agent(f"player{at:02}", capabilities=able) for at in range(number)]
+    others = [Agent(each, capabilities={each: 0.9}) for each in ("food", "flights")]
+    known = CapabilityMap.discover(Agent("head", subordinates=[*equals, *others]))
+    route = Router(known, EmbeddingMatcher(Topics()), threshold=0).route("a melody")
+
+    alone = CapabilityMap.discover(Agent("head", subordinates=[equals[0], *others]))
+    expected = Router(alone, EmbeddingMatcher(Topics()), threshold=0).route("a melody").match
+    assert [each.match for each in route.candidates[:number]] == pytest.approx(
+        [expected] * number, abs=0.01
+    )
+    assert route.best and route.best.agent == "player00"
+
+
 def test_words_count_beside_meanings_unless_told_otherwise() -> None:
     both = Router(team(), EmbeddingMatcher(Topics()), threshold=0).route("food")
     meaning = Router(team(), EmbeddingMatcher(Topics(), words=None), threshold=0).route("food")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -28,6 +30,11 @@ def able(name: str, *capabilities: str, examples: tuple[str, ...] = ()) -> Agent
 def match(route: Route, agent: str) -> float:
     found = (*route.candidates, *route.short)
     return next((each.match for each in found if each.agent == agent), 0.0)
+
+
+def get_weather(place: str) -> str:
+    """Get the weather."""
+    return place
 
 
 def first(found: Router, task: str) -> str:
@@ -57,6 +64,31 @@ def test_a_word_that_many_agents_have_tells_less() -> None:
     route = router(able("taxes", "tax report"), *crowd).route("tax report")
 
     assert match(route, "taxes") > 3 * match(route, "agent1") > 0
+
+
+@pytest.mark.parametrize("number", [1, 10, 50])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda name: able(name, "weather"),
+        lambda name: able(name, "weather", examples=("will it rain", "how hot is it")),
+        lambda name: Agent(name, f"The weather of {name}", capabilities={"weather": 0.9}),
+        lambda name: Agent(f"weather_{name[1:]}"),
+        lambda name: Agent(name, tools=[get_weather]),
+    ],
+)
+def test_equal_agents_take_no_evidence_from_each_other(
+    number: int, make: Callable[[str], Agent]
+) -> None:
+    others = [able("cook", "food", examples=("fry me an egg", "bake a cake")), able("fly", "jets")]
+    alone, among = (
+        router(*(make(f"s{each}") for each in range(count)), *others) for count in (1, number)
+    )
+
+    for task in ("what is the weather", "will it rain", "a weather report", "fry an egg"):
+        one, found = alone.route(task), among.route(task)
+        assert match(found, "cook") == pytest.approx(match(one, "cook"))
+        assert match(found, make("s0").name) == pytest.approx(match(one, make("s0").name))
 
 
 def test_a_phrase_named_in_full_fits_better_than_one_in_part() -> None:

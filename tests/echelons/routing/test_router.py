@@ -180,15 +180,17 @@ def oracle(root: CapabilityMap, task: Sequence[str]) -> list[tuple[float, tuple[
     every = list(root.walk())
     said = {stem(word) for word in task}
     phrases = [[list(map(stem, name.split())) for name in each.capabilities] for _, each in every]
-    having = {word: sum(any(word in p for p in own) for own in phrases) for word in said}
+    # Agents that can do the same count as one.
+    kinds = {frozenset(map(tuple, own)) for own in phrases}
+    having = {word: sum(any(word in p for p in own) for own in kinds) for word in said}
     having |= {
-        word: sum(any(word in p for p in own) for own in phrases)
-        for own in phrases
+        word: sum(any(word in p for p in own) for own in kinds)
+        for own in kinds
         for p in own
         for word in p
         if said.intersection(p)
     }
-    rarity = {w: log(1 + len(every) / n) / log(1 + len(every)) for w, n in having.items() if n}
+    rarity = {w: log(1 + len(kinds) / n) / log(1 + len(kinds)) for w, n in having.items() if n}
     found = []
     for (path, each), own in zip(every, phrases, strict=True):
         evidence = sum(
