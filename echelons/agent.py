@@ -53,8 +53,9 @@ class Agent:
     Args:
         name: A letter, then up to 63 letters, digits, `-` or `_`; unique in its tree.
         description: Its purpose in a sentence. Its superior's model reads it.
-        model: A LangChain chat model, a name such as `"openai:gpt-5-mini"`, or `None`
-            to use the superior's. A root without a model uses the offline planner.
+        model: A LangChain chat model, a name such as `"openai:gpt-5-mini"` or, with the extra
+            `models`, `"anthropic:claude-sonnet-4-5"`, or `None` to use the superior's. A root
+            without a model uses the offline planner.
         prompt: Instructions for its own model.
         tools: LangChain tools or functions with a docstring.
         subordinates: Agents, compiled trees, which stand for their agents, compiled LangGraph

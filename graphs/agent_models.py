@@ -19,8 +19,7 @@ def resolve_models(root: Agent) -> dict[str, BaseChatModel]:
     middle of a run. A model that several agents name is created once.
 
     Raises:
-        ModelKeyMissing: There is no key for a named model.
-        UnknownModel: A model's name is unknown.
+        ModelError: A named model is unknown, or lacks a key, its package or what else it needs.
         ModelCannotCall: The model of an agent with tools or subordinates has no tool calls.
     """
     named: dict[str, BaseChatModel] = {}

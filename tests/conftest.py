@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -35,6 +37,19 @@ def any_saver(request: pytest.FixtureRequest) -> Iterator[BaseCheckpointSaver[An
             yield ours
     else:
         yield InMemorySaver()
+
+
+@pytest.fixture
+def upstage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A provider's package where LangChain looks for it; it reads the variables of OpenAI."""
+    package = tmp_path / "packages" / "langchain_upstage"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text(
+        "from langchain_openai import ChatOpenAI\n\n\nclass ChatUpstage(ChatOpenAI):\n    pass\n"
+    )
+    monkeypatch.syspath_prepend(package.parent)
+    yield
+    sys.modules.pop("langchain_upstage", None)
 
 
 @pytest.fixture

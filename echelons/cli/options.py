@@ -119,8 +119,8 @@ class TeamOptions:
         typer.Option(
             "--model",
             metavar="NAME",
-            help="The chat model, such as [b]openai:gpt-5-mini[/b]; by default the offline "
-            "planner.",
+            help="The chat model, such as [b]openai:gpt-5-mini[/b] or, with the extra models, "
+            "[b]anthropic:claude-sonnet-4-5[/b]; by default the offline planner.",
         ),
     ] = None
     docs: Annotated[

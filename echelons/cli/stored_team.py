@@ -44,9 +44,13 @@ def run_stored_turn(
     how: RunOutputOptions,
 ) -> ExitCode:
     """Load the team of a stored thread, run the turn that `start` starts, and show it."""
+    from asyncio import Runner
+
     from echelons.cli.turn_runner import PlannedTurn, run_planned_turn
 
     team = resolve_stored_team(root, remaking)
     track = output.choose_tracker(silent=how.json or how.quiet)
-    turn = PlannedTurn(load_team(team, track=track), team, root_label(root), place.db, start)
-    return run_planned_turn(turn, how)
+    with Runner() as loop:
+        agent = load_team(team, loop=loop, track=track)
+        turn = PlannedTurn(agent, team, root_label(root), place.db, start)
+        return run_planned_turn(turn, how, loop)

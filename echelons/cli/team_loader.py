@@ -11,7 +11,7 @@ import importlib
 import inspect
 import pkgutil
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.util import find_spec
@@ -22,10 +22,14 @@ from echelons.cli.output import Tracker
 from echelons.errors import EchelonsError, InvalidTeam, UnknownTeam
 
 if TYPE_CHECKING:
+    from asyncio import Runner
+
     from echelons.agent import Agent
 
 TEAMS_PACKAGE = "echelons.teams"
-WANTED = "name an Agent, or a function without parameters that returns one"
+WANTED = "name an Agent, or a function (`async` or not) without parameters that returns one"
+# User code may raise any exception, and a script may exit when it is imported.
+FAILURES = (Exception, SystemExit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,25 +68,34 @@ class TeamSource(NamedTuple):
     """Where a team is loaded from.
 
     Attributes:
-        build_agent: Builds the root agent.
+        build_agent: Builds the root agent; an `async def` function of the user runs in the event
+            loop of a runner, or in one of its own.
         format_remarks: Returns remarks for the user before the run; empty if there are none.
     """
 
-    build_agent: Callable[[], Agent]
+    build_agent: Callable[[Runner | None], Agent]
     format_remarks: Callable[[], str] = str
 
 
 def load_team(
-    name: TeamSpec, team_source: TeamSource | None = None, track: Tracker | None = None
+    name: TeamSpec,
+    team_source: TeamSource | None = None,
+    loop: Runner | None = None,
+    track: Tracker | None = None,
 ) -> Agent:
     """Return the root agent of a team, from its source if that has been found already.
 
-    `track` is that of `find_team_source`.
+    Args:
+        name: What the team is built from.
+        team_source: Its source, if it has been found already.
+        loop: The event loop in which the team will run, for an `async def` function: the clients
+            that it creates may work in no other. By default it gets one of its own.
+        track: That of `find_team_source`.
 
     Raises:
         TeamError: There is no such team, or it cannot be loaded.
     """
-    agent = (team_source or find_team_source(name, track)).build_agent()
+    agent = (team_source or find_team_source(name, track)).build_agent(loop)
     if name.model is None:
         return agent
     from echelons.models.planner import OfflinePlanner
@@ -101,7 +114,7 @@ def find_team_source(name: TeamSpec, track: Tracker | None = None) -> TeamSource
     """
     team, docs = name.team, name.docs
     if ":" in team:
-        found = TeamSource(lambda: _import_agent(team, name.trusted))
+        found = TeamSource(lambda loop: _import_agent(team, name.trusted, loop))
     elif team not in list_shipped_teams():
         raise UnknownTeam(team, list_shipped_teams())
     else:
@@ -112,8 +125,8 @@ def find_team_source(name: TeamSpec, track: Tracker | None = None) -> TeamSource
                 raise InvalidTeam(team, why)
             more = {"track": track} if track else {}
             survey = cache(lambda: module.survey(docs, **more))  # a big folder takes a while
-            return TeamSource(lambda: module.team(survey()), lambda: survey().report())
-        found = TeamSource(module.team)
+            return TeamSource(lambda _: module.team(survey()), lambda: survey().report())
+        found = TeamSource(lambda _: module.team())
     if docs is not None:
         why = f"it takes no documents, and --docs names {str(docs)!r}; leave it out"
         raise InvalidTeam(team, why)
@@ -127,7 +140,7 @@ def list_shipped_teams() -> list[str]:
     return sorted(module.name for module in pkgutil.iter_modules(folders) if module.ispkg)
 
 
-def _import_agent(team: str, trusted: bool) -> Agent:
+def _import_agent(team: str, trusted: bool, loop: Runner | None) -> Agent:
     """Return an agent in a module of the user, or what a function there returns.
 
     Raises:
@@ -150,14 +163,14 @@ def _import_agent(team: str, trusted: bool) -> Agent:
             raise InvalidTeam(team, f"the module has no {part!r}; it has {has}")
         found = getattr(found, part)
     if not isinstance(found, Agent):
-        found = _call_function(team, found, trusted)
+        found = _call_function(team, found, trusted, loop)
     if not isinstance(found, Agent):
         raise InvalidTeam(team, f"it is of type {type(found).__name__}, no Agent; {WANTED}")
     return found
 
 
-def _call_function(team: str, make: Any, trusted: bool) -> Any:
-    if not inspect.isroutine(make) or inspect.iscoroutinefunction(make):
+def _call_function(team: str, make: Any, trusted: bool, loop: Runner | None) -> Any:
+    if not inspect.isroutine(make):
         return make
     if not trusted and not _returns_agent(make):
         raise InvalidTeam(
@@ -170,7 +183,14 @@ def _call_function(team: str, make: Any, trusted: bool) -> Any:
     except (TypeError, ValueError) as error:
         why = f"it is a function with parameters ({error}); {WANTED}"
         raise InvalidTeam(team, why) from error
-    return _run_user_code(team, make)
+    made = _run_user_code(team, make)
+    if not isinstance(made, Coroutine):
+        return made
+    import asyncio
+
+    run = loop.run if loop else asyncio.run
+    # A client that reaches no server may cancel the task that waits for it.
+    return _run_user_code(team, lambda: run(made), (*FAILURES, asyncio.CancelledError))
 
 
 def _build_load_error(team: str, why: str) -> InvalidTeam:
@@ -178,15 +198,16 @@ def _build_load_error(team: str, why: str) -> InvalidTeam:
     return InvalidTeam(team, f"it cannot be loaded: {why}; {advice}")
 
 
-def _run_user_code(team: str, work: Callable[[], Any]) -> Any:
+def _run_user_code(
+    team: str, work: Callable[[], Any], failures: tuple[type[BaseException], ...] = FAILURES
+) -> Any:
     from echelons.text.error_lines import describe_error
 
     try:
         return work()
     except EchelonsError:
         raise
-    # User code may raise any exception, and a script may exit when it is imported.
-    except (Exception, SystemExit) as error:
+    except failures as error:
         raise _build_load_error(team, describe_error(error)) from error
 
 

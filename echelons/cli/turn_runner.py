@@ -59,8 +59,10 @@ class PlannedTurn:
     closing_remarks: tuple[str, ...] = ()
 
 
-def run_planned_turn(turn: PlannedTurn, how: RunOutputOptions) -> ExitCode:
-    """Run a turn, show it, print its result, and return the exit code.
+def run_planned_turn(turn: PlannedTurn, how: RunOutputOptions, loop: asyncio.Runner) -> ExitCode:
+    """Run a turn in an event loop, show it, print its result, and return the exit code.
+
+    The loop is closed when the turn has ended.
 
     Raises:
         RunFailed: A model or a function failed.
@@ -68,7 +70,9 @@ def run_planned_turn(turn: PlannedTurn, how: RunOutputOptions) -> ExitCode:
     """
     runner = _TurnRunner(turn, how)
     with _handle_ctrl_c(runner.pause, runner.view.restore_terminal):
-        return runner.print_result(asyncio.run(runner.run()))
+        with loop:  # its threads end while a second Ctrl-C still ends the process
+            result = loop.run(runner.run())
+        return runner.print_result(result)
 
 
 @contextmanager

@@ -255,6 +255,40 @@ class ModelKeyMissing(ModelError):
     )
 
 
+class ModelPackageMissing(ModelError):
+    """A named model needs a package that is not installed.
+
+    Attributes:
+        model: The model as it was named, `"anthropic:claude-sonnet-4-5"`.
+        package: The package.
+        requirement: What pip installs to bring it.
+    """
+
+    model: str
+    package: str
+    requirement: str
+    message = (
+        "model {model!r} needs the package {package!r}, which is not installed; "
+        "pip install {requirement}"
+    )
+
+
+class ModelUnavailable(ModelError):
+    """The package of a provider cannot create the named model, often for want of a key.
+
+    Attributes:
+        model: The model as it was named, `"groq:llama-3.3-70b-versatile"`.
+        reason: What the package says, in one line.
+    """
+
+    model: str
+    reason: str
+    message = (
+        "model {model!r} cannot be created: {reason}; set what its provider needs, or pass a "
+        "LangChain chat model object"
+    )
+
+
 class UnknownModel(ModelError):
     """No known provider accepts the name of a model.
 

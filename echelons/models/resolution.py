@@ -5,16 +5,24 @@
 
 from __future__ import annotations
 
+import re
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from echelons.errors import UnknownModel
+from echelons.errors import ModelPackageMissing, ModelUnavailable, UnknownModel
+from echelons.text.error_lines import describe_failure
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
 
 OPENAI_PREFIX = "openai:"
 OFFLINE_NAMES = ("offline", "offline:planner")
-KNOWN_FORMS = ("openai:NAME", *OFFLINE_NAMES)
+OWN_FORMS = ("openai:NAME", *OFFLINE_NAMES)
+KNOWN_FORMS = (*OWN_FORMS, "PROVIDER:NAME (with the extra echelons[models])")
+
+# LangChain says in words alone which providers it knows and which package one needs.
+_SUPPORTED = re.compile(r"Supported (?:model )?providers(?: are)?: (.+)")
+_REQUIRED = re.compile(r"pip install [`'\"]?(\w[\w\[\],-]*)")
 
 
 def resolve_model(model: BaseChatModel | str | None) -> BaseChatModel:
@@ -23,37 +31,70 @@ def resolve_model(model: BaseChatModel | str | None) -> BaseChatModel:
     Nothing falls back silently: only None and its own names mean the offline planner.
 
     Args:
-        model: A chat model, which is returned as it is; `"openai:NAME"`;
-            `"offline"` or `"offline:planner"`; or None for the offline planner.
+        model: A chat model, which is returned as it is; `"openai:NAME"`; any other name that
+            LangChain's `init_chat_model` takes, such as `"anthropic:NAME"`, which needs the
+            extra `models` and the provider's package; `"offline"` or `"offline:planner"`; or
+            None for the offline planner.
 
     Returns:
         A chat model; a new one at each call for a name or None.
 
     Raises:
         UnknownModel: It is neither a chat model nor a known name.
+        ModelPackageMissing: A package that the name needs is not installed.
         ModelKeyMissing: The named model needs a key, and the environment has none.
         InvalidModelAddress: The environment gives an invalid address.
+        ModelUnavailable: The provider's package cannot create the model.
 
     Examples:
-        >>> resolve_model("gpt")
+        >>> resolve_model("openai:")
         Traceback (most recent call last):
         ...
-        echelons.errors.UnknownModel: unknown model 'gpt'; known forms are openai:NAME, \
-offline, offline:planner, or pass any LangChain chat model object
+        echelons.errors.UnknownModel: unknown model 'openai:'; known forms are openai:NAME, \
+offline, offline:planner, PROVIDER:NAME (with the extra echelons[models]), or pass any LangChain \
+chat model object
     """
     if model is None or (isinstance(model, str) and model in OFFLINE_NAMES):
         from echelons.models.planner import OfflinePlanner
 
         return OfflinePlanner()
     if isinstance(model, str):
-        name = model.removeprefix(OPENAI_PREFIX).strip()
-        if not model.startswith(OPENAI_PREFIX) or not name:
+        if not model.rpartition(":")[2].strip():
             raise UnknownModel(model, KNOWN_FORMS)
+        if not model.startswith(OPENAI_PREFIX):
+            return _create_provider_chat(model)
         from echelons.models.openai_chat import create_openai_chat
 
-        return create_openai_chat(name)
+        return create_openai_chat(model.removeprefix(OPENAI_PREFIX).strip())
     from langchain_core.language_models import BaseChatModel
 
     if isinstance(model, BaseChatModel):
         return model
     raise UnknownModel(repr(model), KNOWN_FORMS)
+
+
+def _create_provider_chat(model: str) -> BaseChatModel:
+    """Return the chat model that LangChain's `init_chat_model` creates for a name."""
+    try:
+        from langchain.chat_models import init_chat_model
+    except ImportError as error:
+        if ":" not in model:
+            raise UnknownModel(model, KNOWN_FORMS) from error
+        raise ModelPackageMissing(model, "langchain", "'echelons[models]'") from error
+    try:
+        return init_chat_model(model)
+    except ImportError as error:
+        required = _REQUIRED.search(str(error))
+        if required and find_spec(required[1].replace("-", "_")) is None:
+            raise ModelPackageMissing(model, required[1], required[1]) from error
+        # A package that is installed and cannot be imported: LangChain says that it is missing.
+        raise ModelUnavailable(model, _describe_refusal(error.__cause__ or error)) from error
+    except Exception as error:
+        if supported := _SUPPORTED.search(str(error)):
+            forms = (f"{each}:NAME" for each in supported[1].split(", "))
+            raise UnknownModel(model, tuple(dict.fromkeys((*OWN_FORMS, *forms)))) from error
+        raise ModelUnavailable(model, _describe_refusal(error)) from error
+
+
+def _describe_refusal(error: BaseException) -> str:
+    return describe_failure(error, ModelUnavailable).rstrip(".")

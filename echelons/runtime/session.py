@@ -95,7 +95,7 @@ class Session:
         InvalidOption: Something of the arguments after it cannot be passed, or stored.
         StorageError: The database cannot be opened.
         CheckpointTampered: The thread of that name was damaged.
-        ModelKeyMissing: A named model of the tree has no key.
+        ModelError: A named model is unknown, or lacks a key, its package or what else it needs.
 
     Examples:
         >>> from echelons import Agent, Session

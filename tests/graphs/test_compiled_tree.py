@@ -18,7 +18,13 @@ from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command, interrupt
 
 from echelons import Agent, Limits, SqliteCheckpointer, ThreadStore
-from echelons.errors import InvalidDatabase, ModelKeyMissing, StorageError, UnknownModel
+from echelons.errors import (
+    InvalidDatabase,
+    ModelKeyMissing,
+    ModelPackageMissing,
+    StorageError,
+    UnknownModel,
+)
 from echelons.identity.lineage import METADATA_KEYS
 from echelons.testing import Call, ScriptedModel, delegate
 
@@ -299,6 +305,16 @@ def test_a_missing_key_anywhere_in_the_tree_is_known_when_it_is_compiled(
         head.compile()
 
     assert refused.value.model == "openai:gpt-5-mini"
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3])
+def test_a_missing_package_anywhere_in_the_tree_is_known_when_it_is_compiled(depth: int) -> None:
+    tree = Agent("leaf", model="anthropic:claude-sonnet-4-5")
+    for level in range(1, depth):
+        tree = Agent(f"level{level}", model=ScriptedModel(["x"]), subordinates=[tree])
+
+    with pytest.raises(ModelPackageMissing, match="pip install langchain-anthropic"):
+        tree.compile()
 
 
 def test_a_model_that_nobody_knows_is_refused_when_it_is_compiled() -> None:

@@ -71,32 +71,36 @@ def run(
     name = TeamSpec(team, making.docs and making.docs.expanduser().absolute(), making.model)
     silent = how.json or how.quiet
     made_from = find_team_source(name, output.choose_tracker(silent=silent))
-    agent = load_team(name, made_from)
-    stored = database.resolve_writable_path(place.db)
-    after: tuple[str, ...] = ()
-    if place.thread is None:
-        own = agent.name if ":" in team else team
-        thread = make_thread_name(own, datetime.now(), uuid4().hex)
-        docs = ["--docs", str(name.docs)] if name.docs else []
-        model = ["--model", name.model] if name.model else []
-        again = ("run", name.team, "TASK", "--thread", thread, *docs, *model)
-        after = (f"go on with: {build_command_line(*again, db=place.db)}",)
-    else:
-        thread = database.resolve_thread_name(stored, place.thread)
-    remarks = "" if silent else made_from.format_remarks()
 
-    from echelons.cli.turn_runner import PlannedTurn, run_planned_turn
+    from asyncio import Runner
 
-    turn = PlannedTurn(
-        agent=agent,
-        team=name,
-        thread=thread,
-        db=place.db,
-        start=lambda session: session.asend(words, turn_id=turn_id),
-        opening_remarks=tuple(filter(None, (remarks, f"thread {thread}"))),
-        closing_remarks=after,
-    )
-    return run_planned_turn(turn, how)
+    with Runner() as loop:
+        agent = load_team(name, made_from, loop)
+        stored = database.resolve_writable_path(place.db)
+        after: tuple[str, ...] = ()
+        if place.thread is None:
+            own = agent.name if ":" in team else team
+            thread = make_thread_name(own, datetime.now(), uuid4().hex)
+            docs = ["--docs", str(name.docs)] if name.docs else []
+            model = ["--model", name.model] if name.model else []
+            again = ("run", name.team, "TASK", "--thread", thread, *docs, *model)
+            after = (f"go on with: {build_command_line(*again, db=place.db)}",)
+        else:
+            thread = database.resolve_thread_name(stored, place.thread)
+        remarks = "" if silent else made_from.format_remarks()
+
+        from echelons.cli.turn_runner import PlannedTurn, run_planned_turn
+
+        turn = PlannedTurn(
+            agent=agent,
+            team=name,
+            thread=thread,
+            db=place.db,
+            start=lambda session: session.asend(words, turn_id=turn_id),
+            opening_remarks=tuple(filter(None, (remarks, f"thread {thread}"))),
+            closing_remarks=after,
+        )
+        return run_planned_turn(turn, how, loop)
 
 
 PausedArgument = Annotated[

@@ -18,6 +18,7 @@ from echelons.cli.app import app
 TRIPS = '''
 """Teams that a test calls by name."""
 
+import asyncio
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -175,6 +176,58 @@ def breaks() -> Agent:
 
 
 async def later() -> Agent:
+    await asyncio.sleep(0)
+    return asks()
+
+
+async def bound() -> Agent:
+    """A team whose tool works only in the event loop in which the team was made."""
+    line = asyncio.get_running_loop()
+
+    async def call() -> str:
+        """Call over the line."""
+        Path("line").write_text("up" if asyncio.get_running_loop() is line else "down")
+        return "Called."
+
+    model = ScriptedModel(
+        {
+            "head": [delegate("between", "call"), "Done."],
+            "between": [delegate("leaf", "call"), "Done."],
+            "leaf": [Call("call"), "Done."],
+        }
+    )
+    between = Agent("between", subordinates=[Agent("leaf", tools=[call])])
+    return Agent("head", model=model, subordinates=[between])
+
+
+async def breaks_later() -> Agent:
+    await asyncio.sleep(0)
+    raise RuntimeError("no such city")
+
+
+async def exits_later() -> Agent:
+    await asyncio.sleep(0)
+    raise SystemExit("done")
+
+
+async def cancelled() -> Agent:
+    raise asyncio.CancelledError("no server answers")
+
+
+async def number_later():
+    await asyncio.sleep(0)
+    return 3
+
+
+async def wants_later(city) -> Agent:
+    return asks()
+
+
+async def yields_later():
+    yield asks()
+
+
+async def unannotated_later():
     return asks()
 '''
 

@@ -13,11 +13,12 @@ from echelons import Agent
 from echelons.cli.team_loader import TeamSpec, find_team_source, list_shipped_teams, load_team
 from echelons.errors import InvalidTeam, UnknownTeam
 from echelons.models.planner import OfflinePlanner
+from echelons.testing import Call, OpenAIServer, delegate
 
-Call = Callable[..., Result]
+Echelons = Callable[..., Result]
 
 
-def refused(echelons: Call, *words: str) -> str:
+def refused(echelons: Echelons, *words: str) -> str:
     """Return what is said about a run that is refused, and check how."""
     done = echelons("run", words[0], "Hello", *words[1:])
     assert (done.exit_code, done.stdout) == (3, "")
@@ -32,7 +33,7 @@ def test_the_shipped_teams_are_the_packages_of_the_teams_folder() -> None:
     assert "studio" not in list_shipped_teams()
 
 
-def test_an_unknown_team_is_refused_with_the_one_that_may_be_meant(echelons: Call) -> None:
+def test_an_unknown_team_is_refused_with_the_one_that_may_be_meant(echelons: Echelons) -> None:
     said = refused(echelons, "travle")
 
     assert "there is no team 'travle'; did you mean 'travel'? teams are " in said
@@ -47,7 +48,10 @@ def test_nothing_is_suggested_for_a_team_that_resembles_none() -> None:
     assert "did you mean" not in str(caught.value)
 
 
-@pytest.mark.parametrize("team", ["trips:asking", "trips:made", "trips:unannotated"])
+@pytest.mark.parametrize(
+    "team",
+    ["trips:asking", "trips:made", "trips:unannotated", "trips:later", "trips:unannotated_later"],
+)
 def test_an_agent_or_a_function_that_returns_one_is_a_team(folder: Path, team: str) -> None:
     assert isinstance(load_team(TeamSpec(team)), Agent)
 
@@ -60,19 +64,55 @@ def test_an_agent_or_a_function_that_returns_one_is_a_team(folder: Path, team: s
         (":head", "it lacks the module or the agent"),
         ("trips:", "it lacks the module or the agent"),
         ("trips:breaks", "RuntimeError: no such city"),
-        ("trips:askin", "the module has no 'askin'; it has asking, breaks"),
+        ("trips:askin", "the module has no 'askin'; it has asking, bound, breaks"),
         ("trips:asking.nobody", "the module has no 'nobody'"),
         ("trips:number", "is of type int, no Agent"),
         ("trips:wants", "is a function with parameters (missing a required argument: 'city')"),
-        ("trips:later", "is of type function, no Agent"),
+        ("trips:breaks_later", "it cannot be loaded: RuntimeError: no such city"),
+        ("trips:exits_later", "it cannot be loaded: SystemExit: done"),
+        ("trips:cancelled", "it cannot be loaded: CancelledError: no server answers"),
+        ("trips:number_later", "is of type int, no Agent"),
+        (
+            "trips:wants_later",
+            "is a function with parameters (missing a required argument: 'city')",
+        ),
+        ("trips:yields_later", "is of type async_generator, no Agent"),
         ("trips:Agent", "is of type type, no Agent"),
     ],
 )
-def test_what_is_wrong_with_an_own_team_is_said(echelons: Call, team: str, said: str) -> None:
+def test_what_is_wrong_with_an_own_team_is_said(echelons: Echelons, team: str, said: str) -> None:
     assert said in refused(echelons, team)
 
 
-def test_a_module_that_does_not_compile_or_exits_is_refused(echelons: Call, folder: Path) -> None:
+def test_an_async_function_is_awaited_in_the_loop_of_the_run_and_of_the_next(
+    echelons: Echelons, folder: Path
+) -> None:
+    first = echelons("run", "trips:bound", "Call", "--thread", "line")
+    called = (folder / "line").read_text()
+    (folder / "line").unlink()
+    second = echelons("run", "trips:bound", "Call again", "--thread", "line")
+
+    assert (first.exit_code, called) == (0, "up")
+    assert (second.exit_code, (folder / "line").read_text()) == (0, "up")
+
+
+def test_an_async_function_makes_the_team_of_a_turn_that_is_answered(echelons: Echelons) -> None:
+    asked = echelons("run", "trips:later", "Book", "--thread", "rome")
+    answered = echelons("answer", "yes", "--thread", "rome")
+
+    assert (asked.exit_code, answered.exit_code) == (4, 0)
+    assert "Booked." in answered.stdout
+
+
+def test_an_async_function_makes_a_team_that_is_drawn_and_routed(echelons: Echelons) -> None:
+    assert "clerk" in echelons("draw", "trips:later").stdout
+    assert "clerk" in echelons("capabilities", "trips:later").stdout
+    assert echelons("route", "trips:later", "book tables").exit_code == 0
+
+
+def test_a_module_that_does_not_compile_or_exits_is_refused(
+    echelons: Echelons, folder: Path
+) -> None:
     (folder / "typo.py").write_text("def head(:\n")
     (folder / "script.py").write_text("raise SystemExit('done')\n")
 
@@ -80,7 +120,7 @@ def test_a_module_that_does_not_compile_or_exits_is_refused(echelons: Call, fold
     assert "SystemExit: done" in refused(echelons, "script:head")
 
 
-def test_an_error_of_the_tree_itself_is_said_as_it_is(echelons: Call, folder: Path) -> None:
+def test_an_error_of_the_tree_itself_is_said_as_it_is(echelons: Echelons, folder: Path) -> None:
     (folder / "twice.py").write_text(
         "from echelons import Agent\nhead = Agent('head', subordinates=[Agent('head')])\n"
     )
@@ -89,7 +129,7 @@ def test_an_error_of_the_tree_itself_is_said_as_it_is(echelons: Call, folder: Pa
 
 
 def test_documents_are_wanted_by_the_team_that_answers_from_them(
-    echelons: Call, folder: Path
+    echelons: Echelons, folder: Path
 ) -> None:
     assert "name their folder with --docs FOLDER" in refused(echelons, "research")
     assert "there is no folder" in refused(echelons, "research", "--docs", "nowhere")
@@ -97,11 +137,11 @@ def test_documents_are_wanted_by_the_team_that_answers_from_them(
 
 
 @pytest.mark.parametrize("team", ["travel", "trips:plain"])
-def test_documents_are_refused_by_a_team_that_takes_none(echelons: Call, team: str) -> None:
+def test_documents_are_refused_by_a_team_that_takes_none(echelons: Echelons, team: str) -> None:
     assert "takes no documents, and --docs names" in refused(echelons, team, "--docs", ".")
 
 
-def test_what_could_not_be_read_of_the_documents_is_said(echelons: Call, folder: Path) -> None:
+def test_what_could_not_be_read_of_the_documents_is_said(echelons: Echelons, folder: Path) -> None:
     (folder / "notes").mkdir()
     (folder / "notes" / "tides.md").write_text("# Tides\n\nThe moon makes the tides.\n")
     (folder / "notes" / "photo.png").write_bytes(b"\x89PNG\r\n\x1a\n\x00\x00")
@@ -150,14 +190,42 @@ def test_who_asks_for_the_offline_planner_gets_the_one_that_a_team_has(tmp_path:
     assert planner.sharing is not OfflinePlanner().sharing
 
 
-def test_a_model_without_its_key_is_refused_before_anything_is_made(echelons: Call) -> None:
+def test_a_model_without_its_key_is_refused_before_anything_is_made(echelons: Echelons) -> None:
     said = refused(echelons, "travel", "--model", "openai:gpt-5-mini")
 
     assert "needs a key, and OPENAI_API_KEY is not set" in said
 
 
-def test_an_unknown_model_is_refused(echelons: Call) -> None:
+def test_an_unknown_model_is_refused(echelons: Echelons) -> None:
     assert "unknown model 'gpt'" in refused(echelons, "travel", "--model", "gpt")
+
+
+@pytest.mark.parametrize("team", ["travel", "trips:later"])
+def test_a_model_whose_package_is_missing_is_refused_before_anything_is_made(
+    echelons: Echelons, team: str
+) -> None:
+    said = refused(echelons, team, "--model", "anthropic:claude-sonnet-4-5")
+
+    assert "model 'anthropic:claude-sonnet-4-5' needs the package 'langchain-anthropic'" in said
+    assert "pip install langchain-anthropic" in said
+
+
+@pytest.mark.usefixtures("upstage")
+def test_a_turn_that_waits_goes_on_with_the_model_of_a_provider_that_it_began_with(
+    echelons: Echelons, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = [delegate("clerk", "book"), Call("confirm", {"what": "Book?"}), "Booked.", "All done."]
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    with OpenAIServer(script) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        asked = echelons(
+            "run", "trips:asking", "Book", "--thread", "rome", "--model", "upstage:solar-pro"
+        )
+        answered = echelons("answer", "yes", "--thread", "rome")
+
+    assert (asked.exit_code, answered.exit_code) == (4, 0)
+    assert "All done." in answered.stdout
+    assert {each.model for each in server.requests} == {"solar-pro"}
 
 
 def test_a_thread_notes_what_its_team_is_made_from() -> None:
@@ -171,6 +239,9 @@ def test_a_thread_notes_what_its_team_is_made_from() -> None:
 
 def test_a_databases_word_calls_only_functions_that_say_what_they_return(folder: Path) -> None:
     assert isinstance(load_team(TeamSpec("trips:made", trusted=False)), Agent)
+    assert isinstance(load_team(TeamSpec("trips:later", trusted=False)), Agent)
+    with pytest.raises(InvalidTeam, match="only a database names"):
+        load_team(TeamSpec("trips:unannotated_later", trusted=False))
     with pytest.raises(InvalidTeam, match="only a database names"):
         load_team(TeamSpec("trips:unannotated", trusted=False))
     with pytest.raises(InvalidTeam, match="only a database names"):

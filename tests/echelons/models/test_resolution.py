@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from echelons.errors import ModelError, UnknownModel
+from echelons.errors import ModelError, ModelPackageMissing, ModelUnavailable, UnknownModel
 from echelons.models import resolve_model
 from echelons.testing import ScriptedModel
 
@@ -32,14 +34,107 @@ def test_no_name_means_the_planner_whatever_keys_exist(monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize(
     "name",
-    ["", "gpt-5-mini", "openai", "openai:", "openai:  ", "OPENAI:x", "offline:", "anthropic:x"],
+    ["", "gpt", "openai", "openai:", "openai:  ", "OPENAI:x", "offline:", "antropic:x", "xai: "],
 )
 def test_any_other_name_is_unknown_and_the_known_forms_are_told(name: str) -> None:
     with pytest.raises(UnknownModel) as caught:
         resolve_model(name)
     assert caught.value.model == name
-    assert caught.value.known == ("openai:NAME", "offline", "offline:planner")
+    assert caught.value.known[:3] == ("openai:NAME", "offline", "offline:planner")
     assert isinstance(caught.value, ModelError)
+
+
+def test_an_unknown_provider_is_refused_with_those_that_langchain_knows() -> None:
+    with pytest.raises(UnknownModel) as caught:
+        resolve_model("antropic:claude-sonnet-4-5")
+
+    known = caught.value.known
+    assert {"anthropic:NAME", "google_genai:NAME", "ollama:NAME", "xai:NAME"} < set(known)
+    assert len(known) == len(set(known))
+    assert "unknown model 'antropic:claude-sonnet-4-5'" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "package"),
+    [
+        ("anthropic:claude-sonnet-4-5", "langchain-anthropic"),
+        ("claude-sonnet-4-5", "langchain-anthropic"),
+        ("google_genai:gemini-2.5-flash", "langchain-google-genai"),
+        ("ollama:llama3.2:3b", "langchain-ollama"),
+        ("azure_ai:gpt-5-mini", "langchain-azure-ai"),
+    ],
+)
+def test_a_provider_whose_package_is_missing_is_refused_with_what_to_install(
+    name: str, package: str
+) -> None:
+    with pytest.raises(ModelPackageMissing) as caught:
+        resolve_model(name)
+
+    assert (caught.value.model, caught.value.package) == (name, package)
+    assert isinstance(caught.value, ModelError)
+    assert str(caught.value) == (
+        f"model {name!r} needs the package {package!r}, which is not installed; "
+        f"pip install {package}"
+    )
+
+
+@pytest.fixture
+def without_langchain(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("langchain", "langchain.chat_models"):
+        monkeypatch.setitem(sys.modules, name, None)
+
+
+@pytest.mark.usefixtures("without_langchain")
+def test_without_langchain_a_provider_is_refused_with_the_extra() -> None:
+    with pytest.raises(ModelPackageMissing) as caught:
+        resolve_model("anthropic:claude-sonnet-4-5")
+
+    assert str(caught.value) == (
+        "model 'anthropic:claude-sonnet-4-5' needs the package 'langchain', which is not "
+        "installed; pip install 'echelons[models]'"
+    )
+
+
+@pytest.mark.usefixtures("without_langchain")
+def test_without_langchain_a_name_without_a_provider_is_unknown() -> None:
+    with pytest.raises(UnknownModel, match=r"PROVIDER:NAME \(with the extra echelons\[models\]\)"):
+        resolve_model("claude-sonnet-4-5")
+
+
+@pytest.mark.usefixtures("without_langchain")
+def test_a_model_of_openai_needs_no_langchain(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+
+    assert type(resolve_model("openai:gpt-5-mini")).__name__ == "ChatOpenAI"
+
+
+@pytest.mark.usefixtures("upstage")
+def test_a_provider_whose_package_is_installed_has_its_own_class(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    model = resolve_model("upstage:solar-pro")
+
+    assert (type(model).__name__, model.model_dump()["model_name"]) == ("ChatUpstage", "solar-pro")
+
+
+def test_what_a_providers_package_refuses_is_said_in_one_line() -> None:
+    with pytest.raises(ModelUnavailable) as caught:
+        resolve_model("azure_openai:gpt-5-mini")
+
+    assert caught.value.model == "azure_openai:gpt-5-mini"
+    assert "`AZURE_OPENAI_API_KEY`" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_package_that_cannot_be_imported_is_not_called_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "langchain_nvidia_ai_endpoints.py").write_text("import no_such_client\n")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    with pytest.raises(ModelUnavailable, match="No module named 'no_such_client'"):
+        resolve_model("nvidia:nemotron")
 
 
 @pytest.mark.parametrize("thing", [42, [], object, lambda messages: "hi"])
