@@ -48,6 +48,49 @@ AND_CLAUSE_OPENERS: Final = REQUEST_VERBS | to_word_set(
 )
 """Words before which an "and" or "or" begins a new clause."""
 
+TASK_VERBS: Final = REQUEST_VERBS | to_word_set(
+    "add analyse analyze approve assemble assign attach bake boil bring build calculate choose "
+    "clean close collect come compile compute configure convert copy create cut debug decorate "
+    "delete deliver deploy describe determine download draw edit estimate evaluate export extract "
+    "feed fetch fill fix forward generate identify import improve inform install invent "
+    "investigate invite learn mend merge mow notify paint pay peel pick prove publish refactor "
+    "register reject remove rename repair replace rewrite sell sew sing solve sort stop submit sum "
+    "teach test throw tidy translate try uninstall update upgrade upload validate verify wait wash "
+    "weld"
+)
+"""Verbs that ask for work, and are seldom nouns."""
+
+VERBS_BEFORE_AND: Final = to_word_set("come copy cut find go pick search try")
+"""Verbs that often share their object with the next one: "in the file, find and replace …"."""
+
+OBJECT_OPENERS: Final = to_word_set(
+    "a an the my your our his their these those me us him them it some"
+)
+"""Words with which the object of a verb begins."""
+
+BEFORE_BARE_VERB: Final = to_word_set(
+    "to please lets can could will would must should may might i we you they and or"
+)
+"""Words between which and an "and" stands a verb without an object: "can you search and …"."""
+
+NO_REQUEST_BEFORE: Final = to_word_set(
+    "have has had ive weve already dont doesnt didnt wont wouldnt not never how"
+)
+"""Words of a statement or a refusal, whose second verb requests nothing either."""
+
+NON_VERB_ENDINGS: Final = ("s", "ed", "ly")
+"""Endings of words that are no requests: "flights", "baked", "possibly"."""
+
+NON_VERBS: Final = to_word_set(
+    "maybe perhaps later afterwards finally tomorrow today tonight yesterday next once twice even "
+    "half double quite rather near around beside behind inside outside opposite across along "
+    "toward towards within despite instead bought got went made took sent found gave wrote built "
+    "sold ate drank saw had left lost kept read became began taught"
+)
+"""Words that stand between "and" and "a" or "the" without being a request."""
+
+TIME_ADJECTIVES: Final = to_word_set("next whole same following other last first")
+
 FILLERS: Final = to_word_set("also then now please just only still")
 AFTER_SUBJECT: Final = to_word_set("have has had not is are was were i we they")
 """Words before a "just" that belongs to a verb: "we have just booked"."""

@@ -283,3 +283,22 @@ def test_of_equal_agents_each_request_of_a_message_gets_one_that_is_not_at_work(
     assert [asked[each] for each in names[1:]] == [
         [f"What is the weather in {each}?"] for each in ("Rome", "Bonn", "Lima")
     ]
+
+
+def test_two_tasks_in_one_sentence_go_to_two_agents(
+    world: World, saver: SqliteCheckpointer
+) -> None:
+    task = find("Repair the bicycle and bake a cake")
+    model = ScriptedModel({"head": [task, "done"], "d": ["as new"], "e": ["delicious"]})
+    baker = Agent("e", capabilities={"bake cake": 0.9})
+    session = Session(chain(model, Agent("d", capabilities={"repair bicycle": 0.9}), baker), saver)
+
+    assert world.send(session, "go").text == "done"
+
+    answer = answer_of(session)
+    assert [each.agent for each in answer.subordinate_responses] == ["d", "e"]
+    assert answer.status == "fulfilled"
+    assert "as new" in answer.result
+    assert "delicious" in answer.result
+    last = {c.agent: c.messages[-1].text for c in model.calls}
+    assert (last["d"], last["e"]) == ("Repair the bicycle", "and bake a cake")
