@@ -5,8 +5,8 @@ Reads one checkpoint, and those of the waiting agents, but never the conversatio
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from langchain_core.messages import BaseMessage, HumanMessage
@@ -49,6 +49,11 @@ class ThreadStatus:
     def question_ids(self) -> list[str]:
         """Ids of the pending questions."""
         return [question.id for question in self.questions]
+
+    def without_questions(self, answered: Collection[str]) -> ThreadStatus:
+        """Return the status without the questions that are answered, by their ids."""
+        left = tuple(each for each in self.questions if each.id not in answered)
+        return replace(self, pending_work=replace(self.pending_work, questions=left))
 
     @property
     def identity(self) -> Identity | None:

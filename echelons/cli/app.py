@@ -7,9 +7,10 @@ the commands import what is heavy.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from echelons.cli import output
 from echelons.cli.commands.attach import attach
@@ -31,8 +32,27 @@ EXIT_CODES_HELP = "\n".join(
     ]
 )
 
+
+class PlainErrorGroup(TyperGroup):
+    """Prints what is wrong with a command line as plain lines, so that it can be copied.
+
+    Rich would draw a box, and break the commands in it at its width.
+    """
+
+    def main(self, *args: Any, **given: Any) -> Any:
+        """Run a command."""
+        self.rich_markup_mode = None
+        return super().main(*args, **given)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help, with markup."""
+        self.rich_markup_mode = "rich"
+        super().format_help(ctx, formatter)
+
+
 app = typer.Typer(
     name="echelons",
+    cls=PlainErrorGroup,
     help="Hierarchies of agents on LangGraph: run them, answer their questions, read threads.",
     epilog=EXIT_CODES_HELP,
     no_args_is_help=True,

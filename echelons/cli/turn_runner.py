@@ -12,7 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
+from langgraph.checkpoint.base import BaseCheckpointSaver
+
 from echelons.agent import Agent
+from echelons.checkpoints.queries import arun_plan
+from echelons.checkpoints.threads.answer_outbox import read_answer_versions
 from echelons.cli import output
 from echelons.cli.database import resolve_path
 from echelons.cli.display.agent_board import AgentBoard
@@ -34,6 +38,9 @@ from echelons.runtime.session import Session
 from echelons.runtime.session_requests import SessionThread
 from echelons.runtime.session_run import AsyncRun, Result
 from echelons.text.error_lines import describe_error
+
+ANSWERS_INTERVAL = 0.25
+"""Seconds between two looks at the database for answers from elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,13 +130,28 @@ class _TurnRunner:
             async with await turn.start(session) as self._run:
                 self._print_remarks(turn.opening_remarks)
                 with self.view:
-                    async for event in _iterate_events(self._run, turn.thread):
-                        self._board.apply_event(event)
-                        self.view.show_event(event)
+                    watching = asyncio.create_task(self._watch_answers(session))
+                    try:
+                        async for event in _iterate_events(self._run, turn.thread):
+                            self._board.apply_event(event)
+                            self.view.show_event(event)
+                    finally:
+                        watching.cancel()
                     self._ended = True
                     result = await self._run.result()
                     self._board.apply_result(result)
             return result
+
+    async def _watch_answers(self, session: Session) -> None:
+        """Show which questions are answered elsewhere; this run delivers the answers at its end."""
+        saver = session.graph.checkpointer
+        while isinstance(saver, BaseCheckpointSaver):
+            await asyncio.sleep(ANSWERS_INTERVAL)
+            if asked := [*self._board.questions]:
+                found = read_answer_versions(session.thread_id, asked)
+                versions = await arun_plan(saver, found)
+                for question in (each for each in asked if versions.get(each) is not None):
+                    self.view.show_answered(self._board.mark_answered(question))
 
     def print_result(self, result: Result) -> ExitCode:
         code = print_turn_result(result, self._board, self._thread, self._turn.db, self._how)

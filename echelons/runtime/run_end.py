@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,8 +54,22 @@ class RunEnd:
         return cls(end.status, end.text, end.reason, response=end.response, replayed=replayed)
 
     @classmethod
-    def from_open_turn(cls, status: ThreadStatus, left: str = "", replayed: bool = False) -> RunEnd:
-        """Return the result of a run whose turn has not ended; `left` says why it was left."""
+    def from_open_turn(
+        cls,
+        status: ThreadStatus,
+        left: str = "",
+        replayed: bool = False,
+        answered: Collection[str] = (),
+    ) -> RunEnd:
+        """Return the result of a run whose turn has not ended.
+
+        Args:
+            status: The status of the thread.
+            left: Why the run was left; empty if it was not.
+            replayed: Whether nothing was run.
+            answered: Ids of pending questions that have an answer, which the next run delivers.
+        """
+        status = status.without_questions(answered) if answered else status
         standing, reason = describe_open_turn(status, left)
         return cls(standing, "", reason, status.questions, replayed=replayed)
 
@@ -109,7 +123,8 @@ def read_run_end(thread_id: str, confidence: float) -> ReadPlan[RunEnd]:
     """Return the result of the last run of a thread, read from its checkpoints."""
     status = yield from read_thread_status(thread_id)
     if not status.finished:
-        return RunEnd.from_open_turn(status)
+        answers = yield from answer_outbox.read_stored_answers(thread_id, status)
+        return RunEnd.from_open_turn(status, answered=answers)
     return RunEnd.from_turn_end((yield from read_turn_end(status, confidence)))
 
 
@@ -139,7 +154,7 @@ def settle_run(turn: Turn, record: RunRecord, confidence: float) -> ReadPlan[Com
         _store_open_epoch(open_, turn, CLOSED_EPOCH)
         if end is None:
             left = record.control.drain_reason or "" if record.paused else ""
-            return RunEnd.from_open_turn(status, left)
+            return RunEnd.from_open_turn(status, left, answered=due)
         turns.finish_turn(open_, turn.thread_id, turn.id, end)
         return RunEnd.from_turn_end(end)
 

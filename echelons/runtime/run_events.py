@@ -61,6 +61,7 @@ class RunEvent:
         usage: Tokens and calls of the reply; zero for other kinds.
         thread_id: The agent's thread.
         data: Other facts as plain values: a call's arguments, the model name in a reply. A
+            question has an `id`, its `value` and, if it has one, the `schema` of its answer. A
             task that is not new to its agent, as the run was resumed, has `resumed`. A
             delegation and its responses share an `id`, and the `request` as it was sent; a
             response has its `status`, the answering `agent`, the `attempt`, and whether it is
@@ -168,12 +169,15 @@ class EventTranslator:
             # A question passes through every level; the first task that reports it asks it.
             if each["id"] not in self._asked and not is_pause(each["value"]):
                 self._asked.add(each["id"])
+                data = {"id": each["id"], "value": each["value"]}
+                if isinstance(schema := each.get("response_schema"), Mapping):
+                    data["schema"] = schema
                 yield RunEvent(
                     who.path,
                     RunEventKind.QUESTION,
                     str(each["value"]),
                     thread_id=who.thread_id,
-                    data={"id": each["id"], "value": each["value"]},
+                    data=data,
                 )
         if payload["error"]:
             text = self._redact(str(payload["error"]))

@@ -68,7 +68,7 @@ def describe_open_turn(status: ThreadStatus, left: str = "") -> tuple[TurnStatus
     """
     work = status.pending_work
     held = f"paused: {', '.join(sorted(work.paused))}" if work.paused else ""
-    if left and work.can_proceed:
+    if left and (work.can_proceed or not work.questions):
         return "paused", f"{left}: the run ended after its current step; `resume` continues it"
     if work.questions:
         paths = dict.fromkeys(PATH_SEPARATOR.join(each.path) for each in work.questions)

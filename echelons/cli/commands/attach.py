@@ -15,6 +15,7 @@ from echelons.tree.names import PATH_SEPARATOR
 if TYPE_CHECKING:
     from echelons.checkpoints.checkpointer import SqliteCheckpointer
     from echelons.checkpoints.storage.event_rows import StoredEvent
+    from echelons.cli.display.agent_board import AgentBoard
     from echelons.runtime.run_events import RunEvent
 
 POLL_INTERVAL = 0.1
@@ -50,6 +51,7 @@ def attach(*, place: ThreadOptions, how: RunOutputOptions) -> ExitCode:
                         usage += event.usage
                         board.apply_event(event)
                         view.show_event(event)
+                    _take_answered(saver, root.id, board)
         except KeyboardInterrupt:
             output.print_remark(f"thread {database.root_label(root)} goes on without you")
             return ExitCode.INTERRUPTED
@@ -75,6 +77,18 @@ def _follow_events(saver: SqliteCheckpointer, thread_id: str) -> Iterator[Stored
         if not running:
             return
         time.sleep(POLL_INTERVAL)
+
+
+def _take_answered(saver: SqliteCheckpointer, thread_id: str, board: AgentBoard) -> None:
+    """Let the agents go on whose questions are answered."""
+    from echelons.checkpoints.queries import run_plan
+    from echelons.checkpoints.threads.answer_outbox import read_answer_versions
+
+    if asked := [*board.questions]:
+        versions = run_plan(saver, read_answer_versions(thread_id, asked))
+        for each in asked:
+            if versions.get(each) is not None:
+                board.mark_answered(each)
 
 
 def build_run_events(stored: StoredEvent) -> Iterator[RunEvent]:

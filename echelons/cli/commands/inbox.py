@@ -10,7 +10,10 @@ import typer
 from echelons.cli import database, output, unfinished_threads
 from echelons.cli.command import command
 from echelons.cli.display.question_text import format_questions, match_answer, question_to_json
-from echelons.cli.display.text_format import check_text_argument, read_text_argument
+from echelons.cli.display.text_format import (
+    check_value_argument,
+    read_text_argument,
+)
 from echelons.cli.exit_codes import ExitCode
 from echelons.cli.options import OutputOptions, RunOutputOptions, StoredTeamOptions, ThreadOptions
 from echelons.cli.stored_team import run_stored_turn
@@ -25,7 +28,7 @@ QuestionArgument = Annotated[
     typer.Argument(
         metavar="QUESTION_ID",
         help="The question, by its id or the beginning of it; not needed if only one is pending.",
-        callback=check_text_argument,
+        callback=check_value_argument,
     ),
 ]
 ValueArgument = Annotated[
@@ -33,7 +36,7 @@ ValueArgument = Annotated[
     typer.Argument(
         metavar="VALUE",
         help="The answer; [b]-[/b] reads it from the standard input.",
-        callback=check_text_argument,
+        callback=check_value_argument,
     ),
 ]
 JsonValueOption = Annotated[
@@ -45,7 +48,7 @@ ResultOption = Annotated[
         "--result",
         metavar="TEXT",
         help="The result of an interrupted call that [b]happened[/b].",
-        callback=check_text_argument,
+        callback=check_value_argument,
     ),
 ]
 MessageOption = Annotated[
@@ -55,7 +58,7 @@ MessageOption = Annotated[
         metavar="TEXT",
         help="The reason of [b]reject[/b], or the answer of [b]respond[/b], for a tool call "
         "that waits for a decision.",
-        callback=check_text_argument,
+        callback=check_value_argument,
     ),
 ]
 

@@ -13,7 +13,7 @@ from echelons.cli.command import command
 from echelons.cli.display.text_format import (
     build_command_line,
     check_name_argument,
-    check_text_argument,
+    check_value_argument,
     read_text_argument,
 )
 from echelons.cli.exit_codes import ExitCode
@@ -33,7 +33,7 @@ TaskArgument = Annotated[
     typer.Argument(
         metavar="TASK",
         help="What to do, in words; [b]-[/b] reads it from the standard input.",
-        callback=check_text_argument,
+        callback=check_value_argument,
     ),
 ]
 

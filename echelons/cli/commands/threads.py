@@ -12,6 +12,7 @@ import typer
 
 from echelons.cli import database, output, unfinished_threads
 from echelons.cli.command import command
+from echelons.cli.display.question_text import format_questions
 from echelons.cli.display.text_format import check_name_argument, escape_controls, format_tool_call
 from echelons.cli.exit_codes import ExitCode
 from echelons.cli.options import OutputOptions, ThreadOptions, complete_thread
@@ -137,8 +138,12 @@ def _build_table(rows: Sequence[dict[str, Any]]) -> Table:
 def show(shown: ShownArgument = None, *, place: ThreadOptions, how: OutputOptions) -> ExitCode:
     """Print the conversation of a thread, with the thread that each call started.
 
+    The questions that it waits for come last.
+
     Without [b]THREAD[/b], the latest thread is shown.
     """
+    from echelons.checkpoints.queries import run_plan
+    from echelons.checkpoints.threads.answer_outbox import read_open_questions
     from echelons.checkpoints.threads.store import ThreadStore
 
     if shown is not None and place.thread is not None:
@@ -150,6 +155,7 @@ def show(shown: ShownArgument = None, *, place: ThreadOptions, how: OutputOption
             found = store.get(wanted)
         except ThreadNotFound:
             found = store.get(database.find_root(saver, wanted).id)
+        asked = run_plan(saver, read_open_questions(found.root_thread_id))
     if how.json:
         for event in found.events:
             output.print_json(
@@ -164,6 +170,10 @@ def show(shown: ShownArgument = None, *, place: ThreadOptions, how: OutputOption
         path = PATH_SEPARATOR.join(found.path)
         output.print_result(f"{path}  thread {found.id}\n")
         output.print_result(_format_conversation(found.agent, found.events) or "not begun yet")
+        # All questions of a tree hold up its root.
+        held_up = [each for each in asked if found.id in (found.root_thread_id, each.thread_id)]
+        if held_up:
+            output.print_result(f"\n{format_questions(held_up, place.db)}")
     return ExitCode.FINISHED
 
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from echelons.cli.display.text_format import format_question_value, format_tool_call, shorten_line
+from echelons.cli.display.question_text import format_question
+from echelons.cli.display.text_format import format_tool_call, shorten_line
 from echelons.tree.names import NAME_PATTERN, PATH_SEPARATOR
 
 if TYPE_CHECKING:
@@ -78,6 +79,13 @@ class AgentRow:
         return (now if self.ended_at is None else self.ended_at) - self.started_at
 
 
+class OpenQuestion(NamedTuple):
+    """A question of the run that has no answer yet: the path of its agent, and its whole text."""
+
+    path: str
+    text: str
+
+
 class AgentBoard:
     """The agents of a run, and the time on a clock that counts seconds."""
 
@@ -87,6 +95,7 @@ class AgentBoard:
         self._called_paths: dict[tuple[str, str], str] = {}
         self.started_at = clock()
         self.models: set[str] = set()
+        self.questions: dict[str, OpenQuestion] = {}
         self.root_text = ""
         self.stopping = False
 
@@ -114,6 +123,10 @@ class AgentBoard:
 
         return list(walk(""))
 
+    def list_questions(self) -> list[OpenQuestion]:
+        """Return the questions that have no answer yet, in the order in which they were asked."""
+        return [*self.questions.values()]  # a copy, too
+
     def apply_event(self, event: RunEvent) -> None:
         """Update the rows with an event."""
         handle = getattr(self, f"_on_{event.kind}", None)
@@ -130,6 +143,13 @@ class AgentBoard:
                 # The root gets no response event; any other agent without one was cut short.
                 is_root = PATH_SEPARATOR not in row.path
                 self._end_row(row, ended if is_root else AgentState.STOPPED)
+
+    def mark_answered(self, question_id: str) -> str:
+        """Let the agent of an open question go on, as it was answered; return its path."""
+        path = self.questions.pop(question_id).path
+        if path not in {each.path for each in self.questions.values()}:
+            self._mark_running(self._ensure_row(path), "answered")
+        return path
 
     def _ensure_row(self, path: str) -> AgentRow:
         if path not in self._rows:
@@ -208,7 +228,8 @@ class AgentBoard:
             self._mark_running(superior)
 
     def _on_question(self, row: AgentRow, event: RunEvent) -> None:
-        question = format_question_value(event.data["value"])
+        question = format_question(event.data["value"], event.data.get("schema"))
+        self.questions[event.data["id"]] = OpenQuestion(row.path, question)
         self._end_row(row, AgentState.ASKING, shorten_line(question))
 
     def _on_error(self, row: AgentRow, event: RunEvent) -> None:

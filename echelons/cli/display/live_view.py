@@ -7,13 +7,13 @@ run whose standard error is a terminal.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from echelons.cli.display.agent_board import AgentBoard, AgentRow, AgentState
+from echelons.cli.display.agent_board import AgentBoard, AgentRow, AgentState, OpenQuestion
 from echelons.cli.display.run_views import RunView
 from echelons.cli.display.text_format import escape_controls, format_count, format_duration
 from echelons.tree.names import PATH_SEPARATOR
@@ -71,12 +71,22 @@ def draw_frame(board: AgentBoard, rows: Sequence[AgentRow], console: Console) ->
     if len(shown) < len(rows):
         parts.append(Text(f"and {len(rows) - len(shown)} more", style="dim"))
     room -= len(shown)
+    asked = [line for each in board.list_questions() for line in _format_question(each, console)]
+    parts += asked[: max(room, 0)]
+    room -= len(asked)
     if board.root_text and room > 0:
         lines = Text(escape_controls(board.root_text).rstrip()).wrap(console, console.width)
         parts += [Text(), *lines[-room:]]
     if board.stopping:
         parts.append(Text(STOPPING_TEXT, style="yellow"))
     return Group(*parts)
+
+
+def _format_question(question: OpenQuestion, console: Console) -> Iterator[Text]:
+    yield Text()
+    yield Text(f"{question.path} asks:", style=STATE_STYLES[AgentState.ASKING])
+    for line in Text(question.text).wrap(console, max(console.width - 2, 1)):
+        yield Text("  ").append_text(line)
 
 
 def select_rows(rows: Sequence[AgentRow], room: int) -> list[AgentRow]:

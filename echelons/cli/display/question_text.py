@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from echelons.checkpoints.threads.pending_work import Question
     from echelons.effects.tool_review import ReviewedCall
 
+_PLAIN = str | int | float
 SHORTEST_PREFIX = 4
 """Fewest characters of an id's beginning that may stand for it."""
 
@@ -33,24 +34,89 @@ def format_questions(questions: Sequence[Question], given: Path | None) -> str:
 
 
 def _format_question(question: Question, given: Path | None) -> str:
+    calls = question.reviewed_calls
+    words = _format_calls(calls) if calls else format_question(question.value, question.schema)
+    words = words.replace("\n", "\n  ")
+    ways = [*_list_answer_arguments(question)]
+    answers = [build_command_line("answer", question.id, *way, db=given) for way in ways]
+    how = "with one of:\n  " if len(answers) > 1 else "with: "
+    listed = "\n  ".join(answers)
+    return f"{PATH_SEPARATOR.join(question.path)} asks:\n  {words}\nAnswer it {how}{listed}"
+
+
+def _list_answer_arguments(question: Question) -> Iterator[tuple[str, ...]]:
+    """Yield the arguments of `echelons answer` for each way to answer a question."""
     from echelons.effects.unknown_outcome import is_outcome_question
 
-    calls = question.reviewed_calls
-    words = _format_calls(calls) if calls else format_question_value(question.value)
-    words = words.replace("\n", "\n  ")
-    text = f"{PATH_SEPARATOR.join(question.path)} asks:\n  {words}\n"
-    if calls:
-        answers = [
-            build_command_line("answer", question.id, *way, db=given)
-            for way in _list_decision_arguments(calls)
-        ]
-        return f"{text}Answer it with one of:\n  " + "\n  ".join(answers)
-    if is_outcome_question(question.value):
-        made = format_tool_call(str(question.value["tool"]), question.value["arguments"])
-        ways = (("happened", "--result", "TEXT"), ("not_happened",), ("run_again",))
-        answers = [build_command_line("answer", question.id, *way, db=given) for way in ways]
-        return f"{text}  {escape_controls(made)}\nAnswer it with one of:\n  " + "\n  ".join(answers)
-    return f"{text}Answer it with: {build_command_line('answer', question.id, 'VALUE', db=given)}"
+    schema = question.schema
+    if question.reviewed_calls:
+        yield from _list_decision_arguments(question.reviewed_calls)
+    elif is_outcome_question(question.value):
+        yield from (("happened", "--result", "TEXT"), ("not_happened",), ("run_again",))
+    elif choices := list_choices(question.value, schema):
+        yield from map(_build_choice_arguments, choices)
+    elif schema is None or schema.get("type") == "string":
+        yield ("VALUE",)
+    else:
+        yield "--json-value", "VALUE"
+
+
+def format_question(value: Any, schema: Mapping[str, Any] | None = None) -> str:
+    """Return the whole text of a question: what it asks, and by its schema, what it takes.
+
+    >>> print(format_question("How many nights?", {"enum": [1, 2]}))
+    How many nights?
+    choices: 1, 2
+    """
+    from echelons.effects.tool_review import find_review
+    from echelons.effects.unknown_outcome import is_outcome_question
+
+    words = format_question_value(value)
+    if schema is None or is_outcome_question(value) or find_review(value, schema):
+        return words
+    if schema.get("type") == "string" and schema.keys() <= {"type", "title"}:
+        return words
+    choices = list_choices(value, schema)
+    told = f"choices: {', '.join(map(str, choices))}" if choices else f"answer: {_to_json(schema)}"
+    return f"{words}\n{escape_controls(told)}"
+
+
+def list_choices(value: Any, schema: Mapping[str, Any] | None) -> list[Any]:
+    """Return the answers that a question offers, by its schema or its value; none if any will do.
+
+    A value offers a list of texts or numbers as its `choices` or `options`.
+    """
+    if schema is not None:
+        return _list_schema_choices(schema)
+    facts = value if isinstance(value, Mapping) else {}
+    offered = facts.get("choices") or facts.get("options")
+    if not isinstance(offered, list) or not all(isinstance(each, _PLAIN) for each in offered):
+        return []
+    return [*offered]
+
+
+def _list_schema_choices(schema: Mapping[str, Any]) -> list[Any]:
+    match schema:
+        case {"enum": [*values]} if all(isinstance(each, _PLAIN) for each in values):
+            return values
+        case {"const": str() | int() | float() as only}:
+            return [only]
+        case {"type": "boolean"}:
+            return [True, False]
+        case {"anyOf": [*ways]} | {"oneOf": [*ways]}:
+            each_one = [_list_schema_choices(way) for way in ways if isinstance(way, Mapping)]
+            return [choice for way in each_one for choice in way] if all(each_one) else []
+    return []
+
+
+def _build_choice_arguments(choice: Any) -> tuple[str, ...]:
+    """Return the arguments of `echelons answer` that give a choice, whatever it looks like."""
+    plain = isinstance(choice, str) and choice.strip() and not choice.startswith("-")
+    return (choice,) if plain else ("--json-value", json.dumps(choice))
+
+
+def _to_json(value: Any) -> str:
+    return json.dumps(value, default=str)
 
 
 def _format_calls(calls: Sequence[ReviewedCall]) -> str:
@@ -115,7 +181,8 @@ def match_answer(
     """
     pending = {question.id: question for question in questions}
     if first is None or (second is None and first in pending):
-        raise typer.BadParameter("give the answer: echelons answer QUESTION_ID VALUE")
+        whole = build_command_line("answer", first or "QUESTION_ID", "VALUE")
+        raise typer.BadParameter(f"give the answer: {whole}")
     if second is not None:
         begun = [each for each in pending if each.startswith(first)]
         if first not in pending and (len(begun) != 1 or len(first) < SHORTEST_PREFIX):

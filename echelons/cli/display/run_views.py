@@ -12,7 +12,8 @@ from typing import Any
 
 from echelons.cli import output
 from echelons.cli.display.agent_board import AgentBoard
-from echelons.cli.display.text_format import format_question_value, format_tool_call, shorten_line
+from echelons.cli.display.question_text import format_question
+from echelons.cli.display.text_format import format_tool_call, join_lines, shorten_line
 from echelons.cli.options import RunOutputOptions
 from echelons.runtime.run_events import RunEvent, RunEventKind
 
@@ -31,6 +32,9 @@ class RunView:
 
     def show_event(self, event: RunEvent) -> None:
         """Show an event."""
+
+    def show_answered(self, path: str) -> None:
+        """Show that a question of an agent was answered elsewhere."""
 
     def show_stopping(self) -> None:
         """Show that the run has been asked to stop; called in a signal handler."""
@@ -70,7 +74,14 @@ class LineView(RunView):
         """Print it, unless it needs no line, such as a token of a message."""
         formatter = _FORMATTERS.get(event.kind)
         if formatter and (text := formatter(event)):
-            output.print_remark(f"{self._board.seconds:7.2f}s  {event.path}  {text}")
+            self._print_line(event.path, text)
+
+    def show_answered(self, path: str) -> None:
+        """Print it."""
+        self._print_line(path, "was answered by another process")
+
+    def _print_line(self, path: str, text: str) -> None:
+        output.print_remark(f"{self._board.seconds:7.2f}s  {path}  {text}")
 
     def show_stopping(self) -> None:
         """Write past Python's buffers: the signal may have come in the middle of a write."""
@@ -101,7 +112,7 @@ _FORMATTERS: dict[RunEventKind, Callable[[RunEvent], str]] = {
         f"is {event.data['status']}: {shorten_line(event.data['reason'] or event.content)}"
     ),
     RunEventKind.QUESTION: lambda event: (
-        f"asks you: {shorten_line(format_question_value(event.data['value']))}"
+        f"asks you: {join_lines(format_question(event.data['value'], event.data.get('schema')))}"
     ),
     RunEventKind.ERROR: lambda event: f"fails: {shorten_line(event.content)}",
     RunEventKind.CUSTOM: lambda event: f"writes: {shorten_line(event.content)}",

@@ -19,6 +19,9 @@ import typer
 LONGEST_LINE = 100
 """Most characters of a text that is shown as one line."""
 
+PLACEHOLDERS = ("TASK", "TEXT", "VALUE")
+"""Words in the commands that are printed, where the user's own words belong."""
+
 # Control characters but tab and newline, and the ones that reorder a line on the screen.
 _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
@@ -32,13 +35,18 @@ def escape_controls(text: str) -> str:
     return _UNSAFE.sub(lambda found: ascii(found[0])[1:-1], text.replace("\r\n", "\n"))
 
 
+def join_lines(text: str) -> str:
+    """Return a whole text as one line."""
+    return " ".join(escape_controls(text).split())
+
+
 def shorten_line(text: str, longest: int = LONGEST_LINE) -> str:
     r"""Return a text as one line, truncated where it is too long.
 
     >>> shorten_line("one\n  two three", longest=9)
     'one two …'
     """
-    line = " ".join(escape_controls(text).split())
+    line = join_lines(text)
     return line if len(line) <= longest else f"{line[: longest - 1]}…"
 
 
@@ -75,23 +83,34 @@ def format_tool_call(name: str, arguments: Mapping[str, Any]) -> str:
 
 
 def format_question_value(value: Any) -> str:
-    """Return the text of a question, whose value may be any data.
+    r"""Return the whole text of a question, whose value may be any data.
 
-    >>> format_question_value({"question": "Book it?", "people": 2})
-    'Book it?'
+    >>> format_question_value({"question": "Book it?", "people": 2, "choices": ["yes", "no"]})
+    'Book it?\npeople: 2\nchoices: yes, no'
     >>> format_question_value({"people": 2})
     '{"people": 2}'
     >>> format_question_value({"type": "tool_approval", "name": "mail", "args": {"to": "Ann"}})
     "run mail(to='Ann')?"
     """
     from echelons.effects.tool_review import find_review
+    from echelons.effects.unknown_outcome import is_outcome_question
 
+    if is_outcome_question(value):
+        call = format_tool_call(str(value["tool"]), value["arguments"])
+        return escape_controls(f"{value['question']}\n{call}")
     if review := find_review(value):
         calls = (format_tool_call(each.tool, each.arguments) for each in review.calls)
         return escape_controls(f"run {' and '.join(calls)}?")
     if isinstance(value, Mapping) and isinstance(value.get("question"), str):
-        value = value["question"]
+        facts = (f"{key}: {_format_fact(fact)}" for key, fact in value.items() if key != "question")
+        value = "\n".join([value["question"], *facts])
     return escape_controls(value if isinstance(value, str) else json.dumps(value, default=str))
+
+
+def _format_fact(fact: Any) -> str:
+    if isinstance(fact, list) and not any(isinstance(each, list | Mapping) for each in fact):
+        return ", ".join(map(str, fact))
+    return fact if isinstance(fact, str) else json.dumps(fact, default=str)
 
 
 def build_command_line(*words: str, db: Path | None = None) -> str:
@@ -113,6 +132,17 @@ def check_text_argument(given: str | None) -> str | None:
     if given is not None and any("\ud800" <= character <= "\udfff" for character in given):
         raise typer.BadParameter("it is not valid text in this terminal's encoding")
     return given
+
+
+def check_value_argument(given: str | None) -> str | None:
+    """Return a text from the command line, unless it is the placeholder of a printed command.
+
+    Raises:
+        BadParameter: It is one, or not valid Unicode.
+    """
+    if given in PLACEHOLDERS:
+        raise typer.BadParameter(f"{given} stands for your own words: put them in its place")
+    return check_text_argument(given)
 
 
 def check_name_argument(given: str | None) -> str | None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import pty
+import re
+import select
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -155,6 +158,17 @@ waiting = Agent(
     ),
     subordinates=[Agent("porter", "Opens", tools=[gate])],
 )
+both = Agent(
+    "head",
+    model=ScriptedModel(
+        {
+            "head": [[delegate("clerk", "book"), delegate("porter", "open")], "Both done."],
+            "clerk": [Call("confirm", {"what": "Book it?"}), "It is booked."],
+            "porter": [Call("gate", {"name": "tool"}), "It is open."],
+        }
+    ),
+    subordinates=[Agent("clerk", tools=[confirm]), Agent("porter", tools=[gate])],
+)
 hanging = Agent("head", model=ScriptedModel(hang))
 number = 3
 
@@ -299,6 +313,53 @@ def terminal(folder: Path) -> Callable[..., tuple[int, str]]:
         return process.returncode, shown
 
     return call
+
+
+class LiveTerminal:
+    """A terminal of 80 columns with a running command, whose screen can be waited for."""
+
+    def __init__(self, words: Sequence[str], folder: Path) -> None:
+        self._ours, theirs = pty.openpty()
+        given = environment(TERM="xterm", COLUMNS="80", LINES="30")
+        self._process = subprocess.Popen(
+            [*MAIN, *words], cwd=folder, env=given, stdin=theirs, stdout=theirs, stderr=theirs
+        )
+        os.close(theirs)
+        self._shown = b""
+
+    def wait_for(self, pattern: str, timeout: float = 60) -> None:
+        """Read until the screen has shown a pattern, and forget what came before."""
+        while not (found := re.search(pattern, self.text)):
+            assert select.select([self._ours], [], [], timeout)[0], f"no {pattern!r}: {self.text}"
+            read = _read(self._ours)
+            assert read, f"ended without {pattern!r}: {self.text}"
+            self._shown += read
+        self._shown = self.text[found.end() :].encode()
+
+    def wait(self) -> tuple[int, str]:
+        """Wait for the end, and return the exit code and what was written since the last look."""
+        self._shown += b"".join(iter(lambda: _read(self._ours), b""))
+        return self._process.wait(60), self.text
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        os.close(self._ours)
+
+    @property
+    def text(self) -> str:
+        return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", self._shown.decode(errors="ignore"))
+
+
+@pytest.fixture
+def live(folder: Path) -> Iterator[Callable[..., LiveTerminal]]:
+    """Calls the command line on a terminal, and leaves it running."""
+    with ExitStack() as stack:
+
+        def call(*words: str) -> LiveTerminal:
+            return stack.enter_context(closing(LiveTerminal(words, folder)))
+
+        yield call
 
 
 def _read(terminal: int) -> bytes:

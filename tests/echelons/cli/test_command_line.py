@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -49,6 +50,30 @@ def test_help_loads_neither_langgraph_nor_langchain(words: list[str]) -> None:
     loaded = {module.partition(".")[0] for module in done.stderr.split()}
     assert done.stdout
     assert not loaded & HEAVY
+
+
+def test_a_command_in_an_error_can_be_copied_from_a_narrow_terminal(
+    echelons: Call, terminal: Callable[..., tuple[int, str]]
+) -> None:
+    echelons("run", "trips:asking", "A table")
+    asked = json.loads(echelons("inbox", "--json").stdout)["id"]
+    code, shown = terminal("answer", asked, columns=40)
+
+    assert code == 2
+    assert f"Error: Invalid value: give the answer: echelons answer {asked} VALUE\r\n" in shown
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_examples_of_a_command_are_not_broken_on_a_terminal(
+    terminal: Callable[..., tuple[int, str]], command: str
+) -> None:
+    from echelons.cli import app
+
+    [examples] = [each for name, each in app.EXAMPLES.items() if name.__name__ == command]
+    _, shown = terminal(command, "--help")
+
+    lines = [line.strip() for line in re.sub(r"\x1b\[[0-9;]*m", "", shown).splitlines()]
+    assert {f"echelons {each}" for each in examples} <= set(lines)
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from langgraph.types import interrupt
@@ -190,6 +192,42 @@ def test_an_answer_to_a_thread_at_work_is_left_to_its_run(
         assert told(done)["status"] == "running"
     else:
         assert "a run is under way on the thread, and takes the answer" in done.stderr
+
+
+def test_a_question_that_is_answered_elsewhere_leaves_the_live_view(
+    pipes: Path, live: Callable[..., Any], process: Callable[..., Any]
+) -> None:
+    running = live("run", "trips:both", "Go", "--thread", "rome")
+    (pipes / "begun").read_text()
+    running.wait_for(r"clerk +asking")
+    running.wait_for(r"head/clerk asks:\s+Book it\?")
+    asked = json.loads(process("inbox", "--json").stdout)
+    process("answer", asked["id"], "yes")
+    running.wait_for(r"clerk +running.* answered\s")
+    (pipes / "go").write_text("opened")
+    code, shown = running.wait()
+
+    assert code == 0
+    assert "Both done." in shown
+    assert "asks:" not in shown
+
+
+def test_a_question_that_is_answered_elsewhere_is_not_offered_again_after_ctrl_c(
+    pipes: Path, start: Callable[..., Any], process: Callable[..., Any], echelons: Call
+) -> None:
+    running = start("run", "trips:both", "Go", "--thread", "rome")
+    (pipes / "begun").read_text()
+    next(line for line in running.stderr if "asks you" in line)
+    process("answer", json.loads(process("inbox", "--json").stdout)["id"], "yes")
+    next(line for line in running.stderr if "clerk  was answered by another process" in line)
+    running.send_signal(signal.SIGINT)
+    next(line for line in running.stderr if "stopping at the end" in line)
+    (pipes / "go").write_text("opened")
+    stdout, stderr = running.communicate(timeout=60)
+
+    assert (running.returncode, stdout) == (130, "")
+    assert "paused (the run ended after its current step" in stderr
+    assert echelons("resume", "--quiet").stdout == "Both done.\n"
 
 
 # Answers that do not fit

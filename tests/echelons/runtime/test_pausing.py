@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from langgraph.types import interrupt
 
-from echelons import Agent, Session, SqliteCheckpointer
+from echelons import Agent, AsyncRun, Run, Session, SqliteCheckpointer
 from echelons.checkpoints.queries import OneCheckpoint, run_plan
 from echelons.checkpoints.threads.pending_work import is_finished
 from echelons.errors import ThreadNotFound
@@ -70,6 +71,66 @@ async def test_a_run_in_an_event_loop_pauses_too(tmp_path: Path) -> None:
                 run.pause()
         assert not (await run.result()).finished
         assert (await (await session.aresume()).result()).questions
+
+
+class Helper:
+    """A tool that answers, through a session of its own, what another agent asks; then it pauses.
+
+    Attributes:
+        run: The run that it pauses.
+    """
+
+    def __init__(self, database: Path, script: ScriptedModel) -> None:
+        self.run: Run | AsyncRun | None = None
+        self._database = database
+        tools: dict[str, list[Any]] = {"asker": [confirm], "helper": [self.help]}
+        below = [Agent(name, tools=own) for name, own in tools.items()]
+        self.team = Agent("head", model=script, subordinates=below)
+
+    def help(self) -> str:
+        """Answer the other's question."""
+        assert self.run is not None
+        with Session(self.team, self._database, thread="main") as elsewhere:
+            while not (asked := elsewhere.inbox()):
+                pass
+            assert elsewhere.answer(asked[0].id, "yes").result().queued
+        self.run.pause()
+        return "answered"
+
+
+def helped() -> ScriptedModel:
+    return ScriptedModel(
+        {
+            "head": [[delegate("asker", "x"), delegate("helper", "y")], "Both."],
+            "asker": [Call("confirm", {"what": "Sure?"}), "They are."],
+            "helper": [Call("help"), "Helped."],
+        }
+    )
+
+
+def test_a_paused_run_asks_nothing_that_was_answered_meanwhile(tmp_path: Path) -> None:
+    helper = Helper(tmp_path / "t.sqlite", helped())
+    with Session(helper.team, tmp_path / "t.sqlite", thread="main") as session:
+        helper.run = session.send("Go")
+        paused = helper.run.result()
+        again = session.resume().result()
+
+    assert (paused.questions, paused.status) == ((), "paused")
+    assert "`resume` continues it" in paused.reason
+    assert again.text == "Both."
+
+
+async def test_a_paused_run_in_an_event_loop_asks_nothing_that_was_answered_meanwhile(
+    tmp_path: Path,
+) -> None:
+    helper = Helper(tmp_path / "t.sqlite", helped())
+    async with Session(helper.team, tmp_path / "t.sqlite", thread="main") as session:
+        helper.run = await session.asend("Go")
+        paused = await helper.run.result()
+        again = await (await session.aresume()).result()
+
+    assert (paused.questions, paused.status) == ((), "paused")
+    assert again.text == "Both."
 
 
 def test_a_thread_is_finished_when_no_work_is_left_and_only_then(tmp_path: Path) -> None:

@@ -44,6 +44,72 @@ def test_the_inbox_of_one_thread_has_only_its_questions(echelons: Call) -> None:
     assert len(ids(echelons("inbox", "--thread", "rome").stdout)) == 1
 
 
+CHOOSING = '''
+def hotel() -> str:
+    """Ask for a hotel."""
+    asked = {"question": "Which hotel?\\nAll are free.", "people": 2}
+    return interrupt({**asked, "choices": ["Hotel Savoy", "-5"]})
+
+
+def nights() -> str:
+    """Ask for nights."""
+    return f"for {interrupt('How many?', response_schema={'enum': [1, 'many']})!r}"
+
+
+choosing = Agent("head", model=ScriptedModel([Call("hotel"), Call("nights"), "Thanks."]))
+choosing = replace(choosing, tools=[hotel, nights])
+'''
+
+
+def test_a_question_is_shown_whole_with_its_choices_everywhere(
+    echelons: Call, folder: Path
+) -> None:
+    with (folder / "trips.py").open("a") as module:
+        module.write(CHOOSING)
+    asked = echelons("run", "trips:choosing", "A room", "--thread", "rome")
+    (question, *_) = re.findall(r"echelons answer (\w+)", asked.stdout)
+    shown = (
+        "head asks:\n  Which hotel?\n  All are free.\n  people: 2\n  choices: Hotel Savoy, -5\n"
+        "Answer it with one of:\n"
+        f"  echelons answer {question} 'Hotel Savoy' --db trips.sqlite\n"
+        f"  echelons answer {question} --json-value '\"-5\"' --db trips.sqlite\n"
+    )
+
+    assert asked.stdout == shown
+    assert "asks you: Which hotel? All are free. people: 2 choices: Hotel Savoy, -5" in asked.stderr
+    assert echelons("inbox").stdout == f"thread rome\n{shown}\n"
+    assert echelons("show", "rome").stdout.endswith(f"calls hotel()\n\n{shown}")
+    again = echelons("answer", question, "--json-value", '"-5"')
+    assert "head asks:\n  How many?\n  choices: 1, many\nAnswer it with one of:\n" in again.stdout
+    assert " --json-value 1 --db trips.sqlite\n" in again.stdout
+    assert " many --db trips.sqlite\n" in again.stdout
+    assert "asks you: How many? choices: 1, many" in again.stderr
+    done = echelons("answer", "1", "--json-value")
+    assert (done.exit_code, done.stdout) == (0, "Thanks.\n")
+    assert "asks:" not in echelons("show", "rome").stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "placeholder"),
+    [
+        (("run", "trips:asking", "TASK"), "TASK"),
+        (("answer", "VALUE"), "VALUE"),
+        (("answer", "abcd", "VALUE"), "VALUE"),
+        (("answer", "happened", "--result", "TEXT"), "TEXT"),
+        (("answer", "respond", "--message", "TEXT"), "TEXT"),
+    ],
+)
+def test_a_printed_command_that_is_copied_without_its_words_is_refused(
+    echelons: Call, words: tuple[str, ...], placeholder: str
+) -> None:
+    echelons("run", "trips:asking", "A table")
+    done = echelons(*words)
+
+    assert done.exit_code == 2
+    assert f"{placeholder} stands for your own words: put them in its place" in done.stderr
+    assert echelons("inbox").stdout, "nothing was answered"
+
+
 def test_a_program_gets_a_question_a_line(echelons: Call) -> None:
     echelons("run", "trips:two", "Both", "--thread", "oslo")
 

@@ -158,6 +158,21 @@ def test_a_question_and_an_error_stop_their_agent() -> None:
     assert board.list_rows()[1].detail == "Book it?"
 
 
+def test_an_agent_goes_on_when_all_its_questions_are_answered() -> None:
+    ask = [
+        event("head/a", RunEventKind.QUESTION, "?", id=f"q{number}", value=f"Sure {number}?")
+        for number in range(2)
+    ]
+    board = board_of(*ask)
+
+    assert board.mark_answered("q0") == "head/a"
+    assert doings(board)["head/a"] == "asking"
+    assert [each.text for each in board.list_questions()] == ["Sure 1?"]
+    board.mark_answered("q1")
+    assert doings(board)["head/a"] == "running"
+    assert board.list_questions() == []
+
+
 def test_a_run_that_is_stopped_leaves_its_agents_stopped() -> None:
     board = board_of(event("head", RunEventKind.TASK), event("head/a", RunEventKind.TASK))
     board.apply_result(Result("", (), finished=False, usage=Usage()))

@@ -105,6 +105,25 @@ def test_the_roots_last_words_stream_below_the_tree() -> None:
     assert drawn(console)[0].startswith("head  running")
 
 
+def test_open_questions_are_drawn_whole_below_the_tree() -> None:
+    console = terminal()
+    board = AgentBoard(FakeClock().now)
+    value = {"question": "Which of them? " * 6, "choices": ["Savoy", "Hassler"]}
+    board.apply_event(RunEvent("head", RunEventKind.QUESTION, data={"id": "q", "value": value}))
+
+    console.print(draw_frame(board, board.list_rows(), console))
+
+    tree, *below = drawn(console)
+    assert re.match(r"head  asking +Which of them\? Which", tree)
+    assert below == [
+        "",
+        "head asks:",
+        "  Which of them? Which of them? Which of them? Which of them? Which of them?",
+        "  Which of them?",
+        "  choices: Savoy, Hassler",
+    ]
+
+
 def test_the_first_ctrl_c_is_acknowledged_on_the_screen() -> None:
     console = terminal()
     board = AgentBoard(FakeClock().now)
