@@ -11,11 +11,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-
-from langgraph.checkpoint.base import BaseCheckpointSaver
+from typing import cast
 
 from echelons.agent import Agent
-from echelons.checkpoints.queries import arun_plan
+from echelons.checkpoints.queries import Saver, arun_plan
 from echelons.checkpoints.threads.answer_outbox import read_answer_versions
 from echelons.cli import output
 from echelons.cli.database import resolve_path
@@ -144,8 +143,8 @@ class _TurnRunner:
 
     async def _watch_answers(self, session: Session) -> None:
         """Show which questions are answered elsewhere; this run delivers the answers at its end."""
-        saver = session.graph.checkpointer
-        while isinstance(saver, BaseCheckpointSaver):
+        saver = cast("Saver", session.graph.checkpointer)
+        while True:
             await asyncio.sleep(ANSWERS_INTERVAL)
             if asked := [*self._board.questions]:
                 found = read_answer_versions(session.thread_id, asked)
