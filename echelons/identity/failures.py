@@ -36,7 +36,7 @@ class LoggedFailure:
         at: When it was logged, ISO 8601, UTC.
         path: Path of the agent, such as `head/flights`.
         thread_id: The agent's thread.
-        request_id: The request that the agent worked on; empty for a root.
+        request_id: The request that the agent worked on; a root's has the id of its turn.
         tool: The tool that failed; empty if it was the agent itself.
         error: The exception's type and the first line of its text.
         traceback: Its traceback, of at most 64 KiB, without the values of variables.
@@ -116,7 +116,7 @@ class FailureLog:
             datetime.now(UTC).isoformat(),
             PATH_SEPARATOR.join(identity.path),
             identity.thread_id,
-            identity.request_id,
+            identity.request_id or identity.turn,
             tool,
             describe_error(error, self.redactor),
             format_traceback(error, self.redactor),

@@ -105,7 +105,8 @@ def test_each_failure_is_logged_once_stored_and_told_with_its_id(
 ) -> None:
     session = trip(saver)
 
-    assert world.send(session, "go").text == "over"
+    result = world.send(session, "go")
+    assert result.text == "over" and result.response
 
     failures = read_failures(session)
     assert sorted((each.path, each.tool, each.error) for each in failures) == [
@@ -122,13 +123,13 @@ def test_each_failure_is_logged_once_stored_and_told_with_its_id(
     for failure in failures:
         [entry] = [each for each in logged if failure.id in each]
         assert told.count(f"{failure.error} (failure {failure.id})") == 1
-        for part in (failure.path, failure.thread_id, failure.request_id or "none"):
+        for part in (failure.path, failure.thread_id, f"request {failure.request_id}:"):
             assert part in entry
         assert failure.traceback in entry
         traced = paths[failure.thread_id]
-        assert [each.sent.id for each in traced.requests] == [failure.request_id] * bool(
-            failure.request_id
-        )
+        # The request of a root is its turn.
+        sent = [each.sent.id for each in traced.requests] or [result.response.request_id]
+        assert sent == [failure.request_id]
 
 
 def test_a_traceback_has_every_line_and_no_value_of_a_variable(
@@ -313,13 +314,13 @@ def test_a_root_that_fails_is_logged_each_time_and_its_caller_gets_the_exception
     session = Session(Agent("head", model=ScriptedModel(lambda _: replies.pop(0))), saver)
 
     with pytest.raises(ConnectionError, match="password=h"):
-        world.send(session, "go")
+        world.send(session, "go", turn_id="T7")
     with pytest.raises(ConnectionError):
         world.resume(session)
     assert world.resume(session).text == "over"
 
     failures = read_failures(session)
-    assert [(each.path, each.request_id) for each in failures] == [("head", "")] * 2
+    assert [(each.path, each.request_id) for each in failures] == [("head", "T7")] * 2
     assert len(caplog.records) == 2
     assert "hunter2" not in str(failures) + caplog.text
 

@@ -193,7 +193,8 @@ def test_the_errors_of_a_thread_are_shown_with_their_ids_and_tracebacks(echelons
         "ValueError: refused",
         "OSError: api_key: [redacted] is wrong",
     )
-    assert (root["path"], root["tool"], root["request_id"]) == ("head", "", "")
+    assert (root["path"], root["tool"]) == ("head", "")
+    assert root["request_id"] and "request none" not in shown.stdout + failed.stderr
     for each in (tool, root):
         assert f"failure {each['id']}  {each['path']}" in shown.stdout
         assert each["traceback"].splitlines()[-1] in shown.stdout
