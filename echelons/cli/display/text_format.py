@@ -102,7 +102,11 @@ def format_question_value(value: Any) -> str:
         calls = (format_tool_call(each.tool, each.arguments) for each in review.calls)
         return escape_controls(f"run {' and '.join(calls)}?")
     if isinstance(value, Mapping) and isinstance(value.get("question"), str):
-        facts = (f"{key}: {_format_fact(fact)}" for key, fact in value.items() if key != "question")
+        facts = (
+            f"{key}: {_format_fact(fact)}"
+            for key, fact in value.items()
+            if key != "question" and fact is not None
+        )
         value = "\n".join([value["question"], *facts])
     return escape_controls(value if isinstance(value, str) else json.dumps(value, default=str))
 

@@ -47,7 +47,7 @@ def test_the_inbox_of_one_thread_has_only_its_questions(echelons: Call) -> None:
 CHOOSING = '''
 def hotel() -> str:
     """Ask for a hotel."""
-    asked = {"question": "Which hotel?\\nAll are free.", "people": 2}
+    asked = {"question": "Which hotel?\\nAll are free.", "people": 2, "view": None}
     return interrupt({**asked, "choices": ["Hotel Savoy", "-5"]})
 
 
