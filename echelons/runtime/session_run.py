@@ -134,7 +134,7 @@ class _TurnRun:
             warnings.warn(
                 f"a run on thread {self._engine.thread.name!r} was never started, so nothing was "
                 "sent: iterate it, ask for its result, or close it",
-                ResourceWarning,
+                RuntimeWarning,
                 stacklevel=2,
                 source=self,
             )

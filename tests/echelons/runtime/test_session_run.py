@@ -57,7 +57,7 @@ def test_nothing_happens_before_a_run_is_driven(session: Session, model: Scripte
 
 
 def test_a_run_that_is_never_driven_warns_when_it_is_collected(session: Session) -> None:
-    with pytest.warns(ResourceWarning, match="thread 'main' was never started.*nothing was sent"):
+    with pytest.warns(RuntimeWarning, match="thread 'main' was never started.*nothing was sent"):
         session.send("plan")
 
 
