@@ -19,7 +19,7 @@ from pydantic import Field
 
 from echelons.language.task_shares import split_task
 from echelons.models.planner.reply_message import PROVIDER, build_message, split_message
-from echelons.models.planner.reply_plan import PLANNER_NAME, TaskSharing
+from echelons.models.planner.reply_plan import PLANNER_NAME, NearestNote, TaskSharing
 
 
 class OfflinePlanner(BaseChatModel):
@@ -43,6 +43,9 @@ class OfflinePlanner(BaseChatModel):
 
     sharing: TaskSharing = Field(default=split_task, exclude=True, repr=False)
     """Selects the subordinates to ask; by their declared capabilities, if left out."""
+
+    describe_nearest: NearestNote | None = Field(default=None, exclude=True, repr=False)
+    """Returns what a refusal adds: what comes nearest to the task; nothing, if left out."""
 
     def bind_tools(
         self, tools: Sequence[Any], *, tool_choice: Any = None, **kwargs: Any
@@ -106,4 +109,5 @@ class OfflinePlanner(BaseChatModel):
             yield ChatGenerationChunk(message=piece)
 
     def _answer(self, messages: Sequence[BaseMessage], options: Mapping[str, Any]) -> AIMessage:
-        return build_message(messages, options.get("tools") or (), self.sharing)
+        tools = options.get("tools") or ()
+        return build_message(messages, tools, self.sharing, self.describe_nearest)

@@ -18,7 +18,13 @@ from langchain_core.messages.tool import tool_call_chunk
 
 from echelons.language.task_shares import split_task
 from echelons.models.planner.planner_turn import PlannerTurn
-from echelons.models.planner.reply_plan import PLANNER_NAME, PlannedReply, TaskSharing, plan_reply
+from echelons.models.planner.reply_plan import (
+    PLANNER_NAME,
+    NearestNote,
+    PlannedReply,
+    TaskSharing,
+    plan_reply,
+)
 from echelons.models.planner.toolbox import Toolbox
 
 PROVIDER: Final = "echelons"
@@ -32,10 +38,14 @@ _WORD_BEGINS: Final = re.compile(r"(?<=\s)(?=\S)")
 
 
 def build_message(
-    messages: Sequence[BaseMessage], tools: Sequence[Any], sharing: TaskSharing = split_task
+    messages: Sequence[BaseMessage],
+    tools: Sequence[Any],
+    sharing: TaskSharing = split_task,
+    describe_nearest: NearestNote | None = None,
 ) -> AIMessage:
     """Return the planner's message in reply to `messages`, with `tools` in OpenAI's format."""
-    said = plan_reply(PlannerTurn.from_messages(messages), Toolbox.from_tools(tools), sharing)
+    turn, box = PlannerTurn.from_messages(messages), Toolbox.from_tools(tools)
+    said = plan_reply(turn, box, sharing, describe_nearest)
     written = [_write_message(message) for message in messages]
     calls = _build_tool_calls(said, "\n".join(written))
     read = _count_tokens(*written, *([_to_json(tools)] if tools else []))

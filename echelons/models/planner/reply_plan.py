@@ -28,6 +28,9 @@ from echelons.models.planner.toolbox import DELEGATE_TOOL, REPORT_TOOL, Toolbox
 TaskSharing = Callable[[TeamIndex, TokenizedText, Sequence[str]], Sequence[TaskShare]]
 """Selects the subordinates for a task, from the team, the task and the part that is meant."""
 
+NearestNote = Callable[[str], str]
+"""Returns what comes nearest to a task that is refused; empty if nothing does."""
+
 PLANNER_NAME = "offline planner"
 NOTHING_FITS = "nothing here can do this"
 NO_TASK = "there is no task"
@@ -49,7 +52,12 @@ class PlannedReply:
     calls: tuple[PlannedCall, ...] = ()
 
 
-def plan_reply(turn: PlannerTurn, box: Toolbox, sharing: TaskSharing = split_task) -> PlannedReply:
+def plan_reply(
+    turn: PlannerTurn,
+    box: Toolbox,
+    sharing: TaskSharing = split_task,
+    describe_nearest: NearestNote | None = None,
+) -> PlannedReply:
     """Return the next reply in `turn`."""
     if turn.called_tools:
         return _build_final_reply(turn, box)
@@ -62,7 +70,8 @@ def plan_reply(turn: PlannerTurn, box: Toolbox, sharing: TaskSharing = split_tas
     if calls:
         return PlannedReply(calls=calls)
     if not own.missing:
-        return _report_unable(box, NOTHING_FITS)
+        nearest = describe_nearest(turn.context.task.text) if describe_nearest else ""
+        return _report_unable(box, NOTHING_FITS, nearest)
     needed = f"{own.tool} needs to know: {', '.join(own.missing)}"
     if box.can_report:
         return _build_report("needs_input", needed, reason=needed)
@@ -116,14 +125,15 @@ def _build_final_reply(turn: PlannerTurn, box: Toolbox) -> PlannedReply:
     return _build_report("fulfilled", text, confidence=max(sure)) if sure else PlannedReply(text)
 
 
-def _report_unable(box: Toolbox, reason: str) -> PlannedReply:
+def _report_unable(box: Toolbox, reason: str, nearest: str = "") -> PlannedReply:
+    nearest = f"\n\n{nearest}" if nearest else ""
     if box.can_report:
-        return _build_report("unable", f"Not available: {reason}", reason=reason)
+        return _build_report("unable", f"Not available: {reason}{nearest}", reason=reason)
     introduction = (
         f"I am the {PLANNER_NAME}: I match words and pass tasks on, but do not think for myself. "
         f"I cannot help with this: {reason}."
     )
-    return PlannedReply(" ".join([introduction, *_describe_abilities(box)]))
+    return PlannedReply(" ".join([introduction, *_describe_abilities(box)]) + nearest)
 
 
 def _describe_abilities(box: Toolbox) -> Iterator[str]:

@@ -33,7 +33,7 @@ LIKELY_SHARE: Final = 0.6
 """Share of the best score that a document needs to be searched."""
 TITLE_BOOST: Final = 3.0
 """Weight of a word in the title or path, in occurrences in the text."""
-ENOUGH_CONFIDENCE: Final = 0.6
+ENOUGH_CONFIDENCE: Final = 0.55
 """Least confidence of a document that is asked."""
 NEARLY_BEST_MERIT: Final = 0.6
 """Share of the best document's merit that a further document needs to be asked."""
@@ -69,6 +69,17 @@ class DocumentLibrary:
             n for path in self.find_documents(task.text) for n in self._agent_paths[path]
         )
         return tuple(TaskShare(name, ()) for name in on_the_way if name in team.names)
+
+    def describe_nearest(self, text: str) -> str:
+        """Return the passages nearest to a question that no document answers; empty if none is."""
+        question = parse_question(text, self._vocabulary)
+        likely = list(self._score_likely(question))[:MOST_DOCUMENTS]
+        lines = [line for path in likely if (line := self._searches[path].quote_nearest(question))]
+        if not lines:
+            return ""
+        return "The nearest passages, none of which answers it:\n" + "\n".join(
+            f"- {line}" for line in lines
+        )
 
     def _find_documents(self, text: str) -> tuple[str, ...]:
         """Return the paths of the documents to ask, best first."""

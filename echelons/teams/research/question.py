@@ -62,8 +62,9 @@ def parse_question(text: str, vocabulary: Vocabulary) -> SearchQuestion:
     # "How long" only asks; the answer says "45 seconds" and never "long".
     thing = _HOW_MUCH.sub("how", remove_accents(text))
     telling = _telling_stems(thing)
-    total = sum(vocabulary.idf(each) for each in telling)
-    shares = {each: vocabulary.idf(each) / total for each in telling}
+    weights = {each: vocabulary.weigh_word(each) for each in telling}
+    total = sum(weights.values())
+    shares = {each: weight / total for each, weight in weights.items()}
     for_a_number = thing != remove_accents(text) or bool(_FOR_A_NUMBER.search(thing))
     parts = (part & shares.keys() for part in _split_parts(thing))
     return SearchQuestion(shares, for_a_number, tuple(filter(None, parts)))

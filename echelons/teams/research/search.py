@@ -30,7 +30,7 @@ MOST_PASSAGES: Final = 3
 """Most passages returned."""
 LEAST_CONFIDENCE: Final = 0.35
 """Least confidence of a passage that answers a question."""
-LEAST_ALONE: Final = 0.5
+LEAST_ALONE: Final = 0.6
 """The same if only one of several words is found: it must outweigh all others."""
 NEARLY_BEST_SCORE: Final = 0.75
 """Share of the best score with which a further passage may contain the answer as well."""
@@ -60,6 +60,11 @@ class SearchResult:
 def find_passages(index: PassageIndex, question: SearchQuestion) -> SearchResult | None:
     """Return the passages that answer a question; `None` if there are none."""
     return _Search(index, question).run()
+
+
+def find_nearest(index: PassageIndex, question: SearchQuestion) -> TextRow | None:
+    """Return the block nearest to a question as one row; `None` if none has its words."""
+    return _Search(index, question).find_nearest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +111,16 @@ class _Search:
                 covered |= hit.matched
         passages = tuple(_cut_excerpt(self.index, hit.window, whole) for hit in chosen)
         return SearchResult(passages, round(min(confidence, 1.0), 3))
+
+    def find_nearest(self) -> TextRow | None:
+        best = max(self._find_hits(), key=lambda hit: (hit.score, -hit.window.first), default=None)
+        if best is None:
+            return None
+        index = self.index
+        found = [len(index.stems_in_block(at, best.matched)) for at in best.window.block_indices]
+        block = index.blocks[best.window.first + found.index(max(found))]
+        rows = index.rows[block.first : block.end]
+        return TextRow(rows[0].line, " ".join(row.text for row in rows))
 
     def _find_hits(self) -> Iterator[_Hit]:
         index, shares = self.index, self.question.shares

@@ -39,7 +39,9 @@ def team(docs: Path | str | Survey) -> Agent:
     }
     library = DocumentLibrary(read, searches, map_agent_paths(read.tree))
     root = _build_folder_agent(read.tree, read, ROOT_NAME, searches)
-    return replace(root, model=OfflinePlanner(sharing=library))
+    return replace(
+        root, model=OfflinePlanner(sharing=library, describe_nearest=library.describe_nearest)
+    )
 
 
 def _build_folder_agent(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from textwrap import shorten
 from typing import Any, Final
 
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
@@ -15,11 +16,14 @@ from echelons.teams.research.outline import parse_outline
 from echelons.teams.research.passages import PassageIndex, build_index
 from echelons.teams.research.question import SearchQuestion as Asked
 from echelons.teams.research.question import parse_question
-from echelons.teams.research.search import SearchResult, find_passages
+from echelons.teams.research.search import SearchResult, find_nearest, find_passages
 from echelons.teams.research.word_weights import Vocabulary
 
 LONGEST_QUOTE: Final = 80
 """Most lines that `quote` returns."""
+
+MOST_SHOWN: Final = 200
+"""Most characters shown of a passage that does not answer the question."""
 
 MOST_CACHED: Final = 64
 """Most document indexes in the cache, for all teams of the process together."""
@@ -66,12 +70,21 @@ class DocumentSearch:
             raise ToolException(f"{question!r} has no word to search for; ask in whole words")
         found = self.find_passages(wanted)
         if found is None:
-            raise ToolException(f"{self.path} says nothing about it")
+            nearest = self.quote_nearest(wanted)
+            note = f"; the nearest passage is {nearest}" if nearest else ""
+            raise ToolException(f"{self.path} says nothing about it{note}")
         return self._answer(found.passages, found.confidence)
 
     def find_passages(self, question: Asked) -> SearchResult | None:
         """Return the passages that answer a question; `None` if there are none."""
         return find_passages(open_index(self._document), question)
+
+    def quote_nearest(self, question: Asked) -> str:
+        """Return the passage nearest to a question, with its place; empty if no word is found."""
+        row = find_nearest(open_index(self._document), question)
+        if row is None:
+            return ""
+        return f'{self.path}:{row.line}, "{shorten(row.text, MOST_SHOWN, placeholder="…")}"'
 
     def quote(self, first_line: int, last_line: int) -> ToolAnswer:
         """Return lines of the document by their numbers.

@@ -29,6 +29,11 @@ LIGHT_STEMS: Final = frozenset(
 )
 """Stems of words for asking, and of verbs that mean little without their object."""
 
+RARE_EXPONENT: Final = 0.8
+"""Exponent of the inverse document frequency of a question's word: less for rare ones."""
+UNKNOWN_WEIGHT: Final = 0.6
+"""Weight of a question's word that is in no document; that of a word in a single one is 1."""
+
 _SHORTEST, _LONGEST_MIXED, _LONGEST = 2, 8, 30
 _ADDRESSES: Final = frozenset({"http", "https", "www", "com", "org", "html"})
 _TITLE: Final = (0.4, 0.6)
@@ -78,7 +83,16 @@ class Vocabulary:
         stays positive. A stem in no document weighs as much as one in a single document: a
         misspelt or needless word of a question must not outweigh all others.
         """
-        return compute_idf(self.documents, max(self.frequency.get(stem, 0), 1))
+        return compute_idf(max(self.documents, 1), max(self.frequency.get(stem, 0), 1))
+
+    def weigh_word(self, stem: str) -> float:
+        """Return the weight of a word of a question, greater than 0.
+
+        A word that hardly any document has weighs less than its `idf`, and one that none has
+        still less: it is often only a matter of wording, and must not outweigh all others.
+        """
+        weight = float(self.idf(stem) ** RARE_EXPONENT)
+        return weight if self.frequency.get(stem) else UNKNOWN_WEIGHT * weight
 
     def rarity(self, stem: str) -> float:
         """Return `idf` relative to that of a stem in one document only, which is 1."""

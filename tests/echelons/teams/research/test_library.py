@@ -78,6 +78,29 @@ def test_nobody_is_asked_what_no_document_says(big: Agent, tmp_path: Path) -> No
     text, agents = asked(big, "Who painted the Mona Lisa?", tmp_path)
 
     assert "cannot help" in text
+    assert "nearest" not in text, "no document has any of the words"
+    assert not agents
+
+
+def test_a_word_that_no_document_has_does_not_outweigh_those_that_answer(
+    big: Agent, tmp_path: Path
+) -> None:
+    text, _ = asked(big, "Which caretaker mends the anchor?", tmp_path)
+
+    assert "> The anchor is mended on every third Sunday." in text
+
+
+@pytest.mark.parametrize("question", ["How deep did prisoners dig the moat?", "Deepest moat ever?"])
+def test_a_refusal_shows_the_nearest_passages_and_quotes_none(
+    big: Agent, tmp_path: Path, question: str
+) -> None:
+    text, agents = asked(big, question, tmp_path)
+
+    assert "cannot help" in text
+    assert "The nearest passages, none of which answers it:\n- " in text
+    assert f'- {DEEP}/moat0.md:3, "The moat is filled with eels."' in text
+    assert text.count("\n- ") == MOST_DOCUMENTS
+    assert "\n> " not in text
     assert not agents
 
 

@@ -49,6 +49,12 @@ def test_a_question_that_the_document_does_not_answer_is_refused(both: list[Base
         both[0].invoke({"question": "Who painted the Mona Lisa?"})
 
 
+def test_a_refusal_shows_the_nearest_passage(both: list[BaseTool]) -> None:
+    nearest = r'nothing about it; the nearest passage is engineering/circuit-breakers.md:\d+, ".+"$'
+    with pytest.raises(ToolException, match=nearest):
+        both[0].invoke({"question": "Which gateway did Leonardo, Raphael and Titian paint?"})
+
+
 @pytest.mark.parametrize("question", ["", "  ", "?!", "what is it", "\x00"])
 def test_a_question_without_a_word_to_search_for_is_refused(
     both: list[BaseTool], question: str

@@ -39,6 +39,13 @@ def test_an_unknown_word_weighs_as_much_as_the_rarest_known_one() -> None:
     assert KNOWN.idf("unheard") == KNOWN.idf("keel")
 
 
+def test_in_a_question_rare_words_weigh_less_and_unknown_ones_still_less() -> None:
+    rare, usual, unknown = map(KNOWN.weigh_word, ("keel", "oven", "unheard"))
+
+    assert 1 < rare / usual < KNOWN.idf("keel") / KNOWN.idf("oven")
+    assert 0 < unknown < rare
+
+
 def test_forms_of_a_word_are_one_word_spelled_as_it_is_most_often() -> None:
     told = select_telling_words(build_profile("", [], "A keel, two keels, three keels."), KNOWN)
 
