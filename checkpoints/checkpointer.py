@@ -13,6 +13,7 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from inspect import signature
+from os import PathLike
 from pathlib import Path
 from typing import Any, Self, TypeVar, get_args
 
@@ -64,7 +65,7 @@ from echelons.checkpoints.storage.rows import (
 from echelons.checkpoints.storage.seals import choose_seals
 from echelons.checkpoints.storage.serde import AllowlistSerializer
 from echelons.checkpoints.thread_events import EventKind, ThreadEvent
-from echelons.errors import InvalidSetting
+from echelons.errors import InvalidDatabase, InvalidSetting
 
 T = TypeVar("T")
 
@@ -91,6 +92,7 @@ class SqliteCheckpointer(AsyncMethods, Backups):
             whole past again. The least recently used is evicted first; 0 for no cache.
 
     Raises:
+        InvalidDatabase: The path is neither a text nor a path.
         InvalidSetting: A number is negative, or `synchronous` is another word.
         InvalidAllowedType: One of the types cannot be stored.
         InvalidSealKey: A key is not bytes, or too short.
@@ -110,6 +112,8 @@ class SqliteCheckpointer(AsyncMethods, Backups):
         seal: bytes | Sequence[bytes] | None = None,
         remembered: int = DEFAULT_CACHE_SIZE,
     ) -> None:
+        if not isinstance(path, (str, PathLike)):
+            raise InvalidDatabase(path)
         for name, value in (("busy_timeout", busy_timeout), ("remembered", remembered)):
             if not isinstance(value, (int, float)) or not value >= 0:
                 why = "pass a number from 0, or leave it out for the default"

@@ -26,7 +26,7 @@ class Settings(BaseModel):
             inner = found.get("ctx", {}).get("error")
             if isinstance(inner, InvalidSetting):
                 raise inner from error
-            why = f"{found['msg']}; leave it out for the default"
+            why = f"{found['msg'].removeprefix('Value error, ')}; leave it out for the default"
             if found["type"] == "extra_forbidden":
                 why = f"there is no such setting, but {', '.join(owner.model_fields)}"
             # Of a setting with several types, pydantic adds which one, such as `constrained-float`.

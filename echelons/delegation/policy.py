@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import Field
+from pydantic import Field, ValidationInfo, field_validator
 
 from echelons.guards.circuit_breaker import BreakerPolicy
 from echelons.settings import Settings
@@ -71,6 +71,15 @@ class DelegationPolicy(Settings):
     threshold: float | None = Field(default=None, ge=0, le=1)
     breaker: BreakerPolicy = Field(default_factory=BreakerPolicy)
     breaker_scope: str = Field(default="", pattern=rf"^({ID_PATTERN.pattern})?$")
+
+    @field_validator("matcher", "deriver")
+    @classmethod
+    def _check_interface(cls, given: Any, info: ValidationInfo) -> Any:
+        wanted = {"matcher": "a matcher of `echelons.routing`", "deriver": "a function"}
+        fits = callable(getattr(given, "prepare", None) if info.field_name == "matcher" else given)
+        if given is not None and not fits:
+            raise ValueError(f"it is not {wanted[info.field_name or '']}")
+        return given
 
     def compute_timeout(self, levels: int) -> float | None:
         """Return the seconds of a subordinate with so many levels from it down, 1 for itself."""

@@ -58,7 +58,17 @@ _SECRETS: Final = tuple(
         ),
         (rf"(?i)(--{_NAMES}[ \t]{{1,8}}){_VALUE}", rf"\1{REDACTED}"),
         (rf"(?i)({_BEGIN}token{_QUOTE}\s{{0,8}}[:,]\s{{0,8}}){_VALUE}", rf"\1{REDACTED}"),
-        (rf"(?i)({_BEGIN}token=|[?&](?:key|sig|signature|code|auth)=){_VALUE}", rf"\1{REDACTED}"),
+        (rf"(?i)({_BEGIN}(?:token|pass)[ \t]{{0,8}}=\s{{0,8}}){_VALUE}", rf"\1{REDACTED}"),
+        # With a digit: "token: expected a bracket" is about a parser.
+        (
+            rf"(?i)({_BEGIN}(?:token|pass):[ \t]{{0,8}})(?=\S{{0,200}}\d){_VALUE}",
+            rf"\1{REDACTED}",
+        ),
+        (
+            rf"(?i)({_BEGIN}(?:password|passphrase) (?:is|was) )(?=\S{{0,200}}\d){_VALUE}",
+            rf"\1{REDACTED}",
+        ),
+        (rf"(?i)([?&](?:key|sig|signature|code|auth)=){_VALUE}", rf"\1{REDACTED}"),
         # A word alone after "bearer" is no token: "bearer authentication failed".
         (
             rf"(?i){_BEGIN}(bearer|basic)([ \t]+)(?=\S{{0,200}}\d|\S{{16}})[\w.~+/=:-]{{6,}}",

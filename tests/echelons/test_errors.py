@@ -166,6 +166,9 @@ def test_an_error_of_a_caller_may_have_a_text_or_a_constructor_of_its_own() -> N
     [
         (lambda: Limits(depth=33), "depth=33"),
         (lambda: DelegationPolicy(timeout=-1), "timeout=-1"),
+        (lambda: DelegationPolicy(matcher=5), "matcher=5.: it is not a matcher"),
+        (lambda: DelegationPolicy(deriver=5), "deriver=5.: it is not a function"),
+        (lambda: SqliteCheckpointer(_any(None)), "None is no database"),
         (lambda: DelegationPolicy(**_any({"timeot": 1})), "no such setting, but exploring"),
         (lambda: DelegationPolicy(breaker=_any({"failures": 0})), r"BreakerPolicy\(failures=0"),
         (lambda: BreakerPolicy(seconds=0), "seconds=0"),

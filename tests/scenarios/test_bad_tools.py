@@ -50,7 +50,8 @@ def team(tool: Any, calls: Any, **scripts: Any) -> Agent:
 def threads(session: Session) -> dict[str, Thread]:
     """Return the threads of the tree by agent."""
     links = session.thread_store.verify(session.thread_id)
-    assert {str(link.state) for link in links} == {"ok"}
+    reasons = [each.reason for part in session.trace().walk() for each in part.requests]
+    assert {str(link.state) for link in links} == {"ok"}, reasons
     return {link.agent: session.thread_store.get(link.sub_agent_thread_id) for link in links}
 
 
@@ -209,7 +210,8 @@ def test_a_tool_that_is_stopped_like_by_a_keyboard_stops_the_tree_until_a_human_
     assert told(found["leaf"]) == ["fine", "went on"]
     assert told(found["mid"]) == ["leaf done", "other done"]
     assert isinstance(agent.model, ScriptedModel)
-    assert agent.model.repeated_calls == []
+    # In an event loop the stop may cancel a model call of the other, which is made again.
+    assert {each.agent for each in agent.model.repeated_calls} <= {"other"}
 
 
 async def test_a_cancelled_run_stops_at_once_and_goes_on_when_a_human_says_what_its_tool_did(
