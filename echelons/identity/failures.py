@@ -15,7 +15,7 @@ from typing import Any
 from uuid import uuid4
 
 from echelons.identity.lineage import Identity
-from echelons.text.error_lines import describe_error, format_traceback
+from echelons.text.error_lines import describe_error, find_server, format_traceback
 from echelons.text.redaction import Redactor, apply_redactor, redact_secrets
 from echelons.tree.names import PATH_SEPARATOR
 
@@ -111,6 +111,9 @@ class FailureLog:
         """Async version of `store`."""
 
     def _log(self, error: Exception, identity: Identity, tool: str, leaves: bool) -> LoggedFailure:
+        if leaves and (server := find_server(error)):
+            # The texts of such exceptions do not name it.
+            error.add_note(f"the request was for {server}")
         failure = LoggedFailure(
             uuid4().hex[:12],
             datetime.now(UTC).isoformat(),

@@ -37,7 +37,7 @@ def describe_error(error: BaseException, redactor: Redactor = redact_secrets) ->
     whole = apply_redactor(redactor, read_error_text(error)).strip()
     first = next(iter(whole.splitlines()), "")
     text = f"{type(error).__name__}: {first}" if first else type(error).__name__
-    if address := apply_redactor(redactor, _find_address(error)):
+    if address := apply_redactor(redactor, find_server(error)):
         text = f"{_shorten_line(text, LONGEST_ERROR - len(address) - 3)} ({address})"
     return _shorten_line(text, LONGEST_ERROR)
 
@@ -88,8 +88,11 @@ def describe_failure(
     return _shorten_line(line.rstrip(), LONGEST_REASON)
 
 
-def _find_address(error: BaseException) -> str:
-    """Return the address of a request without a response, as HTTP clients attach it, or ''."""
+def find_server(error: BaseException) -> str:
+    """Return the address of the server that gave no response to a request; else an empty text.
+
+    HTTP clients attach the request to their exceptions, and seldom name it in the text.
+    """
     if getattr(error, "response", None) is not None:
         return ""
     try:

@@ -12,7 +12,7 @@ from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, Too
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 
-from echelons import Agent, Session
+from echelons import Agent, RunEvent, Session
 from echelons.errors import InvalidModelAddress, ModelKeyMissing
 from echelons.models import openai_chat, resolve_model
 from echelons.testing import Call, Reply, ScriptedModel, delegate
@@ -301,3 +301,26 @@ async def test_a_connection_that_fails_names_its_address(monkeypatch: pytest.Mon
         session.send("go").result()
         [request] = session.trace().subordinates[0].requests
     assert "(http://127.0.0.1:9)" in request.reason
+
+
+async def test_a_root_whose_server_is_not_there_names_its_address(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+    monkeypatch.setattr(openai_chat, "MAX_RETRIES", 0)
+    errors: list[openai.APIConnectionError] = []
+    events: list[RunEvent] = []
+    with Session(Agent("head", model="openai:gone"), ":memory:") as session:
+        with pytest.raises(openai.APIConnectionError) as refused:
+            events.extend(session.send("go"))
+        errors.append(refused.value)
+    async with Session(Agent("head", model="openai:gone"), ":memory:") as session:
+        with pytest.raises(openai.APIConnectionError) as refused:
+            async for event in await session.asend("go"):
+                events.append(event)
+        errors.append(refused.value)
+
+    for error in errors:
+        assert error.__notes__[-1] == "the request was for http://127.0.0.1:9"
+    failed = [each.content for each in events if each.kind == "error"]
+    assert failed == ["Connection error. (http://127.0.0.1:9)"] * 2
