@@ -77,7 +77,7 @@ class DocumentLibrary:
         lines = [line for path in likely if (line := self._searches[path].quote_nearest(question))]
         if not lines:
             return ""
-        return "The nearest passages, none of which answers it:\n" + "\n".join(
+        return "The nearest passages, which may not answer it:\n" + "\n".join(
             f"- {line}" for line in lines
         )
 

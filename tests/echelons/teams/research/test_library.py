@@ -97,7 +97,7 @@ def test_a_refusal_shows_the_nearest_passages_and_quotes_none(
     text, agents = asked(big, question, tmp_path)
 
     assert "cannot help" in text
-    assert "The nearest passages, none of which answers it:\n- " in text
+    assert "The nearest passages, which may not answer it:\n- " in text
     assert f'- {DEEP}/moat0.md:3, "The moat is filled with eels."' in text
     assert text.count("\n- ") == MOST_DOCUMENTS
     assert "\n> " not in text
