@@ -64,7 +64,7 @@ def test_an_agent_or_a_function_that_returns_one_is_a_team(folder: Path, team: s
         (":head", "it lacks the module or the agent"),
         ("trips:", "it lacks the module or the agent"),
         ("trips:breaks", "RuntimeError: no such city"),
-        ("trips:askin", "the module has no 'askin'; it has asking, bound, breaks"),
+        ("trips:askin", "the module has no 'askin'; it has asking, "),
         ("trips:asking.nobody", "the module has no 'nobody'"),
         ("trips:number", "is of type int, no Agent"),
         ("trips:wants", "is a function with parameters (missing a required argument: 'city')"),
