@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from echelons.errors import StorageError
+from echelons.errors import DatabaseClosed, StorageError
 
 T = TypeVar("T")
 Synchronous = Literal["NORMAL", "FULL"]
@@ -70,7 +70,12 @@ def wrap_storage_errors(path: str) -> Iterator[None]:
     try:
         yield
     except _STORAGE_ERRORS as error:
-        raise StorageError(path, str(error)) from error
+        raise _build_storage_error(path, error) from error
+
+
+def _build_storage_error(path: str, error: Exception) -> StorageError:
+    is_closed = isinstance(error, sqlite3.ProgrammingError) and "closed" in str(error)
+    return (DatabaseClosed if is_closed else StorageError)(path, str(error))
 
 
 def read_data_version(connection: sqlite3.Connection) -> int:
@@ -157,7 +162,7 @@ class ConnectionLock:
             yield self._connection
         # As `wrap_storage_errors` does, without the cost of another context for each commit.
         except _STORAGE_ERRORS as error:
-            raise StorageError(self._path, str(error)) from error
+            raise _build_storage_error(self._path, error) from error
         finally:
             self._lock.release()
 

@@ -25,6 +25,20 @@ class StorageError(EchelonsError):
     )
 
 
+class DatabaseClosed(StorageError):
+    """The database, or the session that had opened it, was closed before.
+
+    Attributes:
+        path: The database.
+        why: What SQLite said.
+    """
+
+    message = (
+        "database {path!r} is closed; use the session or the saver before it is closed, within "
+        "its `with`, or open another one"
+    )
+
+
 class DatabaseMissing(StorageError):
     """The database to read does not exist; it is not created.
 

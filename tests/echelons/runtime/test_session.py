@@ -15,6 +15,7 @@ from langgraph.types import interrupt
 from echelons import Agent, Question, Result, Session, SqliteCheckpointer
 from echelons.errors import (
     CheckpointTampered,
+    DatabaseClosed,
     ForeignSaverWarning,
     InterventionPending,
     InvalidDatabase,
@@ -383,8 +384,9 @@ async def test_a_session_closes_what_it_has_opened(tmp_path: Path) -> None:
         pass
 
     for session in (one, two):
-        with pytest.raises(StorageError, match="closed"):
-            session.inbox()
+        for use in (session.inbox, lambda: session.send("Hello"), session.trace):  # noqa: B023
+            with pytest.raises(DatabaseClosed, match="is closed; use the session or the saver"):
+                use()
 
 
 def test_a_saver_that_was_passed_in_is_left_open() -> None:
