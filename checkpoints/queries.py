@@ -141,15 +141,22 @@ class ChannelWrites:
 
 @dataclass(frozen=True, slots=True)
 class AllCheckpoints:
-    """Query for all checkpoints of a root's thread with the given metadata, newest first."""
+    """Query for all checkpoints of a root's thread with the given metadata, newest first.
+
+    With a namespace, only those of that namespace.
+    """
 
     thread_id: str | None
     metadata: Mapping[str, str] = field(default_factory=dict)
+    namespace: str | None = None
 
     @property
     def config(self) -> RunnableConfig | None:
         """The config that addresses them; `None` for all threads."""
-        return {"configurable": {"thread_id": self.thread_id}} if self.thread_id else None
+        if not self.thread_id:
+            return None
+        place = {} if self.namespace is None else {"checkpoint_ns": self.namespace}
+        return {"configurable": {"thread_id": self.thread_id, **place}}
 
     def get(self, saver: Saver) -> list[CheckpointTuple]:
         """Return the result."""

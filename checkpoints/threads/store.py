@@ -72,8 +72,8 @@ class RootThread:
         updated_at: Time of the last turn, ISO 8601, UTC.
         metadata: What the caller of the last turn has noted; nothing of LangGraph's, and not the
             thread's identity.
-        damage: What is wrong with its rows, as far as they were read; empty if nothing is. Of
-            such a thread perhaps only the id is known.
+        damage: What is wrong with its rows, as far as they were read; empty if nothing is. If
+            the root's own rows are damaged, only the id is known.
     """
 
     id: str
@@ -200,14 +200,25 @@ def _read_roots() -> ReadPlan[list[RootThread]]:
             try:
                 inputs += yield AllCheckpoints(thread_id, _ROOT_INPUTS)
             except DAMAGE as error:
-                found.append(RootThread(thread_id, "", "", 0, "", damage=str(error)))
+                known = yield from _read_intact_root(thread_id)
+                found.append(replace(known, damage=str(error)))
     by_thread: dict[str, list[CheckpointTuple]] = {}
     for saved in inputs:
         identity = Identity.from_metadata(saved.metadata)
         if identity is not None:
             by_thread.setdefault(identity.thread_id, []).append(saved)
     found += [_build_root_thread(select_root_inputs(rows)) for rows in by_thread.values()]
-    return sorted(found, key=lambda root: root.updated_at, reverse=True)
+    return sorted(found, key=lambda root: (not root.damage, root.updated_at), reverse=True)
+
+
+def _read_intact_root(thread_id: str) -> ReadPlan[RootThread]:
+    """Return a damaged root thread from its own rows, or just its id if these are damaged, too."""
+    try:
+        rows: list[CheckpointTuple] = yield AllCheckpoints(thread_id, _ROOT_INPUTS, "")
+    except DAMAGE:
+        rows = []
+    own = [row for row in rows if Identity.from_metadata(row.metadata) is not None]
+    return _build_root_thread(own) if own else RootThread(thread_id, "", "", 0, "")
 
 
 def _read_inbox() -> ReadPlan[list[RootQuestions]]:

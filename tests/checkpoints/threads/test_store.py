@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -283,6 +284,31 @@ async def test_a_damaged_thread_is_listed_as_damaged_and_hides_no_other(how: str
             store.trace("t")
         [days] = store.subordinates("first")
         assert store.get(days, "first").agent == "days"
+
+
+async def test_a_root_whose_rows_are_whole_is_listed_with_them_though_others_are_damaged() -> None:
+    with SqliteCheckpointer(":memory:") as saver:
+        for thread in ("t", "last"):
+            given: Any = {**config(thread), "metadata": {"thread_name": f"{thread}'s name"}}
+            team(Call("ask", {"question": "Sure?"}), "ok").compile(saver).invoke(TASK, given)
+        store = ThreadStore(saver)
+        lost_before, before = store.roots()
+        saver.conn.execute(
+            "UPDATE checkpoints SET checkpoint = x'00' WHERE thread_id = 't'"
+            " AND checkpoint_ns <> ''"
+        )
+        saver.conn.execute(
+            "UPDATE checkpoints SET checkpoint = x'00' WHERE thread_id = 'last'"
+            " AND checkpoint_ns = '' AND json_extract(metadata, '$.source') = 'input'"
+        )
+        saver.conn.commit()
+
+        whole, lost = store.roots()
+
+        assert "is not what was stored" in whole.damage and lost.damage
+        assert replace(whole, damage="") == before and before.turns == 1 and before.updated_at
+        assert (lost.id, lost.name, lost.turns) == (lost_before.id, "", 0)
+        assert await store.aroots() == [whole, lost]
 
 
 @pytest.mark.parametrize("how", DAMAGES)
