@@ -117,7 +117,8 @@ class EventTranslator:
         # The agent that works in a namespace of LangGraph.
         self._origins: dict[tuple[str, ...], _TaskOrigin] = {}
         self._begun: set[str] = set()
-        self._asked: set[str] = set()
+        # Each by its id, until the root has stored it: only then it can be answered.
+        self._questions: dict[str, RunEvent | None] = {}
 
     def translate_part(self, part: tuple[tuple[str, ...], str, Any]) -> Iterator[RunEvent]:
         """Yield the events of a part of the stream."""
@@ -136,7 +137,7 @@ class EventTranslator:
         elif "input" in payload:
             yield from self._translate_start(namespace, payload)
         else:
-            yield from self._translate_end(payload)
+            yield from self._translate_end(namespace, payload)
 
     def _translate_start(
         self, namespace: tuple[str, ...], payload: Mapping[str, Any]
@@ -162,24 +163,22 @@ class EventTranslator:
             data = {"resumed": True} if messages and messages[-1] is not task else {}
             yield RunEvent(who.path, RunEventKind.TASK, text, thread_id=who.thread_id, data=data)
 
-    def _translate_end(self, payload: Mapping[str, Any]) -> Iterator[RunEvent]:
+    def _translate_end(
+        self, namespace: tuple[str, ...], payload: Mapping[str, Any]
+    ) -> Iterator[RunEvent]:
         who = self._tasks.pop(payload["id"], None)
         if who is None:
             return
         for each in payload["interrupts"]:
+            if is_pause(each["value"]):
+                continue
             # A question passes through every level; the first task that reports it asks it.
-            if each["id"] not in self._asked and not is_pause(each["value"]):
-                self._asked.add(each["id"])
-                data = {"id": each["id"], "value": each["value"]}
-                if isinstance(schema := each.get("response_schema"), Mapping):
-                    data["schema"] = schema
-                yield RunEvent(
-                    who.path,
-                    RunEventKind.QUESTION,
-                    str(each["value"]),
-                    thread_id=who.thread_id,
-                    data=data,
-                )
+            if each["id"] not in self._questions:
+                self._questions[each["id"]] = _question_event(who, each)
+            # It is found from the root downwards, so only now.
+            if not namespace and (question := self._questions[each["id"]]):
+                self._questions[each["id"]] = None
+                yield question
         if error := payload["error"]:
             server = find_server(error)
             text = self._redact(f"{error} ({server})" if server else str(error))
@@ -192,6 +191,14 @@ class EventTranslator:
                 yield from _response_events(
                     who, QueuedRequest.load(who.stored_request), payload["result"]
                 )
+
+
+def _question_event(who: _TaskOrigin, asked: Mapping[str, Any]) -> RunEvent:
+    data = {"id": asked["id"], "value": asked["value"]}
+    if isinstance(schema := asked.get("response_schema"), Mapping):
+        data["schema"] = schema
+    text = str(asked["value"])
+    return RunEvent(who.path, RunEventKind.QUESTION, text, thread_id=who.thread_id, data=data)
 
 
 def _token_events(chunk: BaseMessage, metadata: Mapping[str, Any]) -> Iterator[RunEvent]:

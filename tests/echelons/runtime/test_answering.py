@@ -62,6 +62,56 @@ def saver(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     return SqliteCheckpointer(tmp_path / "t.sqlite") if request.param == "ours" else InMemorySaver()
 
 
+# A question can be answered from its event on
+
+
+def asking_beside_work() -> Agent:
+    """Return a tree whose lowest asks while two agents beside it work."""
+    model = ScriptedModel(
+        {
+            "head": [[delegate("north", "go"), delegate("south", "go")], "done"],
+            "north": [[delegate("scout", "go"), delegate("guide", "go")], "there"],
+            "south": ["there"],
+            "scout": [Call("ask", {"question": "Sure?"}), "there"],
+            "guide": [Call("walk", {}), "there"],
+        }
+    )
+
+    def walk() -> str:
+        """Walk on."""
+        return "walked"
+
+    guide = Agent("guide", tools=[walk])
+    north = Agent("north", subordinates=[Agent("scout", tools=[ask]), guide])
+    return Agent("head", model=model, subordinates=[north, Agent("south")])
+
+
+@pytest.mark.parametrize("make", [team, asking_beside_work])
+def test_a_question_can_be_answered_as_soon_as_its_event_is_there(saver: Any, make: Any) -> None:
+    with Session(make(), saver) as session, session.send("plan") as run:
+        for event in run:
+            if event.kind == "question":
+                assert [each.id for each in session.inbox()] == [event.data["id"]]
+                assert session.answer(event.data["id"], "yes").result().queued
+
+        assert run.result().text == "done"
+        assert heard(session) == ["they said yes"]
+
+
+@pytest.mark.parametrize("make", [team, asking_beside_work])
+async def test_a_question_can_be_answered_as_soon_as_its_event_is_there_in_an_event_loop(
+    saver: Any, make: Any
+) -> None:
+    async with Session(make(), saver) as session, await session.asend("plan") as run:
+        async for event in run:
+            if event.kind == "question":
+                assert [each.id for each in await session.ainbox()] == [event.data["id"]]
+                assert (await (await session.aanswer(event.data["id"], "yes")).result()).queued
+
+        assert (await run.result()).text == "done"
+        assert heard(session) == ["they said yes"]
+
+
 # None is lost
 
 
