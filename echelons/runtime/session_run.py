@@ -14,7 +14,7 @@ import inspect
 import logging
 import threading
 import warnings
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import suppress
 from contextvars import Context, copy_context
 from dataclasses import dataclass
@@ -209,6 +209,7 @@ class AsyncRun(_TurnRun):
         self._events = engine.arun_request(request, self._record)
         self._lock = asyncio.Lock()
         self._context: Context | None = None
+        self._closing: asyncio.Task[None] | None = None
 
     def __aiter__(self) -> AsyncIterator[RunEvent]:
         return _AsyncEvents(self._take_event)
@@ -216,7 +217,11 @@ class AsyncRun(_TurnRun):
     async def _take_event(self) -> RunEvent | None:
         async with self._lock:
             self._driver = asyncio.current_task()
-            self._context = self._context or copy_context()
+            if self._context is None:
+                self._context = copy_context()
+                # Not a method of this object, which may be collected before.
+                closing = _close_at_end(self._engine, self._events, self._lock)
+                self._closing = asyncio.create_task(closing, context=self._context)
             # In a task of its own: a web server cancels again and again, and would so cancel the
             # ending of the tree as well, which then runs on.
             step = asyncio.create_task(self._advance(), context=self._context)
@@ -233,10 +238,16 @@ class AsyncRun(_TurnRun):
         try:
             event = await anext(self._events, None)
         except BaseException:
-            self._has_ended = True
+            self._set_ended()
             raise
-        self._has_ended = event is None
+        if event is None:
+            self._set_ended()
         return event
+
+    def _set_ended(self) -> None:
+        self._has_ended = True
+        if self._closing:
+            self._closing.cancel()
 
     async def result(self) -> Result:
         """Async version of `Run.result`."""
@@ -264,6 +275,31 @@ class AsyncRun(_TurnRun):
 
     async def __aexit__(self, *exc: object) -> None:
         await self.close()
+
+    def __del__(self) -> None:
+        super().__del__()
+        closing = self._closing
+        if closing and not closing.done() and not closing.get_loop().is_closed():
+            # It may be collected in any thread.
+            closing.get_loop().call_soon_threadsafe(closing.cancel)
+
+
+async def _close_at_end(
+    engine: TurnEngine, events: AsyncGenerator[RunEvent], lock: asyncio.Lock
+) -> None:
+    """Close the events of a run when it is collected or its event loop ends, which cancels this.
+
+    An event loop that ends closes all generators at the same time, but these are nested: each
+    closes those within.
+    """
+    with suppress(asyncio.CancelledError):
+        await asyncio.get_running_loop().create_future()
+    async with lock:
+        try:
+            await events.aclose()
+        except Exception as error:  # noqa: BLE001  logged, as there is no caller any more
+            why = describe_error(error, engine.graph.failures.redactor)
+            LOG.warning("%s: %s", LAST_STEP_FAILED, why)
 
 
 class _AsyncEvents(AsyncIterator[RunEvent]):
