@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
-from echelons.text.input_limits import INPUT_BYTES, MESSAGE_BYTES, measure_size
+from echelons.text.input_limits import INPUT_BYTES, MESSAGE_BYTES, measure_size, shorten_repr
 
 _DATA_TYPES = frozenset({"image", "audio", "video", "file"})
 _MODEL_TYPES = frozenset(
@@ -14,12 +15,15 @@ _MODEL_TYPES = frozenset(
     | {"server_tool_call", "server_tool_call_chunk", "server_tool_result"}
 )
 _SOURCES = ("url", "base64", "file_id", "data", "id")
+# As servers take it: of either alphabet, also without its padding or broken into lines.
+_BASE64 = re.compile(r"[A-Za-z0-9+/_\s-]*+=*+\s*+")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:\S")
 
 
 def find_block_fault(blocks: Sequence[Any]) -> str:
     """Return why a model could not be sent these blocks, and what to do; empty if it could.
 
-    LangChain's types are checked, and those of providers, such as `image_url`, passed on unread. A
+    LangChain's types and `image_url` are checked, and other types of providers passed on unread. A
     block that fails in the model's client would fail at every later call of the thread.
 
     Examples:
@@ -45,12 +49,27 @@ def _find_fault(block: Any) -> str:
         return f"{named} is one that only models write; give texts, pictures and files"
     if kind == "text" and not isinstance(block.get("text"), str):
         return f"{named} has no text: give it as 'text'"
-    if kind not in _DATA_TYPES:
-        return ""
+    if kind == "image_url":
+        given = block.get(kind)
+        url = given.get("url") if isinstance(given, Mapping) else given
+        no_address = f"{named} has no address: give {{'image_url': {{'url': 'https://…'}}}}"
+        return "" if isinstance(url, str) and url else no_address
+    return f"{named}{fault}" if kind in _DATA_TYPES and (fault := _find_data_fault(block)) else ""
+
+
+def _find_data_fault(block: Mapping[str, Any]) -> str:
     if not any(isinstance(block.get(key), str) and block[key] for key in _SOURCES):
-        return f"{named} has no data: give it one of url, base64, file_id"
-    needs_type = ("base64" in block or "data" in block) and not block.get("mime_type")
-    return f"{named} has no mime_type: give the kind of its data, 'image/png'" if needs_type else ""
+        return " has no data: give it one of url, base64, file_id"
+    url, data, kind = (block.get(key) or "" for key in ("url", "base64", "mime_type"))
+    if not kind and ("base64" in block or "data" in block):
+        return " has no mime_type: give the kind of its data, 'image/png'"
+    if kind and block["type"] == "image" and not str(kind).lower().startswith("image/"):
+        return f" has the mime_type {shorten_repr(kind)}: give that of a picture, 'image/png'"
+    if data and not (isinstance(data, str) and _BASE64.fullmatch(data)):
+        return " has data that are no base64: give base64.b64encode(its bytes).decode()"
+    if url and not (isinstance(url, str) and _SCHEME.match(url)):
+        return f" has the url {shorten_repr(url)}: give a whole one, 'https://…'"
+    return ""
 
 
 def copy_blocks(blocks: Sequence[Mapping[str, Any]], what: str) -> list[dict[str, Any]]:

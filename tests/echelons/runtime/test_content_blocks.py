@@ -141,6 +141,13 @@ def test_a_picture_without_words_is_a_task_too() -> None:
             "block 1, of type 'tool_call', is one that only models write",
         ),
         ([{"type": "image", "base64": b"x", "mime_type": "image/png"}], "has no data"),
+        ([{**PICTURE, "base64": "!!!"}], "has data that are no base64"),
+        ([{**PICTURE, "base64": "iVBORw0\u00e9"}], "has data that are no base64"),
+        ([{**PICTURE, "mime_type": "text/plain"}], "has the mime_type 'text/plain': .*'image/png'"),
+        ([{**PICTURE, "mime_type": 7}], "has the mime_type 7"),
+        ([{"type": "image", "url": "not an url"}], "has the url 'not an url': give a whole one"),
+        ([WORDS, {"type": "image_url"}], "block 2, of type 'image_url', has no address"),
+        ([{"type": "image_url", "image_url": {}}], "block 1, of type 'image_url', has no address"),
     ],
 )
 def test_blocks_that_no_model_could_be_sent_are_refused_by_name(task: Any, why: str) -> None:
@@ -148,6 +155,27 @@ def test_blocks_that_no_model_could_be_sent_are_refused_by_name(task: Any, why: 
         with pytest.raises(InvalidTask, match=why):
             session.send(task)
         assert session.threads() == []
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        {**PICTURE, "base64": "iVBO\nRw0KGgo"},
+        {**PICTURE, "base64": "-_8="},
+        {"type": "image", "url": "data:image/png;base64,iVBORw0KGgo="},
+        {"type": "image", "url": "gs://menus/menu.jpg", "mime_type": "image/jpeg"},
+        {"type": "image", "file_id": "file-1"},
+        {"type": "image_url", "image_url": {"url": "https://example.org/menu.jpg"}},
+        {"type": "image_url", "image_url": "https://example.org/menu.jpg"},
+    ],
+    ids=str,
+)
+def test_blocks_that_some_client_can_send_are_passed_on(block: Any) -> None:
+    model = ScriptedModel(["seen"])
+    with Session(Agent("head", model=model), ":memory:") as session:
+        assert session.send([block]).result().text == "seen"
+
+    assert model.calls[0].messages[-1].content == [block]
 
 
 @pytest.mark.parametrize(
