@@ -145,7 +145,10 @@ class ToolReview:
             return {"decisions": [each.to_json() for each in decisions]}
         if self.form == "approval":
             return decisions[0].to_json()
-        return [_build_human_response(each) for each in decisions]
+        return [
+            _build_human_response(call, each)
+            for call, each in zip(self.calls, decisions, strict=True)
+        ]
 
     def _share_answer(self, answer: object) -> Sequence[object]:
         """Return what is given for each call."""
@@ -230,10 +233,11 @@ def _is_action(given: object) -> bool:
     return isinstance(given["name"], str) and isinstance(given["args"], Mapping)
 
 
-def _build_human_response(decision: Decision) -> dict[str, Any]:
+def _build_human_response(call: ReviewedCall, decision: Decision) -> dict[str, Any]:
     arguments: Any = decision.message
     if decision.type == "reject" and decision.message:
-        raise ValueError("here a 'reject' takes no message; leave it out, or give 'respond'")
+        other = ", or give 'respond'" if "respond" in call.allowed else ""
+        raise ValueError(f"here a 'reject' takes no message; leave it out{other}")
     if decision.edited_action:
         arguments = {"action": decision.edited_action["name"]}
         arguments["args"] = decision.edited_action["args"]

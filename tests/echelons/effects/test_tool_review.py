@@ -170,6 +170,8 @@ def test_the_older_form_takes_no_reason() -> None:
     assert review(value).build_resume_value("reject") == [{"type": "ignore", "args": None}]
     with pytest.raises(ValueError, match="takes no message; leave it out, or give 'respond'"):
         review(value).build_resume_value(Decision("reject", "too late"))
+    with pytest.raises(ValueError, match=r"takes no message; leave it out$"):
+        review(older(ignore=True)).build_resume_value(Decision("reject", "too late"))
 
 
 def test_the_older_form_takes_no_words_of_its_own() -> None:
