@@ -62,7 +62,12 @@ def test_a_coroutine_has_the_context_of_its_caller_and_its_error_is_raised(
         NAME.reset(token)
 
 
-def test_an_interrupt_from_the_keyboard_cancels_the_coroutine(loop: BackgroundLoop) -> None:
+def test_an_interrupt_from_the_keyboard_cancels_the_coroutine(
+    loop: BackgroundLoop, request: pytest.FixtureRequest
+) -> None:
+    # Tests that a script runs in the background would ignore the signal.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
     ended, main = threading.Event(), threading.get_ident()
 
     async def hang() -> None:
