@@ -229,9 +229,12 @@ class AsyncRun(_TurnRun):
                 return await asyncio.shield(step)
             except asyncio.CancelledError:
                 step.cancel()
-                while not step.done():
-                    with suppress(asyncio.CancelledError):
-                        await asyncio.wait((step,))
+                await _finish(step)
+                if not self._has_ended:
+                    # The step was done when the cancellation came, and its event is lost.
+                    abandoning = self._events.aclose()
+                    await _finish(asyncio.create_task(abandoning, context=self._context))
+                    self._set_ended()
                 raise
 
     async def _advance(self) -> RunEvent | None:
@@ -300,6 +303,13 @@ async def _close_at_end(
         except Exception as error:  # noqa: BLE001  logged, as there is no caller any more
             why = describe_error(error, engine.graph.failures.redactor)
             LOG.warning("%s: %s", LAST_STEP_FAILED, why)
+
+
+async def _finish(task: asyncio.Task[Any]) -> None:
+    """Wait for the end of a task, however often the waiting is cancelled."""
+    while not task.done():
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait((task,))
 
 
 class _AsyncEvents(AsyncIterator[RunEvent]):

@@ -44,7 +44,7 @@ def flat(width: int) -> Post:
 
 def deep(depth: int) -> Post:
     """Return a superior above ``a``, so many levels down, and ``b``, one less or one."""
-    branches = (("a", depth, 90), ("b", max(1, depth - 1) if depth % 2 else 1, 80))
+    branches = (("a", depth, 90), ("b", max(1, depth - 1) if depth % 2 else 1, 79))
     return Post("head", tuple(chain(name, levels, sure) for name, levels, sure in branches))
 
 

@@ -6,6 +6,7 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -16,7 +17,8 @@ from langchain_core.messages import AIMessage
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import interrupt
 
-from echelons import Agent, AsyncRun, Run, Session, subordinate
+from echelons import Agent, AsyncRun, Run, Session, SqliteCheckpointer, subordinate
+from echelons.checkpoints.ledger import build_key
 from echelons.errors import NothingToResume, StorageError, ThreadBusy, UnfinishedTurn
 from echelons.testing import Call, ScriptedModel, delegate
 
@@ -424,3 +426,22 @@ def test_an_answer_is_left_to_the_run_that_was_left() -> None:
 
         assert left.result().text == "done"
     assert model.repeated_calls == []
+
+
+async def test_a_run_that_is_cancelled_in_any_round_of_its_loop_frees_its_thread_at_once() -> None:
+    with SqliteCheckpointer(":memory:") as saver:
+        for rounds in range(1, 10_000):
+            agent = Agent("head", model=ScriptedModel(["done"]))
+            session = Session(agent, saver, thread=f"thread {rounds}")
+            run = await session.asend("go")
+            driving = asyncio.create_task(run.result())
+            for _ in range(rounds):
+                await asyncio.sleep(0)
+            if driving.done():
+                break
+            driving.cancel()
+            with suppress(asyncio.CancelledError):
+                await driving
+            assert saver.ledger.get_holder(build_key(session.thread_id)) is None, rounds
+
+    assert (await driving).text == "done"
