@@ -313,7 +313,7 @@ def test_a_turn_of_which_only_the_text_is_stored_is_read_from_its_checkpoints(
 def test_of_a_large_response_the_parts_are_not_kept(
     world: World, saver: SqliteCheckpointer
 ) -> None:
-    long = "word " * turns.MAX_RESPONSE_LENGTH
+    long = "w" * (turns.MAX_RESPONSE_LENGTH + 1)
     calls = [Call("look")]
 
     @tool
