@@ -10,6 +10,7 @@ from echelons.cli import database, output, unfinished_threads
 from echelons.cli.command import command
 from echelons.cli.exit_codes import ExitCode
 from echelons.cli.options import RunOutputOptions, ThreadOptions
+from echelons.text.content_blocks import read_block_texts
 from echelons.tree.names import PATH_SEPARATOR
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ def _build_message_events(stored: StoredEvent) -> Iterator[RunEvent]:
     from echelons.runtime.run_events import RunEvent, RunEventKind
 
     path, thread, data = stored.agent_path, stored.agent_thread_id, stored.event.data
-    text, artifact = _read_text(data["content"]), data.get("artifact")
+    text, artifact = read_block_texts(data["content"]), data.get("artifact")
     match data["role"]:
         case "human":
             yield RunEvent(path, RunEventKind.TASK, text, thread_id=thread)
@@ -154,9 +155,3 @@ def _build_response_events(superior: str, stored: dict[str, Any]) -> Iterator[Ru
         }
         at = f"{superior}{PATH_SEPARATOR}{below[0] if below else each.agent}"
         yield RunEvent(at, RunEventKind.RESPONSE, each.result, thread_id=each.thread_id, data=facts)
-
-
-def _read_text(content: Any) -> str:
-    blocks = [content] if isinstance(content, str) else content
-    texts = (each if isinstance(each, str) else str(each.get("text", "")) for each in blocks)
-    return "".join(texts)
