@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from echelons.guards.circuit_breaker import BreakerPolicy
     from echelons.guards.deadlines import time_left
     from echelons.guards.limits import Limits
-    from echelons.nodes.current_request import get_request
+    from echelons.nodes.tool_execution.current_request import get_request
     from echelons.runtime.run_events import RunEvent
     from echelons.runtime.session import Session
     from echelons.runtime.session_run import AsyncRun, Result, Run
@@ -51,7 +51,7 @@ _HOMES = {
     "ThreadStore": "checkpoints.threads.store",
     "Usage": "delegation.request",
     "effect": "effects.journal",
-    "get_request": "nodes.current_request",
+    "get_request": "nodes.tool_execution.current_request",
     "idempotency_key": "effects.journal",
     "redact_secrets": "text.redaction",
     "subordinate": "agent",

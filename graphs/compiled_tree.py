@@ -51,8 +51,8 @@ from echelons.graphs.level_graph import (
 from echelons.graphs.pregel.state_updates import EditableGraph
 from echelons.guards.limits import Limits
 from echelons.identity.lineage import ECHELONS_NS, Identity
-from echelons.nodes.async_only import find_async_only
 from echelons.nodes.planning.task_router import TaskRouter
+from echelons.nodes.tool_execution.async_only import find_async_only
 from echelons.text.input_limits import shorten_repr
 from echelons.text.redaction import Redactor, redact_secrets
 from echelons.text.sanitize import sanitize_value

@@ -17,11 +17,11 @@ from echelons.delegation.request import CURRENT_REQUEST_KEY
 from echelons.effects.journal import EffectKind, Journal, get_effect_kind
 from echelons.guards.gate import Halt, Pause, Step, get_gate
 from echelons.langgraph_internals import TASK_ID_KEY, supports_async
-from echelons.nodes.async_only import is_async_only
 from echelons.nodes.base_node import Node
-from echelons.nodes.current_request import with_root_request
 from echelons.nodes.planning.early_end import build_not_run_message
+from echelons.nodes.tool_execution.async_only import is_async_only
 from echelons.nodes.tool_execution.at_most_once import AtMostOnce, Refusal
+from echelons.nodes.tool_execution.current_request import with_root_request
 from echelons.nodes.tool_execution.journaled_call import (
     JournaledCall,
     build_journal_call,

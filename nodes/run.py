@@ -23,11 +23,11 @@ from echelons.guards.gate import Halt, get_gate
 from echelons.identity.lineage import derive_message_id, require_identity
 from echelons.identity.thread_history import CarriedState, GraphHistory, Head, Past
 from echelons.langgraph_internals import RESUMING_KEY
-from echelons.nodes.async_only import is_async_only, run_async
 from echelons.nodes.base_node import Node
 from echelons.nodes.messages import RETURNED_KEY, sanitize_message
 from echelons.nodes.planning.early_end import build_halt_update
 from echelons.nodes.planning.tool_calls import answer_open_calls
+from echelons.nodes.tool_execution.async_only import is_async_only, run_async
 from echelons.tree.names import RUN
 
 

@@ -22,10 +22,10 @@ from langgraph.types import Command
 from echelons.effects.journal import EffectCall, EffectKind
 from echelons.guards.gate import Halt
 from echelons.identity.failures import LoggedFailure, get_failure_log
-from echelons.nodes.async_only import run_async
 from echelons.nodes.messages import sanitize_message
 from echelons.nodes.planning.early_end import build_not_run_message
 from echelons.nodes.planning.refused_calls import mark_refused
+from echelons.nodes.tool_execution.async_only import run_async
 from echelons.nodes.tool_execution.detached_call import DetachedCall, LateCallback
 
 PRIVATE_KEYS = frozenset({"forward", "heads", "previous", "request", "response"})

@@ -106,7 +106,7 @@ def test_a_node_finds_the_saver_and_the_way_of_storing_in_its_config(saver: InMe
 def test_a_task_started_by_a_send_reads_the_state_of_its_graph_also_when_it_resumes(
     saver: InMemorySaver,
 ) -> None:
-    """`nodes/current_request.py`: the task of a root, for the tools that it calls."""
+    """`current_request` of `nodes/tool_execution/`: the task of a root, for its tools."""
     found: list[Any] = []
 
     def look(given: Any, config: RunnableConfig) -> State:

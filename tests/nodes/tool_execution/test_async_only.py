@@ -19,7 +19,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
 
 from echelons import Agent
-from echelons.nodes.async_only import find_async_only, is_async_only
+from echelons.nodes.tool_execution.async_only import find_async_only, is_async_only
 from echelons.testing import ScriptedModel
 
 
