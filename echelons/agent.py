@@ -43,8 +43,14 @@ if TYPE_CHECKING:
     from echelons.tree.drawing import Drawing
 
 
+class _Compiled:
+    """The place of what was compiled of an object, which is neither copied nor pickled with it."""
+
+    __slots__ = ("compiled",)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
-class Agent:
+class Agent(_Compiled):
     """An agent: its model, tools, capabilities and subordinates.
 
     An agent is immutable and validated on construction. Its lists and mappings are copied, so
@@ -134,6 +140,9 @@ class Agent:
     ) -> AgentGraph:
         """Compile the tree to an ordinary LangGraph graph with `messages` in and out.
 
+        The levels of the tree are compiled once, with models by name, and shared by all graphs and
+        sessions of the agent.
+
         Args:
             checkpointer: Any LangGraph checkpoint saver, the path of a SQLite database, or
                 `None` for no persistence, unless a surrounding graph passes on its own saver.
@@ -164,6 +173,16 @@ class Agent:
         from echelons.tree.drawing import Drawing
 
         return Drawing(self)
+
+
+def get_compiled(agent: Agent) -> Any:
+    """Return what `keep_compiled` has kept; `None` for nothing."""
+    return getattr(agent, "compiled", None)
+
+
+def keep_compiled(agent: Agent, compiled: Any) -> None:
+    """Keep what was compiled of an agent, which never changes, for as long as the agent lives."""
+    object.__setattr__(agent, "compiled", compiled)
 
 
 def subordinate(

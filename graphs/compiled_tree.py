@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -20,7 +21,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.config import get_config
 from langgraph.store.base import BaseStore
 
-from echelons.agent import Agent
+from echelons.agent import Agent, get_compiled, keep_compiled
 from echelons.background_loop import get_background_loop
 from echelons.capabilities import Deriver, ModelDeriver, derive_from_names
 from echelons.checkpoints.coordination.capability_cache import CapabilityCache
@@ -67,18 +68,20 @@ class AgentGraph(EditableGraph):
     to resume a thread whose interrupted agents the tree no longer has.
     """
 
-    def __init__(self, *, agent: Agent, failures: LedgerFailures, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *,
+        agent: Agent,
+        fingerprint: str,
+        async_only: Sequence[str],
+        failures: LedgerFailures,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.agent = agent
+        self.fingerprint = fingerprint
+        self.async_only = async_only
         self.failures = failures
-        self.fingerprint = fingerprint_tree(agent)
-        self.async_only = find_async_only(agent)
-
-    def copy(self, update: dict[str, Any] | None = None) -> AgentGraph:
-        """Return a copy with some attributes changed, as LangGraph's server makes one."""
-        attributes = {**self.__dict__, **(update or {})}
-        left_out = ("__orig_class__", "fingerprint", "async_only")
-        return type(self)(**{key: attributes[key] for key in attributes if key not in left_out})
 
     def stream(
         self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
@@ -196,6 +199,51 @@ def compile_tree(
     if not callable(given):
         why = "it is no function from text to text; leave it out for the default"
         raise InvalidOption("redactor", shorten_repr(given), why)
+    levels = _get_levels(agent)
+    builder = copy(levels.root)
+    # The levels below take the context from the graph around them, as it is.
+    builder.context_schema = context_schema
+    compiled = builder.compile(
+        checkpointer=open_checkpointer(checkpointer), store=store, name=agent.name
+    )
+    return AgentGraph(
+        agent=agent,
+        fingerprint=levels.fingerprint,
+        async_only=levels.async_only,
+        failures=LedgerFailures(redactor),
+        **compiled.__dict__,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Levels:
+    """What all graphs of one agent share, as an agent never changes.
+
+    Nothing of it may depend on what a graph or a run is given, such as a saver, a store or a
+    redactor: nodes read these from the config of a run.
+
+    Attributes:
+        root: The graph of the root's level, not yet compiled. It holds the levels below.
+        fingerprint: The fingerprint of the tree.
+        async_only: What of the tree is only async.
+    """
+
+    root: LevelBuilder
+    fingerprint: str
+    async_only: Sequence[str]
+
+
+def _get_levels(agent: Agent) -> _Levels:
+    """Return the levels of a tree, which are built once and live as long as its root."""
+    levels: _Levels | None = get_compiled(agent)
+    if levels is None:
+        levels = _build_levels(agent)
+        # Two threads may both get here: each has built the same.
+        keep_compiled(agent, levels)
+    return levels
+
+
+def _build_levels(agent: Agent) -> _Levels:
     policy, heights = agent.delegation or DEFAULT_POLICY, measure_heights(agent)
     levels = _LevelFactory(
         models=resolve_models(agent),
@@ -203,19 +251,12 @@ def compile_tree(
         depth=heights[agent.name],
         history=SavedHistory(),
         journal=LedgerJournal(),
-        router=TaskRouter(
-            agent, policy, partial(resolve_deriver, agent.name, policy.deriver), redactor
-        ),
+        router=TaskRouter(agent, policy, partial(resolve_deriver, agent.name, policy.deriver)),
         policies=resolve_policies(agent),
         limits=agent.limits,
     )
-    builder = levels.build_level(agent, reports=False)
-    # The levels below take the context from the graph around them, as it is.
-    builder.context_schema = context_schema
-    compiled = builder.compile(
-        checkpointer=open_checkpointer(checkpointer), store=store, name=agent.name
-    )
-    return AgentGraph(agent=agent, failures=LedgerFailures(redactor), **compiled.__dict__)
+    root = levels.build_level(agent, reports=False)
+    return _Levels(root, fingerprint_tree(agent), find_async_only(agent))
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,12 +308,16 @@ def resolve_policies(root: Agent) -> dict[str, DelegationPolicy]:
     return rules
 
 
-def resolve_deriver(tree: str, given: Deriver | None) -> Deriver:
-    """Return a tree's capability deriver; a `ModelDeriver` caches its results in a run's ledger."""
-    if not isinstance(given, ModelDeriver):
-        return given or derive_from_names
-    saver = get_saver(get_config().get("configurable", {}))
-    return given.with_store(CapabilityCache(get_ledger(saver), tree)) if saver else given
+def resolve_deriver(tree: str, given: Deriver | None) -> tuple[Deriver, Any]:
+    """Return a tree's capability deriver, and the saver that it caches its results with, if any.
+
+    A `ModelDeriver` caches its results in the ledger of the run's saver.
+    """
+    if isinstance(given, ModelDeriver):
+        saver = get_saver(get_config().get("configurable", {}))
+        if saver:
+            return given.with_store(CapabilityCache(get_ledger(saver), tree)), saver
+    return given or derive_from_names, None
 
 
 def _is_checked(around: RunnableConfig) -> bool:

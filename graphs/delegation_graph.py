@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterator, Mapping
 from contextlib import aclosing
-from functools import cache
+from functools import lru_cache
 from typing import Any, cast
 
 from langchain_core.runnables import Runnable, RunnableConfig
@@ -28,6 +28,9 @@ from echelons.nodes.dispatch import DISPATCH, Dispatch, assign_nodes
 from echelons.nodes.refuse import Refuse
 from echelons.nodes.subordinate import Subordinate
 from echelons.tree.members import Member
+
+MAX_RESUMED_GRAPHS = 8
+"""Number of graphs with nodes of earlier runs that a crowd keeps; the others are made again."""
 
 
 def build_delegation_graph(
@@ -62,7 +65,9 @@ def build_delegation_graph(
     own = [name for name, node in queue.nodes.items() if node == name]
     if len(own) == len(members):
         return DirectGraph(entry=first, **compile_nodes(own))
-    with_nodes = cache(lambda own: DirectGraph(entry=first, **compile_nodes(own)))
+    with_nodes = lru_cache(MAX_RESUMED_GRAPHS)(
+        lambda own: DirectGraph(entry=first, **compile_nodes(own))
+    )
     return CrowdGraph(entry=first, members=members, with_nodes=with_nodes, **compile_nodes(()))
 
 

@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from threading import Lock
 from typing import Any, NamedTuple, cast
+from weakref import WeakKeyDictionary
 
 from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.constants import START
@@ -40,7 +41,7 @@ from echelons.identity.lineage import require_identity
 from echelons.identity.thread_history import CarriedState, Head, Past
 
 MAX_CACHED_PASTS = 256
-"""Number of threads whose past is cached; the least recently used is evicted first."""
+"""Number of threads of one saver whose past is cached; the least recently used goes first."""
 EARLIER_TURNS_KEY = "earlier_turns"
 """Metadata key of an input checkpoint: the number of pruned turns before it."""
 
@@ -60,10 +61,12 @@ class ThreadSegment(NamedTuple):
 
 
 class SavedHistory:
-    """The `GraphHistory` of a compiled tree, read through the saver of each run."""
+    """The `GraphHistory` of a tree, read through the saver of each run, and cached with it."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[tuple[int, OneCheckpoint], Past] = OrderedDict()
+        self._known: WeakKeyDictionary[Saver, OrderedDict[OneCheckpoint, Past]] = (
+            WeakKeyDictionary()
+        )
         self._lock = Lock()
 
     def is_durable(self, config: Mapping[str, Any]) -> bool:
@@ -141,17 +144,19 @@ class SavedHistory:
 
     def _find_cached(self, saver: Saver, end: OneCheckpoint) -> Past | None:
         with self._lock:
-            key = (id(saver), end)
-            if key in self._known:
-                self._known.move_to_end(key)
-            return self._known.get(key)
+            known = self._known.get(saver)
+            if known and end in known:
+                known.move_to_end(end)
+                return known[end]
+            return None
 
     def _cache_past(self, saver: Saver, end: OneCheckpoint, past: Past) -> None:
         # Only the complete past is cached: a copy for each segment would grow with the square.
         with self._lock:
-            self._known[id(saver), end] = past
-            while len(self._known) > MAX_CACHED_PASTS:
-                self._known.popitem(last=False)
+            known = self._known.setdefault(saver, OrderedDict())
+            known[end] = past
+            while len(known) > MAX_CACHED_PASTS:
+                known.popitem(last=False)
 
 
 def join_pasts(pasts: Sequence[Past]) -> Past:

@@ -6,19 +6,21 @@ Most runs never route, and reading the capabilities of a tree takes longer than 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from textwrap import shorten
 from threading import Lock
+from weakref import WeakKeyDictionary
+
+from langgraph.config import get_config
 
 from echelons.agent import Agent
 from echelons.capabilities import CapabilityMap, Deriver, TreeDeriver
 from echelons.delegation.candidates import Candidates
 from echelons.delegation.policy import DelegationPolicy
+from echelons.identity.failures import get_failure_log
 from echelons.routing import Part, Route, Router
 from echelons.routing.route import MAX_EXPLAINED
-from echelons.text.redaction import Redactor
 
 MAX_REASON = 200
 """The most characters stored of why an agent was asked."""
@@ -56,21 +58,20 @@ class TaskRouter:
     Args:
         root: The root of the tree.
         policy: The root's delegation policy.
-        resolve_deriver: Returns the deriver of the tree's capabilities, within a run.
-        redactor: Returns the text of an exception without what must not be seen.
+        resolve_deriver: Returns the deriver of the tree's capabilities, within a run, and the
+            saver that it is for; `None` for any.
     """
 
     def __init__(
         self,
         root: Agent,
         policy: DelegationPolicy,
-        resolve_deriver: Callable[[], Deriver],
-        redactor: Redactor,
+        resolve_deriver: Callable[[], tuple[Deriver, object | None]],
     ) -> None:
         self._root = root
         self._policy = policy
         self._resolve_deriver = resolve_deriver
-        self._redactor = redactor
+        self._routers: WeakKeyDictionary[object, _LazyRouter] = WeakKeyDictionary()
         self._lock = Lock()
 
     def route_task(self, task: str, receiver: str, *, max_parts: int) -> tuple[RoutedTask, ...]:
@@ -78,7 +79,7 @@ class TaskRouter:
 
         With more than `max_parts` parts the task stays whole.
         """
-        router, without = self._get_router(), {receiver}
+        router, without = self._get_router(*self._resolve_deriver()), {receiver}
         found = router.split(task, receiver, without=without) if max_parts > 1 else ()
         if not 1 < len(found) <= max_parts:
             return (_build_routed_task(router, router.route(task, receiver, without=without)),)
@@ -88,10 +89,11 @@ class TaskRouter:
         self, task: str, receiver: str, *, max_parts: int
     ) -> tuple[RoutedTask, ...]:
         """Async version of `route_task`."""
+        deriver, saver = self._resolve_deriver()
         # A model is asked here, without blocking the event loop when the router is created.
-        if "_router" not in self.__dict__ and isinstance(self._deriver, TreeDeriver):
-            await self._deriver.alearn(self._root)
-        router, without = self._get_router(), {receiver}
+        if isinstance(deriver, TreeDeriver) and self._get_lazy(saver).router is None:
+            await deriver.alearn(self._root)
+        router, without = self._get_router(deriver, saver), {receiver}
         found = await router.asplit(task, receiver, without=without) if max_parts > 1 else ()
         if not 1 < len(found) <= max_parts:
             return (
@@ -99,19 +101,28 @@ class TaskRouter:
             )
         return tuple(_build_routed_task(router, each.route, each) for each in found)
 
-    def _get_router(self) -> Router:
+    def _get_router(self, deriver: Deriver, saver: object | None) -> Router:
+        lazy = self._get_lazy(saver)
+        with lazy.lock:
+            if lazy.router is None:
+                known, policy = CapabilityMap.discover(self._root, deriver), self._policy
+                lazy.router = Router(known, policy.matcher, policy.threshold, _redact_in_run)
+            return lazy.router
+
+    def _get_lazy(self, saver: object | None) -> _LazyRouter:
+        # A router must not keep its saver alive: so not the deriver is kept, but its result.
         with self._lock:
-            return self._router
+            return self._routers.setdefault(self if saver is None else saver, _LazyRouter())
 
-    @cached_property
-    def _router(self) -> Router:
-        known = CapabilityMap.discover(self._root, self._deriver)
-        policy = self._policy
-        return Router(known, policy.matcher, policy.threshold, self._redactor)
 
-    @cached_property
-    def _deriver(self) -> Deriver:
-        return self._resolve_deriver()
+@dataclass(slots=True)
+class _LazyRouter:
+    router: Router | None = None
+    lock: Lock = field(default_factory=Lock)
+
+
+def _redact_in_run(text: str) -> str:
+    return get_failure_log(get_config()).redactor(text)
 
 
 def _build_routed_task(router: Router, route: Route, part: Part | None = None) -> RoutedTask:
