@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
+from operator import attrgetter
 from typing import Any
 
-from langchain_core.language_models import BaseChatModel
+from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import (
     AIMessage,
     BaseMessage,
@@ -20,7 +21,8 @@ from langchain_core.messages import (
     ToolMessage,
     message_chunk_to_message,
 )
-from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.prompt_values import ChatPromptValue
+from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig
 
 from echelons.delegation.calls import SubordinateCall
 from echelons.delegation.policy import DelegationPolicy
@@ -114,6 +116,7 @@ class Reason(Node):
         super().__init__("reason")
         self._settings = settings
         self._history = history
+        self._takes_prompt_value = _takes_prompt_value(settings.model)
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Call the model, unless the segment has already reported, or is halted."""
@@ -138,7 +141,7 @@ class Reason(Node):
         own, options = config, dict[str, Any]()
         if settings.timed_model:
             own, options = limit_call(settings.timed_model, config)
-        reply = settings.model.invoke(build_model_input(settings, past, state), own, **options)
+        reply = settings.model.invoke(self._build_prompt(past, state), own, **options)
         halt = gate.leave(reply, config)
         context = parse_reply(settings, past, state, reply, identity)
         routed = {
@@ -170,7 +173,7 @@ class Reason(Node):
         if verdict:
             return joined.rebase_update(build_halt_update(verdict, state["messages"], identity))
         past = await self._history.aload_past(state.get("previous"), config)
-        reply = await settings.model.ainvoke(build_model_input(settings, past, state), config)
+        reply = await settings.model.ainvoke(self._build_prompt(past, state), config)
         halt = await gate.arun(lambda: gate.leave(reply, config))
         context = parse_reply(settings, past, state, reply, identity)
         routed = {
@@ -185,6 +188,11 @@ class Reason(Node):
     def _router(self) -> TaskRouter:
         assert self._settings.router is not None  # noqa: S101  only a level with subordinates asks
         return self._settings.router
+
+    def _build_prompt(self, past: Past, state: Mapping[str, Any]) -> LanguageModelInput:
+        messages = build_model_input(self._settings, past, state)
+        # LangChain converts a list to this, with two calls for each message of the thread.
+        return ChatPromptValue(messages=messages) if self._takes_prompt_value else messages
 
     def _build_reply_update(
         self,
@@ -202,6 +210,16 @@ class Reason(Node):
             return RequestLimits.begin(settings.depth, settings.policy, timeout, config)
 
         return plan_reply_update(settings, context, routed, limits)
+
+
+def _takes_prompt_value(model: Runnable[Any, Any]) -> bool:
+    """Return whether LangChain's own methods take a model's input.
+
+    A model with its own `invoke` may expect the list of messages.
+    """
+    bound = model.bound if isinstance(model, RunnableBinding) else model
+    own, base = type(bound), BaseChatModel
+    return isinstance(bound, base) and own.invoke is base.invoke and own.ainvoke is base.ainvoke
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,13 +318,16 @@ def _adopt_reply(reply: Any, identity: Identity, before: Sequence[BaseMessage]) 
         "name": identity.agent,
         "response_metadata": strip_own_metadata(message),
     }
-    taken = {each.id for each in before}
     # A reply with the id of an earlier message would replace that message.
-    if not message.id or message.id in taken:
+    if not message.id or message.id in map(_get_id, before):
+        taken = set(map(_get_id, before))
         places = (f"{identity.request_id}/{place}" for place in count(len(before)))
         ids = (derive_message_id(identity.thread_id, place) for place in places)
         update["id"] = next(each for each in ids if each not in taken)
     return assign_call_ids(message.model_copy(update=update))
+
+
+_get_id = attrgetter("id")
 
 
 def _build_update(

@@ -11,7 +11,14 @@ from itertools import count
 from sys import maxsize
 from typing import Any, TypeVar
 
-from langchain_core.messages import AIMessage, BaseMessage, ToolCall, ToolMessage
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolCall,
+    ToolMessage,
+)
 from pydantic import BaseModel, ValidationError
 
 from echelons.delegation.calls import FanOutCall, SubordinateCall, build_part_id
@@ -142,26 +149,37 @@ def answer_open_calls(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
     An interrupted segment may end with open calls; providers reject such a history, so each
     open call is answered with `not run`.
     """
-    closed: list[BaseMessage] = []
-    pending: dict[str, ToolCall] = {}
+    given: list[Any] = [*messages]
+    pending: Sequence[ToolCall] = ()
+    open_calls: list[tuple[int, Sequence[ToolCall]]] = []
+    # A thread may have thousands of messages, so nothing is called for an ordinary one.
+    for place, message in enumerate(given):
+        kind = type(message)
+        if kind is ToolMessage or (kind not in _OTHER_KINDS and isinstance(message, ToolMessage)):
+            answered = message.tool_call_id
+            if pending and pending[0]["id"] == answered and not pending[1:]:
+                pending = ()
+            elif pending:
+                pending = [call for call in pending if (call["id"] or "") != answered]
+            continue
+        if pending:
+            open_calls.append((place, pending))
+            pending = ()
+        if kind is AIMessage or (kind not in _OTHER_KINDS and isinstance(message, AIMessage)):
+            pending = message.tool_calls
+    if pending:
+        open_calls.append((len(given), pending))
+    for place, calls in reversed(open_calls):
+        named = {call["id"] or "": call["name"] for call in calls}
+        given[place:place] = [
+            ToolMessage("not run", tool_call_id=call_id, name=name, status="error")
+            for call_id, name in named.items()
+        ]
+    return given
 
-    def flush() -> None:
-        closed.extend(
-            ToolMessage("not run", tool_call_id=call_id, name=call["name"], status="error")
-            for call_id, call in pending.items()
-        )
-        pending.clear()
 
-    for message in messages:
-        if isinstance(message, ToolMessage):
-            pending.pop(message.tool_call_id, None)
-        elif pending:
-            flush()
-        closed.append(message)
-        if isinstance(message, AIMessage) and message.tool_calls:
-            pending.update({call["id"] or "": call for call in message.tool_calls})
-    flush()
-    return closed
+_OTHER_KINDS = frozenset({AIMessage, HumanMessage, SystemMessage})
+"""Kinds of messages of which none is a tool message; any other kind may be a subclass."""
 
 
 @dataclass

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from langchain_core.language_models import BaseChatModel, chat_models
 from langchain_core.messages import (
     AIMessage,
     AIMessageChunk,
@@ -14,6 +15,7 @@ from langchain_core.messages import (
     ToolCall,
     ToolMessage,
 )
+from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.runnables import RunnableLambda
 
 from echelons.identity.lineage import OWN_KEYS, THREADS_KEY, Identity, derive_subordinate_thread_id
@@ -108,6 +110,54 @@ def test_a_segment_that_was_cut_short_is_shown_with_its_calls_closed() -> None:
 
     assert [each.type for each in shown] == ["human", "ai", "tool", "human"]
     assert shown[2].text == "not run"
+
+
+class Plain(BaseChatModel):
+    """A model that answers with the number of messages it is given."""
+
+    @property
+    def _llm_type(self) -> str:
+        return "plain"
+
+    def _generate(self, messages: list[BaseMessage], *args: Any, **kwargs: Any) -> ChatResult:
+        return ChatResult(generations=[ChatGeneration(message=AIMessage(str(len(messages))))])
+
+    def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
+        return self.bind(tools=tools)
+
+
+class TakesAList(Plain):
+    """A model whose own `invoke` counts the messages of a list."""
+
+    def invoke(self, input: Any, config: Any = None, **kwargs: Any) -> Any:
+        return AIMessage(f"a list of {len(input)}")
+
+    async def ainvoke(self, input: Any, config: Any = None, **kwargs: Any) -> Any:
+        return self.invoke(input)
+
+
+@pytest.mark.parametrize("bound", [False, True])
+async def test_a_model_that_takes_a_list_is_given_one(bound: bool) -> None:
+    for model, said in ((Plain(), "1"), (TakesAList(), "a list of 1")):
+        used = model.bind_tools([]) if bound else model
+        node = Reason(ReasonSettings(used, "", ABILITIES), Remembered())
+        given: Any = {**CONFIG, "configurable": {}}
+
+        replies = [node.invoke(state(), given), await node.ainvoke(state(), given)]
+
+        assert [each["messages"][0].text for each in replies] == [said, said]
+
+
+def test_a_message_of_a_long_thread_is_not_converted_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(chat_models, "convert_to_messages", lambda messages: 1 / 0)
+    node = Reason(ReasonSettings(Plain(), "", ABILITIES), Remembered())
+
+    given: Any = {**CONFIG, "configurable": {}}
+    [reply] = node.invoke(state(), given)["messages"]
+
+    assert reply.text == "1"
 
 
 # What a reply becomes

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -9,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import (
     AIMessage,
+    AIMessageChunk,
     BaseMessage,
     HumanMessage,
     InvalidToolCall,
@@ -322,6 +326,54 @@ def test_a_whole_conversation_is_left_alone() -> None:
     messages = [HumanMessage("x"), said(call("a", "1")), answer("1"), AIMessage("done")]
 
     assert answer_open_calls(messages) == messages
+
+
+def test_a_longer_conversation_takes_no_more_calls_of_functions() -> None:
+    turn = [HumanMessage("x"), said(call("a", "1")), answer("1"), AIMessage("done")]
+    counts = [count_calls(partial(answer_open_calls, turn * turns)) for turns in (1, 100)]
+
+    assert counts[0] == counts[1]
+
+
+def count_calls(work: Callable[[], Any]) -> int:
+    """Return how many functions, of Python and of C, are called meanwhile."""
+    found: list[str] = []
+    before = sys.getprofile()
+    sys.setprofile(lambda frame, event, arg: found.append(event))
+    try:
+        work()
+    finally:
+        sys.setprofile(before)
+    return sum(event in ("call", "c_call") for event in found)
+
+
+def test_a_message_of_a_class_of_ones_own_counts_as_what_it_is() -> None:
+    class Reply(AIMessage):
+        pass
+
+    class Answer(ToolMessage):
+        pass
+
+    asked = Reply(content="", tool_calls=[call("a", "1"), call("b", "2")])
+    messages = [asked, Answer(content="x", tool_call_id="1"), AIMessageChunk(content="")]
+    closed = answer_open_calls(messages)
+
+    assert [each.type for each in closed] == ["ai", "tool", "tool", "AIMessageChunk"]
+    assert closed[2] == ToolMessage("not run", tool_call_id="2", name="b", status="error")
+
+
+def test_an_edit_in_place_counts_at_once() -> None:
+    messages = [HumanMessage("x"), said(call("a", "1")), answer("1"), AIMessage("done")]
+    answer_open_calls(messages)
+    messages[1].tool_calls = []  # type: ignore[attr-defined]
+
+    assert answer_open_calls(messages) == messages
+
+    messages[3].tool_calls = [call("b", "2")]  # type: ignore[attr-defined]
+
+    assert [each.type for each in answer_open_calls(messages)] == [
+        *("human", "ai", "tool", "ai", "tool")
+    ]
 
 
 conversations = st.lists(
