@@ -44,6 +44,7 @@ class LedgerJournal:
         turn = get_turn(config["configurable"])
         fresh = JournalEntry(CallState.STARTED, utc_now().isoformat(), version=0)
         value = entry_to_json(saver.serde, call, fresh)
+        ledger = get_ledger(saver)
 
         def work(open_: Transaction) -> VersionedValue | int:
             if turn:
@@ -51,10 +52,13 @@ class LedgerJournal:
                 # it has failed: nothing stored would show that it had come so far.
                 turn.check_in(open_)
             version = open_.compare_and_set(name, None, value)
+            if version and ledger.has_earlier_calls and (left := _take_earlier(open_, call)):
+                open_.compare_and_set(name, version, left)
+                version = None
             # Without a version the call was begun before; in this transaction it cannot change.
             return open_.get(name) or 0 if version is None else version
 
-        found = get_ledger(saver).commit(work)
+        found = ledger.commit(work)
         if isinstance(found, int):
             return CallStart(replace(fresh, version=found), fresh=True)
         entry = entry_from_json(saver.serde, name, found)
@@ -105,6 +109,27 @@ class LedgerJournal:
 def build_call_key(call: EffectCall) -> str:
     """Return the ledger's key of a call; in a copy of the thread only the thread differs."""
     return build_key(call.thread_id, "effect", call.position_id)
+
+
+def _take_earlier(open_: Transaction, call: EffectCall) -> Any:
+    """Remove and return the entry that an earlier version has made for a call, if there is one.
+
+    Such versions had no journal, or kept calls by `EffectCall.id`. The migration of the database
+    keeps what it finds of either by the agent and the id of the call.
+    """
+    name = build_key(call.thread_id, "effect", call.path, call.call_id)
+    found = open_.get(name)
+    if found is None:
+        return None
+    # What is no entry is refused where it is decoded.
+    entry = found.value if isinstance(found.value, dict) else {"tool": call.tool}
+    digest = entry.get("arguments")
+    if entry.get("tool") != call.tool or digest not in (None, call.digest):
+        return None
+    open_.delete(name, found.version)
+    # Without a journal a call that waits for its first answer has not come past its question.
+    is_suspended = digest is None and open_.get(build_key(call.thread_id, "asked", call.task_id))
+    return None if is_suspended else found.value
 
 
 def _find_started_version(found: VersionedValue | None, entry: JournalEntry) -> int | None:

@@ -52,6 +52,9 @@ class Ledger(ABC):
         True
     """
 
+    has_earlier_calls = False
+    """Whether the effect journal may have entries by the keys of earlier versions."""
+
     def __init__(self, locks: LeaseLocks) -> None:
         self._locks = locks
 

@@ -56,6 +56,8 @@ class SqliteLedger(Ledger):
         with database.cursor(transaction=False) as cursor:
             # As SQLite knows it: absolute, without symbolic links, and empty if there is no file.
             files = {name: file for _, name, file in cursor.execute("PRAGMA database_list")}
+            earlier = cursor.execute("SELECT 1 FROM ledger_values WHERE key = 'effect//earlier'")
+            self.has_earlier_calls = earlier.fetchone() is not None
         super().__init__(FileLocks(files["main"]) if files["main"] else LocalLocks())
         self._database = database
         self._clock = clock

@@ -9,17 +9,29 @@ from __future__ import annotations
 import sqlite3
 
 from echelons.checkpoints.clock import Clock
+from echelons.checkpoints.ledger import build_key
 from echelons.checkpoints.storage.schema import (
+    CALLS_BY_POSITION,
     CIRCUITS_BY_PATH,
     DELEGATIONS_VIEW,
     EVENTS_SCHEMA,
     LEDGER,
+    OPEN_CALLS,
 )
 from echelons.checkpoints.storage.seals import SEALS_SCHEMA
 from echelons.errors import DatabaseTooNew
 
 # Databases from before the steps were counted have all of step 1, so it must be idempotent.
-MIGRATION_STEPS = (EVENTS_SCHEMA, LEDGER, SEALS_SCHEMA, DELEGATIONS_VIEW, CIRCUITS_BY_PATH)
+MIGRATION_STEPS = (
+    EVENTS_SCHEMA,
+    LEDGER,
+    SEALS_SCHEMA,
+    # The journal has had its keys of today since the view was made: later databases know their
+    # open calls.
+    DELEGATIONS_VIEW + OPEN_CALLS,
+    CIRCUITS_BY_PATH,
+    CALLS_BY_POSITION,
+)
 
 # Not `PRAGMA user_version`: an app may use that number for its own tables in the same file.
 _STEPS_TABLE = (
@@ -46,6 +58,7 @@ def migrate(connection: sqlite3.Connection, path: str, clock: Clock) -> None:
     refuse_newer(connection, path)
     if _count_steps_taken(connection) == len(MIGRATION_STEPS):
         return
+    connection.create_function("build_key", -1, build_key, deterministic=True)
     connection.execute("BEGIN IMMEDIATE")
     with connection:
         connection.execute(_STEPS_TABLE)

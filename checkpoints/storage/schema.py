@@ -42,7 +42,16 @@ WHERE {_AGENT_THREAD} IS NOT NULL
 GROUP BY thread_id, agent_thread_id;
 """  # noqa: S608
 
-LEDGER = """
+_LEDGER_VALUES = """CREATE TABLE ledger_values (
+    id INTEGER PRIMARY KEY,
+    key TEXT NOT NULL UNIQUE,
+    version INTEGER NOT NULL,
+    at TEXT NOT NULL,
+    value TEXT NOT NULL
+);
+"""
+
+LEDGER = f"""
 CREATE TABLE ledger_entries (
     id INTEGER PRIMARY KEY,
     stream TEXT NOT NULL,
@@ -51,14 +60,7 @@ CREATE TABLE ledger_entries (
     record TEXT NOT NULL,
     UNIQUE (stream, sequence)
 );
-CREATE TABLE ledger_values (
-    id INTEGER PRIMARY KEY,
-    key TEXT NOT NULL UNIQUE,
-    version INTEGER NOT NULL,
-    at TEXT NOT NULL,
-    value TEXT NOT NULL
-);
-CREATE TABLE ledger_floor (version INTEGER NOT NULL);
+{_LEDGER_VALUES}CREATE TABLE ledger_floor (version INTEGER NOT NULL);
 INSERT INTO ledger_floor VALUES (0);
 CREATE TABLE ledger_leases (
     name TEXT PRIMARY KEY,
@@ -66,7 +68,7 @@ CREATE TABLE ledger_leases (
     pid INTEGER NOT NULL,
     since TEXT NOT NULL
 );
-"""
+"""  # noqa: S608
 
 _CALL_ID = "json_extract(data, '$.call_id')"
 # An event's key is `message id/call id`, with `/part number` after it for a part of a call.
@@ -170,3 +172,64 @@ WHERE key GLOB 'intensity/*';
 """
 """Circuits by the path of their agent. One of an agent that no event knows is dropped; one of a
 name that two trees have at different places is kept for each."""
+
+_CALLED = f"""
+SELECT id, thread_id, agent_thread_id, agent_path, at, {_KEY_SUFFIX} AS call_id,
+    iif(json_valid(data), json_extract(data, '$.intent'), '') AS tool
+FROM events WHERE kind = 'tool_call'
+"""  # noqa: S608
+_ANSWERED = """
+SELECT thread_id, agent_thread_id, json_extract(data, '$.tool_call_id')
+FROM events
+WHERE kind = 'message' AND iif(json_valid(data), json_extract(data, '$.tool_call_id'), '') > ''
+"""
+
+# At first step 2 made the versions of all keys one sequence, and had no floor for them.
+_TODAYS_LEDGER = f"""
+ALTER TABLE ledger_values RENAME TO ledger_values_before;
+{_LEDGER_VALUES}INSERT INTO ledger_values (key, version, at, value)
+SELECT key, version, at, value FROM ledger_values_before;
+DROP TABLE ledger_values_before;
+CREATE TABLE IF NOT EXISTS ledger_floor (version INTEGER NOT NULL);
+INSERT INTO ledger_floor SELECT (SELECT coalesce(max(version), 0) FROM ledger_values)
+WHERE NOT EXISTS (SELECT 1 FROM ledger_floor);
+"""  # noqa: S608
+
+# Without a journal only the events show which calls may have begun; which task made one is not
+# stored, so the key has the agent and the call.
+OPEN_CALLS = f"""{_TODAYS_LEDGER}
+INSERT OR IGNORE INTO ledger_values (key, version, at, value)
+SELECT build_key(thread_id, 'effect', agent_path, call_id), 1, at, json_object(
+    'state', 'started', 'at', at, 'tool', tool, 'agent_path', agent_path, 'call_id', call_id
+) FROM ({_CALLED})
+WHERE (thread_id, agent_thread_id, call_id) NOT IN ({_ANSWERED})
+ORDER BY id DESC;
+INSERT OR IGNORE INTO ledger_values (key, version, at, value)
+SELECT DISTINCT build_key(thread_id, 'asked', task_id), 1, '', 'true'
+FROM writes AS asked WHERE channel = '__interrupt__' AND NOT EXISTS (
+    SELECT 1 FROM writes WHERE channel = '__resume__'
+        AND thread_id = asked.thread_id AND task_id = asked.task_id
+);
+"""  # noqa: S608
+"""Entries of the journal for the calls that are open in a database of step 3 or earlier.
+
+The last statement marks the tasks that wait for an answer and have not had one: they have not come
+past their question.
+"""
+
+# An entry has the id of its request since the key has changed.
+CALLS_BY_POSITION = f"""{_TODAYS_LEDGER}
+UPDATE OR REPLACE ledger_values
+SET key = substr(key, 1, instr(key, '/effect/') + 7)
+    || json_extract(value, '$.agent_path') || '/' || json_extract(value, '$.call_id')
+WHERE key GLOB 'thread/*/effect/*' AND iif(json_valid(value),
+    json_type(value, '$.arguments') = 'text' AND json_type(value, '$.request') IS NULL
+    AND json_type(value, '$.agent_path') = 'text' AND json_type(value, '$.call_id') = 'text', 0);
+INSERT OR IGNORE INTO ledger_values (key, version, at, value)
+SELECT 'effect//earlier', 1, '', 'true'
+WHERE EXISTS (SELECT 1 FROM ledger_values WHERE key GLOB 'thread/*/effect/*/*');
+"""  # noqa: S608
+"""Entries of the journal that are kept by `EffectCall.id` move to the keys of `OPEN_CALLS`.
+
+The last statement marks a database that has any.
+"""

@@ -12,6 +12,12 @@ is one file.
 names of root and agent, for the thread `stored.FAILING` and in the same way, with the clock of the
 day and without the session's metadata.
 
+`step_N.db` is a database of each step of the schema, `migrations.MIGRATION_STEPS`, written by the
+script `drivers/schema_steps.py` with the code of these commits: 1 by a0cb0da, 2 by 02c98db, 3 by
+f78a464 (`step_3_without_journal.db` by 385ab98, as the effect journal came between), 4 by b926a22,
+5 by 64cc5b1, and 6 by the commit that made it. Steps 1 and 2 and the earlier one of step 3 know no
+pause. CONTRIBUTING says when there is to be another.
+
 They are never written anew: what is stored by a release must be read by all later
 ones, and a test that fails here has found a name that is stored and was changed.
 """
@@ -24,8 +30,10 @@ import shutil
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import ormsgpack
 import pytest
@@ -33,8 +41,10 @@ from langchain_core.messages import ToolMessage
 
 from echelons import Result, Session, SqliteCheckpointer, ThreadStore
 from echelons.checkpoints.coordination.circuit_breakers import list_circuits
+from echelons.checkpoints.storage.migrations import MIGRATION_STEPS
 from echelons.errors import CheckpointTampered, QuestionClosed, UnfinishedTurn, UnknownSealKey
 from echelons.testing import ScriptedModel
+from tests.scenarios.drivers import schema_steps
 from tests.scenarios.drivers.stored import FAILING, KEY, PLAIN, SEALED, TASK, Trees, turn_id
 
 if TYPE_CHECKING:
@@ -234,6 +244,106 @@ def test_an_open_circuit_of_before_stays_open_at_the_path_of_its_agent(
         [refused] = [each for each in session.trace().walk() if each.agent == "clerk"][-1].requests
         assert refused.reason.startswith("circuit_open: 'clerk' failed 3 times in a row")
         assert saver.check().is_sound
+
+
+# Steps of the schema
+
+STEPS = sorted(each.stem for each in FIXTURES.glob("step_*.db"))
+
+
+@dataclass
+class Step:
+    """One thread of the database of a step, opened by today's code."""
+
+    saver: SqliteCheckpointer
+    thread: str
+    dug: list[str] = field(default_factory=list)
+
+    def open(self, thread: str = "") -> Session:
+        tree = schema_steps.build_tree(self.thread, self.dug.append)
+        return Session(tree, self.saver, thread=thread or self.thread)
+
+    def ask(self, session: Session) -> dict[str, str]:
+        """Return the ids of the open questions by the name of the agent that asks."""
+        return {each.path[-1]: each.id for each in session.inbox()}
+
+
+@pytest.fixture
+def step(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Step]:
+    name, thread = request.param
+    with SqliteCheckpointer(shutil.copy(FIXTURES / f"{name}.db", tmp_path)) as saver:
+        yield Step(saver, thread)
+        assert saver.check().is_sound
+
+
+def at_each_step(thread: str, names: Sequence[str] = STEPS) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("step", [(each, thread) for each in names], indirect=True)
+
+
+def test_each_step_of_the_schema_has_a_database() -> None:
+    assert {f"step_{number + 1}" for number in range(len(MIGRATION_STEPS))} <= set(STEPS)
+
+
+@at_each_step(schema_steps.CUT)
+def test_a_call_that_any_step_has_cut_short_is_asked_about(world: World, step: Step) -> None:
+    session = step.open()
+
+    result = world.resume(session)
+
+    kinds = {each.path[-1]: each.value["kind"] for each in result.questions}
+    assert kinds == dict.fromkeys(schema_steps.LEVELS, "outcome_unknown")
+    assert step.dug == []
+    asked = step.ask(session)
+    happened = {"outcome": "happened", "result": "a hole"}
+    result = world.answer(session, {asked["head"]: happened})
+    assert (len(result.questions), step.dug) == (2, [])
+
+    result = world.answer(
+        session, {asked["chief"]: {"outcome": "not_happened"}, asked["clerk"]: "run_again"}
+    )
+
+    assert (result.text, result.questions, step.dug) == ("head is done", (), ["clerk"])
+
+
+@at_each_step(schema_steps.CUT, ["step_1", "step_3", "step_6"])
+def test_a_copy_of_a_thread_of_any_step_asks_the_same(world: World, step: Step) -> None:
+    copied = str(uuid4())
+    step.saver.copy_thread(step.open().thread_id, copied)
+
+    for session in (step.open(copied), step.open()):
+        assert len(world.resume(session).questions) == 3
+
+    assert step.dug == []
+
+
+@at_each_step(schema_steps.ASKING)
+def test_a_question_that_any_step_has_asked_is_answered(world: World, step: Step) -> None:
+    session = step.open()
+    asked = step.ask(session)
+    assert asked.keys() == set(schema_steps.LEVELS)
+
+    for who in ("clerk", "head"):
+        assert world.answer(session, {asked[who]: "yes"}).questions
+    result = world.answer(session, {asked["chief"]: "yes"})
+
+    assert (result.text, result.questions) == ("head is done", ())
+    heard = {
+        message.text
+        for agent in session.trace().walk()
+        for message in ThreadStore(step.saver).get(agent.thread_id).messages
+        if isinstance(message, ToolMessage) and "heard" in str(message.text)
+    }
+    assert heard == {f"{who} heard yes" for who in schema_steps.LEVELS}
+
+
+@at_each_step(schema_steps.PAUSED, ["step_3", "step_4", "step_5", "step_6"])
+def test_an_agent_that_any_step_has_paused_is_resumed(world: World, step: Step) -> None:
+    session = step.open()
+    assert step.ask(session) == {}
+
+    result = world.resume(session)
+
+    assert (result.text, step.dug) == ("head is done", ["chief", "clerk"])
 
 
 # Names
