@@ -95,7 +95,8 @@ class Vocabulary:
 
         A word names the agents with the best confidence for it. But one agent that can serve
         all words nearly as well as the best gets all of them; the others then keep their words
-        only where they tie with it.
+        only where they tie with it. A single word that several agents serve equally well names
+        none: one of them is enough, and the ranking says which.
         """
         # Words known from descriptions only name no agent; the matchers read descriptions.
         offers = {place.words: place.offers for place in self._find_mentions(reading)}
@@ -112,6 +113,8 @@ class Vocabulary:
             for name, every in shares.items()
             if (own := tuple(said for said in every if offers[said][name] >= best[said]))
         }
+        if len(best) == 1 and len(named) > 1:
+            return {}
         least = {said: COVERING_FRACTION * most for said, most in best.items()}
         whole = [
             name

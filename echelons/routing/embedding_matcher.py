@@ -151,7 +151,7 @@ class PreparedEmbeddings:
         named = [place for place, each in enumerate(self._profiles) if not each.examples]
         paths = [each.path for each in self._profiles]
         middles = blend_with_team([compute_centroid(each) for each in vectors_of], paths, named)
-        equals = find_equals(self._profiles, with_examples=True)
+        equals = find_equals(self._profiles, by_examples=True)
         # Equal agents count as one: else each would be corrected for being like the others.
         distinct = [at for at, first in enumerate(equals) if at == first]
         self._mean_cosine = compute_mean_cosine([middles[at] for at in distinct])

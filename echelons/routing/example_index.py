@@ -28,7 +28,7 @@ from echelons.routing.feature_statistics import (
     Features,
     FeatureStatistics,
 )
-from echelons.routing.matcher import Profile, find_equals
+from echelons.routing.matcher import Profile
 from echelons.routing.text_features import STOPWORD_STEMS, WordSequence, read_words
 
 POOLED_WEIGHT: Final = 0.8
@@ -52,33 +52,46 @@ class ExampleIndex:
             place: (*each, *profiles[place].capabilities.items())
             for place, each in self._examples.items()
         }
-        equals = find_equals(profiles, with_examples=True)
-        # Equal agents count as one: else they would take each other's evidence away.
-        self._equals = {place: equals[place] for place in self._texts}
-        self._distinct = {place: first for place, first in self._equals.items() if place == first}
-        own = {
-            place: [read_words(text) for text, _ in self._texts[place]] for place in self._distinct
-        }
+        # Capabilities are compared, not agents. Equal ones count as one, whatever else their agents
+        # can do: else they would take each other's evidence away.
+        numbers: dict[tuple[tuple[str, ...], frozenset[str]], int] = {}
+        self._numbers: dict[int, list[int]] = {}
+        own: list[list[WordSequence]] = []
+        for place in self._examples:
+            mine = self._numbers[place] = []
+            for name, each in profiles[place].capabilities.full.items():
+                key = read_words(name).stems, frozenset(each.examples)
+                mine.append(numbers.setdefault(key, len(numbers)))
+                if len(own) < len(numbers):
+                    own.append([read_words(text) for text in (*each.examples, name)])
         teams: dict[tuple[str, ...], set[int]] = {}
-        for place, first in self._equals.items():
-            teams.setdefault(profiles[place].path[:-1], set()).add(first)
+        for place, mine in self._numbers.items():
+            teams.setdefault(profiles[place].path[:-1], set()).update(mine)
         members = {path: tuple(sorted(each)) for path, each in teams.items()}
         groups = {each: at for at, each in enumerate(dict.fromkeys(members.values()))}
-        self._group = {place: groups[members[profiles[place].path[:-1]]] for place in self._equals}
-        self._size = len(profiles)
+        self._group = {place: groups[members[profiles[place].path[:-1]]] for place in self._numbers}
+        # The group of each capability's first agent, and what its agents can do besides.
+        self._homes: dict[int, int] = {}
+        self._beside: dict[int, set[int]] = {}
+        for place, mine in self._numbers.items():
+            for number in mine:
+                self._homes.setdefault(number, self._group[place])
+                self._beside.setdefault(number, set()).update(mine)
+        self._counts = [len(each) - 1 for each in own]
+        self._size = len(own)
         self._groups = len(groups)
         self._own: list[FeatureStatistics] = []
         self._pooled: list[FeatureStatistics] = []
         # The unit of evidence: the weight of a word in the examples of only one agent.
         unit = log1p((len(own) + IMAGINED_GROUPS) / SMOOTHING) - log1p(1 / SMOOTHING)
         known = [
-            {place: [kind.extract(text) for text in each] for place, each in own.items()}
+            {number: [kind.extract(text) for text in each] for number, each in enumerate(own)}
             for kind in FEATURE_KINDS
         ]
         for kind, features in zip(FEATURE_KINDS, known, strict=True):
             pooled = {
-                number: [text for place in each for text in features[place]]
-                for each, number in groups.items()
+                group: [text for number in each for text in features[number]]
+                for each, group in groups.items()
             }
             self._own.append(FeatureStatistics(kind, features, unit))
             self._pooled.append(FeatureStatistics(kind, pooled, unit))
@@ -93,7 +106,13 @@ class ExampleIndex:
         if not self._examples or not task.forms:
             return {}
         features = [kind.extract(task) for kind in FEATURE_KINDS]
-        return self._combine_scores(*self._compute_scores(features), self._equals)
+        own, pooled = self._compute_scores(features)
+        best = {place: max(own[number] for number in mine) for place, mine in self._numbers.items()}
+        return {
+            place: much + POOLED_WEIGHT * max(pooled[self._group[place]], 0.0)
+            for place, much in best.items()
+            if much > 0
+        }
 
     def _compute_scores(self, text: Sequence[Features]) -> tuple[list[float], list[float]]:
         own, pooled = [0.0] * self._size, [0.0] * self._groups
@@ -102,24 +121,15 @@ class ExampleIndex:
             ours.add_scores(features, pooled)
         return own, pooled
 
-    def _combine_scores(
-        self, own: Sequence[float], pooled: Sequence[float], equals: Mapping[int, int]
-    ) -> dict[int, float]:
-        return {
-            place: own[first] + POOLED_WEIGHT * max(pooled[self._group[place]], 0.0)
-            for place, first in equals.items()
-            if own[first] > 0
-        }
-
     def _correct_weights(self, known: Sequence[Mapping[int, Sequence[Features]]]) -> None:
-        """Correct weights by the first few examples in `known`, features by kind and position."""
-        most = limit_examples(len(self._distinct))
+        """Correct weights by the first few examples in `known`, features by kind and capability."""
+        most = limit_examples(self._size)
         texts = [
-            (place, [features[place][each] for features in known])
-            for place in self._distinct
-            # Leaving out an agent's only example would leave nothing to compare.
-            if (number := self.example_counts[place]) > 1
-            for each in range(min(number, most))
+            (number, [features[number][each] for features in known])
+            for number, count in enumerate(self._counts)
+            # Leaving out an only example would leave nothing to compare.
+            if count > 1
+            for each in range(min(count, most))
         ]
         learning = [at for at, kind in enumerate(FEATURE_KINDS) if kind.is_corrected]
         rates = [compute_learning_rates([text[at] for _, text in texts]) for at in learning]
@@ -129,29 +139,36 @@ class ExampleIndex:
         )
 
     def _build_example(
-        self, place: int, text: Sequence[Features], fast: Sequence[tuple[int, Sequence[float]]]
+        self, number: int, text: Sequence[Features], fast: Sequence[tuple[int, Sequence[float]]]
     ) -> WeightExample:
         weights = [self._own[at].get_weights(feature) for at, _ in fast for feature in text[at]]
-        # The more examples an agent has, the less each of them needs to correct.
-        part = min(1.0, MAX_EXAMPLES / self.example_counts[place])
-        evidence = self._leave_one_out(text, place)
+        # The more examples a capability has, the less each of them needs to correct.
+        part = min(1.0, MAX_EXAMPLES / self._counts[number])
+        evidence = self._leave_one_out(text, number)
         scores = {
             each: evidence.get(each, 0.0) - sum_weights(each, weights)
-            for each in select_competitors(place, evidence)
+            for each in select_competitors(number, evidence)
         }
         others = sum(exp(much) for each, much in evidence.items() if each not in scores)
-        nothing = len(self._distinct) - len({*evidence, place})
+        nothing = self._size - len({*evidence, *self._beside[number]})
         rates = [part * rate for _, each in fast for rate in each]
-        return WeightExample(place, scores, others + nothing, weights, rates)
+        return WeightExample(number, scores, others + nothing, weights, rates)
 
-    def _leave_one_out(self, text: Sequence[Features], place: int) -> Mapping[int, float]:
-        """Return the evidence for an example, leaving that example out."""
+    def _leave_one_out(self, text: Sequence[Features], number: int) -> Mapping[int, float]:
+        """Return the evidence of capabilities for an example of one, leaving that example out.
+
+        What the same agents can do besides does not compete for it.
+        """
         own, pooled = self._compute_scores(text)
-        group = self._group[place]
+        home = self._homes[number]
         for features, mine, ours in zip(text, self._own, self._pooled, strict=True):
-            own[place] -= mine.compute_loss(features, place)
-            pooled[group] -= ours.compute_loss(features, group)
-        return self._combine_scores(own, pooled, self._distinct)
+            own[number] -= mine.compute_loss(features, number)
+            pooled[home] -= ours.compute_loss(features, home)
+        return {
+            each: much + POOLED_WEIGHT * max(pooled[self._homes[each]], 0.0)
+            for each, much in enumerate(own)
+            if much > 0 and (each == number or each not in self._beside[number])
+        }
 
     def find_nearest(self, task: WordSequence, place: int) -> str:
         """Return the example that shares most words with a task."""

@@ -108,7 +108,7 @@ class Matcher(Protocol):
         ...
 
 
-def find_equals(profiles: Sequence[Profile], *, with_examples: bool = False) -> list[int]:
+def find_equals(profiles: Sequence[Profile], *, by_examples: bool = False) -> list[int]:
     """Return for each profile the position of the first that can do the same.
 
     Words that many agents share tell little, unless the agents are equal: then there is nothing
@@ -116,12 +116,16 @@ def find_equals(profiles: Sequence[Profile], *, with_examples: bool = False) -> 
 
     Args:
         profiles: The profiles.
-        with_examples: Whether the examples must be the same too.
+        by_examples: Whether agents with examples are equal if their examples are, whatever their
+            capabilities.
     """
     first: dict[Hashable, int] = {}
     return [
         first.setdefault(
-            (each.ability, with_examples and frozenset(text for text, _ in each.examples)), place
+            frozenset(text for text, _ in each.examples)
+            if by_examples and each.examples
+            else each.ability,
+            place,
         )
         if each.capabilities
         else place

@@ -6,7 +6,7 @@ square root of the sum of its words' rarities; one that it contains in part, in 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from itertools import chain
 from math import log
 from typing import Final, NamedTuple
@@ -15,8 +15,11 @@ from echelons.routing.matcher import Profile, find_equals
 from echelons.routing.text_features import WordSequence, read_words
 from echelons.text.stemming import STOPWORDS
 
+CAPABILITY_WEIGHT: Final = 1.0
+"""Weight of a capability."""
+
 OWN_NAME_WEIGHT: Final = 0.5
-"""Weight of the agent's name; that of a declared capability is 1."""
+"""Weight of the agent's name."""
 
 DESCRIPTION_WEIGHT: Final = 0.8
 """Weight of a description."""
@@ -64,7 +67,7 @@ def _iterate_phrases(profile: Profile) -> Iterator[ProfilePhrase]:
     """Yield the texts of a profile, the heaviest first."""
     best = profile.confidence
     for name, capability in profile.capabilities.full.items():
-        yield ProfilePhrase(read_words(name), 1.0, capability.confidence)
+        yield ProfilePhrase(read_words(name), CAPABILITY_WEIGHT, capability.confidence)
     if not profile.derived:
         yield ProfilePhrase(read_words(profile.name), OWN_NAME_WEIGHT, best)
     for text in profile.texts:
@@ -78,7 +81,7 @@ class NameIndex:
 
     def __init__(self, profiles: Sequence[Profile]) -> None:
         every = [list(_iterate_phrases(profile)) for profile in profiles]
-        self._rarity = _compute_rarities(every, find_equals(profiles))
+        self._rarity = _compute_rarities(profiles, every)
         self._entries: dict[str, list[TermEntry]] = {}
         self._words: set[str] = set()
         self._joined: set[str] = set()
@@ -115,7 +118,7 @@ class NameIndex:
             whole = (
                 sum(weights.values()) ** (0.5 if phrase.is_name else DESCRIPTION_EXPONENT) or 1.0
             )
-            if phrase.weight == 1.0:
+            if phrase.weight == CAPABILITY_WEIGHT:
                 self._words.update(phrase.words.forms)
                 weights.update(self._weigh_compounds(phrase.words, weights))
             for term, weight in weights.items():
@@ -164,19 +167,27 @@ class NameIndex:
 
 
 def _compute_rarities(
-    every: Sequence[Sequence[ProfilePhrase]], equals: Sequence[int]
+    profiles: Sequence[Profile], every: Sequence[Sequence[ProfilePhrase]]
 ) -> dict[str, float]:
     """Return the inverse document frequency of each stem, scaled to at most 1.
 
     It is `log(1 + n / having) / log(1 + n)`, where a profile counts among those having the stem
-    by the best weight that it gives to it, and equal profiles count as one.
+    by the best weight that it gives to it. Equal profiles count as one, and so do profiles that
+    have the stem in the same declared capabilities, whatever else they can do.
     """
-    best: dict[str, dict[int, float]] = {}
-    for own, first in zip(every, equals, strict=True):
+    equals = find_equals(profiles)
+    best: dict[str, dict[Hashable, float]] = {}
+    for profile, own, first in zip(profiles, every, equals, strict=True):
+        declared: dict[str, list[tuple[str, ...]]] = {}
+        for phrase in () if profile.derived else own:
+            if phrase.weight == CAPABILITY_WEIGHT:
+                for stem in phrase.words.stems:
+                    declared.setdefault(stem, []).append(phrase.words.stems)
         for phrase in own:
             for stem in phrase.words.stems:
                 known = best.setdefault(stem, {})
-                known[first] = max(known.get(first, 0.0), phrase.weight)
+                key = frozenset(declared[stem]) if stem in declared else first
+                known[key] = max(known.get(key, 0.0), phrase.weight)
     size = len(set(equals))
     most = log(1 + size)
     return {

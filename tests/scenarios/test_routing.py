@@ -232,15 +232,18 @@ def test_two_tasks_go_their_ways_side_by_side(world: World, saver: SqliteCheckpo
     assert sorted(m.text for m in root if m.type == "tool") == ["as new", "la la"]
 
 
-def stations(number: int) -> list[Agent]:
-    """Return teams of five agents that can all do the same."""
+def stations(number: int, own: str) -> list[Agent]:
+    """Return teams of five agents that can all do the same, and each something else as well."""
     examples = ["Will it rain tomorrow?", "How hot is it outside?"]
     able = {"weather": Capability(0.9, examples)}
     names = [f"s{each:02}" for each in range(number)]
     return [
         Agent(
             f"team{at}",
-            subordinates=[Agent(each, capabilities=able) for each in names[at : at + 5]],
+            subordinates=[
+                Agent(each, capabilities=able | ({own.format(each): 0.8} if own else {}))
+                for each in names[at : at + 5]
+            ],
             capabilities={f"region {at}": 0.9},
         )
         for at in range(0, number, 5)
@@ -248,12 +251,12 @@ def stations(number: int) -> list[Agent]:
 
 
 @pytest.mark.parametrize("task", ["What is the weather?", "Will it rain tomorrow?"])
-@pytest.mark.parametrize("number", [1, 10, 50])
+@pytest.mark.parametrize(("number", "own"), [(1, ""), (10, ""), (10, "city {}"), (50, "city {}")])
 def test_agents_that_can_do_the_same_do_not_make_each_other_unable(
-    world: World, saver: SqliteCheckpointer, number: int, task: str
+    world: World, saver: SqliteCheckpointer, number: int, own: str, task: str
 ) -> None:
     model = ScriptedModel({"head": [find(task), "done"], "s00": ["sunny"]})
-    session = Session(Agent("head", model=model, subordinates=stations(number)), saver)
+    session = Session(Agent("head", model=model, subordinates=stations(number, own)), saver)
 
     world.send(session, "go")
 
@@ -261,9 +264,10 @@ def test_agents_that_can_do_the_same_do_not_make_each_other_unable(
     assert (answer.status, answer.result, answer.agent) == ("fulfilled", "sunny", "s00")
 
 
+@pytest.mark.parametrize("own", ["", "city {}"])
 @pytest.mark.parametrize("many", [False, True])
 def test_of_equal_agents_each_request_of_a_message_gets_one_that_is_not_at_work(
-    world: World, saver: SqliteCheckpointer, many: bool
+    world: World, saver: SqliteCheckpointer, many: bool, own: str
 ) -> None:
     named = delegate("busy", "Wait for the rain")
     tasks = [find(f"What is the weather in {each}?") for each in ("Rome", "Bonn", "Lima", "Oslo")]
@@ -273,7 +277,10 @@ def test_of_equal_agents_each_request_of_a_message_gets_one_that_is_not_at_work(
     answers = {"busy": ["wet", "dry"], **{each: ["sunny"] for each in names[1:]}}
     first = Reply(calls=[delegate_many(*calls)] if many else calls)
     model = ScriptedModel({"head": [first, "done"], **answers})
-    below = [Agent(each, capabilities={"weather": 0.9}) for each in names]
+    below = [
+        Agent(each, capabilities=dict.fromkeys(filter(None, ["weather", own.format(each)]), 0.9))
+        for each in names
+    ]
     session = Session(Agent("head", model=model, subordinates=below), saver)
 
     world.send(session, "go")

@@ -72,10 +72,21 @@ def test_a_meaning_that_is_nobodys_finds_nobody() -> None:
 
 
 @pytest.mark.parametrize("number", [1, 10, 50])
-@pytest.mark.parametrize("examples", [(), ("a song", "some tune")])
-def test_equal_agents_take_no_meaning_from_each_other(number: int, examples: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("examples", "own"),
+    [((), {}), (("a song", "some tune"), {}), (("a song", "some tune"), {"walks in {}": 1.0})],
+)
+def test_equal_agents_take_no_meaning_from_each_other(
+    number: int, examples: list[str], own: dict[str, float]
+) -> None:
     able = {"music": Capability(1.0, examples)}
-    equals = [Agent(f"player{at:02}", capabilities=able) for at in range(number)]
+    equals = [
+        Agent(
+            f"player{at:02}",
+            capabilities=able | {name.format(chr(97 + at) * 9): sure for name, sure in own.items()},
+        )
+        for at in range(number)
+    ]
     others = [Agent(each, capabilities={each: 0.9}) for each in ("food", "flights")]
     known = CapabilityMap.discover(Agent("head", subordinates=[*equals, *others]))
     route = Router(known, EmbeddingMatcher(Topics()), threshold=0).route("a melody")

@@ -91,6 +91,33 @@ def test_equal_agents_take_no_evidence_from_each_other(
         assert match(found, make("s0").name) == pytest.approx(match(one, make("s0").name))
 
 
+@pytest.mark.parametrize("number", [2, 10, 50])
+@pytest.mark.parametrize("examples", [(), ("will it rain", "how hot is it")])
+@pytest.mark.parametrize("own", [(), ("a walk by the river", "an old bridge over a lake")])
+def test_a_capability_that_agents_share_keeps_its_evidence_whatever_else_they_can_do(
+    number: int, examples: tuple[str, ...], own: tuple[str, ...]
+) -> None:
+    weather = Capability(0.9, examples)
+    crowd = [
+        Agent(
+            f"s{at:02}",
+            capabilities={
+                "weather": weather,
+                f"city_{at}": Capability(0.9, [f"{text} {'far away ' * at}" for text in own]),
+            },
+        )
+        for at in range(number)
+    ]
+    route = router(*crowd, able("fly", "jets")).route
+
+    for task in ("what is the weather", *examples):
+        found = route(task)
+        assert [each.agent for each in found.candidates] == [each.name for each in crowd]
+        assert {each.score for each in found.candidates} == {found.candidates[0].score}
+        assert found.match >= 0.3
+    assert first(router(*crowd), "the weather in city 1") == "s01"
+
+
 def test_a_phrase_named_in_full_fits_better_than_one_in_part() -> None:
     found = router(able("score", "credit score"), able("limit", "credit limit"))
     route = found.route("raise my credit limit")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import log, nan, sqrt
 from typing import Any
 
@@ -175,48 +175,49 @@ def thousand(words: Sequence[str]) -> Agent:
     return made(0)
 
 
-def oracle(root: CapabilityMap, task: Sequence[str]) -> list[tuple[float, tuple[str, ...]]]:
-    """The rule by its definition: every agent, every phrase, no index."""
+Oracle = Callable[[Sequence[str]], list[tuple[float, tuple[str, ...]]]]
+
+
+def oracle(root: CapabilityMap) -> Oracle:
+    """The rule by its definition: every agent, every phrase, no index of places."""
     every = list(root.walk())
-    said = {stem(word) for word in task}
-    phrases = [[list(map(stem, name.split())) for name in each.capabilities] for _, each in every]
-    # Agents that can do the same count as one.
-    kinds = {frozenset(map(tuple, own)) for own in phrases}
-    having = {word: sum(any(word in p for p in own) for own in kinds) for word in said}
-    having |= {
-        word: sum(any(word in p for p in own) for own in kinds)
-        for own in kinds
-        for p in own
-        for word in p
-        if said.intersection(p)
-    }
-    rarity = {w: log(1 + len(kinds) / n) / log(1 + len(kinds)) for w, n in having.items() if n}
-    found = []
-    for (path, each), own in zip(every, phrases, strict=True):
-        evidence = sum(
-            max(
-                (rarity[w] / sqrt(sum(rarity[o] for o in set(p))) for p in own if w in p),
-                default=0.0,
+    phrases = [[tuple(map(stem, name.split())) for name in each.capabilities] for _, each in every]
+    # Agents that have a word in the same capabilities count as one.
+    having: dict[str, set[frozenset[tuple[str, ...]]]] = {}
+    for own in phrases:
+        for word in {word for p in own for word in p}:
+            having.setdefault(word, set()).add(frozenset(p for p in own if word in p))
+    size = len(set(map(frozenset, phrases)))
+    rarity = {word: log(1 + size / len(each)) / log(1 + size) for word, each in having.items()}
+    whole = {p: sqrt(sum(rarity[word] for word in set(p))) for own in phrases for p in own}
+
+    def rank(task: Sequence[str]) -> list[tuple[float, tuple[str, ...]]]:
+        said = {stem(word) for word in task}
+        found = []
+        for (path, each), own in zip(every, phrases, strict=True):
+            evidence = sum(
+                max((rarity[word] / whole[p] for p in own if word in p), default=0.0)
+                for word in said
             )
-            for w in said
-        )
-        match = evidence**2 / (1 + evidence**2)
-        confidence = max(each.capabilities.values())
-        if match > 0:
-            found.append((confidence * match - 0.1 * (len(path) - 1), path))
-    return sorted(found, key=lambda one: (-round(one[0], 9), one[1]))
+            match = evidence**2 / (1 + evidence**2)
+            confidence = max(each.capabilities.values())
+            if match > 0:
+                found.append((confidence * match - 0.1 * (len(path) - 1), path))
+        return sorted(found, key=lambda one: (-round(one[0], 9), one[1]))
+
+    return rank
 
 
 def test_a_thousand_agents_are_ranked_as_an_oracle_ranks_them() -> None:
     words = vocabulary()
     known = CapabilityMap.discover(thousand(words))
-    router = Router(known, threshold=0)
+    router, rank = Router(known, threshold=0), oracle(known)
     chance = random.Random(11)
     assert (len(list(known.walk())), known.total_depth) == (1000, 5)
 
     for _ in range(100):
         task = chance.sample(words, chance.randint(1, 4))
-        expected = oracle(known, task)
+        expected = rank(task)
         found = [(each.score, each.path) for each in router.route(" ".join(task)).candidates]
 
         assert [path for _, path in found] == [path for _, path in expected]

@@ -59,6 +59,16 @@ def test_who_can_do_the_same_is_no_part_of_its_own() -> None:
     assert [each.agent for each in part.route.candidates] == ["a", "b", "c"]
 
 
+def test_a_capability_that_agents_share_beside_others_is_asked_of_one_of_them() -> None:
+    crowd = [Agent(f"s{at}", capabilities={"weather": 0.9, f"city {at}": 0.9}) for at in range(12)]
+    router = Router(CapabilityMap.discover(Agent("head", subordinates=crowd)))
+
+    [part] = router.split("What is the weather?", "head", without={"head"})
+
+    assert (part.task, part.candidate.agent) == ("What is the weather?", "s0")
+    assert len(part.route.candidates) == 12
+
+
 def test_a_task_for_one_agent_is_one_part_and_for_nobody_none() -> None:
     assert parts("Find guides") == [("tours", "Find guides")]
     assert parts("Repair my bicycle") == []
