@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from echelons.checkpoints.threads.store import ThreadStore
     from echelons.delegation.policy import DelegationPolicy
     from echelons.delegation.request import DelegationRequest, DelegationResponse, Status, Usage
+    from echelons.effects.human_review import Decision
     from echelons.effects.journal import effect, idempotency_key
-    from echelons.effects.tool_review import Decision
     from echelons.effects.unknown_outcome import OutcomeUnknown
     from echelons.errors import EchelonsError
     from echelons.guards.circuit_breaker import BreakerPolicy
@@ -34,7 +34,7 @@ _HOMES = {
     "AsyncRun": "runtime.session_run",
     "BreakerPolicy": "guards.circuit_breaker",
     "Capability": "capabilities.capability",
-    "Decision": "effects.tool_review",
+    "Decision": "effects.human_review",
     "DelegationPolicy": "delegation.policy",
     "DelegationRequest": "delegation.request",
     "DelegationResponse": "delegation.request",

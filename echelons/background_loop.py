@@ -82,6 +82,13 @@ class BackgroundLoop:
             if held.thread is not current_thread():
                 held.thread.join()
 
+    async def aclose(self) -> None:
+        """Async version of `close`."""
+        if self._held is None or self.is_current:
+            self.close()
+        else:
+            await asyncio.to_thread(self.close)
+
     def __del__(self) -> None:
         if self._held:
             self._held.end()

@@ -15,7 +15,7 @@ from echelons.checkpoints.ledger import Ledger, Transaction, VersionedValue, bui
 from echelons.checkpoints.queries import LedgerQuery, ReadPlan, Saver
 from echelons.checkpoints.threads.pending_work import Question
 from echelons.checkpoints.threads.thread_status import ThreadStatus, read_thread_status
-from echelons.effects.tool_review import find_review
+from echelons.effects.human_review import find_review
 from echelons.errors import NoQuestionPending, QuestionClosed, UnknownQuestion, WrongAnswer
 from echelons.text.input_limits import ID_PATTERN
 

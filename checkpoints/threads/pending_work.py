@@ -27,7 +27,7 @@ from echelons.checkpoints.namespaces import (
 )
 from echelons.checkpoints.queries import AllCheckpoints, LedgerQuery, OneCheckpoint, ReadPlan
 from echelons.delegation.race import RaceEntry
-from echelons.effects.tool_review import ReviewedCall, find_review
+from echelons.effects.human_review import ReviewedCall, find_review
 from echelons.guards.gate import PAUSE_KEY, Halt, is_pause
 from echelons.identity.lineage import Identity
 from echelons.langgraph_internals import BRANCH_PREFIX, NULL_TASK_ID, TASKS

@@ -28,7 +28,8 @@ def get_deadline(config: Mapping[str, Any]) -> float | None:
 def time_left(call: object) -> float | None:
     """Return the seconds that the agent of a tool call has left, or `None` if it has no limit.
 
-    A tool that waits gives them to its client as a timeout: a thread cannot be cancelled.
+    A synchronous tool gives them to its client as a timeout: a blocked one is not cut short at the
+    deadline, for a thread cannot be cancelled, and its run waits for it.
 
     Args:
         call: The tool's `ToolRuntime`, or its config.

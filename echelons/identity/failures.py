@@ -15,7 +15,7 @@ from typing import Any
 from uuid import uuid4
 
 from echelons.identity.lineage import Identity
-from echelons.text.error_lines import describe_error, find_server, format_traceback
+from echelons.text.error_lines import describe_error, find_server, format_traceback, note_server
 from echelons.text.redaction import Redactor, apply_redactor, redact_secrets
 from echelons.tree.names import PATH_SEPARATOR
 
@@ -112,8 +112,7 @@ class FailureLog:
 
     def _log(self, error: Exception, identity: Identity, tool: str, leaves: bool) -> LoggedFailure:
         if leaves and (server := find_server(error)):
-            # The texts of such exceptions do not name it.
-            error.add_note(f"the request was for {server}")
+            note_server(error, server)
         failure = LoggedFailure(
             uuid4().hex[:12],
             datetime.now(UTC).isoformat(),

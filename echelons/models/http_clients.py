@@ -19,6 +19,7 @@ from langchain_core.runnables import ensure_config
 from openai import APITimeoutError, DefaultAsyncHttpxClient, DefaultHttpxClient
 
 from echelons.guards.deadlines import time_left
+from echelons.text.error_lines import note_server
 
 if TYPE_CHECKING:
     from httpx2 import Request, Response
@@ -26,12 +27,11 @@ if TYPE_CHECKING:
 
 @contextmanager
 def _naming_address(request: Request) -> Iterator[None]:
-    # The SDK says no more than "Connection error."; the address is then in the traceback.
     try:
         yield
     except Exception as error:
         url = request.url
-        error.add_note(f"the request was for {url.scheme}://{url.netloc.decode('ascii')}")
+        note_server(error, f"{url.scheme}://{url.netloc.decode('ascii')}")
         raise
 
 

@@ -28,13 +28,10 @@ from echelons.text.input_limits import (
     measure_size,
     shorten_repr,
 )
+from echelons.text.redaction import is_secret_name
 
 _SCALARS = (str, int, float)
 _NUMBER = re.compile(r"[-+]?[\d.]+")
-_SECRET_WORD = re.compile(
-    r"keys?|auth|authorization|bearer|cookies?|pass|passphrase|pwd"
-    r"|\w*(?:apikeys?|token|secrets?|passwords?|passwd|credentials?)"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,8 +185,7 @@ def _explain_unstorable(key: str, notes: Mapping[str, Any]) -> str:
         return "metadata= has the same name; choose another for one of them"
     if is_written_by_library(key):
         return "checkpoints have metadata of this name already; choose another"
-    words = re.split(r"[\W_]+", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", key).lower())
-    if any(map(_SECRET_WORD.fullmatch, words)):
+    if is_secret_name(key):
         why = "by its name it is a secret, and what is stored is not encrypted; "
         return f"{why}leave it out here, and give it again at a resume"
     return ""

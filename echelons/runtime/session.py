@@ -172,7 +172,7 @@ class Session:
         try:
             await aend_runs(self._engine)
         finally:
-            self._engine.loop.close()
+            await self._engine.loop.aclose()
             self._close_saver()
 
     def _close_saver(self) -> None:

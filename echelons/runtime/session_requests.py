@@ -33,7 +33,7 @@ from echelons.checkpoints.threads.thread_status import (
     read_turn_status,
 )
 from echelons.delegation.request import render_facts
-from echelons.effects.tool_review import Decision
+from echelons.effects.human_review import Decision
 from echelons.errors import (
     AnswerMissing,
     AnswerUnnamed,

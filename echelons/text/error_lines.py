@@ -104,5 +104,10 @@ def find_server(error: BaseException) -> str:
     return server if url.netloc and len(server) <= _LONGEST_ADDRESS else ""
 
 
+def note_server(error: BaseException, server: str) -> None:
+    """Note with an exception the address of a request, which clients leave out of its text."""
+    error.add_note(f"the request was for {server}")
+
+
 def _shorten_line(line: str, longest: int) -> str:
     return line if len(line) <= longest else f"{line[: longest - 1]}…"

@@ -21,12 +21,17 @@ FAILED_REDACTOR: Final = "[removed: the redactor failed]"
 LONGEST_TEXT: Final = 256 * 1024
 """Characters of a text that are redacted; the rest is left out."""
 
+_WORDS = r"pass(?:word|wd|phrase|code)|pwd|secret|credential|authorization|cookie"
+_KEYS = r"access|auth|private|signing|encryption|account|shared|service|subscription|client"
 _NAMES = (
-    r"(?:pass(?:word|wd|phrase|code)|pwd|secret|credentials?|api[ _-]?key|api[_-]?token"
-    r"|(?:access|auth|private|signing|encryption|account|shared|service|subscription|client)"
-    r"[_-]?key(?![_-]?id)|(?:access|auth|refresh|id|session|bearer|csrf|security|bot)[_-]?token"
-    r"|authorization|cookie)[\w-]{0,40}"
+    rf"(?:{_WORDS}|api[ _-]?key|api[_-]?token|(?:{_KEYS})[_-]?key(?![_-]?id)"
+    r"|(?:access|auth|refresh|id|session|bearer|csrf|security|bot)[_-]?token)[\w-]{0,40}"
 )
+# As a word of a setting's name, also what means other things in a text: "key", "pass", "token".
+_SECRET_WORD = re.compile(
+    rf"\w*(?:(?:{_WORDS})s?|(?:api|{_KEYS})keys?|token)|keys?|auth|bearer|pass"
+)
+_WORD_END = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[\W_]+")
 _QUOTE = r"\\*[\"'`]"
 # A quoted value ends at its quote, another one at a space or a quote. All repetitions that a
 # hostile text could make costly are bounded.
@@ -104,6 +109,16 @@ def redact_secrets(text: str) -> str:
     for pattern, replacement in _SECRETS:
         text = pattern.sub(replacement, text)
     return text
+
+
+def is_secret_name(name: str) -> bool:
+    """Return whether a setting is a secret by a word of its name, such as `api_key`.
+
+    Examples:
+        >>> [is_secret_name(name) for name in ("openaiApiKey", "auth.token", "max_tokens")]
+        [True, True, False]
+    """
+    return any(_SECRET_WORD.fullmatch(word.lower()) for word in _WORD_END.split(name))
 
 
 def apply_redactor(redactor: Redactor, text: str) -> str:

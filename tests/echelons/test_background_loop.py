@@ -6,6 +6,7 @@ import asyncio
 import signal
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 
 import pytest
@@ -34,6 +35,30 @@ def test_all_calls_run_in_one_loop_and_close_ends_it(loop: BackgroundLoop) -> No
     assert first is second
     assert first.is_closed()
     loop.close()
+
+
+async def test_an_event_loop_goes_on_while_the_end_of_what_runs_is_awaited(
+    loop: BackgroundLoop,
+) -> None:
+    ours, begun, met = asyncio.get_running_loop(), threading.Event(), threading.Event()
+
+    async def work() -> None:
+        try:
+            begun.set()
+            await asyncio.Event().wait()
+        finally:
+            ours.call_soon_threadsafe(met.set)
+            assert met.wait(10), "the other loop stands still"
+
+    with ThreadPoolExecutor() as threads:
+        running = threads.submit(loop.run, work)
+        await asyncio.to_thread(begun.wait)
+        await loop.aclose()
+        with pytest.raises(asyncio.CancelledError):
+            running.result()
+
+    assert met.is_set()
+    await loop.aclose()
 
 
 def test_after_close_it_starts_again(loop: BackgroundLoop) -> None:

@@ -7,6 +7,8 @@ from typing import Any
 from langchain_core.messages import AIMessage, ToolMessage
 
 from echelons import Agent, DelegationResponse, Status
+from echelons.identity.lineage import REFUSED_KEY
+from echelons.nodes.planning.refused_calls import REFUSED
 from echelons.testing import ScriptedModel, Step, delegate
 
 
@@ -29,6 +31,18 @@ def test_going_on_without_a_saver_is_answered_with_the_way_out() -> None:
     assert "reset=true" in second.reason
     assert messages[-1].text == "end"
     assert [call.agent for call in model.calls] == ["head", "eat", "head", "head"]
+
+
+def test_only_the_answer_to_a_refused_call_is_marked_as_refused() -> None:
+    steps: list[Step] = [delegate("eat", "one"), delegate("eat", "two"), "end"]
+    model = ScriptedModel({"head": steps, "eat": ["pizza"]})
+    graph = Agent("head", model=model, subordinates=[Agent("eat")]).compile()
+
+    messages = graph.invoke({"messages": [("user", "plan")]})["messages"]
+
+    answers = [each for each in messages if isinstance(each, ToolMessage)]
+    marks = [each.response_metadata.get(REFUSED_KEY) for each in answers]
+    assert marks == [None, REFUSED]
 
 
 async def test_it_is_the_same_in_an_event_loop() -> None:

@@ -21,7 +21,7 @@ from echelons.tree.names import PATH_SEPARATOR
 
 if TYPE_CHECKING:
     from echelons.checkpoints.threads.pending_work import Question
-    from echelons.effects.tool_review import ReviewedCall
+    from echelons.effects.human_review import ReviewedCall
 
 _PLAIN = str | int | float
 SHORTEST_PREFIX = 4
@@ -68,7 +68,7 @@ def format_question(value: Any, schema: Mapping[str, Any] | None = None) -> str:
     How many nights?
     choices: 1, 2
     """
-    from echelons.effects.tool_review import find_review
+    from echelons.effects.human_review import find_review
     from echelons.effects.unknown_outcome import is_outcome_question
 
     words = format_question_value(value)

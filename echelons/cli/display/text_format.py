@@ -92,7 +92,7 @@ def format_question_value(value: Any) -> str:
     >>> format_question_value({"type": "tool_approval", "name": "mail", "args": {"to": "Ann"}})
     "run mail(to='Ann')?"
     """
-    from echelons.effects.tool_review import find_review
+    from echelons.effects.human_review import find_review
     from echelons.effects.unknown_outcome import is_outcome_question
 
     if is_outcome_question(value):

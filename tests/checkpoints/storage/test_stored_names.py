@@ -79,55 +79,57 @@ def test_a_type_that_has_moved_is_read_and_written_under_its_first_name(
     assert serde.dumps_typed(again) == serde.dumps_typed(value) == ("msgpack", stored)
 
 
-def test_limits_of_before_are_read_and_written_under_their_first_name() -> None:
-    stored = (
-        b"\xc7Z\x05\x94\xafechelons.limits\xa6Limits\x86\xa5depth \xa5steps\x03\xa5ca"
-        b"lls\xc0\xa6tokens\xc0\xa7seconds\xc0\xa5width\xc0\xb3model_validate_json"
-    )
-    serde = AllowlistSerializer(OURS)
+GROWN: list[tuple[Any, bytes, bytes]] = [
+    (
+        Limits(steps=3),
+        b"\xafechelons.limits\xa6Limits",
+        (
+            b"\xc7Z\x05\x94\xafechelons.limits\xa6Limits\x86\xa5depth \xa5steps\x03\xa5ca"
+            b"lls\xc0\xa6tokens\xc0\xa7seconds\xc0\xa5width\xc0\xb3model_validate_json"
+        ),
+    ),
+    (
+        DelegationRequest(
+            id="1", origin="head", current="clerk", task="count", path=("head", "clerk")
+        ),
+        b"\xb3echelons.delegation\xb1DelegationRequest",
+        (
+            b"\xc7\xad\x05\x94\xb3echelons.delegation\xb1DelegationRequest\x8b\xa2id\xa11"
+            b"\xa6origin\xa4head\xa7current\xa5clerk\xa4task\xa5count\xa7context\x80\xa4p"
+            b"ath\x92\xa4head\xa5clerk\xa8max_hops\n\xa8attempts\x01\xa6budget\x80\xa8dea"
+            b"dline\xc0\xa5route\x90\xb3model_validate_json"
+        ),
+    ),
+    (
+        Result("done", (QUESTION,), False, Usage(model_calls=1), status="asking"),
+        b"\xb4echelons.runtime.run\xa6Result",
+        (
+            b"\xc8\x016\x02\x93\xb4echelons.runtime.run\xa6Result\x86\xa4text\xa4done\xa9"
+            b"questions\x91\xc7\x81\x02\x93\xbcechelons.checkpoints.pending\xa8Question"
+            b"\x86\xa2id\xa11\xa5value\xa5sure?\xa4path\x92\xa4head\xa5clerk\xa9thread_id"
+            b"\xa1t\xa8asked_at\xb92026-01-01T00:00:00+00:00\xa6schema\xc0\xa8finished"
+            b"\xc2\xa5usage\xc7Z\x05\x94\xb3echelons.delegation\xa5Usage\x83\xacinput_tok"
+            b"ens\x00\xadoutput_tokens\x00\xabmodel_calls\x01\xb3model_validate_json\xa8r"
+            b"eplayed\xc2\xa6queued\xc2"
+        ),
+    ),
+]
+"""Values of types that have more fields today, their names in msgpack, and how they were stored."""
 
-    assert serde.loads_typed(("msgpack", stored)) == Limits(steps=3)
-    # They have more fields today.
-    assert b"\xafechelons.limits\xa6Limits" in serde.dumps_typed(Limits(steps=3))[1]
 
-
-def test_requests_of_before_are_read_and_written_under_their_first_name() -> None:
-    stored = (
-        b"\xc7\xad\x05\x94\xb3echelons.delegation\xb1DelegationRequest\x8b\xa2id\xa11"
-        b"\xa6origin\xa4head\xa7current\xa5clerk\xa4task\xa5count\xa7context\x80\xa4p"
-        b"ath\x92\xa4head\xa5clerk\xa8max_hops\n\xa8attempts\x01\xa6budget\x80\xa8dea"
-        b"dline\xc0\xa5route\x90\xb3model_validate_json"
-    )
+@pytest.mark.parametrize(
+    ("value", "name", "stored"), GROWN, ids=[type(each).__name__ for each, *_ in GROWN]
+)
+def test_a_type_that_has_grown_is_read_and_written_under_its_first_name(
+    value: Any, name: bytes, stored: bytes
+) -> None:
     serde = AllowlistSerializer(OURS)
 
     found = serde.loads_typed(("msgpack", stored))
 
-    assert found == DelegationRequest(
-        id="1", origin="head", current="clerk", task="count", path=("head", "clerk")
-    )
-    # They have more fields today.
-    assert b"\xb3echelons.delegation\xb1DelegationRequest" in serde.dumps_typed(found)[1]
-
-
-def test_results_of_before_are_read_and_written_under_their_first_name() -> None:
-    stored = (
-        b"\xc8\x016\x02\x93\xb4echelons.runtime.run\xa6Result\x86\xa4text\xa4done\xa9"
-        b"questions\x91\xc7\x81\x02\x93\xbcechelons.checkpoints.pending\xa8Question"
-        b"\x86\xa2id\xa11\xa5value\xa5sure?\xa4path\x92\xa4head\xa5clerk\xa9thread_id"
-        b"\xa1t\xa8asked_at\xb92026-01-01T00:00:00+00:00\xa6schema\xc0\xa8finished"
-        b"\xc2\xa5usage\xc7Z\x05\x94\xb3echelons.delegation\xa5Usage\x83\xacinput_tok"
-        b"ens\x00\xadoutput_tokens\x00\xabmodel_calls\x01\xb3model_validate_json\xa8r"
-        b"eplayed\xc2\xa6queued\xc2"
-    )
-    serde = AllowlistSerializer(OURS)
-
-    found = serde.loads_typed(("msgpack", stored))
-
-    assert (found.text, found.questions[0].id, found.finished) == ("done", "1", False)
-    assert (found.status, found.reason, found.response) == ("asking", "", None)
-    # They have more fields today.
-    again = serde.dumps_typed(found)
-    assert b"\xb4echelons.runtime.run\xa6Result" in again[1]
+    # Of both, the tuples are written as lists.
+    assert serde.dumps_typed(found) == (again := serde.dumps_typed(value))
+    assert name in again[1]
     assert serde.loads_typed(again) == found
 
 

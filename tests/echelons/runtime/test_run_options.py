@@ -383,6 +383,10 @@ def test_what_cannot_be_passed_is_refused_by_name(
         "secret",
         "credentials",
         "authorization",
+        "passcode",
+        "accessKey",
+        "accesskey",
+        "sessionCookies",
     ],
 )
 def test_the_name_of_a_secret_is_not_stored(key: str) -> None:
