@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
 from langchain_core.runnables import RunnableConfig
@@ -17,6 +16,8 @@ from langgraph.checkpoint.base import (
     DeltaChannelHistory,
 )
 
+from echelons.errors import StorageError
+
 T = TypeVar("T")
 
 
@@ -24,16 +25,16 @@ class AsyncMethods(BaseCheckpointSaver[str]):
     """A saver whose asynchronous methods run its synchronous ones."""
 
     @abstractmethod
-    async def _run(self, work: Callable[[], T]) -> T:
+    async def _run(self, work: Callable[..., T], *args: Any) -> T:
         """Run synchronous work of the saver from an event loop, and return its result."""
 
     @abstractmethod
-    def _record_failure(self, config: RunnableConfig) -> AbstractContextManager[None]:
-        """Return a context manager that records the failure of a write in its turn."""
+    def _record_failure(self, config: RunnableConfig, failure: StorageError) -> None:
+        """Record the failure of a write in its turn."""
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Async version of `get_tuple`."""
-        return await self._run(lambda: self.get_tuple(config))
+        return await self._run(self.get_tuple, config)
 
     async def alist(
         self,
@@ -58,8 +59,11 @@ class AsyncMethods(BaseCheckpointSaver[str]):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         """Async version of `put`."""
-        with self._record_failure(config):
-            return await self._run(lambda: self.put(config, checkpoint, metadata, new_versions))
+        try:
+            return await self._run(self.put, config, checkpoint, metadata, new_versions)
+        except StorageError as failure:
+            self._record_failure(config, failure)
+            raise
 
     async def aput_writes(
         self,
@@ -69,8 +73,11 @@ class AsyncMethods(BaseCheckpointSaver[str]):
         task_path: str = "",
     ) -> None:
         """Async version of `put_writes`."""
-        with self._record_failure(config):
-            await self._run(lambda: self.put_writes(config, writes, task_id, task_path))
+        try:
+            await self._run(self.put_writes, config, writes, task_id, task_path)
+        except StorageError as failure:
+            self._record_failure(config, failure)
+            raise
 
     async def aget_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]

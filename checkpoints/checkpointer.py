@@ -12,6 +12,7 @@ import json
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from inspect import signature
 from os import PathLike
 from pathlib import Path
@@ -34,6 +35,7 @@ from echelons.checkpoints.ledger import SqliteLedger
 from echelons.checkpoints.maintenance.backup import Backups
 from echelons.checkpoints.storage.connection import (
     ConnectionLock,
+    HeldConnection,
     Synchronous,
     open_connection,
     read_data_version,
@@ -65,7 +67,7 @@ from echelons.checkpoints.storage.rows import (
 from echelons.checkpoints.storage.seals import choose_seals
 from echelons.checkpoints.storage.serde import AllowlistSerializer
 from echelons.checkpoints.thread_events import EventKind, ThreadEvent
-from echelons.errors import InvalidDatabase, InvalidSetting
+from echelons.errors import InvalidDatabase, InvalidSetting, StorageError
 
 T = TypeVar("T")
 
@@ -129,9 +131,10 @@ class SqliteCheckpointer(AsyncMethods, Backups):
         super().__init__(
             open_connection(self.path, synchronous, busy_timeout), serde, remembered=remembered
         )
-        self._total_changes = self.conn.total_changes
         self._parent_map = ParentMap()
-        self._connection_lock = ConnectionLock(self.path, self.conn, self.lock, busy_timeout)
+        self._connection_lock = ConnectionLock(
+            self.path, self.conn, self.lock, busy_timeout, self._clear_caches
+        )
         try:
             with wrap_storage_errors(self.path):
                 self.setup()
@@ -185,40 +188,17 @@ class SqliteCheckpointer(AsyncMethods, Backups):
     @contextmanager
     def cursor(self, transaction: bool = True) -> Iterator[sqlite3.Cursor]:
         """Hold the connection for one transaction, which is committed as a whole or not at all."""
-        with self._hold_connection(transaction) as cursor:
-            before = self.conn.total_changes
-            try:
-                yield cursor
-            finally:
-                # The caller may have written to any conversation in the cache.
-                if self.conn.total_changes != before:
-                    self._clear_caches()
+        # The caller may write to any conversation in the caches.
+        held = HeldConnection(self._connection_lock, transaction, tracks_writes=False)
+        with held as cursor:
+            yield cursor
 
-    @contextmanager
-    def _hold_connection(self, transaction: bool = True) -> Iterator[sqlite3.Cursor]:
-        """Hold the connection as `cursor` does, for writers that update the caches themselves."""
-        with self._connection_lock.hold() as connection:
-            cursor = connection.cursor()
-            # The connection was used directly, so the caches may be stale.
-            if self.conn.total_changes != self._total_changes:
-                self._clear_caches()
-            try:
-                yield cursor
-                if transaction:
-                    self.conn.commit()
-            except BaseException:
-                self.conn.rollback()
-                raise
-            finally:
-                cursor.close()
-                self._total_changes = self.conn.total_changes
+    def _hold_for_reading(self) -> AbstractContextManager[sqlite3.Cursor]:
+        return HeldConnection(self._connection_lock, transaction=False)
 
     def _clear_caches(self) -> None:
         self._history_cache.clear()
         self._parent_map.clear()
-
-    def _lend_connection(self) -> AbstractContextManager[sqlite3.Connection]:
-        return self._connection_lock.hold()
 
     def put(
         self,
@@ -235,7 +215,8 @@ class SqliteCheckpointer(AsyncMethods, Backups):
         parents = kept.get("parents", {})
         given = config["configurable"]
         turn = get_turn(given)
-        with record_failure(given, self._connection_lock.blocks), self._hold_connection() as cursor:
+        failures = turn.failures if turn else None
+        with HeldConnection(self._connection_lock, failures=failures) as cursor:
             if parents:
                 kept["parents"] = dict(self._parent_map.shorten(where.thread_id, parents))
             stored_metadata = to_json_text(kept).encode()
@@ -279,7 +260,8 @@ class SqliteCheckpointer(AsyncMethods, Backups):
         ]
         given = config["configurable"]
         turn = get_turn(given)
-        with record_failure(given, self._connection_lock.blocks), self._hold_connection() as cursor:
+        failures = turn.failures if turn else None
+        with HeldConnection(self._connection_lock, failures=failures) as cursor:
             self._history_cache.note_writes(place[:2], where.checkpoint_id)
             if turn:
                 turn.check_write(cursor)
@@ -290,9 +272,8 @@ class SqliteCheckpointer(AsyncMethods, Backups):
 
     def foreign_writes(self) -> int:
         """Return a number that changes when another connection has written to the database."""
-        # Called before each step of each agent, so it skips the cost of a cursor.
-        with self._connection_lock.hold() as connection:
-            return read_data_version(connection)
+        with self._hold_for_reading():
+            return read_data_version(self.conn)
 
     def has_question(self, thread_id: str, question_id: str) -> bool:
         """Return whether a question was ever asked under a root's thread."""
@@ -319,7 +300,7 @@ class SqliteCheckpointer(AsyncMethods, Backups):
 
     async def aget_latest_id(self, config: RunnableConfig) -> str | None:
         """Async version of `get_latest_id`."""
-        return await self._run(lambda: self.get_latest_id(config))
+        return await self._run(self.get_latest_id, config)
 
     def list_thread_ids(self) -> list[str]:
         """Return LangGraph's id of every thread, without reading any of their rows."""
@@ -331,13 +312,12 @@ class SqliteCheckpointer(AsyncMethods, Backups):
         """Async version of `list_thread_ids`."""
         return await self._run(self.list_thread_ids)
 
-    def _record_failure(self, config: RunnableConfig) -> AbstractContextManager[None]:
-        return record_failure(config["configurable"])
+    def _record_failure(self, config: RunnableConfig, failure: StorageError) -> None:
+        record_failure(config["configurable"], failure)
 
-    async def _run(self, work: Callable[[], T]) -> T:
-        return await (
-            asyncio.to_thread(work) if self._offload else self._connection_lock.run_in_loop(work)
-        )
+    async def _run(self, work: Callable[..., T], *args: Any) -> T:
+        run = asyncio.to_thread if self._offload else self._connection_lock.run_in_loop
+        return await run(work, *args)
 
 
 # LangGraph inspects the signature of these in every run of every graph: compute it once.
@@ -350,5 +330,5 @@ class _LedgerConnection:
 
     def __init__(self, saver: SqliteCheckpointer) -> None:
         self._run = saver._run
-        self.cursor = saver._hold_connection
+        self.cursor = partial(HeldConnection, saver._connection_lock)
         self.foreign_writes = saver.foreign_writes

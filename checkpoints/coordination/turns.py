@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, Literal, TypeAlias
@@ -160,22 +159,17 @@ class TurnRecord:
     announced: bool = False
 
 
-@contextmanager
-def record_failure(configurable: Mapping[str, Any], final: bool = True) -> Iterator[None]:
-    """Record a failed write in its turn, if it is final and not retried."""
-    try:
-        yield
-    except StorageError as error:
-        turn = get_turn(configurable)
-        if turn and final and not turn.failures:
-            turn.failures.append(error)
-        raise
+def record_failure(configurable: Mapping[str, Any], failure: StorageError) -> None:
+    """Record a failed write in its turn, unless an earlier one has failed."""
+    turn = get_turn(configurable)
+    if turn and not turn.failures:
+        turn.failures.append(failure)
 
 
 def get_turn(configurable: Mapping[str, Any]) -> Turn | None:
     """Return the turn of a write, `None` outside of sessions."""
     turn = configurable.get(TURN_KEY)
-    return turn if isinstance(turn, Turn) else None
+    return turn if type(turn) is Turn else None
 
 
 def find_turn(open_: Transaction, thread_id: str, turn_id: str) -> TurnRecord | None:

@@ -9,9 +9,8 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
-from abc import abstractmethod
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from uuid import uuid4
 
@@ -29,10 +28,6 @@ class Backups(ThreadAdmin):
     """A saver whose database can be checked and backed up."""
 
     path: str
-
-    @abstractmethod
-    def _lend_connection(self) -> AbstractContextManager[sqlite3.Connection]:
-        """Hold the saver's own connection exclusively."""
 
     def check(self) -> IntegrityReport:
         """Check the file, every row, every seal, and every link between threads.
@@ -79,8 +74,8 @@ class Backups(ThreadAdmin):
     def _open_reader(self) -> Iterator[sqlite3.Connection]:
         with wrap_storage_errors(self.path):
             if self.path == IN_MEMORY:
-                with self._lend_connection() as own:
-                    yield own
+                with self.cursor(transaction=False) as cursor:
+                    yield cursor.connection
                 return
             address = f"{Path(self.path).absolute().as_uri()}?mode=ro"
             with closing(sqlite3.connect(address, uri=True)) as connection:

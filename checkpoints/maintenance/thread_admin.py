@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from sqlite3 import Cursor
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from echelons.checkpoints.clock import Clock
 from echelons.checkpoints.maintenance.reachability import (
@@ -64,7 +64,7 @@ class ThreadAdmin(CachedSaver):
     _clock: Clock
 
     @abstractmethod
-    async def _run(self, work: Callable[[], T]) -> T:
+    async def _run(self, work: Callable[..., T], *args: Any) -> T:
         """Run synchronous work of the saver from an event loop, and return its result."""
 
     def delete_thread(self, thread_id: str) -> None:

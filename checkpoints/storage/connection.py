@@ -15,7 +15,8 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Literal, TypeVar
+from types import TracebackType
+from typing import Any, Literal, TypeVar
 
 from echelons.errors import DatabaseClosed, StorageError
 
@@ -110,8 +111,14 @@ def create_private_file(path: str, flags: int = 0) -> None:
         raise OSError(str(error)) from error
 
 
-class _ConnectionTaken(Exception):
-    """Another caller holds the connection."""
+class DatabaseBusy(Exception):
+    """Another caller or another connection has the database, and this caller does not wait."""
+
+
+class _Caller(threading.local):
+    """Whether the current thread's caller waits for the database, instead of trying again."""
+
+    waits = True
 
 
 class ConnectionLock:
@@ -122,6 +129,8 @@ class ConnectionLock:
         connection: The connection, opened with the same busy timeout.
         lock: The lock that protects the connection.
         busy_timeout: The longest time that a caller waits, in seconds.
+        clear_caches: Called when the connection was used without a `HeldConnection` that tracks
+            its writes.
     """
 
     def __init__(
@@ -130,77 +139,165 @@ class ConnectionLock:
         connection: sqlite3.Connection,
         lock: threading.Lock,
         busy_timeout: float,
+        clear_caches: Callable[[], None] = lambda: None,
     ) -> None:
-        self._path = path
-        self._connection = connection
-        self._lock = lock
+        self.path = path
+        self.connection = connection
+        self.lock = lock
+        self.caller = _Caller()
+        self.clear_caches = clear_caches
+        self.total_changes = connection.total_changes
+        self.waits = True
         self._busy_timeout = busy_timeout
-        self._timeout_set = True
-        self._thread_state = threading.local()
 
-    @property
-    def blocks(self) -> bool:
-        """Whether the current caller blocks, instead of trying again."""
-        found: bool = getattr(self._thread_state, "patient", True)
-        return found
+    def set_waiting(self, waits: bool) -> None:
+        """Set whether SQLite waits for other connections."""
+        milliseconds = int(self._busy_timeout * 1000) if waits else 0
+        self.connection.execute(f"PRAGMA busy_timeout={milliseconds:d}")
+        self.waits = waits
 
-    @contextmanager
-    def hold(self) -> Iterator[sqlite3.Connection]:
-        """Hold the connection.
+    def run_at_once(self, work: Callable[..., T], *args: Any) -> T:
+        """Run a function without waiting for the database, and return its result.
 
         Raises:
-            StorageError: SQLite or the system raised an error meanwhile.
+            DatabaseBusy: The database was not free.
+            StorageError: SQLite or the system raised another error meanwhile.
         """
-        patient = self.blocks
-        if not self._lock.acquire(blocking=patient):
-            raise _ConnectionTaken
+        self.caller.waits = False
         try:
-            if patient is not self._timeout_set:
-                milliseconds = int(self._busy_timeout * 1000) if patient else 0
-                self._connection.execute(f"PRAGMA busy_timeout={milliseconds:d}")
-                self._timeout_set = patient
-            yield self._connection
-        # As `wrap_storage_errors` does, without the cost of another context for each commit.
-        except _STORAGE_ERRORS as error:
-            raise _build_storage_error(self._path, error) from error
+            return work(*args)
+        except StorageError as error:
+            if _is_busy(error):
+                raise DatabaseBusy from error
+            raise
         finally:
-            self._lock.release()
+            self.caller.waits = True
 
-    async def run_in_loop(self, work: Callable[[], T]) -> T:
+    async def run_in_loop(self, work: Callable[..., T], *args: Any) -> T:
         """Run a function in this event loop as soon as the database is free, and return its result.
 
         Args:
             work: The function. It is called again if the database is locked, so it must write in
                 one transaction and have no other effects before that is committed.
+            args: Its arguments.
 
         Raises:
             StorageError: It was locked for longer than the busy timeout.
         """
+        try:
+            return self.run_at_once(work, *args)
+        except DatabaseBusy as error:
+            busy = error
         now, pause = asyncio.get_running_loop().time, SHORTEST_PAUSE
         until = now() + self._busy_timeout
-        while True:
-            try:
-                self._thread_state.patient = False
-                try:
-                    return work()
-                finally:
-                    self._thread_state.patient = True
-            except (_ConnectionTaken, StorageError) as error:
-                if not _is_busy(error):
-                    raise
-                if now() >= until:
-                    why = (
-                        "the database is locked: others kept it for longer than busy_timeout,"
-                        f" {self._busy_timeout:g} s"
-                    )
-                    raise StorageError(self._path, why) from error
+        while now() < until:
             await asyncio.sleep(min(pause, max(0.0, until - now())))
             pause = min(2 * pause, LONGEST_PAUSE)
+            try:
+                return self.run_at_once(work, *args)
+            except DatabaseBusy as error:
+                busy = error
+        why = (
+            "the database is locked: others kept it for longer than busy_timeout,"
+            f" {self._busy_timeout:g} s"
+        )
+        raise StorageError(self.path, why) from busy
 
 
-def _is_busy(error: BaseException) -> bool:
-    cause = error.__cause__ if isinstance(error, StorageError) else error
-    if isinstance(cause, sqlite3.Error):
-        # The low byte; the rest says what exactly was locked.
-        return getattr(cause, "sqlite_errorcode", 0) & 0xFF in _BUSY_CODES
-    return isinstance(cause, _ConnectionTaken)
+class HeldConnection:
+    """The context of one transaction: a cursor of the connection, which no other caller has.
+
+    The transaction is committed as a whole or not at all. One context for all of this: four
+    nested ones were a third of the calls of a write.
+
+    Args:
+        shared: The lock of the connection.
+        transaction: Whether to commit at the end.
+        tracks_writes: Whether the caller updates the caches for what it writes.
+        failures: Where the error of a failed transaction is noted, if it is the first and the
+            transaction is not tried again.
+
+    Raises:
+        StorageError: SQLite or the system raised an error meanwhile.
+        DatabaseBusy: Another caller has the connection, and this one does not wait.
+    """
+
+    __slots__ = ("_cursor", "_failures", "_shared", "_tracks_writes", "_transaction")
+
+    def __init__(
+        self,
+        shared: ConnectionLock,
+        transaction: bool = True,
+        tracks_writes: bool = True,
+        failures: list[StorageError] | None = None,
+    ) -> None:
+        self._shared = shared
+        self._transaction = transaction
+        self._tracks_writes = tracks_writes
+        self._failures = failures
+
+    def __enter__(self) -> sqlite3.Cursor:
+        shared = self._shared
+        waits = shared.caller.waits
+        if not shared.lock.acquire(waits):
+            raise DatabaseBusy
+        try:
+            if waits is not shared.waits:
+                shared.set_waiting(waits)
+            # The connection was used directly, so the caches may be stale.
+            if shared.connection.total_changes != shared.total_changes:
+                shared.clear_caches()
+                shared.total_changes = shared.connection.total_changes
+            self._cursor = shared.connection.cursor()
+        except _STORAGE_ERRORS as error:
+            shared.lock.release()
+            raise self._name_error(error) from error
+        except BaseException:
+            shared.lock.release()
+            raise
+        return self._cursor
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        shared, failed = self._shared, error
+        try:
+            if error is None and self._transaction:
+                shared.connection.commit()
+        except BaseException as refused:  # noqa: BLE001  raised below
+            failed = refused
+        try:
+            if failed is not None:
+                shared.connection.rollback()
+            self._cursor.close()
+            # Untracked writes are found, and clear the caches, when the connection is used next.
+            if self._tracks_writes:
+                shared.total_changes = shared.connection.total_changes
+        except _STORAGE_ERRORS as worse:
+            failed = worse
+        finally:
+            shared.lock.release()
+        if failed is not None:
+            named = self._name_error(failed)
+            if named is not error:
+                raise named
+
+    def _name_error(self, error: BaseException) -> BaseException:
+        """Return an error with the path of the database, and note it if it is final."""
+        named = error
+        if isinstance(error, _STORAGE_ERRORS):
+            named = _build_storage_error(self._shared.path, error)
+            named.__cause__ = error
+        if self._failures == [] and isinstance(named, StorageError):
+            is_final = self._shared.caller.waits or not _is_busy(named)
+            self._failures += [named] if is_final else []
+        return named
+
+
+def _is_busy(error: StorageError) -> bool:
+    # The low byte; the rest says what exactly was locked.
+    code = getattr(error.__cause__, "sqlite_errorcode", 0)
+    return isinstance(error.__cause__, sqlite3.Error) and code & 0xFF in _BUSY_CODES

@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from functools import partial
+from types import TracebackType
 from typing import Any, Self
 from uuid import UUID
 
@@ -162,16 +163,41 @@ class VerifiedSaver(SqliteSaver):
         self._seals.check_row(row, seal)
         return row
 
-    @contextmanager
-    def _open_cursor(self, config: RunnableConfig | None) -> Iterator[sqlite3.Cursor]:
-        with self.cursor(transaction=False) as cursor:
-            try:
-                yield cursor
-            except sqlite3.OperationalError as error:
-                if str(error).startswith(_UNREADABLE_MESSAGES):
-                    of = f" of thread {get_conversation_place(config)[0]!r}" if config else ""
-                    raise CheckpointTampered(f"a row{of}", str(error)) from error
-                raise
+    def _hold_for_reading(self) -> AbstractContextManager[sqlite3.Cursor]:
+        """Return a context that holds the connection for some reads, with a cursor."""
+        return self.cursor(transaction=False)
+
+    def _open_cursor(self, config: RunnableConfig | None) -> AbstractContextManager[sqlite3.Cursor]:
+        return _VerifiedCursor(self._hold_for_reading(), config)
+
+
+class _VerifiedCursor:
+    """The context of a cursor in which a row that SQLite cannot read is an error of that row."""
+
+    __slots__ = ("_config", "_held")
+
+    def __init__(
+        self, held: AbstractContextManager[sqlite3.Cursor], config: RunnableConfig | None
+    ) -> None:
+        self._held = held
+        self._config = config
+
+    def __enter__(self) -> sqlite3.Cursor:
+        return self._held.__enter__()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        unreadable = isinstance(error, sqlite3.OperationalError)
+        if unreadable and str(error).startswith(_UNREADABLE_MESSAGES):
+            of = f" of thread {get_conversation_place(self._config)[0]!r}" if self._config else ""
+            tampered = CheckpointTampered(f"a row{of}", str(error))
+            self._held.__exit__(type(tampered), tampered, traceback)
+            raise tampered from error
+        self._held.__exit__(kind, error, traceback)
 
 
 def advance_past(checkpoint_id: str) -> None:
