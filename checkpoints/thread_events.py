@@ -58,19 +58,25 @@ def build_thread_events(
 ) -> Iterator[ThreadEvent]:
     """Yield the events of an agent's messages, in order; other values are skipped.
 
+    Their data are as in the messages: values that a caller wrote into a state directly were not
+    sanitized by any node.
+
     Raises:
         UnreadableRecord: The request records in a message are damaged.
     """
     for message in messages:
         if isinstance(message, BaseMessage):
-            yield _build_event(EventKind.MESSAGE, message.id or "", _describe_message(message))
+            yield ThreadEvent(EventKind.MESSAGE, message.id or "", _describe_message(message))
             if isinstance(message, AIMessage):
                 yield from _build_call_events(message, agent, thread_id)
 
 
 def pair_events(events: Iterable[ThreadEvent]) -> tuple[ThreadEvent, ...]:
-    """Return the events of a whole thread, with each call and its answer paired."""
-    found = list(events)
+    """Return the events of a whole thread, sanitized, with each call and its answer paired."""
+    found = [
+        ThreadEvent(event.kind, sanitize_value(event.key), sanitize_value(event.data))
+        for event in events
+    ]
     calls: dict[str, tuple[str, list[int]]] = {}
     caller = ""
     for place, event in enumerate(found):
@@ -92,7 +98,7 @@ def pair_events(events: Iterable[ThreadEvent]) -> tuple[ThreadEvent, ...]:
 
 def build_question_event(interrupt_id: str, value: Any) -> ThreadEvent:
     """Return the event of a question to the user."""
-    return _build_event(EventKind.QUESTION, interrupt_id, {"value": value})
+    return ThreadEvent(EventKind.QUESTION, interrupt_id, {"value": value})
 
 
 def _describe_message(message: BaseMessage) -> dict[str, Any]:
@@ -116,15 +122,10 @@ def _build_call_events(message: AIMessage, agent: str, thread_id: str) -> Iterat
         call_id = call["id"] or ""
         kind = EventKind.DELEGATION if call_id in begun else EventKind.TOOL_CALL
         fields = {"intent": call["name"], "arguments": call["args"], "call_id": call_id}
-        yield _build_event(kind, f"{message.id}/{call_id}", {**fields, **begun.get(call_id, {})})
+        yield ThreadEvent(kind, f"{message.id}/{call_id}", {**fields, **begun.get(call_id, {})})
     for part, parted in iterate_requests(message, message.tool_calls):
         if parted:
             intent = f"{parted.join.name} of {len(parted.parts)}"
             fields = {"intent": intent, "arguments": part.arguments, "call_id": parted.call_id}
             key = f"{message.id}/{part.call_id}"
-            yield _build_event(EventKind.DELEGATION, key, {**fields, **begun.get(part.call_id, {})})
-
-
-def _build_event(kind: EventKind, key: str, data: Mapping[str, Any]) -> ThreadEvent:
-    # Values that a caller wrote into a state directly were not sanitised by any node.
-    return ThreadEvent(kind, sanitize_value(key), sanitize_value(data))
+            yield ThreadEvent(EventKind.DELEGATION, key, {**fields, **begun.get(part.call_id, {})})

@@ -291,9 +291,10 @@ class HeldConnection:
         if isinstance(error, _STORAGE_ERRORS):
             named = _build_storage_error(self._shared.path, error)
             named.__cause__ = error
-        if self._failures == [] and isinstance(named, StorageError):
+        noted = self._failures
+        if noted is not None and isinstance(named, StorageError):
             is_final = self._shared.caller.waits or not _is_busy(named)
-            self._failures += [named] if is_final else []
+            noted += [named] if is_final and not noted else []
         return named
 
 

@@ -5,17 +5,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from sqlite3 import Cursor
 from typing import Any, NamedTuple
 
 from langchain_core.runnables import RunnableConfig
-from langgraph.checkpoint.base import Checkpoint, CheckpointMetadata, get_checkpoint_metadata
+from langgraph.checkpoint.base import EXCLUDED_METADATA_KEYS, Checkpoint, CheckpointMetadata
 from langgraph.checkpoint.serde.types import INTERRUPT
 
 from echelons.checkpoints.clock import Clock
 from echelons.checkpoints.delta_channels import MESSAGES
-from echelons.checkpoints.storage.json_text import to_json_text
+from echelons.checkpoints.storage.json_text import to_sanitized_json
 from echelons.checkpoints.thread_events import (
     ThreadEvent,
     build_question_event,
@@ -26,6 +26,7 @@ from echelons.identity.failures import get_failure_log
 from echelons.identity.lineage import STORED_KEYS_KEY
 from echelons.langgraph_internals import DeltaSnapshot
 from echelons.text.error_lines import read_error_text
+from echelons.text.sanitize import sanitize_value
 from echelons.tree.names import PATH_SEPARATOR
 
 LANGGRAPH_METADATA_KEYS = CheckpointMetadata.__annotations__.keys() | {
@@ -35,8 +36,13 @@ LANGGRAPH_METADATA_KEYS = CheckpointMetadata.__annotations__.keys() | {
 }
 """Metadata keys of LangGraph and its server, kept even if a caller's `configurable` has them."""
 
+_INPUT_SOURCES = ("input", "update", "fork")
+
 _COPIED_KEY = "model"
 """Key of `configurable` that LangChain's `ensure_config` copies into the metadata."""
+
+_NUL = "\x00"
+"""The character that LangGraph strips from metadata, because PostgreSQL has no such texts."""
 
 _INSERT_EVENT = (
     "INSERT OR IGNORE INTO events (thread_id, checkpoint_ns, checkpoint_id, agent_thread_id,"
@@ -98,31 +104,46 @@ class WriteLocation(NamedTuple):
         )
 
 
-def filter_metadata(config: RunnableConfig, metadata: CheckpointMetadata) -> CheckpointMetadata:
-    """Return the part of a run's metadata that is stored.
+def filter_metadata(config: RunnableConfig, metadata: CheckpointMetadata) -> dict[str, Any]:
+    """Return the part of a run's metadata that is stored, as `get_checkpoint_metadata` builds it.
 
     A caller's `configurable` is left out, because it may contain secrets. LangGraph's server
     merges it into the metadata, so it is removed again, except for the ids that the server reads.
     LangChain does the same with one key, on the way through its Runnables.
     """
-    configurable, around = config["configurable"], config.get("metadata") or {}
-    given = configurable.keys() - LANGGRAPH_METADATA_KEYS
-    own: Any = {key: value for key, value in metadata.items() if key not in given}
+    configurable = config["configurable"]
+    around: Mapping[str, Any] = config.get("metadata") or {}
+    own: Mapping[str, Any] = metadata
     copied = _COPIED_KEY in configurable and _COPIED_KEY in around
-    if copied and _COPIED_KEY not in around.get(STORED_KEYS_KEY, "").split():
-        around = {key: value for key, value in around.items() if key != _COPIED_KEY}
-    return get_checkpoint_metadata({"metadata": around}, own)
+    left_out = copied and _COPIED_KEY not in around.get(STORED_KEYS_KEY, "").split()
+    kept: dict[str, Any] = {}
+    # One loop each, and types compared before `isinstance`: this is part of every checkpoint.
+    for key, value in own.items():
+        if key in LANGGRAPH_METADATA_KEYS or key not in configurable:
+            is_nul_text = type(value) is str and _NUL in value
+            kept[key] = str(value).replace(_NUL, "") if is_nul_text else value
+    for key, value in around.items():
+        if key in kept or key in EXCLUDED_METADATA_KEYS or key[:2] == "__":
+            continue
+        if type(value) is str:
+            kept[key] = value.replace(_NUL, "") if _NUL in value else value
+        elif isinstance(value, (str, int, float)):
+            kept[key] = value
+    if left_out:
+        kept.pop(_COPIED_KEY, None)
+    return kept
 
 
 def build_input_events(
     location: WriteLocation, checkpoint: Checkpoint, metadata: CheckpointMetadata
-) -> Iterator[ThreadEvent]:
-    """Yield the events of an input that a checkpoint holds in full."""
+) -> Iterable[ThreadEvent]:
+    """Return the events of an input that a checkpoint holds in full."""
     # The first input of a delta channel is stored as a snapshot, without a write.
-    if metadata.get("source") in ("input", "update", "fork"):
+    if metadata.get("source") in _INPUT_SOURCES:
         held = checkpoint["channel_values"].get(MESSAGES)
-        messages = held.value if isinstance(held, DeltaSnapshot) else ()
-        yield from build_thread_events(messages, location.agent, location.agent_thread_id)
+        if isinstance(held, DeltaSnapshot):
+            return build_thread_events(held.value, location.agent, location.agent_thread_id)
+    return ()
 
 
 def build_write_events(
@@ -154,7 +175,13 @@ def insert_events(
     if not location.agent_thread_id:
         return
     rows = [
-        (*location, clock().isoformat(), str(event.kind), event.key, to_json_text(event.data))
+        (
+            *location,
+            clock().isoformat(),
+            event.kind.value,
+            sanitize_value(event.key),
+            to_sanitized_json(event.data),
+        )
         for event in events
     ]
     if rows:

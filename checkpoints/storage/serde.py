@@ -83,8 +83,9 @@ class AllowlistSerializer(SerializerProtocol):
         """
         if obj is None:
             return "null", b""
-        if isinstance(obj, (bytes, bytearray)):
-            return type(obj).__name__, bytes(obj)
+        kind = type(obj)
+        if kind is bytes or kind is bytearray:
+            return kind.__name__, bytes(obj)
         return "msgpack", _ValueWriter(self._by_type, self._by_key).pack(obj)
 
     def loads_typed(self, data: tuple[str, bytes]) -> Any:

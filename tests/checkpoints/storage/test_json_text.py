@@ -7,10 +7,11 @@ import sqlite3
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from echelons.checkpoints.storage.json_text import to_json_text
+from echelons.checkpoints.storage.json_text import to_json_text, to_sanitized_json
+from echelons.text.sanitize import sanitize_value
 
 anything = st.recursive(
     st.none()
@@ -80,3 +81,26 @@ def test_what_is_plain_reads_back_as_it_was(value: Any) -> None:
 )
 def test_what_json_does_not_have_stands_as_text(value: Any, text: str) -> None:
     assert to_json_text(value) == text
+
+
+odd = st.recursive(
+    st.none() | st.integers() | st.floats() | st.text(st.characters(), max_size=5) | st.binary(),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.tuples(inner)
+        | st.dictionaries(st.text() | st.floats() | st.none(), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+nested: Any = "bottom"
+for _ in range(70):
+    nested = [nested]
+
+
+@given(odd | st.integers(2**63 - 2, 2**64 + 2))
+@example(nested)
+@example({"text": "\ud83d\ude00", "half": "\ud83d"})
+@example({"a": 2**64, "b": -(2**63) - 1, "c": "1234567890123456789"})
+@example({"a": float("nan"), 2**64: 1, True: 2, None: 3})
+def test_a_sanitized_text_is_that_of_the_sanitized_value(value: Any) -> None:
+    assert to_sanitized_json({"value": value}) == to_json_text(sanitize_value({"value": value}))
