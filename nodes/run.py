@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import aclosing, closing
+from contextlib import aclosing, closing, contextmanager
 from functools import partial
 from typing import Any
 
@@ -16,7 +16,8 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import run_in_executor
 from langgraph.channels import LastValue
-from langgraph.errors import GraphDrained
+from langgraph.errors import GraphDrained, ParentCommand
+from langgraph.types import Command
 
 from echelons.errors import EventLoopMissing
 from echelons.guards.gate import Halt, get_gate
@@ -128,32 +129,34 @@ class RunGraph(Node):
             GraphDrained: The run was left; the graph continues from there when it is resumed.
         """
         backpressure = get_gate(config).backpressure
-        if not backpressure:
-            return self._graph.invoke(given, config)
-        result = None
-        with closing(self._graph.stream(given, config, stream_mode=["tasks", "values"])) as parts:
-            for mode, payload in parts:
-                if mode == "values":
-                    result = payload
-                elif "input" in payload and not backpressure.wait_for_start(payload["id"]):
-                    raise GraphDrained("closed")
-        return result
+        with _lead_commands_out():
+            if not backpressure:
+                return self._graph.invoke(given, config)
+            result, modes = None, ["tasks", "values"]
+            with closing(self._graph.stream(given, config, stream_mode=modes)) as parts:
+                for mode, payload in parts:
+                    if mode == "values":
+                        result = payload
+                    elif "input" in payload and not backpressure.wait_for_start(payload["id"]):
+                        raise GraphDrained("closed")
+            return result
 
     async def _ainvoke_graph(self, given: Any, config: RunnableConfig) -> Any:
         """Async version of `_invoke_graph`."""
         backpressure = get_gate(config).backpressure
-        if not backpressure:
-            return await self._graph.ainvoke(given, config)
-        result, modes = None, ["tasks", "values"]
-        async with aclosing(self._graph.astream(given, config, stream_mode=modes)) as parts:
-            async for mode, payload in parts:
-                if mode == "values":
-                    result = payload
-                elif "input" in payload:
-                    await backpressure.await_start(payload["id"])
-                    if not backpressure.is_open:
-                        raise GraphDrained("closed")
-        return result
+        with _lead_commands_out():
+            if not backpressure:
+                return await self._graph.ainvoke(given, config)
+            result, modes = None, ["tasks", "values"]
+            async with aclosing(self._graph.astream(given, config, stream_mode=modes)) as parts:
+                async for mode, payload in parts:
+                    if mode == "values":
+                        result = payload
+                    elif "input" in payload:
+                        await backpressure.await_start(payload["id"])
+                        if not backpressure.is_open:
+                            raise GraphDrained("closed")
+            return result
 
     def _prepare_run(
         self,
@@ -174,6 +177,18 @@ class RunGraph(Node):
         # A run that resumes sets this for all its graphs, but this one has not begun.
         configurable = {**config.get("configurable", {}), RESUMING_KEY: False}
         return {"messages": messages}, {**config, "configurable": configurable}
+
+
+@contextmanager
+def _lead_commands_out() -> Iterator[None]:
+    """Let a command of the graph to the one around it fail where the level is run.
+
+    LangGraph takes this level for that graph, in which a command may run the graph for ever.
+    """
+    try:
+        yield
+    except ParentCommand as error:
+        raise ParentCommand(Command(graph=Command.PARENT)) from error
 
 
 def _build_heads_update(end: Head, config: RunnableConfig) -> dict[str, Any]:

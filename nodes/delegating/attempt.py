@@ -67,8 +67,9 @@ PROPAGATED_ERRORS = (
     EmptyInputError,
 )
 """Errors of the library: an `unable` instead of them would hide a bug or a full disk."""
-# It would steer the superior's delegation graph.
-_STEERING_REASON = "a tool tried to steer the superior with Command(graph=PARENT)"
+_STEERING_REASON = (
+    "it returned Command(graph=PARENT), which would steer its superior; let it return an answer"
+)
 
 
 @dataclass(frozen=True, slots=True)

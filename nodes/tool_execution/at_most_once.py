@@ -122,7 +122,7 @@ class _Execution:
         if entry.state is CallState.SUSPENDED:
             return (yield from self._plan_resume(entry, pad))
         if entry.state is CallState.DONE and not entry.lost:
-            return entry.result
+            return self.journaled_call.check_recorded(entry.result, self.config)
         if self.journaled_call.call.effect_kind is EffectKind.IDEMPOTENT:
             return (yield from self._plan_run(entry, entry, pad))
         return (yield from self._plan_unknown_outcome(entry, pad))

@@ -14,7 +14,7 @@ from typing import Any
 from langchain_core.messages import BaseMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, ToolException
-from langgraph.errors import GraphBubbleUp, is_invalid_resume
+from langgraph.errors import GraphBubbleUp, ParentCommand, is_invalid_resume
 from langgraph.prebuilt import ToolNode
 from langgraph.prebuilt.tool_node import ToolCallRequest, ToolInvocationError
 from langgraph.types import Command
@@ -27,6 +27,7 @@ from echelons.nodes.planning.early_end import build_not_run_message
 from echelons.nodes.planning.refused_calls import mark_refused
 from echelons.nodes.tool_execution.async_only import run_async
 from echelons.nodes.tool_execution.detached_call import DetachedCall, LateCallback
+from echelons.text.input_limits import shorten_repr
 
 PRIVATE_KEYS = frozenset({"forward", "heads", "previous", "request", "response"})
 """Keys of a level's state that a tool must not write."""
@@ -68,12 +69,12 @@ class JournaledCall:
                     return {"messages": [end]}
             else:
                 done = self.tools.invoke([self.tool_call], config, **self.kwargs)
+            return sanitize_output(done, config)
         except Exception as error:  # noqa: BLE001  a tool raises anything; signals go on
             cause, failure = self._find_cause(error), None
             if cause:
                 failure = get_failure_log(config).record(cause, config, self.call.tool)
             return self._build_error_result(cause or error, failure, config)
-        return sanitize_output(done, config)
 
     async def ainvoke(self, config: RunnableConfig, on_late_result: LateCallback) -> Any:
         """Async version of `invoke`."""
@@ -87,7 +88,9 @@ class JournaledCall:
             configurable = {**config["configurable"], DETACHED_CALL_KEY: detached}
             own = {**config, "configurable": configurable}
         try:
-            done = await self.tools.ainvoke([self.tool_call], own, **self.kwargs)
+            return sanitize_output(
+                await self.tools.ainvoke([self.tool_call], own, **self.kwargs), config
+            )
         except CancelledError:
             if detached:
                 detached.detach()
@@ -97,7 +100,13 @@ class JournaledCall:
             if cause:
                 failure = await get_failure_log(config).arecord(cause, config, self.call.tool)
             return self._build_error_result(cause or error, failure, config)
-        return sanitize_output(done, config)
+
+    def check_recorded(self, result: Any, config: RunnableConfig) -> Any:
+        """Return a recorded update, or an error if it steers: earlier versions recorded such."""
+        try:
+            return sanitize_output(result, config)
+        except ToolException as error:
+            return {"messages": [self._build_message(f"Error: {error}", "error")]}
 
     def build_reported_result(self, result: str) -> Any:
         """Return the update of a call that happened, with the result that a human states."""
@@ -109,19 +118,27 @@ class JournaledCall:
 
     def _convert_late_result(self, result: Any, config: RunnableConfig) -> Any:
         """Return a detached tool thread's result in the form in which the node returns results."""
-        if isinstance(result, GraphBubbleUp):
+        if isinstance(result, GraphBubbleUp) and not isinstance(result, ParentCommand):
             return result
         if isinstance(result, Exception):
-            failure = get_failure_log(config).record(result, config, self.call.tool)
-            return self._build_error_result(result, failure, config)
-        outputs = result if isinstance(result, list) else [result]
-        # As `ToolNode` does.
-        if any(isinstance(each, Command) for each in outputs):
-            outputs = [
-                each if isinstance(each, Command) else {"messages": [each]} for each in outputs
-            ]
-            return sanitize_output(outputs, config)
-        return sanitize_output({"messages": outputs}, config)
+            error = self._find_cause(result) or result
+        else:
+            outputs = result if isinstance(result, list) else [result]
+            # As `ToolNode` does.
+            has_commands = any(isinstance(each, Command) for each in outputs)
+            update = (
+                {"messages": outputs}
+                if not has_commands
+                else [
+                    each if isinstance(each, Command) else {"messages": [each]} for each in outputs
+                ]
+            )
+            try:
+                return sanitize_output(update, config)
+            except ToolException as refused:
+                error = refused
+        failure = get_failure_log(config).record(error, config, self.call.tool)
+        return self._build_error_result(error, failure, config)
 
     def _find_cause(self, error: Exception) -> Exception | None:
         """Return the exception that the tool raised, `None` if the call did not fit its schema.
@@ -130,6 +147,9 @@ class JournaledCall:
             GraphBubbleUp: It is an interrupt.
             ValidationError: It is a wrong answer to an interrupt, which is asked again.
         """
+        if isinstance(error, ParentCommand):
+            # Of a node of a graph that the tool has run.
+            return _refuse_command(error.args[0])
         if isinstance(error, GraphBubbleUp) or is_invalid_resume(error):
             raise error
         if not isinstance(error, ToolInvocationError):
@@ -201,7 +221,11 @@ async def run_detached(
 
 
 def sanitize_output(outcome: Any, config: Mapping[str, Any]) -> Any:
-    """Return a tool's output with sanitized messages and without the level's private keys."""
+    """Return a tool's output with sanitized messages and without the level's private keys.
+
+    Raises:
+        ToolException: It has a command that does anything but update the agent's own state.
+    """
     if isinstance(outcome, BaseMessage):
         # A tool may turn its exceptions into answers itself (`handle_tool_error`).
         if type(outcome) is ToolMessage and outcome.status == "error":
@@ -218,5 +242,24 @@ def sanitize_output(outcome: Any, config: Mapping[str, Any]) -> Any:
             if key not in PRIVATE_KEYS
         }
     if isinstance(outcome, Command):
+        if outcome.graph or outcome.goto or not isinstance(outcome.update, Mapping):
+            raise _refuse_command(outcome)
         return replace(outcome, update=sanitize_output(outcome.update, config))
     return outcome
+
+
+def _refuse_command(command: Command[Any]) -> ToolException:
+    """Return the error of a tool whose command would steer a graph, or leaves its call open.
+
+    It would lead past the steps of a level, and out of a root's into no graph at all.
+    """
+    given = ", ".join(
+        f"{name}={shorten_repr(value)}"
+        for name, value in (("graph", command.graph), ("goto", command.goto))
+        if value
+    )
+    return ToolException(
+        f"the tool has run, and its result is lost: it returned Command({given or 'no update'}), "
+        "and a tool can only update the messages of its agent; return a text, or "
+        'Command(update={"messages": […]}) with a ToolMessage for the call'
+    )

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langchain_core.tools import ToolException
-from langgraph.types import Command
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.types import Command, Send
 
 from echelons import Agent, Session, SqliteCheckpointer
 from echelons.checkpoints.threads.thread import Thread
@@ -99,42 +102,122 @@ def test_a_tool_that_fails_tells_its_own_model_and_nobody_else(
     assert told(found["mid"]) == ["leaf done", "other done"]
 
 
-def steer() -> Command[Any]:
-    """Steer the superior."""
-    return Command(graph=Command.PARENT, goto="refuse", update={"queue": []})
+def note(**given: Any) -> Command[Any]:
+    """Return a command that answers its call, and does something else beside."""
+    return Command(**{"update": {"messages": [ToolMessage("noted", tool_call_id="u")]}, **given})
 
 
-def test_a_tool_that_steers_the_superior_makes_its_agent_unable_and_its_siblings_go_on(
+STEERING: dict[str, Callable[[], Any]] = {
+    "graph='__parent__', goto='refuse'": lambda: note(
+        graph=Command.PARENT, goto="refuse", update={"queue": []}
+    ),
+    "graph='__parent__'": lambda: note(graph=Command.PARENT),
+    "goto='act'": lambda: note(goto="act"),
+    "goto=Send(node='act', arg=[])": lambda: note(goto=Send("act", [])),
+    "goto=[Send(node='reason', arg={})]": lambda: [note(goto=[Send("reason", {})])],
+    "goto=5": lambda: note(goto=5),
+    "no update": Command,
+}
+
+
+def line(depth: int, tool: Any) -> Agent:
+    """Return a tree of some levels, the last of which has a tool and calls it in two turns."""
+    names = ["head", "mid", "leaf"][:depth]
+    below = [Agent(names.pop(), tools=[tool])]
+    scripts: dict[str, Any] = {below[0].name: [Call("steer", id="u"), "done", "ready"] * 2}
+    while names:
+        scripts[names[-1]] = [delegate(below[0].name, "work"), "done", "ready"] * 2
+        below = [Agent(names.pop(), subordinates=below)]
+    return replace(below[0], model=ScriptedModel(scripts))
+
+
+@pytest.mark.parametrize("given", STEERING)
+@pytest.mark.parametrize("depth", [1, 2, 3])
+def test_a_tool_that_steers_a_graph_is_answered_with_an_error_and_its_agent_goes_on(
+    world: World, saver: SqliteCheckpointer, depth: int, given: str
+) -> None:
+    runs: list[str] = []
+
+    def steer() -> Any:
+        """Steer the graph."""
+        runs.append(given)
+        return STEERING[given]()
+
+    session = Session(line(depth, steer), saver)
+
+    results = [world.send(session, task).text for task in ("go", "again")]
+
+    leaf = list(session.trace().walk())[-1]
+    messages = session.thread_store.get(leaf.thread_id, session.thread_id).messages
+    [answer, *_] = [without_ids(str(each.text)) for each in messages if each.type == "tool"]
+    assert results == ["done", "done"]
+    assert runs == [given] * 2
+    assert answer.startswith(
+        f"Error: the tool has run, and its result is lost: it returned Command({given}), and a tool"
+    )
+    assert session.thread_store.failures(session.thread_id)
+
+
+@pytest.mark.parametrize("hosted", [False, True], ids=["compiled", "in a host"])
+def test_a_tool_that_steers_is_answered_so_in_a_compiled_tree_and_within_another_graph(
+    world: World, saver: SqliteCheckpointer, hosted: bool
+) -> None:
+    def steer() -> Any:
+        """Steer the graph around."""
+        return note(graph=Command.PARENT, goto="elsewhere")
+
+    graph: Any = line(1, steer).compile(None if hosted else saver)
+    if hosted:
+        host = StateGraph(MessagesState).add_node("team", graph).add_edge(START, "team")
+        graph = host.compile(checkpointer=saver)
+
+    config: RunnableConfig = {"configurable": {"thread_id": "t"}}
+    world.invoke(graph, {"messages": "go"}, config)
+    state = world.invoke(graph, {"messages": "again"}, config)
+
+    assert [each.text for each in state["messages"] if each.type == "ai" and each.text] == [
+        "done",
+        "done",
+    ]
+
+
+def leading(**given: Any) -> Runnable[Any, Any]:
+    """Return a node that leads out of its graph."""
+    return RunnableLambda(lambda _: note(graph=Command.PARENT, **given))
+
+
+def test_a_graph_in_a_tool_that_leads_out_of_it_is_an_error_of_the_tool(
     world: World, saver: SqliteCheckpointer
 ) -> None:
-    session = Session(team(steer, [Call("look"), Call("steer")]), saver)
+    inner = StateGraph(MessagesState).add_node("lead", leading())
+    graph: Any = inner.add_edge(START, "lead").compile()
 
-    result = world.send(session, "go")
+    def steer() -> str:
+        """Run a graph."""
+        return str(graph.invoke({"messages": "go"}))
 
-    found = threads(session)
-    assert result.text == "over"
-    assert told(found["mid"]) == [
-        "[unable] a tool tried to steer the superior with Command(graph=PARENT)",
+    session = Session(line(1, steer), saver)
+
+    assert world.send(session, "go").text == "done"
+    assert world.send(session, "again").text == "done"
+
+
+@pytest.mark.parametrize("goto", ["run", "refuse", Send("run", {"messages": []}), ()], ids=repr)
+def test_a_graph_that_steers_its_superior_is_unable_and_its_siblings_go_on(
+    world: World, saver: SqliteCheckpointer, goto: Any
+) -> None:
+    inner = StateGraph(MessagesState).add_node("lead", leading(goto=goto))
+    both = [delegate("leaf", "work"), delegate("other", "work")]
+    model = ScriptedModel({"head": [both, "over"], "other": ["other done"]})
+    below = [inner.add_edge(START, "lead").compile(name="leaf"), Agent("other")]
+    session = Session(Agent("head", model=model, subordinates=below), saver)
+
+    assert world.send(session, "go").text == "over"
+    assert told(session.thread_store.get(session.thread_id)) == [
+        "[unable] it returned Command(graph=PARENT), which would steer its superior; let it return"
+        " an answer",
         "other done",
     ]
-    assert told(found["leaf"]) == ["fine", "cut short, and what came of it is not known"]
-
-
-def test_an_agent_that_was_cut_short_is_told_what_ran_and_what_did_not_when_it_goes_on(
-    world: World, saver: SqliteCheckpointer
-) -> None:
-    again = [[delegate("leaf", "work"), delegate("other", "work")], delegate("leaf", "again"), "ok"]
-    agent = team(steer, [Call("look", id="a"), Call("steer", id="b")], mid=again)
-    session = Session(agent, saver)
-
-    world.send(session, "go")
-
-    assert isinstance(agent.model, ScriptedModel)
-    last = [call for call in agent.model.calls if call.agent == "leaf"][1]
-    shown = {
-        each.tool_call_id: each.text for each in last.messages if isinstance(each, ToolMessage)
-    }
-    assert shown == {"a": "fine", "b": "cut short, and what came of it is not known"}
 
 
 def update() -> Command[Any]:

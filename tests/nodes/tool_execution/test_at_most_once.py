@@ -17,6 +17,7 @@ from langgraph.types import Command, interrupt
 from pydantic import BaseModel, ValidationError
 
 from echelons import Agent, Session, SqliteCheckpointer, effect, idempotency_key
+from echelons.checkpoints.coordination.effect_journal import LedgerJournal
 from echelons.checkpoints.ledger import get_ledger
 from echelons.errors import NoCall
 from echelons.testing import Call, ScriptedModel, Step, delegate
@@ -200,6 +201,26 @@ def test_a_tool_that_only_reads_has_no_entry_and_is_made_again(saver: Saver) -> 
 
     assert entries(saver) == []
     assert go_on(graph)["messages"][-1].text == "over"
+
+
+def test_a_recorded_result_that_steers_is_answered_with_an_error_and_not_run_again(
+    saver: Saver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    booking, end = Booking(deaths=0), LedgerJournal.end
+
+    def end_as_before(journal: LedgerJournal, call: Any, entry: Any, _: Any, config: Any) -> None:
+        end(journal, call, entry, [Command(graph=Command.PARENT, goto="refuse")], config)
+        raise Died
+
+    graph = graph_of(saver, [booking.tool()], BOOK)
+    monkeypatch.setattr(LedgerJournal, "end", end_as_before)
+    with pytest.raises(Died):
+        start(graph)
+    monkeypatch.undo()
+
+    assert go_on(graph)["messages"][-1].text == "over"
+    assert answers_to(graph, "b").startswith("Error: the tool has run, and its result is lost")
+    assert len(booking.keys) == 1
 
 
 def test_a_fork_makes_the_call_again_on_purpose_with_a_key_of_its_own(saver: Saver) -> None:
