@@ -53,14 +53,17 @@ class Client:
         self.loops: list[asyncio.AbstractEventLoop] = []
         self._address = address
         self._streams: Any = None
+        # A level runs its tools and subordinates at once, and a connection takes one at a time.
+        self._one_at_a_time = asyncio.Lock()
 
     async def ask(self, text: str) -> str:
         self.loops.append(asyncio.get_running_loop())
-        if self._streams is None:
-            self._streams = await asyncio.open_connection(*self._address)
-        reader, writer = self._streams
-        writer.write(f"{text}\n".encode())
-        return str((await reader.readline()).decode().strip())
+        async with self._one_at_a_time:
+            if self._streams is None:
+                self._streams = await asyncio.open_connection(*self._address)
+            reader, writer = self._streams
+            writer.write(f"{text}\n".encode())
+            return str((await reader.readline()).decode().strip())
 
     async def close(self) -> str:
         self._streams[1].close()
