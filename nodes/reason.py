@@ -116,7 +116,8 @@ class Reason(Node):
         super().__init__("reason")
         self._settings = settings
         self._history = history
-        self._takes_prompt_value = _takes_prompt_value(settings.model)
+        self._model, self._arguments = _unwrap_binding(settings.model)
+        self._takes_prompt_value = _takes_prompt_value(self._model)
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Call the model, unless the segment has already reported, or is halted."""
@@ -141,7 +142,8 @@ class Reason(Node):
         own, options = config, dict[str, Any]()
         if settings.timed_model:
             own, options = limit_call(settings.timed_model, config)
-        reply = settings.model.invoke(self._build_prompt(past, state), own, **options)
+        options = {**self._arguments, **options}
+        reply = self._model.invoke(self._build_prompt(past, state), own, **options)
         halt = gate.leave(reply, config)
         context = parse_reply(settings, past, state, reply, identity)
         routed = {
@@ -173,7 +175,8 @@ class Reason(Node):
         if verdict:
             return joined.rebase_update(build_halt_update(verdict, state["messages"], identity))
         past = await self._history.aload_past(state.get("previous"), config)
-        reply = await settings.model.ainvoke(self._build_prompt(past, state), config)
+        prompt = self._build_prompt(past, state)
+        reply = await self._model.ainvoke(prompt, config, **self._arguments)
         halt = await gate.arun(lambda: gate.leave(reply, config))
         context = parse_reply(settings, past, state, reply, identity)
         routed = {
@@ -218,8 +221,25 @@ def _takes_prompt_value(model: Runnable[Any, Any]) -> bool:
     A model with its own `invoke` may expect the list of messages.
     """
     bound = model.bound if isinstance(model, RunnableBinding) else model
-    own, base = type(bound), BaseChatModel
-    return isinstance(bound, base) and own.invoke is base.invoke and own.ainvoke is base.ainvoke
+    return isinstance(bound, BaseChatModel) and _has_methods_of(BaseChatModel, bound)
+
+
+def _unwrap_binding(model: Any) -> tuple[Runnable[Any, Any], dict[str, Any]]:
+    """Return the model that a binding calls, and the arguments that it adds to a call.
+
+    A binding also merges its configs into that of each call. One that has none is left out.
+    """
+    arguments: dict[str, Any] = {}
+    while isinstance(model, RunnableBinding) and _has_methods_of(RunnableBinding, model):
+        if model.config or model.config_factories:
+            break
+        model, arguments = model.bound, {**model.kwargs, **arguments}
+    return model, arguments
+
+
+def _has_methods_of(base: Any, model: Any) -> bool:
+    own = type(model)
+    return own.invoke is base.invoke and own.ainvoke is base.ainvoke
 
 
 @dataclass(frozen=True, slots=True)

@@ -160,6 +160,36 @@ def test_a_message_of_a_long_thread_is_not_converted_again(
     assert reply.text == "1"
 
 
+class SaysItsArguments(Plain):
+    """A model that answers with the arguments and tags of its call."""
+
+    def _generate(
+        self, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **kwargs: Any
+    ) -> ChatResult:
+        said = f"{sorted(kwargs.items())} {run_manager.tags}"
+        return ChatResult(generations=[ChatGeneration(message=AIMessage(said))])
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        (SaysItsArguments().bind(a=1, b=1).bind(b=2), "[('a', 1), ('b', 2)] []"),
+        (
+            SaysItsArguments().bind(a=1).with_config(tags=["x"]).bind(b=2),
+            "[('a', 1), ('b', 2)] ['x']",
+        ),
+        (SaysItsArguments().bind(a=1).with_retry(), "[('a', 1)] []"),
+    ],
+)
+async def test_what_is_bound_to_a_model_reaches_it(model: Any, said: str) -> None:
+    node = Reason(ReasonSettings(model, "", ABILITIES), Remembered())
+    given: Any = {**CONFIG, "configurable": {}}
+
+    replies = [node.invoke(state(), given), await node.ainvoke(state(), given)]
+
+    assert [each["messages"][0].text for each in replies] == [said, said]
+
+
 # What a reply becomes
 
 
