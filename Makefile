@@ -19,7 +19,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: demo test studio-test check format formatted lint types imports docs notebooks compat \
-        compat-lowest compat-newest bench bench-routing bench-peers bench-research proof clean help
+        compat-lowest compat-newest bench bench-counts bench-routing bench-peers bench-research proof clean help
 
 demo: $(READY) ## Run the travel team offline, then print the thread of every agent
 	@rm -f $(DEMO) $(DEMO)-wal $(DEMO)-shm
@@ -65,8 +65,11 @@ compat-lowest compat-newest: compat-%: $(READY)
 	@$(call compat_install,.$@,$(RESOLVE_$*))
 	@.$@/bin/python -m pytest -n auto --dist loadfile $(COMPAT_TESTS) $(ARGS)
 
-bench: $(READY) ## Measure against the targets (ARGS=--help lists what else it does)
+bench: $(READY) ## Count and time, beside LangGraph by hand (ARGS=--help lists what else it does)
 	@$(BIN)/python tests/benchmarks/run.py $(ARGS)
+
+bench-counts: $(READY) ## Count only; end with an error if a count has risen above the stored one
+	@$(BIN)/python tests/benchmarks/run.py --only counts $(ARGS)
 
 bench-peers: $(READY) ## Measure beside other frameworks, each in an environment of its own
 	@$(BIN)/python tests/benchmarks/peers/run.py $(ARGS)

@@ -16,7 +16,7 @@ class LevelGraph(DirectGraph):
 class LazyLevel(LevelGraph):
     """A level that compiles itself at the first attribute access, and then is a `LevelGraph`.
 
-    A tree of thousands of agents compiles in milliseconds. Inspection sees no difference: only
+    So a tree of thousands of agents compiles only what runs. Inspection sees no difference: only
     the class, and the two attributes below, can be read without compiling.
     """
 

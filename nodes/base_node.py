@@ -21,7 +21,7 @@ class Node(RunnableLambda[Any, Any], ABC):
     """
 
     def __init__(self, name: str, subgraphs: Sequence[Runnable[Any, Any]] = ()) -> None:
-        # Not RunnableLambda.__init__: it inspects and wraps functions, 11 to 19 % a call.
+        # Not RunnableLambda.__init__: it inspects and wraps functions, at a cost for each call.
         self.name = name
         self.func = self.invoke
         self.afunc = self.ainvoke

@@ -1,7 +1,7 @@
 """`Meter`: the steps, model calls, tokens and seconds of one turn, counted up to its limits.
 
-The ledger keeps the counts. Each step is committed before it is made, in some 0.05 ms, so that
-the counts of steps and calls are exact however a run ends.
+The ledger keeps the counts. Each step is committed before it is made, so that the counts of
+steps and calls are exact however a run ends.
 """
 
 from __future__ import annotations

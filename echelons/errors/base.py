@@ -54,7 +54,7 @@ class EchelonsError(Exception):
     parameter, `field(init=False, default=...)`, is such a template too.
     """
 
-    # `dataclass` would compile a constructor for each of a hundred classes: 15 ms at the import.
+    # `dataclass` would compile a constructor for each of a hundred classes at the import.
     __signature__ = _FieldSignature()
     message: ClassVar[str] = ""
 

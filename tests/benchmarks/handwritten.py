@@ -53,9 +53,17 @@ def call_subordinate(message: str, subordinate: str) -> str:
     raise NotImplementedError("the node `delegate` runs the call")
 
 
-def handwritten(role: Role) -> Builder:
-    """Return the graph of a role for ``invoke``, its subordinates compiled."""
-    subordinates = {each.name: handwritten(each).compile() for each in role.subordinates}
+def handwritten(role: Role, remembers: Literal[True] | None = None) -> Builder:
+    """Return the graph of a role for ``invoke``, its subordinates compiled.
+
+    Args:
+        role: The agent.
+        remembers: LangGraph's way of letting a subgraph know its earlier calls.
+    """
+    subordinates = {
+        each.name: handwritten(each, remembers).compile(checkpointer=remembers)
+        for each in role.subordinates
+    }
     model = _model(role)
 
     def reason(state: State) -> dict[str, Any]:
@@ -71,12 +79,7 @@ def handwritten(role: Role) -> Builder:
 
 
 def ahandwritten(role: Role, remembers: Literal[True] | None = None) -> Builder:
-    """Return the graph of a role for ``ainvoke``, its subordinates compiled.
-
-    Args:
-        role: The agent.
-        remembers: LangGraph's way of letting a subgraph know its earlier calls.
-    """
+    """Return the graph of a role for ``ainvoke``, its subordinates compiled."""
     subordinates = {
         each.name: ahandwritten(each, remembers).compile(checkpointer=remembers)
         for each in role.subordinates

@@ -1,4 +1,4 @@
-"""Who is measured: our tree, the hand-written one at three settings, and the floor.
+"""Who is measured: our tree in three ways, the hand-written one at three settings, and the floor.
 
 ``rivals`` opens them for ``invoke``, ``arivals`` for ``ainvoke``, each on a database of its
 own in a folder that is gone afterwards.
@@ -6,32 +6,46 @@ own in a folder that is gone afterwards.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal, Protocol
 
 from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import (
+    BaseCheckpointSaver,
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
+)
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Durability
 
-from echelons import SqliteCheckpointer
+from echelons import Agent, Session, SqliteCheckpointer
 from tests.benchmarks import floor, handwritten
 from tests.benchmarks.handwritten import Synchronous
 from tests.benchmarks.trees import Role, ours
 
-OURS = "ours"
+OURS = "ours, compile()"
+NEW = "ours, a new Session each"
+KEPT = "ours, a kept Session"
 OURS_FULL = "ours, FULL"
 AS_IT_COMES = "hand-written, as it comes"
 NORMAL = "hand-written, NORMAL, sync"
 FULL = "hand-written, FULL, sync"
 FLOOR = "the floor"
-ALL = (OURS, AS_IT_COMES, NORMAL, OURS_FULL, FULL, FLOOR)
+ALL = (OURS, NEW, KEPT, AS_IT_COMES, NORMAL, OURS_FULL, FULL, FLOOR)
+NOTHING = " with a saver that does nothing"
+"""Ends the name of one that stores nothing: what is left is not the database's."""
 
-OWN: Mapping[str, Synchronous] = {OURS: "NORMAL", OURS_FULL: "FULL"}
+OWN: Mapping[str, Synchronous] = {
+    OURS: "NORMAL",
+    NEW: "NORMAL",
+    KEPT: "NORMAL",
+    OURS_FULL: "FULL",
+}
 HANDWRITTEN: Mapping[str, tuple[Synchronous, Durability | None]] = {
     AS_IT_COMES: ("FULL", None),
     NORMAL: ("NORMAL", "sync"),
@@ -60,22 +74,52 @@ Field = dict[str, Rival]
 """Rivals by name."""
 
 
-def works(field: Field, given: Any) -> dict[str, Callable[[int], object]]:
-    """Return what each rival is to do: one thing, on a thread of its own each round."""
-    return {name: partial(_invoke, rival, given) for name, rival in field.items()}
+class NoSaver(BaseCheckpointSaver[Any]):
+    """A saver that stores nothing and knows nothing."""
 
+    def get_tuple(self, config: RunnableConfig) -> None:
+        """Return nothing."""
 
-def aworks(field: Field, given: Any) -> dict[str, Callable[[int], Awaitable[object]]]:
-    """Do what ``works`` does for an event loop."""
-    return {name: partial(_ainvoke, rival, given) for name, rival in field.items()}
+    def put(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """Store nothing."""
+        return {"configurable": {**config["configurable"], "checkpoint_id": checkpoint["id"]}}
 
+    def put_writes(
+        self,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str = "",
+    ) -> None:
+        """Store nothing."""
 
-def _invoke(rival: Rival, given: Any, number: int) -> str:
-    return rival.invoke(given, f"thread{number}")
+    async def aget_tuple(self, config: RunnableConfig) -> None:
+        """Async version of `get_tuple`."""
 
+    async def aput(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """Async version of `put`."""
+        return self.put(config, checkpoint, metadata, new_versions)
 
-def _ainvoke(rival: Rival, given: Any, number: int) -> Awaitable[str]:
-    return rival.ainvoke(given, f"thread{number}")
+    async def aput_writes(
+        self,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str = "",
+    ) -> None:
+        """Async version of `put_writes`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,25 +154,62 @@ class GraphRival:
         return config if self.at_once is None else {**config, "max_concurrency": self.at_once}
 
 
+@dataclass(frozen=True, slots=True)
+class SessionRival:
+    """Our tree through `Session`.
+
+    Attributes:
+        agent: The root.
+        saver: Where each session keeps the work, opened before.
+        database: Its path.
+        kept: The session that takes every task, on its own thread; a new one for each if left out.
+    """
+
+    agent: Agent
+    saver: SqliteCheckpointer
+    database: Path
+    kept: Session | None = None
+
+    def invoke(self, given: Any, thread: str) -> str:
+        """Do a task; return the answer."""
+        if self.kept:
+            return str(self.kept.send(given).result())
+        with Session(self.agent, self.saver, thread=thread) as session:
+            return str(session.send(given).result())
+
+    async def ainvoke(self, given: Any, thread: str) -> str:
+        """Do the same in an event loop."""
+        if self.kept:
+            return str(await (await self.kept.asend(given)).result())
+        async with Session(self.agent, self.saver, thread=thread) as session:
+            return str(await (await session.asend(given)).result())
+
+
 @contextmanager
-def rivals(role: Role, names: Sequence[str] = ALL, at_once: int | None = None) -> Iterator[Field]:
+def rivals(
+    role: Role,
+    names: Sequence[str] = ALL,
+    remembers: Literal[True] | None = None,
+    at_once: int | None = None,
+) -> Iterator[Field]:
     """Open rivals that do the work of a tree in this thread.
 
     Args:
         role: The tree's root.
         names: Which of them.
+        remembers: Whether hand-written subordinates know their earlier calls; ours do.
         at_once: Most tasks that a graph runs at once.
     """
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory()))
         field = _common(role, names, at_once, folder, stack)
-        for name in _handwritten(names):
-            synchronous, durability = HANDWRITTEN[name]
+        for name, synchronous, durability in _handwritten(names):
             database = _database(folder, name)
-            saver = stack.enter_context(handwritten.saver(database, synchronous))
-            graph = handwritten.handwritten(role).compile(checkpointer=saver)
+            opened = handwritten.saver(database, synchronous)
+            saver = NoSaver() if name.endswith(NOTHING) else stack.enter_context(opened)
+            graph = handwritten.handwritten(role, remembers).compile(checkpointer=saver)
             field[name] = GraphRival(graph, database, durability, at_once)
-        yield field
+        yield {name: field[name] for name in names}
 
 
 @asynccontextmanager
@@ -149,13 +230,15 @@ async def arivals(
     async with AsyncExitStack() as stack:
         folder = folder or Path(stack.enter_context(TemporaryDirectory()))
         field = _common(role, names, None, folder, stack)
-        for name in _handwritten(names):
-            synchronous, durability = HANDWRITTEN[name]
+        for name, synchronous, durability in _handwritten(names):
             database = _database(folder, name)
-            saver = await stack.enter_async_context(handwritten.asaver(database, synchronous))
+            saver: BaseCheckpointSaver[Any] = NoSaver()
+            if not name.endswith(NOTHING):
+                opened = handwritten.asaver(database, synchronous)
+                saver = await stack.enter_async_context(opened)
             graph = handwritten.ahandwritten(role, remembers).compile(checkpointer=saver)
             field[name] = GraphRival(graph, database, durability)
-        yield field
+        yield {name: field[name] for name in names}
 
 
 def _common(
@@ -167,20 +250,30 @@ def _common(
 ) -> Field:
     """Open those that are the same in both worlds."""
     field: Field = {}
-    for name, synchronous in OWN.items():
-        if name in names:
-            database = _database(folder, name)
-            saver = stack.enter_context(SqliteCheckpointer(database, synchronous=synchronous))
-            field[name] = GraphRival(ours(role).compile(saver), database, at_once=at_once)
-    if FLOOR in names:
-        database = _database(folder, FLOOR)
-        connection = stack.enter_context(closing(floor.connect(database)))
-        field[FLOOR] = floor.Floor(role, connection, database)
+    agent = ours(role)
+    for name in names:
+        database = _database(folder, name)
+        if name == OURS + NOTHING:
+            field[name] = GraphRival(agent.compile(NoSaver()), database, at_once=at_once)
+        elif name in OWN:
+            opened = SqliteCheckpointer(database, synchronous=OWN[name])
+            saver = stack.enter_context(opened)
+            if name in (NEW, KEPT):
+                kept = Session(agent, saver) if name == KEPT else None
+                field[name] = SessionRival(agent, saver, database, kept)
+            else:
+                field[name] = GraphRival(agent.compile(saver), database, at_once=at_once)
+        elif name == FLOOR:
+            connection = stack.enter_context(closing(floor.connect(database)))
+            field[name] = floor.Floor(role, connection, database)
     return field
 
 
-def _handwritten(names: Sequence[str]) -> list[str]:
-    return [name for name in names if name in HANDWRITTEN]
+def _handwritten(names: Sequence[str]) -> Iterator[tuple[str, Synchronous, Durability | None]]:
+    for name in names:
+        setting = HANDWRITTEN.get(name.removesuffix(NOTHING))
+        if setting:
+            yield name, *setting
 
 
 def _database(folder: Path, name: str) -> Path:

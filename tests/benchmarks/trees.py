@@ -18,6 +18,8 @@ from tests.benchmarks.model import QuickModel
 from tests.benchmarks.tally import TALLY
 
 CALL = "call_subordinate"
+SAID = "To be or not to be, that is what is asked here. " * 6
+"""About 0.3 KB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,16 +97,7 @@ def pair(answer: str) -> Role:
     return Role("root", QuickModel(wanted=[to("writer")]), subordinates=(subordinate,))
 
 
-def organisation(size: int, width: int) -> Role:
-    """Return a tree of three levels: a root, groups of ``width`` leaves each, ``size`` in all."""
-    model = QuickModel()
-    left = size - 1
-    groups: list[Role] = []
-    while left > 0:
-        leaves = tuple(
-            Role(f"leaf{len(groups)}x{number}", model, tools=[look_up])
-            for number in range(min(width, left - 1))
-        )
-        groups.append(Role(f"group{len(groups)}", model, subordinates=leaves))
-        left -= 1 + len(leaves)
-    return Role("root", model, subordinates=tuple(groups))
+def talker() -> Role:
+    """Return a root without subordinates, with a tool call in each turn: 1.2 KB of texts a turn."""
+    model = QuickModel(wanted=[(look_up.name, {"subject": SAID})], answer=SAID)
+    return Role("root", model, tools=[look_up])

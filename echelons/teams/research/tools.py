@@ -122,7 +122,7 @@ def build_tools(search: DocumentSearch) -> list[BaseTool]:
     path = search.path
     # The first description has all words of the second, so that no word of a question, such
     # as "line", matches the second alone, which the offline planner cannot use.
-    # The schemas are shared, because deriving one from a signature takes a millisecond.
+    # The schemas are shared, because deriving one from a signature takes long.
     return [
         StructuredTool(
             name="search_document",

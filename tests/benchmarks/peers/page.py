@@ -7,9 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from tests.benchmarks.measure import Cost
 from tests.benchmarks.peers.compare import Result, Scale
-from tests.benchmarks.peers.entries import OWN, OWN_FULL
 from tests.benchmarks.peers.work import CHAIN, CROWD, THREAD
 from tests.benchmarks.report import line, number
 from tests.benchmarks.rivals import FLOOR, OURS, OURS_FULL
@@ -31,15 +29,13 @@ def tables(results: Sequence[Result], scale: Scale) -> dict[str, Table]:
 
 
 def _chain(results: Sequence[Result]) -> Table:
-    own = _own(results)
     rows = []
     for each in results:
-        cells = _missing(each, CHAIN, 4)
+        cells = _missing(each, CHAIN, 2)
         if each.chain:
-            ratios = [_ratio(one, each.chain) for one in own]
-            cells = [number(each.chain.cpu), *ratios, number(each.chain.wall)]
+            cells = [number(each.chain.cpu), number(each.chain.wall)]
         rows.append([*_who(each), *cells])
-    return (*WHO, "CPU ms", "ours ÷ it", "ours, FULL ÷ it", "wall ms"), rows
+    return (*WHO, "CPU ms", "wall ms"), rows
 
 
 def _crowd(results: Sequence[Result], scale: Scale) -> Table:
@@ -90,15 +86,6 @@ def _who(result: Result) -> list[str]:
     return [result.entry.name, {OURS: "NORMAL", OURS_FULL: "FULL", FLOOR: ""}.get(setting, setting)]
 
 
-def _own(results: Sequence[Result]) -> list[Cost | None]:
-    chains = {each.entry: each.chain for each in results}
-    return [chains.get(OWN), chains.get(OWN_FULL)]
-
-
-def _ratio(own: Cost | None, theirs: Cost) -> str:
-    return number(own.cpu / theirs.cpu) if own else ""
-
-
 def _missing(result: Result, work: str, cells: int) -> list[str]:
     return [result.wrong.get(work, ""), *[""] * (cells - 1)]
 
@@ -109,12 +96,12 @@ def _read_this(scale: Scale) -> list[str]:
         f"`make bench-peers`, {scale.rounds} rounds, all in an event loop. Each framework runs in",
         "a process and an environment of its own, with a model of its own kind without latency,",
         "and measures itself; the runner lets them run in turn, one round each. Each figure is the",
-        "median over the rounds. Ratios compare, milliseconds depend on the machine. *As it comes*",
-        "is a framework with its defaults, with its state on SQLite; the second setting",
-        "of each is the most durable one that we found for it. *Ours ÷ it* is our default",
-        "(`synchronous=NORMAL`) against it, *ours, FULL ÷ it* is ours with the `synchronous=FULL`",
-        "that nearly all others use. A work counts only if every model turn and tool",
-        "call that belongs to it was made.",
+        "median over the rounds. Milliseconds depend on the machine and on its load, and so do",
+        "their ratios: who is ahead here need not be elsewhere. *As it comes* is a framework with",
+        "its defaults, with its state on SQLite; the second setting of each is the most durable",
+        "one that we found for it. Ours has `synchronous=NORMAL` by default; nearly all others",
+        "use `FULL`. A work counts only if every model turn and tool call that belongs to it was",
+        "made.",
         "",
         "The chain: a root, its subordinate and theirs, two model turns each, one tool call at the",
         f"leaf. The crowd: a root that calls {scale.size.crowd} subordinates in one turn, with a",
