@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from copy import copy
 from dataclasses import dataclass, replace
@@ -109,25 +109,34 @@ class AgentGraph(EditableGraph):
     ) -> AsyncIterator[Any]:
         """Async version of `stream`."""
         around = self.merge_call_config(config)
-        given = input if _is_checked(around) else validate_input(input, around)
-        return self._astream_checked(given, config, around, kwargs)
+        if _is_checked(around):
+            return self._astream_settled(input, config, around, None, kwargs)
+        return self._acheck_and_stream(validate_input(input, around), config, around, kwargs)
 
-    async def _astream_checked(
+    async def _acheck_and_stream(
         self,
         given: Any,
         config: RunnableConfig | None,
         around: RunnableConfig,
         kwargs: dict[str, Any],
     ) -> AsyncIterator[Any]:
-        stored = None
-        if not _is_checked(around):
-            stored = await acheck_resume(self.agent, self.checkpointer, given, around)
-        services, options = self._prepare_run(config, around, stored, kwargs)
-        run = partial(super().astream, **options)
-        parts = astream_until_settled(run, given, services, options["config"])
-        async with aclosing(parts):
+        stored = await acheck_resume(self.agent, self.checkpointer, given, around)
+        run = self._astream_settled(given, config, around, stored, kwargs)
+        async with aclosing(run) as parts:
             async for part in parts:
                 yield part
+
+    def _astream_settled(
+        self,
+        given: Any,
+        config: RunnableConfig | None,
+        around: RunnableConfig,
+        stored: Identity | None,
+        kwargs: dict[str, Any],
+    ) -> AsyncGenerator[Any]:
+        services, options = self._prepare_run(config, around, stored, kwargs)
+        run = partial(super().astream, **options)
+        return astream_until_settled(run, given, services, options["config"])
 
     def _prepare_run(
         self,

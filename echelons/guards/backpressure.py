@@ -7,6 +7,7 @@ until its consumer has taken its start and asks for more; a run that is not driv
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
 from threading import Lock
@@ -22,6 +23,7 @@ class Backpressure:
         self._lock = Lock()
         self._taken: set[str] = set()
         self._held: dict[str, Future[None]] = {}
+        self._awaiting: dict[str, list[asyncio.Future[None]]] = {}
         self._has_loop = False
         self._is_closed = False
         self._is_ending = False
@@ -44,9 +46,11 @@ class Backpressure:
         """Let a step begin: its consumer has taken its start, and asks for more."""
         with self._lock:
             self._taken.add(task)
-            held = self._held.pop(task, None)
+            held, awaiting = self._held.pop(task, None), self._awaiting.pop(task, None)
         if held:
             held.set_result(None)
+        if awaiting:
+            _release(awaiting)
 
     def take_end(self, task: str) -> None:
         """Forget a step that has ended: it may run again, after an answer."""
@@ -63,26 +67,25 @@ class Backpressure:
 
         Only threads of a guarded loop wait here: an event loop waits in `await_start`.
         """
-        held = self._hold(task) if self._has_loop else None
-        if held:
-            held.result()
+        if self._has_loop:
+            with self._lock:
+                held = self._held.setdefault(task, Future()) if self._must_wait(task) else None
+            if held:
+                held.result()
         return self.is_open
 
     async def await_start(self, task: str) -> None:
         """Wait in an event loop until the start of a step is taken, or nothing begins any more."""
-        held = self._hold(task)
-        if held:
-            await asyncio.wrap_future(held)
-
-    def _hold(self, task: str) -> Future[None] | None:
         with self._lock:
-            if task in self._taken or not self.is_open:
-                return None
-            held = self._held.setdefault(task, Future())
-            # From now on a cancelled task of an event loop does not cancel it for others.
-            if not held.running():
-                held.set_running_or_notify_cancel()
-            return held
+            if not self._must_wait(task):
+                return
+            # One for each that waits: a task of an event loop that is cancelled cancels its own.
+            held = asyncio.get_running_loop().create_future()
+            self._awaiting.setdefault(task, []).append(held)
+        await held
+
+    def _must_wait(self, task: str) -> bool:
+        return task not in self._taken and self.is_open
 
     def _end_loop(self) -> None:
         self._is_ending = True
@@ -91,5 +94,27 @@ class Backpressure:
     def _release_held(self) -> None:
         with self._lock:
             held, self._held = self._held, {}
+            awaiting, self._awaiting = self._awaiting, {}
         for each in held.values():
             each.set_result(None)
+        for futures in awaiting.values():
+            _release(futures)
+
+
+def _release(futures: Sequence[asyncio.Future[None]]) -> None:
+    """Set the futures of event loops, from the thread of a loop or from any other."""
+    try:
+        own: asyncio.AbstractEventLoop | None = asyncio.get_running_loop()
+    except RuntimeError:
+        own = None
+    for each in futures:
+        loop = each.get_loop()
+        if loop is own:
+            _set_unless_done(each)
+        elif not loop.is_closed():
+            loop.call_soon_threadsafe(_set_unless_done, each)
+
+
+def _set_unless_done(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

@@ -82,6 +82,7 @@ class RunRecord:
         backpressure: Holds back each step until the events before have been taken.
         usage: Usage of all agents of the run together.
         started: Whether its first event has been requested.
+        ended: Whether its last event has been taken.
         paused: Whether the tree was stopped that way.
         run_end: The result; `None` until it ends.
         delivered: The questions whose answers it has delivered.
@@ -93,6 +94,7 @@ class RunRecord:
         self.backpressure = Backpressure()
         self.usage = Usage()
         self.started = False
+        self.ended = False
         self.paused = False
         self.run_end: RunEnd | None = None
         self.delivered: set[str] = set()

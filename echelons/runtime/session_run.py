@@ -16,7 +16,7 @@ import threading
 import warnings
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import suppress
-from contextvars import Context, copy_context
+from contextvars import copy_context
 from dataclasses import dataclass
 from typing import Any, Self
 from weakref import WeakSet
@@ -112,7 +112,6 @@ class _TurnRun:
         self._engine = engine
         self._record = RunRecord(engine.graph.failures.redact)
         self._driver: object = None
-        self._has_ended = False
         with _RUNS_LOCK:
             _RUNS.add(self)
 
@@ -130,7 +129,7 @@ class _TurnRun:
         return turn is not None and turn.backpressure is self._record.backpressure
 
     def __del__(self) -> None:
-        if not (self._record.started or self._has_ended):
+        if not (self._record.started or self._record.ended):
             warnings.warn(
                 f"a run on thread {self._engine.thread.name!r} was never started, so nothing was "
                 "sent: iterate it, ask for its result, or close it",
@@ -163,9 +162,9 @@ class Run(_TurnRun):
             try:
                 event = next(self._events, None)
             except BaseException:
-                self._has_ended = True
+                self._record.ended = True
                 raise
-            self._has_ended = event is None
+            self._record.ended = event is None
             return event
 
     def result(self) -> Result:
@@ -189,7 +188,7 @@ class Run(_TurnRun):
         with self._lock:
             if not self._record.started:
                 self._events.close()
-                self._has_ended = True
+                self._record.ended = True
             elif inspect.getgeneratorstate(self._events) != inspect.GEN_RUNNING:
                 for _ in self:
                     pass
@@ -207,55 +206,27 @@ class AsyncRun(_TurnRun):
     def __init__(self, engine: TurnEngine, request: SessionRequest) -> None:
         super().__init__(engine)
         self._events = engine.arun_request(request, self._record)
+        # Not a method of this object, which may be collected before.
+        self._pump = _EventPump(engine, self._events, self._record)
         self._lock = asyncio.Lock()
-        self._context: Context | None = None
-        self._closing: asyncio.Task[None] | None = None
 
     def __aiter__(self) -> AsyncIterator[RunEvent]:
         return _AsyncEvents(self._take_event)
 
-    async def _take_event(self) -> RunEvent | None:
+    async def _take_event(self, *, to_end: bool = False) -> RunEvent | None:
         async with self._lock:
             self._driver = asyncio.current_task()
-            if self._context is None:
-                self._context = copy_context()
-                # Not a method of this object, which may be collected before.
-                closing = _close_at_end(self._engine, self._events, self._lock)
-                self._closing = asyncio.create_task(closing, context=self._context)
-            # In a task of its own: a web server cancels again and again, and would so cancel the
-            # ending of the tree as well, which then runs on.
-            step = asyncio.create_task(self._advance(), context=self._context)
+            if self._record.ended:
+                return None
             try:
-                return await asyncio.shield(step)
+                return await self._pump.request_event(to_end=to_end)
             except asyncio.CancelledError:
-                step.cancel()
-                await _finish(step)
-                if not self._has_ended:
-                    # The step was done when the cancellation came, and its event is lost.
-                    abandoning = self._events.aclose()
-                    await _finish(asyncio.create_task(abandoning, context=self._context))
-                    self._set_ended()
+                await self._pump.end()
                 raise
-
-    async def _advance(self) -> RunEvent | None:
-        try:
-            event = await anext(self._events, None)
-        except BaseException:
-            self._set_ended()
-            raise
-        if event is None:
-            self._set_ended()
-        return event
-
-    def _set_ended(self) -> None:
-        self._has_ended = True
-        if self._closing:
-            self._closing.cancel()
 
     async def result(self) -> Result:
         """Async version of `Run.result`."""
-        async for _ in self:
-            pass
+        await self._take_event(to_end=True)
         end, saver, thread = self._record.run_end, self._engine.saver, self._engine.thread
         if end is None:
             end = await arun_plan(saver, read_run_end(thread.id, thread.confidence))
@@ -267,11 +238,10 @@ class AsyncRun(_TurnRun):
         if self._is_caller_within():
             return
         if self._record.started:
-            while not self._has_ended:
-                await self._take_event()
+            await self._take_event(to_end=True)
         else:
             await self._events.aclose()
-            self._has_ended = True
+            self._record.ended = True
 
     async def __aenter__(self) -> Self:
         return self
@@ -281,35 +251,102 @@ class AsyncRun(_TurnRun):
 
     def __del__(self) -> None:
         super().__del__()
-        closing = self._closing
-        if closing and not closing.done() and not closing.get_loop().is_closed():
-            # It may be collected in any thread.
-            closing.get_loop().call_soon_threadsafe(closing.cancel)
+        self._pump.end_threadsafe()
 
 
-async def _close_at_end(
-    engine: TurnEngine, events: AsyncGenerator[RunEvent], lock: asyncio.Lock
-) -> None:
-    """Close the events of a run when it is collected or its event loop ends, which cancels this.
+class _EventPump:
+    """Takes the events of an async run from the engine, each when it is requested, in one task.
 
-    An event loop that ends closes all generators at the same time, but these are nested: each
-    closes those within.
+    It is a task of its own, as a web server cancels again and again, and would so cancel the ending
+    of the tree as well, which then runs on. It closes the events when the run is collected or its
+    event loop ends, which cancels it. An event loop that ends closes all generators at the same
+    time, but these are nested: each closes those within.
     """
-    with suppress(asyncio.CancelledError):
-        await asyncio.get_running_loop().create_future()
-    async with lock:
+
+    def __init__(
+        self, engine: TurnEngine, events: AsyncGenerator[RunEvent], record: RunRecord
+    ) -> None:
+        self._engine = engine
+        self._events = events
+        self._record = record
+        self._task: asyncio.Task[None] | None = None
+        self._is_ending = False
+        self._to_end = False
+        self._requested: asyncio.Future[None]
+        self._taken: asyncio.Future[RunEvent | None]
+
+    def request_event(self, *, to_end: bool) -> asyncio.Future[RunEvent | None]:
+        """Return a future of the next event, of `None` at the end or, with `to_end`, only there."""
+        loop = asyncio.get_running_loop()
+        self._taken, self._to_end = loop.create_future(), to_end
+        if self._task is None:
+            self._task = loop.create_task(self._run(), context=copy_context())
+        else:
+            self._requested.set_result(None)
+        return self._taken
+
+    async def end(self) -> None:
+        """End the run, and wait for that however often the waiting is cancelled."""
+        self._cancel()
+        while self._task and not self._task.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait((self._task,))
+
+    def end_threadsafe(self) -> None:
+        """End the run soon; it may have been collected in any thread."""
+        task = self._task
+        if task and not task.done() and not task.get_loop().is_closed():
+            task.get_loop().call_soon_threadsafe(self._cancel)
+
+    def _cancel(self) -> None:
+        if self._task and not self._is_ending:
+            self._is_ending = True
+            self._task.cancel()
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                event = await anext(self._events, None)
+                while self._to_end and event is not None:
+                    event = await anext(self._events, None)
+            except BaseException as error:
+                self._record.ended = True
+                if self._taken.done():
+                    self._log_failure(error)
+                elif isinstance(error, asyncio.CancelledError):
+                    self._taken.cancel()
+                else:
+                    self._taken.set_exception(error)
+                if isinstance(error, Exception):
+                    return
+                raise
+            self._record.ended = event is None
+            self._requested = loop.create_future()
+            if self._taken.done():
+                break  # cancelled by who requested the event, which is lost
+            self._taken.set_result(event)
+            if event is None:
+                return
+            try:
+                await self._requested
+            except asyncio.CancelledError:
+                break
+        self._is_ending = True
+        await self._close_events()
+
+    async def _close_events(self) -> None:
         try:
-            await events.aclose()
+            await self._events.aclose()
         except Exception as error:  # noqa: BLE001  logged, as there is no caller any more
-            why = describe_error(error, engine.graph.failures.redactor)
+            self._log_failure(error)
+        finally:
+            self._record.ended = True
+
+    def _log_failure(self, error: BaseException) -> None:
+        if isinstance(error, Exception):
+            why = describe_error(error, self._engine.graph.failures.redactor)
             LOG.warning("%s: %s", LAST_STEP_FAILED, why)
-
-
-async def _finish(task: asyncio.Task[Any]) -> None:
-    """Wait for the end of a task, however often the waiting is cancelled."""
-    while not task.done():
-        with suppress(asyncio.CancelledError):
-            await asyncio.wait((task,))
 
 
 class _AsyncEvents(AsyncIterator[RunEvent]):
@@ -364,7 +401,7 @@ def _list_open_runs(engine: TurnEngine | None = None) -> list[_TurnRun]:
     """Return the runs of an engine, or of the process, that have begun and not ended."""
     with _RUNS_LOCK:
         runs = [each for each in _RUNS if engine in (None, each._engine)]
-    return [each for each in runs if each._record.started and not each._has_ended]
+    return [each for each in runs if each._record.started and not each._record.ended]
 
 
 def _end(run: Run) -> None:

@@ -11,6 +11,7 @@ from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage
@@ -20,6 +21,7 @@ from langgraph.types import interrupt
 from echelons import Agent, AsyncRun, Run, Session, SqliteCheckpointer, subordinate
 from echelons.checkpoints.ledger import build_key
 from echelons.errors import NothingToResume, StorageError, ThreadBusy, UnfinishedTurn
+from echelons.runtime.session_run import _EventPump
 from echelons.testing import Call, ScriptedModel, delegate
 
 CALLS = ["head", "middle", "leaf", "leaf", "middle", "head"]
@@ -445,3 +447,36 @@ async def test_a_run_that_is_cancelled_in_any_round_of_its_loop_frees_its_thread
                 await driving
             assert saver.ledger.get_holder(build_key(session.thread_id)) is None, rounds
     pytest.fail("no run has come to its end")
+
+
+async def test_the_events_of_a_run_are_taken_in_one_task() -> None:
+    begun: list[str] = []
+
+    def create(loop: asyncio.AbstractEventLoop, work: Any, **options: Any) -> asyncio.Task[Any]:
+        begun.append(getattr(work, "__qualname__", ""))
+        return asyncio.Task(work, loop=loop, **options)
+
+    async with Session(Tree().head, ":memory:") as session:
+        run = await session.asend("go")
+        loop = asyncio.get_running_loop()
+        loop.set_task_factory(create)
+        try:
+            events = [each async for each in run]
+        finally:
+            loop.set_task_factory(None)
+
+    assert len(events) > len(PLACES)
+    own = {each.__qualname__.partition(".")[0] for each in (AsyncRun, _EventPump)}
+    assert [each for each in begun if each.partition(".")[0] in own] == ["_EventPump._run"]
+
+
+async def test_a_run_in_a_loop_that_ends_its_step_with_an_error_raises_it_once() -> None:
+    model = ScriptedModel([ConnectionError("no line")])
+    async with Session(Agent("head", model=model), ":memory:") as session:
+        run = await session.asend("go")
+
+        with pytest.raises(ConnectionError, match="no line"):
+            await run.result()
+
+        assert [each async for each in run] == []
+        assert not (await run.result()).finished
