@@ -135,13 +135,24 @@ class Ledger(ABC):
         """Async version of `lease`."""
         return await self._atake_lease(lambda: self.lease(name))
 
-    def take_over(self, name: str) -> Lease:
+    def take_over(self, name: str, epoch: int | None = None) -> Lease:
         """Take a lease from its holder, alive or not: for a holder that hangs.
 
         What the old holder still writes under its fence is refused with `LeaseLost`. Its other
         side effects are not: end its process where that is possible.
+
+        Args:
+            name: The name that is leased.
+            epoch: The epoch of the holder to take it from; by default that of any.
+
+        Raises:
+            LeaseLost: Another has taken it since that epoch.
         """
-        return self._take_lease(name, lambda _, __: None)
+
+        def admit(open_: Transaction, name: str) -> None:
+            _require_fence(open_, None if epoch is None else Fence(name, epoch))
+
+        return self._take_lease(name, admit)
 
     async def atake_over(self, name: str) -> Lease:
         """Async version of `take_over`."""

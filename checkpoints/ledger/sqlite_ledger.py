@@ -164,13 +164,14 @@ class SqliteTransaction(Transaction):
         return takewhile(lambda key: key.startswith(prefix), (key for (key,) in self._cursor))
 
     def _read_holder(self, name: str) -> LeaseHolder | None:
-        query = "SELECT epoch, pid, since FROM ledger_leases WHERE name = ?"
+        query = "SELECT epoch, pid, since, host FROM ledger_leases WHERE name = ?"
         found = self._cursor.execute(query, (name,)).fetchone()
         return LeaseHolder(*found) if found else None
 
     def _store_holder(self, name: str, holder: LeaseHolder) -> None:
         self._cursor.execute(
-            "INSERT OR REPLACE INTO ledger_leases (name, epoch, pid, since) VALUES (?, ?, ?, ?)",
+            "INSERT OR REPLACE INTO ledger_leases (name, epoch, pid, since, host)"
+            " VALUES (?, ?, ?, ?, ?)",
             (name, *holder),
         )
 

@@ -6,6 +6,7 @@ at the end of the class and nothing else, so all of them have the same rules.
 
 from __future__ import annotations
 
+import socket
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -13,6 +14,9 @@ from typing import Any, NamedTuple
 from echelons.checkpoints.clock import Clock
 from echelons.checkpoints.ledger.records import Json, decode_record, encode_record, validate_name
 from echelons.errors import LeaseLost
+
+HOST = socket.gethostname()
+"""The name of this machine or container, in which a process id has a meaning."""
 
 
 class StreamEntry(NamedTuple):
@@ -61,11 +65,13 @@ class LeaseHolder(NamedTuple):
         epoch: How many times the name has been leased.
         pid: The holder's process.
         since: When it took the lease, ISO 8601, UTC.
+        host: Name of the holder's machine or container; empty in a row from before.
     """
 
     epoch: int
     pid: int
     since: str
+    host: str = ""
 
 
 class Transaction(ABC):
@@ -179,7 +185,7 @@ class Transaction(ABC):
 
     def begin_epoch(self, name: str, epoch: int, pid: int) -> LeaseHolder:
         """Store a new holder of a lease; the caller must have the lock of the epoch."""
-        holder = LeaseHolder(epoch, pid, self._now())
+        holder = LeaseHolder(epoch, pid, self._now(), HOST)
         self._store_holder(validate_name(name), holder)
         return holder
 

@@ -76,7 +76,11 @@ def wrap_storage_errors(path: str) -> Iterator[None]:
 
 def _build_storage_error(path: str, error: Exception) -> StorageError:
     is_closed = isinstance(error, sqlite3.ProgrammingError) and "closed" in str(error)
-    return (DatabaseClosed if is_closed else StorageError)(path, str(error))
+    why = str(error)
+    if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
+        why += ": another process has been within a write for longer than busy_timeout; end it, or"
+        why += " wake it if it is stopped"
+    return (DatabaseClosed if is_closed else StorageError)(path, why)
 
 
 def read_data_version(connection: sqlite3.Connection) -> int:

@@ -228,8 +228,19 @@ WHERE key GLOB 'thread/*/effect/*' AND iif(json_valid(value),
 INSERT OR IGNORE INTO ledger_values (key, version, at, value)
 SELECT 'effect//earlier', 1, '', 'true'
 WHERE EXISTS (SELECT 1 FROM ledger_values WHERE key GLOB 'thread/*/effect/*/*');
+ALTER TABLE ledger_leases RENAME TO ledger_leases_before;
+CREATE TABLE ledger_leases (
+    name TEXT PRIMARY KEY,
+    epoch INTEGER NOT NULL,
+    pid INTEGER NOT NULL,
+    since TEXT NOT NULL,
+    host TEXT NOT NULL DEFAULT ''
+);
+INSERT INTO ledger_leases (name, epoch, pid, since)
+SELECT name, epoch, pid, since FROM ledger_leases_before;
+DROP TABLE ledger_leases_before;
 """  # noqa: S608
 """Entries of the journal that are kept by `EffectCall.id` move to the keys of `OPEN_CALLS`.
 
-The last statement marks a database that has any.
+A database that has any is marked. Leases get the host of their holder.
 """

@@ -1,10 +1,11 @@
-"""Plans that stop, pause and resume the agents of a thread's current turn.
+"""Plans that stop, pause and resume the agents of a thread's current turn, or take it over.
 
 Used by sessions; any process with the saver and the thread's id can run them.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection
 from dataclasses import replace
 from typing import Literal
@@ -17,10 +18,18 @@ from echelons.checkpoints.coordination.control_orders import (
     build_orders_key,
     is_under,
 )
-from echelons.checkpoints.ledger import Ledger, Transaction
+from echelons.checkpoints.ledger import LeaseHolder, Ledger, Transaction, build_key
+from echelons.checkpoints.ledger.transaction import HOST
 from echelons.checkpoints.queries import AllCheckpoints, LedgerQuery, OneCheckpoint, ReadPlan
 from echelons.checkpoints.threads.pending_work import has_work_left
-from echelons.errors import NothingRunning, NotPaused, ThreadNotFound, UnknownPath
+from echelons.errors import (
+    LeaseLost,
+    NothingRunning,
+    NotPaused,
+    NotTakenOver,
+    ThreadNotFound,
+    UnknownPath,
+)
 from echelons.identity.lineage import Identity
 from echelons.tree.names import PATH_SEPARATOR
 
@@ -101,3 +110,40 @@ def read_control_orders(thread_id: str) -> ReadPlan[ControlOrders]:
     name = build_orders_key(thread_id, identity.turn)
     found: ControlOrders = yield LedgerQuery(lambda ledger: ControlOrders.read_from(ledger, name))
     return found
+
+
+def take_over_thread(
+    thread_id: str, thread: str, shown: LeaseHolder | None = None
+) -> ReadPlan[LeaseHolder]:
+    """Take a thread from a run of another process, and free it; return that run's lease.
+
+    Args:
+        thread_id: The root's thread.
+        thread: Its name, for errors.
+        shown: The holder that is meant; by default the present one.
+
+    Raises:
+        ThreadNotFound: The thread has never run.
+        NotTakenOver: No run holds it, one of this process does, or not the one that is meant.
+    """
+    key = build_key(thread_id)
+    holder: LeaseHolder | None = yield LedgerQuery(lambda ledger: ledger.get_holder(key))
+    if holder is None and shown is None:
+        if (yield OneCheckpoint(thread_id)) is None:
+            raise ThreadNotFound(thread)
+        raise NotTakenOver(
+            thread, "no run holds it; go on with it (`echelons resume`, Session.resume())"
+        )
+    changed = "its holder has changed in the meantime; look who holds it now, and try again"
+    if holder is None or shown not in (None, holder):
+        raise NotTakenOver(thread, changed)
+    if holder.pid == os.getpid() and holder.host in ("", HOST):
+        why = "a run of this process holds it; end that run (Run.close(), Session.close())"
+        raise NotTakenOver(thread, why)
+    epoch = holder.epoch
+    try:
+        # In one call: were it cancelled in between, the lease would be held by the taker.
+        yield LedgerQuery(lambda ledger: ledger.take_over(key, epoch).release())
+    except LeaseLost as error:
+        raise NotTakenOver(thread, changed) from error
+    return holder

@@ -90,6 +90,20 @@ def _show_progress(sequence: Iterable[Any], *, description: str) -> Iterator[Any
         yield from progress.track(sequence, description=description)
 
 
+def confirm(question: str) -> None:
+    """Ask on the terminal whether to go on, and end the command if not.
+
+    Raises:
+        typer.BadParameter: There is no terminal.
+    """
+    import typer
+
+    if not sys.stdin.isatty():
+        why = "the standard input is no terminal to ask on; give --yes"
+        raise typer.BadParameter(f"{escape_controls(question)} {why}")
+    typer.confirm(escape_controls(question), abort=True, err=True)
+
+
 def print_json(value: Mapping[str, Any], *, err: bool = False) -> None:
     """Write a JSON object as one line; values that JSON lacks are written as strings."""
     _write_line(sys.stderr if err else sys.stdout, json.dumps(value, default=str))

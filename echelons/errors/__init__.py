@@ -15,7 +15,7 @@ can read the text. A family has one file, and all are imported from here::
     ├── LedgerError                          records, and the leases of threads: ThreadBusy
     ├── DelegationError       delegation     requests that are not passed on
     ├── RoutingError                         names and paths of agents, matchers, thresholds
-    ├── ControlError                         stops and pauses that cannot be carried out
+    ├── ControlError                         stops, pauses, take-overs that cannot be done
     ├── TeamError             teams          naming, loading and trusting a team
     ├── DocumentsError                       folders of documents, missing packages
     └── ScriptError           scripts        the scripts of test models

@@ -273,3 +273,16 @@ class NotPaused(ControlError):
     path: str
     paused: Sequence[str]
     message = "nothing is paused at {path:short} or below it; paused are: {paused}"
+
+
+class NotTakenOver(ControlError):
+    """A thread was not taken from the run that holds it.
+
+    Attributes:
+        thread: The thread's name or id.
+        why: Why not, and what can be done.
+    """
+
+    thread: str
+    why: str
+    message = "thread {thread!r} was not taken over: {why}. Nothing was changed"

@@ -302,7 +302,8 @@ class ThreadBusy(EchelonsError):
     since: str
     message = (
         "thread {thread!r} is at work in process {pid} since {since}; wait for it, use another "
-        "thread, or end that process: its death frees the thread at once"
+        "thread, or end that process: its death frees the thread at once. From one that hangs and "
+        "cannot be ended, take it over (`echelons takeover`, Session.take_over())"
     )
 
 

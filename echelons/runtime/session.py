@@ -20,10 +20,15 @@ from langgraph.store.base import BaseStore
 
 from echelons.agent import Agent
 from echelons.checkpoints.checkpointer import SqliteCheckpointer
+from echelons.checkpoints.ledger import LeaseHolder
 from echelons.checkpoints.queries import OneCheckpoint, ReadPlan, arun_plan, run_plan
 from echelons.checkpoints.threads.answer_outbox import read_open_questions
 from echelons.checkpoints.threads.pending_work import Question
-from echelons.checkpoints.threads.stop_and_pause import ControlOrder, give_order
+from echelons.checkpoints.threads.stop_and_pause import (
+    ControlOrder,
+    give_order,
+    take_over_thread,
+)
 from echelons.checkpoints.threads.store import RootThread, ThreadStore
 from echelons.checkpoints.threads.trace import Trace
 from echelons.errors import (
@@ -327,6 +332,29 @@ class Session:
     async def apause(self, path: str | None = None) -> str:
         """Async version of `pause`."""
         return await arun_plan(self._saver, self._give_order("paused", path))
+
+    def take_over(self) -> LeaseHolder:
+        """Take the thread from a run of another process that hangs, and free it for `resume`.
+
+        What that run still writes is refused (`LeaseLost`). What its tools still do in the world
+        is not: end its process instead if you can, as its death frees the thread. A tool call that
+        it is in the middle of is asked about (`OutcomeUnknown`), and may happen after the answer.
+
+        Returns:
+            Who held the thread: the process (`pid`), its machine (`host`), and since when
+            (`since`, ISO 8601, UTC).
+
+        Raises:
+            NotTakenOver: No run holds the thread, or one of this process does; or another process
+                takes it over at the same moment.
+            ThreadNotFound: The thread has never run.
+            StorageError: The holder was stopped within a transaction: only its end frees the file.
+        """
+        return run_plan(self._saver, take_over_thread(self.thread_id, self.thread))
+
+    async def atake_over(self) -> LeaseHolder:
+        """Async version of `take_over`."""
+        return await arun_plan(self._saver, take_over_thread(self.thread_id, self.thread))
 
     def inbox(self) -> list[Question]:
         """Return the questions that wait for an answer, in the order of the tree."""

@@ -277,7 +277,9 @@ def step(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Step]:
 
 
 def at_each_step(thread: str, names: Sequence[str] = STEPS) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("step", [(each, thread) for each in names], indirect=True)
+    return pytest.mark.parametrize(
+        "step", [pytest.param((each, thread), id=each) for each in names], indirect=True
+    )
 
 
 def test_each_step_of_the_schema_has_a_database() -> None:

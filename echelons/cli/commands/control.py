@@ -1,4 +1,4 @@
-"""`echelons stop` and `echelons pause`: orders to a turn, whichever process runs it."""
+"""`echelons stop`, `pause` and `takeover`: orders to a turn, whichever process runs it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,18 @@ from echelons.cli import database, output, unfinished_threads
 from echelons.cli.command import command
 from echelons.cli.display.text_format import build_command_line, check_name_argument
 from echelons.cli.exit_codes import ExitCode
-from echelons.cli.options import OutputOptions, StoredTeamOptions, TeamOption, ThreadOptions
+from echelons.cli.options import (
+    DatabaseOptions,
+    OutputOptions,
+    StoredTeamOptions,
+    TeamOption,
+    ThreadOptions,
+    complete_thread,
+)
 from echelons.cli.stored_team import resolve_stored_team
 from echelons.cli.team_loader import load_team
-from echelons.errors import EchelonsError, UnknownPath
+from echelons.errors import EchelonsError, ThreadNotFound, UnknownPath
+from echelons.identity.lineage import derive_root_thread_id
 
 if TYPE_CHECKING:
     from echelons.checkpoints.threads.stop_and_pause import ControlOrder
@@ -27,6 +35,22 @@ PathArgument = Annotated[
         callback=check_name_argument,
     ),
 ]
+TakenArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="THREAD",
+        help="The root thread, by name or id.",
+        autocompletion=complete_thread,
+        callback=check_name_argument,
+    ),
+]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Take it over without asking first.")]
+
+TAKEOVER_RISK = (
+    "It can store nothing more, but what its tools do in the world goes on, and a tool call that "
+    "it is in the middle of may still happen after you are asked about it. To end the process "
+    "is safer, and frees the thread, too."
+)
 
 
 @command
@@ -43,6 +67,43 @@ def pause(
 ) -> ExitCode:
     """Pause an agent and all below it, or the whole tree, before the next model call."""
     return _give_order("paused", path, team, place, how)
+
+
+@command
+def takeover(
+    thread: TakenArgument, yes: YesOption = False, *, place: DatabaseOptions, how: OutputOptions
+) -> ExitCode:
+    """Take a thread from a process that hangs, so that it can be resumed.
+
+    That process can store nothing more, but what its tools do in the world
+    goes on, and a tool call that it is in the middle of may still happen
+    after you are asked about it. To end the process is safer, and frees the
+    thread, too.
+    """
+    from echelons.checkpoints.ledger import build_key
+    from echelons.checkpoints.queries import run_plan
+    from echelons.checkpoints.threads.stop_and_pause import take_over_thread
+
+    with database.open_database(place.db) as saver:
+        try:
+            root = database.find_root(saver, thread)
+            root_id, label = root.id, database.root_label(root)
+        except ThreadNotFound:
+            # A process may hang before the first checkpoint of its first turn.
+            root_id, label = derive_root_thread_id(thread), thread
+        holder = saver.ledger.get_holder(build_key(root_id))
+        if holder and not yes:
+            where = f" on {holder.host}" if holder.host else ""
+            held = f"Process {holder.pid}{where} has held thread {label} since {holder.since}."
+            output.confirm(f"{held} {TAKEOVER_RISK} Take it over?")
+        taken = run_plan(saver, take_over_thread(root_id, label, holder))
+    if how.json:
+        output.print_json({"taken_over": label, "thread_id": root_id, **taken._asdict()})
+        return ExitCode.FINISHED
+    output.print_result(f"took thread {label} over from process {taken.pid}")
+    again = build_command_line("resume", "--thread", label, db=place.db)
+    output.print_remark(f"go on with: {again}")
+    return ExitCode.FINISHED
 
 
 def _give_order(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -14,7 +13,7 @@ import typer
 
 from echelons.cli import database, output
 from echelons.cli.command import command
-from echelons.cli.display.text_format import check_name_argument, escape_controls
+from echelons.cli.display.text_format import check_name_argument
 from echelons.cli.exit_codes import ExitCode
 from echelons.cli.options import DatabaseOptions, OutputOptions, ThreadOptions, complete_thread
 from echelons.errors import ThreadBusy
@@ -134,9 +133,7 @@ def delete(
         root = database.find_root(saver, thread)
         label = database.root_label(root)
         if not yes:
-            if not sys.stdin.isatty():
-                raise typer.BadParameter("the standard input is no terminal to ask on; give --yes")
-            typer.confirm(f"Delete thread {escape_controls(label)}?", abort=True, err=True)
+            output.confirm(f"Delete thread {label}?")
         with _name_thread_if_busy(label), saver.ledger.lease(build_key(root.id)):
             saver.delete_thread(root.id)
     if how.json:

@@ -336,6 +336,10 @@ class LiveTerminal:
             self._shown += read
         self._shown = self.text[found.end() :].encode()
 
+    def type(self, text: str) -> None:
+        """Type on the keyboard of the terminal."""
+        os.write(self._ours, text.encode())
+
     def wait(self) -> tuple[int, str]:
         """Wait for the end, and return the exit code and what was written since the last look."""
         self._shown += b"".join(iter(lambda: _read(self._ours), b""))

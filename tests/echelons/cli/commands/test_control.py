@@ -1,15 +1,19 @@
-"""``echelons stop`` and ``echelons pause``: orders to a turn, whoever runs it."""
+"""``echelons stop``, ``pause`` and ``takeover``: orders to a turn, whoever runs it."""
 
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import pytest
 from typer.testing import Result
 
 Call = Callable[..., Result]
+Start = Callable[..., "subprocess.Popen[str]"]
 
 
 def test_a_turn_that_asks_is_stopped_and_resume_brings_it_to_its_end(echelons: Call) -> None:
@@ -145,3 +149,69 @@ def test_of_several_threads_one_must_be_named(echelons: Call) -> None:
 
     assert refused.exit_code == 3
     assert "oslo" in refused.stderr and "rome" in refused.stderr
+
+
+@pytest.fixture
+def holder(start: Start, pipes: Path) -> subprocess.Popen[str]:
+    """A process whose tool waits at the pipe `go`."""
+    running = start("run", "trips:waiting", "Open", "--thread", "rome")
+    (pipes / "begun").read_text()
+    return running
+
+
+def test_a_thread_is_taken_from_a_process_that_hangs_and_resumed(
+    echelons: Call, pipes: Path, holder: subprocess.Popen[str]
+) -> None:
+    assert "echelons takeover" in echelons("resume").stderr
+
+    taken = echelons("takeover", "rome", "--yes", "--json")
+
+    found = json.loads(taken.stdout)
+    assert (found["taken_over"], found["pid"], found["epoch"]) == ("rome", holder.pid, 1)
+    assert found.keys() == {"taken_over", "thread_id", "epoch", "pid", "since", "host"}
+    assert echelons("resume").exit_code == 4
+    assert "Did it happen?" in echelons("inbox").stdout
+    (pipes / "go").write_text("opened")
+    stderr = holder.communicate(timeout=60)[1]
+    assert (holder.returncode, "was taken over" in stderr) == (3, True)
+
+
+def test_a_person_reads_who_holds_the_thread_and_what_is_risked_before_it_is_taken(
+    echelons: Call, live: Callable[..., Any], holder: subprocess.Popen[str]
+) -> None:
+    asked = live("takeover", "rome")
+    asked.wait_for(rf"Process {holder.pid} on \S+ has held thread\s+rome")
+    asked.wait_for("may still\\s+happen")
+    asked.wait_for("y/N")
+    asked.type("n\n")
+    assert asked.wait()[0] == 1
+    assert echelons("resume").exit_code == 7
+
+    again = live("takeover", "rome")
+    again.wait_for("y/N")
+    again.type("y\n")
+    code, shown = again.wait()
+
+    assert code == 0
+    assert f"took thread rome over from process {holder.pid}" in shown
+    assert "echelons resume --thread rome" in shown
+
+
+def test_without_a_terminal_a_thread_is_taken_only_with_yes(
+    echelons: Call, holder: subprocess.Popen[str]
+) -> None:
+    refused = echelons("takeover", "rome", given="y\n")
+
+    assert refused.exit_code == 2
+    assert f"Process {holder.pid} on " in refused.stderr
+    assert "--yes" in refused.stderr
+    assert echelons("resume").exit_code == 7
+
+
+def test_a_thread_that_is_free_or_unknown_is_not_taken(echelons: Call) -> None:
+    echelons("run", "trips:plain", "Hello", "--thread", "rome")
+
+    free, unknown = (echelons("takeover", each, "--yes") for each in ("rome", "oslo"))
+
+    assert (free.exit_code, "no run holds it" in free.stderr) == (3, True)
+    assert (unknown.exit_code, "there is no thread 'oslo'" in unknown.stderr) == (3, True)
