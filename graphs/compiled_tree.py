@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -19,11 +18,13 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.config import get_config
+from langgraph.graph.state import CompiledStateGraph
 from langgraph.store.base import BaseStore
 
 from echelons.agent import Agent, get_compiled, keep_compiled
 from echelons.background_loop import get_background_loop
 from echelons.capabilities import Deriver, ModelDeriver, derive_from_names
+from echelons.checkpoints.checkpointer import SqliteCheckpointer
 from echelons.checkpoints.coordination.capability_cache import CapabilityCache
 from echelons.checkpoints.coordination.circuit_breakers import TreeBreakers
 from echelons.checkpoints.coordination.effect_journal import LedgerJournal
@@ -209,18 +210,26 @@ def compile_tree(
         why = "it is no function from text to text; leave it out for the default"
         raise InvalidOption("redactor", shorten_repr(given), why)
     levels = _get_levels(agent)
-    builder = copy(levels.root)
-    # The levels below take the context from the graph around them, as it is.
-    builder.context_schema = context_schema
-    compiled = builder.compile(
-        checkpointer=open_checkpointer(checkpointer), store=store, name=agent.name
-    )
+    saver: Any = open_checkpointer(checkpointer)
+    root = levels.root
+    if not isinstance(saver, SqliteCheckpointer | None):
+        # LangGraph gives such a saver the types of the state.
+        root = root.builder.compile(checkpointer=saver, name=agent.name)
+        saver = root.checkpointer
+    attributes = {
+        **root.__dict__,
+        "channels": {**root.channels},
+        "checkpointer": saver,
+        "store": store,
+        # The levels below take the context from the graph around them, as it is.
+        "context_schema": context_schema,
+    }
     return AgentGraph(
         agent=agent,
         fingerprint=levels.fingerprint,
         async_only=levels.async_only,
         failures=LedgerFailures(redactor),
-        **compiled.__dict__,
+        **attributes,
     )
 
 
@@ -232,12 +241,12 @@ class _Levels:
     redactor: nodes read these from the config of a run.
 
     Attributes:
-        root: The graph of the root's level, not yet compiled. It holds the levels below.
+        root: The compiled graph of the root's level, which holds the levels below.
         fingerprint: The fingerprint of the tree.
         async_only: What of the tree is only async.
     """
 
-    root: LevelBuilder
+    root: CompiledStateGraph[Any, Any, Any, Any]
     fingerprint: str
     async_only: Sequence[str]
 
@@ -264,7 +273,7 @@ def _build_levels(agent: Agent) -> _Levels:
         policies=resolve_policies(agent),
         limits=agent.limits,
     )
-    root = levels.build_level(agent, reports=False)
+    root = levels.build_level(agent, reports=False).compile(name=agent.name)
     return _Levels(root, fingerprint_tree(agent), find_async_only(agent))
 
 

@@ -131,10 +131,13 @@ def test_graphs_of_one_agent_have_their_own_nodes_savers_and_schemas(tmp_path: P
 
     one, other = agent.compile(saver, context_schema=dict), agent.compile()
     one.nodes.pop("delegate")
+    one.channels.pop("heads")
 
     assert "delegate" in other.nodes
+    assert "heads" in other.channels
     assert (one.checkpointer, other.checkpointer) == (saver, None)
     assert (one.context_schema, other.context_schema) == (dict, None)
+    assert agent.compile().invoke(TASK)["messages"][-1].text == "end"
 
 
 def test_sessions_side_by_side_keep_their_options_apart(tmp_path: Path) -> None:
