@@ -10,8 +10,9 @@ TASK   := Plan a trip to Italy with great food
 # Tried in this order. `make test PYTHON=/usr/local/bin/python3.12` leaves no choice.
 PYTHONS = $(or $(PYTHON),python3.13 python3.12 python3.11 python3 python)
 
-# What a caller's shell has exported must not leak another environment into ours.
-unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
+# What a caller's shell has exported must not leak another environment into ours, nor keep each of the
+# many processes of the tests from storing what it has compiled.
+unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV PYTHONDONTWRITEBYTECODE
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,17 @@ from echelons.guards import deadlines
 from echelons.nodes import subordinate
 from echelons.nodes.delegating import attempt
 from echelons.testing import FakeClock
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Let the garbage collector rest meanwhile, and never look at what was imported for it."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

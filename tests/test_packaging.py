@@ -35,7 +35,8 @@ FOR_THE_TESTS = (
 """What a source distribution has beside the package: one of each kind."""
 SAMPLE = (
     *("tests/docs/test_pages.py", "tests/echelons/test_public.py"),
-    "tests/scenarios/test_stored_databases.py",
+    "tests/scenarios/test_stored_databases.py::"
+    "test_what_is_stored_today_has_every_name_that_was_stored_before",
 )
 """Tests that read what stands beside the package."""
 

@@ -18,7 +18,7 @@ from echelons.testing.steps import (
     Reply,
     get_finish_reason,
     make_call_id,
-    split_halves,
+    split_arguments,
     split_words,
 )
 
@@ -96,5 +96,5 @@ def _split_parts(message: AIMessage) -> Iterator[dict[str, Any]]:
     ]
     for index, (name, args, id_) in enumerate(written):
         yield {"tool_call_chunks": [tool_call_chunk(name=name, args="", id=id_, index=index)]}
-        for fragment in split_halves(args):
+        for fragment in split_arguments(args):
             yield {"tool_call_chunks": [tool_call_chunk(args=fragment, index=index)]}

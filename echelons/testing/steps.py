@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from echelons.errors import InvalidScript
 
@@ -173,12 +173,19 @@ def split_words(text: str) -> list[str]:
     return re.split(r"(?<=\s)(?=\S)", text) if text else []
 
 
-def split_halves(text: str) -> list[str]:
-    """Return the text in two fragments, as the arguments of a call are streamed.
+LONGEST_END: Final = 64
+"""Characters of the second fragment of arguments at most."""
+
+
+def split_arguments(text: str) -> list[str]:
+    """Return the arguments of a call in two fragments, as they are streamed: halves, if short.
+
+    LangChain tries to read each fragment by itself as JSON; for one that begins within a text,
+    that takes a time which grows with the square of its length.
 
     Examples:
-        >>> split_halves('{"a": 1}')
+        >>> split_arguments('{"a": 1}')
         ['{"a"', ': 1}']
     """
-    middle = (len(text) + 1) // 2
+    middle = max((len(text) + 1) // 2, len(text) - LONGEST_END)
     return [part for part in (text[:middle], text[middle:]) if part]

@@ -21,11 +21,11 @@ WORDS = {
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    pairs = [[f"{words} number {n}", agent] for agent, words in WORDS.items() for n in range(130)]
+    pairs = [[f"{words} number {n}", agent] for agent, words in WORDS.items() for n in range(115)]
     nobody = [[f"repair bicycle {n}", "oos"] for n in range(10)]
     splits = {
-        "train": [pair for n, pair in enumerate(pairs) if n % 130 < 120],
-        "val": [pair for n, pair in enumerate(pairs) if n % 130 >= 120],
+        "train": [pair for n, pair in enumerate(pairs) if n % 115 < 110],
+        "val": [pair for n, pair in enumerate(pairs) if n % 115 >= 110],
         "oos_train": nobody[:5],
         "oos_val": nobody[5:],
     }

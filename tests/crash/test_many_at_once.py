@@ -68,7 +68,7 @@ async def locking(database: Path) -> None:
 async def test_many_conversations_beside_a_foreign_writer_neither_fail_nor_stall(
     saver: SqliteCheckpointer, tmp_path: Path
 ) -> None:
-    count = sample(8, 100)
+    count = sample(5, 100)
     all_ = [Conversation(saver, tmp_path / f"trip {place}") for place in range(count)]
     beside = asyncio.create_task(locking(tmp_path / "trips.sqlite"))
     answers = await asyncio.gather(*(each.run() for each in all_))

@@ -205,7 +205,7 @@ def quiet() -> Iterator[None]:
 @settings(
     derandomize=True,
     deadline=None,
-    max_examples=sample(6, 100),
+    max_examples=sample(4, 100),
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(shape=shapes(DEPTH), one_by_one=st.booleans())

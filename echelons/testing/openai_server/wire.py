@@ -17,7 +17,7 @@ from echelons.testing.steps import (
     Reply,
     get_finish_reason,
     make_call_id,
-    split_halves,
+    split_arguments,
     split_words,
 )
 
@@ -140,7 +140,7 @@ def build_events(request: ChatRequest, reply: Reply) -> list[Json]:
         fragments = [{"index": at, **_build_call(request, call, at, "")}]
         fragments += [
             {"index": at, "function": {"arguments": part}}
-            for part in split_halves(_dump_arguments(call))
+            for part in split_arguments(_dump_arguments(call))
         ]
         deltas += [{"tool_calls": [fragment]} for fragment in fragments]
     choices: list[Json] = [{"index": 0, "delta": delta, "finish_reason": None} for delta in deltas]

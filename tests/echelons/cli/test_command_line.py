@@ -64,15 +64,17 @@ def test_a_command_in_an_error_can_be_copied_from_a_narrow_terminal(
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_the_examples_of_a_command_are_not_broken_on_a_terminal(
-    terminal: Callable[..., tuple[int, str]], command: str
+def test_the_examples_of_a_command_are_not_broken_in_80_columns(
+    echelons: Call, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     from echelons.cli import app
 
     [examples] = [each for name, each in app.EXAMPLES.items() if name.__name__ == command]
-    _, shown = terminal(command, "--help")
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = echelons(command, "--help").stdout
 
     lines = [line.strip() for line in re.sub(r"\x1b\[[0-9;]*m", "", shown).splitlines()]
+    assert max(map(len, shown.splitlines())) <= 80
     assert {f"echelons {each}" for each in examples} <= set(lines)
 
 

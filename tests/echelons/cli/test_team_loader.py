@@ -152,7 +152,7 @@ def test_what_could_not_be_read_of_the_documents_is_said(echelons: Echelons, fol
 
 
 def test_a_terminal_shows_how_far_the_documents_are_read(
-    terminal: Callable[..., tuple[int, str]], process: Callable[..., Any], folder: Path
+    terminal: Callable[..., tuple[int, str]], echelons: Callable[..., Any], folder: Path
 ) -> None:
     (folder / "notes").mkdir()
     for number in range(3):
@@ -162,7 +162,7 @@ def test_a_terminal_shows_how_far_the_documents_are_read(
     _, shown = terminal(*asked)
     _, quiet = terminal(*asked, "--quiet")
     _, drawn = terminal("draw", "research", "--docs", "notes")
-    logged = process(*asked)
+    logged = echelons(*asked)
 
     for each in ("Reading files", "Counting words", "Choosing words", "3/3"):
         assert each in shown

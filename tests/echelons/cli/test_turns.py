@@ -195,14 +195,14 @@ def test_an_answer_to_a_thread_at_work_is_left_to_its_run(
 
 
 def test_a_question_that_is_answered_elsewhere_leaves_the_live_view(
-    pipes: Path, live: Callable[..., Any], process: Callable[..., Any]
+    pipes: Path, live: Callable[..., Any], echelons: Call
 ) -> None:
     running = live("run", "trips:both", "Go", "--thread", "rome")
     (pipes / "begun").read_text()
     running.wait_for(r"clerk +asking")
     running.wait_for(r"head/clerk asks:\s+Book it\?")
-    asked = json.loads(process("inbox", "--json").stdout)
-    process("answer", asked["id"], "yes")
+    asked = json.loads(echelons("inbox", "--json").stdout)
+    echelons("answer", asked["id"], "yes")
     running.wait_for(r"clerk +running.* answered\s")
     (pipes / "go").write_text("opened")
     code, shown = running.wait()
@@ -213,12 +213,12 @@ def test_a_question_that_is_answered_elsewhere_leaves_the_live_view(
 
 
 def test_a_question_that_is_answered_elsewhere_is_not_offered_again_after_ctrl_c(
-    pipes: Path, start: Callable[..., Any], process: Callable[..., Any], echelons: Call
+    pipes: Path, start: Callable[..., Any], echelons: Call
 ) -> None:
     running = start("run", "trips:both", "Go", "--thread", "rome")
     (pipes / "begun").read_text()
     next(line for line in running.stderr if "asks you" in line)
-    process("answer", json.loads(process("inbox", "--json").stdout)["id"], "yes")
+    echelons("answer", json.loads(echelons("inbox", "--json").stdout)["id"], "yes")
     next(line for line in running.stderr if "clerk  was answered by another process" in line)
     running.send_signal(signal.SIGINT)
     next(line for line in running.stderr if "stopping at the end" in line)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from echelons.errors import InvalidScript
 from echelons.testing import Call, Reply, delegate, report
-from echelons.testing.steps import as_reply, split_halves, split_words
+from echelons.testing.steps import as_reply, split_arguments, split_words
 
 
 def test_a_single_call_may_stand_for_a_list_of_one() -> None:
@@ -73,8 +73,8 @@ def test_a_report_carries_whatever_else_the_tool_takes() -> None:
 
 
 @given(st.text())
-def test_words_and_halves_add_up_to_the_text(text: str) -> None:
+def test_words_and_arguments_add_up_to_the_text(text: str) -> None:
     assert "".join(split_words(text)) == text
-    assert "".join(split_halves(text)) == text
+    assert "".join(split_arguments(text)) == text
     assert all(split_words(text))
-    assert all(split_halves(text))
+    assert all(split_arguments(text))

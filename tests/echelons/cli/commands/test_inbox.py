@@ -182,14 +182,14 @@ def test_an_answer_is_read_from_the_standard_input(echelons: Call) -> None:
     assert r"The human said 'yes,\nat eight'." in done.stderr
 
 
-def test_another_process_answers_without_naming_the_team(process: Process) -> None:
-    asked = process("run", "trips:made", "A table", "--thread", "rome")
+def test_another_process_answers_without_naming_the_team(process: Process, echelons: Call) -> None:
+    asked = echelons("run", "trips:made", "A table", "--thread", "rome")
     (question,) = ids(asked.stdout)
 
     done = process("answer", question, "yes", "--quiet")
 
     assert (done.returncode, done.stdout, done.stderr) == (0, "Booked.\n", "")
-    assert process("answer", question, "yes").returncode == 3
+    assert echelons("answer", question, "yes").exit_code == 3
 
 
 def test_a_shipped_team_is_answered_by_its_name_alone(echelons: Call) -> None:
