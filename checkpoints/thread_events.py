@@ -39,10 +39,11 @@ class ThreadEvent:
     Attributes:
         kind: The kind of event.
         key: Id of the message, call or question; unique for its kind in a thread.
-        data: The event as JSON. A message has `role` and `content`; a call `intent`,
-            `arguments`, `call_id` and, for a delegation, `sub_agent_thread_id` and the
-            `request` as it was sent, without its task; a question `value`. A call that makes
-            several requests has one event as a call, and one delegation for each request.
+        data: The event as JSON. A message has `role` and `content`, a reply with `usage` also the
+            name of its `model`; a call `intent`, `arguments`, `call_id` and, for a delegation,
+            `sub_agent_thread_id` and the `request` as it was sent, without its task; a question
+            `value`. A call that makes several requests has one event as a call, and one
+            delegation for each request.
         paired_with: Of a call, the key of the message that answers it, empty while it is open; of
             that message, the key of the call. Not stored: it is known once both are.
     """
@@ -104,7 +105,8 @@ def build_question_event(interrupt_id: str, value: Any) -> ThreadEvent:
 def _describe_message(message: BaseMessage) -> dict[str, Any]:
     said: dict[str, Any] = {"role": message.type, "content": message.content}
     if isinstance(message, AIMessage) and message.usage_metadata:
-        said["usage"] = dict(message.usage_metadata)
+        said["usage"] = {**message.usage_metadata}
+        said["model"] = message.response_metadata.get("model_name", "")
     if isinstance(message, ToolMessage):
         said |= {"tool_call_id": message.tool_call_id, "status": message.status}
         if message.artifact is not None:

@@ -124,9 +124,12 @@ def test_a_message_is_told_by_its_role_and_content(message: Any, data: dict[str,
 def test_a_reply_tells_what_it_cost() -> None:
     usage: Any = {"input_tokens": 3, "output_tokens": 4, "total_tokens": 7}
 
-    [event] = build_thread_events([AIMessage("done", id="m", usage_metadata=usage)], "head", "root")
+    reply = AIMessage(
+        "done", id="m", usage_metadata=usage, response_metadata={"model_name": "large"}
+    )
+    [event] = build_thread_events([reply], "head", "root")
 
-    assert event.data["usage"] == usage
+    assert (event.data["usage"], event.data["model"]) == (usage, "large")
 
 
 def test_calls_follow_the_message_that_makes_them() -> None:

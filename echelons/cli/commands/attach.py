@@ -127,7 +127,11 @@ def _build_message_events(stored: StoredEvent) -> Iterator[RunEvent]:
                 output_tokens=spent.get("output_tokens", 0),
                 model_calls=1,
             )
-            yield RunEvent(path, RunEventKind.MESSAGE, text, usage=usage, thread_id=thread)
+            # Older databases do not have the model.
+            facts = {"model": str(data.get("model", ""))}
+            yield RunEvent(
+                path, RunEventKind.MESSAGE, text, usage=usage, thread_id=thread, data=facts
+            )
         case "tool" if isinstance(artifact, dict) and artifact.get("model") == "DelegationResponse":
             yield from _build_response_events(path, artifact)
         case "tool":

@@ -116,3 +116,11 @@ def test_each_of_several_requests_is_shown_with_its_own_response(echelons: Call)
         "head/flights",
         "head/hotels",
     ]
+
+
+def test_tokens_of_the_offline_planner_do_not_count_as_if_they_cost(echelons: Call) -> None:
+    run = echelons("run", "travel", "Find me a hotel in Rome", "--thread", "rome")
+    followed = echelons("attach", "--thread", "rome")
+
+    assert "thread rome" in followed.stderr
+    assert "tokens" not in run.stderr + followed.stderr
