@@ -8,7 +8,6 @@ it to another thread.
 from __future__ import annotations
 
 import asyncio
-import json
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -51,6 +50,7 @@ from echelons.checkpoints.storage.event_rows import (
     build_write_events,
     filter_metadata,
     insert_events,
+    load_event_data,
     redact_error,
 )
 from echelons.checkpoints.storage.history_cache import DEFAULT_CACHE_SIZE
@@ -294,7 +294,9 @@ class SqliteCheckpointer(AsyncMethods, Backups):
                 after = (task or 1) - 1
             rows = cursor.execute(READ_EVENTS, (thread_id, after)).fetchall()
         return [
-            StoredEvent(number, agent, path, ThreadEvent(EventKind(kind), key, json.loads(data)))
+            StoredEvent(
+                number, agent, path, ThreadEvent(EventKind(kind), key, load_event_data(data))
+            )
             for number, agent, path, kind, key, data in rows
         ]
 

@@ -97,12 +97,9 @@ def build_sends(
         # Only error messages follow the reply: the model tries again.
         ended = state.get("response") or state["messages"][-1] is message
         return END if ended else "reason"
+    # By its id: the call itself is stored with its message. Only a person's may have none.
     acts = [
-        Send(
-            "act", [ToolCall(name=each["name"], args=each["args"], id=each["id"], type="tool_call")]
-        )
-        for each in calls
-        if each["name"] not in DELEGATING_TOOLS
+        Send("act", each["id"] or [each]) for each in calls if each["name"] not in DELEGATING_TOOLS
     ]
     sends = acts + _build_delegation_sends(state, identity, message, calls, limits)
     # A fan-out call that a person wrote into the state was never planned, so it sends nothing.

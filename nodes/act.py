@@ -1,24 +1,27 @@
 """`act`: runs one tool call on LangGraph's `ToolNode`, with our own error handling.
 
-Each call arrives in its own `Send`: calls run in parallel, each is committed when it ends,
+Each call is named by its own `Send`: calls run in parallel, each is committed when it ends,
 and an interrupt in one never runs another again. Each call is recorded in a journal.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
+from langchain_core.messages import ToolCall
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
 from langgraph.prebuilt import ToolNode
 
 from echelons.delegation.request import CURRENT_REQUEST_KEY
 from echelons.effects.journal import EffectKind, Journal, get_effect_kind
+from echelons.errors import UnreadableRecord
 from echelons.guards.gate import Halt, Pause, Step, get_gate
-from echelons.langgraph_internals import TASK_ID_KEY, supports_async
+from echelons.langgraph_internals import READ_KEY, TASK_ID_KEY, supports_async
 from echelons.nodes.base_node import Node
 from echelons.nodes.planning.early_end import build_not_run_message
+from echelons.nodes.planning.tool_calls import find_unanswered
 from echelons.nodes.tool_execution.async_only import is_async_only
 from echelons.nodes.tool_execution.at_most_once import AtMostOnce, Refusal
 from echelons.nodes.tool_execution.current_request import with_root_request
@@ -45,8 +48,9 @@ class Act(Node):
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Run the call, or return its recorded result if it has run before."""
         config = config or {}
-        refusal = _build_refusal(get_gate(config).enter(Step.TOOL, config), input)
-        call, own = self._build_call(input, config, kwargs)
+        given = find_call(input, config)
+        refusal = _build_refusal(get_gate(config).enter(Step.TOOL, config), given)
+        call, own = self._build_call(given, config, kwargs)
         return self._at_most_once.execute(call, own, refusal)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
@@ -55,14 +59,14 @@ class Act(Node):
         gate = get_gate(config)
         if gate.backpressure:
             await gate.backpressure.await_start(config["configurable"][TASK_ID_KEY])
-        refusal = _build_refusal(await gate.arun(lambda: gate.enter(Step.TOOL, config)), input)
-        call, own = self._build_call(input, config, kwargs)
+        given = find_call(input, config)
+        refusal = _build_refusal(await gate.arun(lambda: gate.enter(Step.TOOL, config)), given)
+        call, own = self._build_call(given, config, kwargs)
         return await self._at_most_once.aexecute(call, own, refusal)
 
     def _build_call(
-        self, input: Any, config: RunnableConfig, kwargs: Mapping[str, Any]
+        self, given: ToolCall, config: RunnableConfig, kwargs: Mapping[str, Any]
     ) -> tuple[JournaledCall, RunnableConfig]:
-        [given] = input
         configurable = config["configurable"]
         if CURRENT_REQUEST_KEY not in configurable or configurable[CURRENT_REQUEST_KEY] is None:
             config = with_root_request(config)
@@ -73,10 +77,29 @@ class Act(Node):
         return JournaledCall(call, self._tools, given, kwargs, is_threaded, needs_loop), config
 
 
-def _build_refusal(verdict: Halt | Pause | None, calls: Sequence[Any]) -> Refusal | None:
+def find_call(sent: Any, config: RunnableConfig) -> ToolCall:
+    """Return the call that a `Send` names by its id, from the last reply of the level.
+
+    In rows from before, and for a call without an id, the `Send` holds the call.
+
+    Raises:
+        UnreadableRecord: There is no such call.
+    """
+    if not isinstance(sent, str):
+        [call] = sent
+        return cast("ToolCall", call)
+    state: dict[str, Any] = config["configurable"][READ_KEY](["messages"])
+    message, _ = find_unanswered(state["messages"])
+    for call in message.tool_calls if message else ():
+        if call["id"] == sent:
+            return ToolCall(name=call["name"], args=call["args"], id=sent, type="tool_call")
+    raise UnreadableRecord("ToolCall", f"the last reply has no call {sent!r}")
+
+
+def _build_refusal(verdict: Halt | Pause | None, call: ToolCall) -> Refusal | None:
     if not isinstance(verdict, Halt):
         return None
     return Refusal(
         verdict,
-        lambda begun: {"messages": [build_not_run_message(call, verdict, begun) for call in calls]},
+        lambda begun: {"messages": [build_not_run_message(call, verdict, begun)]},
     )

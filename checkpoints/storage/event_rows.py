@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from sqlite3 import Cursor
 from typing import Any, NamedTuple
@@ -21,6 +22,7 @@ from echelons.checkpoints.thread_events import (
     build_question_event,
     build_thread_events,
 )
+from echelons.delegation.request import omit_result, restore_result
 from echelons.guards.gate import is_pause
 from echelons.identity.failures import get_failure_log
 from echelons.identity.lineage import STORED_KEYS_KEY
@@ -180,9 +182,23 @@ def insert_events(
             clock().isoformat(),
             event.kind.value,
             sanitize_value(event.key),
-            to_sanitized_json(event.data),
+            _dump_data(event.data),
         )
         for event in events
     ]
     if rows:
         cursor.executemany(_INSERT_EVENT, rows)
+
+
+def _dump_data(data: Mapping[str, Any]) -> str:
+    if "artifact" in data:
+        data = {**data, "artifact": omit_result(data["artifact"], data["content"])}
+    return to_sanitized_json(data)
+
+
+def load_event_data(text: str) -> dict[str, Any]:
+    """Return the data of an event from its row."""
+    data: dict[str, Any] = json.loads(text)
+    if "artifact" in data:
+        data["artifact"] = restore_result(data["artifact"], data["content"])
+    return data

@@ -17,6 +17,7 @@ from echelons.checkpoints.storage.schema import (
     EVENTS_SCHEMA,
     LEDGER,
     OPEN_CALLS,
+    RESULTS_IN_CONTENT,
 )
 from echelons.checkpoints.storage.seals import SEALS_SCHEMA
 from echelons.errors import DatabaseTooNew
@@ -31,6 +32,7 @@ MIGRATION_STEPS = (
     DELEGATIONS_VIEW + OPEN_CALLS,
     CIRCUITS_BY_PATH,
     CALLS_BY_POSITION,
+    RESULTS_IN_CONTENT,
 )
 
 # Not `PRAGMA user_version`: an app may use that number for its own tables in the same file.

@@ -244,3 +244,11 @@ DROP TABLE ledger_leases_before;
 
 A database that has any is marked. Leases get the host of their holder.
 """
+
+_WHOLE = "json_extract(answer.data, '$.artifact') AS whole"
+_RESTORED = """CASE json_type(answer.data, '$.artifact.result') WHEN 'null' THEN json_set(
+        json_extract(answer.data, '$.artifact'), '$.result', json_extract(answer.data, '$.content')
+    ) ELSE json_extract(answer.data, '$.artifact') END AS whole"""
+
+RESULTS_IN_CONTENT = DELEGATIONS_VIEW.replace(_WHOLE, _RESTORED)
+"""The view of delegations, which reads a result that its event has only as content."""

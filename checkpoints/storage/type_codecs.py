@@ -23,6 +23,8 @@ from langchain_core import messages
 from langchain_core.documents import Document
 from langgraph.types import Interrupt, Overwrite, Send, TimeoutPolicy
 
+from echelons.delegation.request import omit_result, restore_result
+
 SINGLE, POSITIONAL, KEYWORD, METHOD, MODEL, SNAPSHOT = 0, 1, 2, 3, 5, 7
 """LangGraph's extension codes; 4 (pydantic 1) and 6 (arrays) are never read."""
 
@@ -73,6 +75,42 @@ def make_model_codec(kind: type[Any]) -> TypeCodec:
     """Return the codec of a pydantic model."""
     form = make_codec(MODEL, kind, lambda value: value.model_dump(), _call_with_keywords(kind))
     return form._replace(method=["model_validate_json"])
+
+
+def make_message_codec(kind: type[messages.BaseMessage]) -> TypeCodec:
+    """Return the codec of a message: its fields but those that have their default.
+
+    Older rows, and those of LangGraph's own saver, have all fields.
+    """
+    given = {name: each for name, each in kind.model_fields.items() if not each.is_required()}
+    defaults = {name: each.get_default(call_default_factory=True) for name, each in given.items()}
+    # By identity: an artifact may be anything, also what cannot be compared with `None`.
+    nulls = {name for name, default in defaults.items() if default is None}
+    others = {name: default for name, default in defaults.items() if default is not None}
+
+    def take_fields(value: messages.BaseMessage) -> dict[str, Any]:
+        return {
+            name: each
+            for name, each in value.model_dump().items()
+            if (each is not None or name not in nulls)
+            and (name not in others or each != others[name])
+        }
+
+    if kind is not messages.ToolMessage:
+        return make_model_codec(kind)._replace(to_parts=take_fields)
+
+    def take_tool_fields(value: messages.BaseMessage) -> dict[str, Any]:
+        parts = take_fields(value)
+        if "artifact" in parts:
+            parts["artifact"] = omit_result(parts["artifact"], parts["content"])
+        return parts
+
+    def make(parts: Mapping[str, Any]) -> messages.BaseMessage:
+        if "artifact" in parts:
+            parts = {**parts, "artifact": restore_result(parts["artifact"], parts["content"])}
+        return kind(**parts)
+
+    return make_model_codec(kind)._replace(to_parts=take_tool_fields, from_parts=make)
 
 
 def make_dataclass_codec(kind: Any) -> TypeCodec:
@@ -152,8 +190,8 @@ def _list_plain_types() -> Iterator[tuple[int, Any, Conversion, Conversion]]:
 
 
 def _make_builtin_codecs() -> Iterator[tuple[type[Any], TypeCodec]]:
-    models: tuple[type[Any], ...] = (*_list_message_types(), Document)
-    yield from ((kind, make_model_codec(kind)) for kind in models)
+    yield from ((kind, make_message_codec(kind)) for kind in _list_message_types())
+    yield Document, make_model_codec(Document)
     dataclasses_: tuple[type[Any], ...] = (Interrupt, Overwrite, TimeoutPolicy)
     yield from ((kind, make_dataclass_codec(kind)) for kind in dataclasses_)
     yield from ((parts[1], make_codec(*parts)) for parts in _list_plain_types())

@@ -184,3 +184,24 @@ class DelegationResponse(_Record):
     subordinate_responses: tuple[DelegationResponse, ...] = ()
     thread_id: str = ""
     failed: bool = False
+
+
+def omit_result(artifact: Any, content: Any) -> Any:
+    """Return the artifact of a tool message for storage, without a result that its content has.
+
+    Any other artifact is returned unchanged.
+    """
+    if _is_response(artifact) and content and artifact.get("result") == content:
+        return {**artifact, "result": None}
+    return artifact
+
+
+def restore_result(artifact: Any, content: Any) -> Any:
+    """Return an artifact from `omit_result` with its result, any other unchanged."""
+    if _is_response(artifact) and artifact.get("result", "") is None:
+        return {**artifact, "result": content}
+    return artifact
+
+
+def _is_response(artifact: Any) -> bool:
+    return type(artifact) is dict and artifact.get("model") == DelegationResponse.__name__

@@ -11,6 +11,7 @@ from langchain_core.tools import tool
 from langgraph.types import Command, interrupt
 
 from echelons import Agent, SqliteCheckpointer, ThreadStore
+from echelons.checkpoints.storage.event_rows import load_event_data
 from echelons.checkpoints.thread_events import (
     EventKind,
     build_question_event,
@@ -251,7 +252,7 @@ def test_the_events_of_the_database_are_those_that_are_read_from_any_saver(
             " ORDER BY id",
             (thread,),
         )
-        written = [(kind, key, json.loads(data)) for kind, key, data in found]
+        written = [(kind, key, load_event_data(data)) for kind, key, data in found]
         assert written == [
             (str(each.kind), each.key, json.loads(json.dumps(each.data)))
             for each in store.events(thread)

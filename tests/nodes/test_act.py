@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from langchain_core.messages import BaseMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, ToolCall, ToolMessage
 from langchain_core.tools import BaseTool, ToolException, tool
 from langgraph.prebuilt import ToolRuntime
 from langgraph.types import Command, interrupt
 
 from echelons import Agent
-from echelons.errors import EventLoopMissing
+from echelons.errors import EventLoopMissing, UnreadableRecord
+from echelons.langgraph_internals import READ_KEY
+from echelons.nodes.act import find_call
 from echelons.testing import Call, ScriptedModel, Step
 from tests.failure_ids import without_ids
 
@@ -67,6 +69,20 @@ def test_a_tools_result_is_the_answer_to_its_call() -> None:
 
     assert (answer.text, answer.tool_call_id) == ("3 for Rome", "7")
     assert (answer.name, answer.status) == ("search", "success")
+
+
+def test_a_send_names_a_call_of_the_last_reply_and_older_ones_hold_it() -> None:
+    def call(place: str) -> ToolCall:
+        return ToolCall(name="search", args={"query": place}, id="1", type="tool_call")
+
+    earlier, last = (AIMessage("", tool_calls=[call(each)]) for each in ("Rome", "Pisa"))
+    held = {"messages": [earlier, ToolMessage("x", tool_call_id="1"), last]}
+    config: Any = {"configurable": {READ_KEY: lambda keys: held}}
+
+    assert find_call("1", config)["args"] == {"query": "Pisa"}
+    assert find_call([call("Lucca")], config)["args"] == {"query": "Lucca"}
+    with pytest.raises(UnreadableRecord, match="the last reply has no call '2'"):
+        find_call("2", config)
 
 
 async def test_an_async_tool_runs_in_an_event_loop() -> None:

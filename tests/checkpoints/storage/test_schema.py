@@ -102,6 +102,41 @@ def test_a_delegation_says_what_came_of_it(tmp_path: Path) -> None:
     assert read(path, "SELECT * FROM delegations ORDER BY at") == rows
 
 
+def test_an_answer_stands_once_in_its_event_and_whole_in_the_view(tmp_path: Path) -> None:
+    path = tmp_path / "trip.sqlite"
+    model = ScriptedModel({"head": [delegate("eat", "dinner"), "done"], "eat": ["pizza, pasta"]})
+    with SqliteCheckpointer(path) as saver:
+        with Session(Agent("head", model=model, subordinates=[Agent("eat")]), saver) as session:
+            session.send("Plan a trip").result()
+            [answer] = [
+                m
+                for m in session.thread_store.get(session.thread_id).messages
+                if isinstance(m, ToolMessage)
+            ]
+            thread = session.thread_id
+        told = [
+            each.event.data for each in saver.read_events(thread) if "artifact" in each.event.data
+        ]
+
+    assert [each["artifact"] for each in told] == [answer.artifact]
+    assert DelegationResponse.load(answer.artifact).result == "pizza, pasta"
+    [row] = read(path, "SELECT data FROM events WHERE data LIKE '%artifact%'")
+    assert row["data"].count("pizza, pasta") == 1
+    assert [each["result"] for each in read(path, "SELECT result FROM delegations")] == [
+        "pizza, pasta"
+    ]
+    with closing(sqlite3.connect(path)) as connection:
+        # As events were before.
+        connection.execute(
+            "UPDATE events SET data = json_set(data, '$.artifact.result', 'pizza, pasta')"
+            " WHERE data LIKE '%artifact%'"
+        )
+        connection.commit()
+    assert [each["result"] for each in read(path, "SELECT result FROM delegations")] == [
+        "pizza, pasta"
+    ]
+
+
 def test_a_delegation_that_is_open_has_nothing_to_say_yet(tmp_path: Path) -> None:
     path = tmp_path / "trip.sqlite"
     model = ScriptedModel(

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
 from langgraph.checkpoint.base import id as langgraph_id
 from langgraph.checkpoint.base.id import uuid6
+from langgraph.checkpoint.sqlite import SqliteSaver
 
 from echelons import Agent, Session, SqliteCheckpointer
 from echelons.checkpoints.storage.verified_saver import advance_past
@@ -97,3 +101,56 @@ def test_a_branch_from_the_past_under_a_clock_that_was_set_back_is_the_latest(
 
         said = session.graph.get_state(session.config).values["messages"]
         assert [str(each.text) for each in said][2:] == ["another way", "3 messages"]
+
+
+# Versions of channels
+
+
+@pytest.mark.parametrize("before", [None, f"{8:032}.0.5871", "a8", "h99999999"])
+def test_a_version_sorts_behind_those_before_it(
+    saver: SqliteCheckpointer, before: str | None
+) -> None:
+    versions = [before] if before else []
+    for _ in range(1200):
+        versions.append(saver.get_next_version(versions[-1] if versions else None, None))
+
+    assert versions == sorted(set(versions))
+    assert max(map(len, versions[1:])) < 12
+
+
+def test_a_number_of_another_saver_is_followed_by_a_number(saver: SqliteCheckpointer) -> None:
+    assert saver.get_next_version(7, None) == 8
+
+
+def test_a_thread_with_long_versions_goes_on_with_short_ones(
+    saver: SqliteCheckpointer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = Agent("head", model=ScriptedModel({"head": ["one", "two"]})).compile(saver)
+    config: Any = {"configurable": {"thread_id": "t"}}
+    with monkeypatch.context() as before:
+        before.setattr(saver, "get_next_version", partial(SqliteSaver.get_next_version, saver))
+        graph.invoke({"messages": [("user", "a")]}, config)
+    [old] = {len(each) for each in versions(saver)}
+
+    graph.invoke({"messages": [("user", "b")]}, config)
+    fork = next(
+        each for each in graph.get_state_history(config) if len(each.values["messages"]) == 2
+    )
+    graph.update_state(fork.config, {"messages": [("user", "c")]}, as_node="__start__")
+    done = graph.invoke(None, config)
+
+    assert [each.text for each in done["messages"]] == ["a", "one", "c", "one"]
+    assert old > 45
+    assert {len(each) for each in versions(saver)} & {2, 3}
+
+
+def versions(saver: SqliteCheckpointer) -> list[str]:
+    saved = saver.get_tuple({"configurable": {"thread_id": "t"}})
+    assert saved
+    return [str(each) for each in saved.checkpoint["channel_versions"].values()]
+
+
+@pytest.fixture
+def saver(tmp_path: Path) -> Iterator[SqliteCheckpointer]:
+    with SqliteCheckpointer(tmp_path / "t.sqlite") as opened:
+        yield opened
