@@ -212,3 +212,58 @@ def test_a_foreign_saver_keeps_only_the_latest_results(monkeypatch: pytest.Monke
 
     assert len(get_ledger(saver).list_keys(build_key("t", "effect"))) == 4
     assert begun(saver, call(task="task-9")).state is CallState.DONE
+
+
+# Earlier versions
+
+
+def leave(saver: Saver, **entry: Any) -> str:
+    """Leave an entry for the call as the migration of an old database does; return its key."""
+    ledger = get_ledger(saver)
+    ledger.has_earlier_calls = True
+    key = build_key("t", "effect", "head/scout", "1")
+    header = {"state": "started", "at": "2026-01-01", "tool": "book", "call_id": "1"}
+    ledger.compare_and_set(key, None, {**header, **entry})
+    return key
+
+
+@pytest.mark.parametrize("entry", [{}, {"arguments": call().digest}])
+def test_a_call_that_an_earlier_version_has_begun_is_known_once(
+    saver: Saver, entry: dict[str, Any]
+) -> None:
+    key = leave(saver, **entry)
+
+    first, second = (JOURNAL.begin(call(), config(saver)) for _ in range(2))
+
+    assert (first.fresh, second.fresh, first.entry.at) == (False, False, "2026-01-01")
+    assert first.entry == second.entry
+    assert get_ledger(saver).get(key) is None
+    assert JOURNAL.begin(call(task="later"), config(saver)).fresh
+
+
+@pytest.mark.parametrize("entry", [{"tool": "cancel"}, {"arguments": "another"}])
+def test_another_call_of_an_earlier_version_is_not_taken_for_it(
+    saver: Saver, entry: dict[str, Any]
+) -> None:
+    key = leave(saver, **entry)
+
+    assert JOURNAL.begin(call(), config(saver)).fresh
+    assert get_ledger(saver).get(key) is not None
+
+
+def test_a_call_that_waited_for_its_first_answer_under_an_earlier_version_is_fresh(
+    saver: Saver,
+) -> None:
+    leave(saver)
+    get_ledger(saver).compare_and_set(build_key("t", "asked", "task"), None, True)
+
+    assert JOURNAL.begin(call(), config(saver)).fresh
+
+
+def test_a_damaged_entry_of_an_earlier_version_is_refused(saver: Saver) -> None:
+    ledger = get_ledger(saver)
+    ledger.has_earlier_calls = True
+    ledger.compare_and_set(build_key("t", "effect", "head/scout", "1"), None, "started")
+
+    with pytest.raises(LedgerDamaged):
+        JOURNAL.begin(call(), config(saver))
