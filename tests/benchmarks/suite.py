@@ -53,6 +53,7 @@ def main(given: Sequence[str] | None = None, scale: Scale | None = None, kept: P
         measured["counts"] = {"facts": found, "figures": count_works(scale, _say)}
     if options.only != "counts":
         part = "loaded" if float(found["load"]) > (os.cpu_count() or 1) else "quiet"
+        _say(f"the load is {found['load']}: these are the times of a {part} machine")
         measured[part] = {"facts": found, "figures": time_works(scale, _say)}
     print(json.dumps(measured, indent=1) if options.json else as_markdown(measured))
     if options.save:
