@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.memory import InMemorySaver
 
@@ -19,6 +20,10 @@ from echelons.guards import deadlines
 from echelons.nodes import subordinate
 from echelons.nodes.delegating import attempt
 from echelons.testing import FakeClock
+
+# Both look at the time that an example takes: on a loaded machine that says nothing of the code.
+settings.register_profile("echelons", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("echelons")
 
 
 @pytest.hookimpl(wrapper=True)

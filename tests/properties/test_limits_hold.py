@@ -50,7 +50,7 @@ def grown(shape: Shape, limits: Limits, done: dict[str, int]) -> Agent:
     return agent("a", shape, limits)
 
 
-@settings(max_examples=sample(10, 200), deadline=None)
+@settings(max_examples=sample(10, 200))
 @given(SHAPES, LIMITS, st.booleans())
 def test_no_tree_does_more_than_its_limits_say(shape: Shape, limits: Limits, waits: bool) -> None:
     done = {"tools": 0, "calls": 0}

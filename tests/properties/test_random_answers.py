@@ -105,7 +105,7 @@ def answered(session: Session, answers: Mapping[str, str], in_a_loop: bool) -> R
     return asyncio.run(result()) if in_a_loop else session.answer(answers).result()
 
 
-@settings(derandomize=True, deadline=None, max_examples=sample(6, 200))
+@settings(derandomize=True, max_examples=sample(6, 200))
 @given(asker=askers(), data=st.data())
 def test_every_question_gets_its_own_answer(asker: Asker, data: st.DataObject) -> None:
     scripts: dict[str, Any] = {}

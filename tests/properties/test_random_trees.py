@@ -204,7 +204,6 @@ def quiet() -> Iterator[None]:
 )
 @settings(
     derandomize=True,
-    deadline=None,
     max_examples=sample(4, 100),
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )

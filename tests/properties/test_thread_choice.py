@@ -119,7 +119,7 @@ def config() -> Any:
 
 
 @pytest.mark.parametrize("play_out", [run, arun], ids=["sync", "async"])
-@settings(derandomize=True, deadline=None, max_examples=sample(10, 200))
+@settings(derandomize=True, max_examples=sample(10, 200))
 @given(
     turns=st.lists(
         st.lists(st.tuples(st.sampled_from(NAMES), st.booleans()), min_size=1, max_size=6),

@@ -208,7 +208,6 @@ def test_who_is_fulfilled_early_stops_the_others(sync: bool, depth: int) -> None
 
 
 SAMPLED = settings(
-    deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     # A tree takes a while to play: what is found is told as it was found.

@@ -175,5 +175,5 @@ class InSqlite(LedgerModel):
 
 TestInMemory = InMemory.TestCase
 TestInSqlite = InSqlite.TestCase
-TestInMemory.settings = settings(max_examples=25, stateful_step_count=30, deadline=None)
-TestInSqlite.settings = settings(max_examples=25, stateful_step_count=30, deadline=None)
+TestInMemory.settings = settings(max_examples=25, stateful_step_count=30)
+TestInSqlite.settings = settings(max_examples=25, stateful_step_count=30)

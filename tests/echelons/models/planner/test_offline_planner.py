@@ -8,7 +8,7 @@ from time import process_time
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import (
     AIMessage,
@@ -256,7 +256,6 @@ def test_each_call_is_made_once_in_a_turn(bound: Any) -> None:
     assert "hotels (no)" in last.text
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(histories(), tools)
 def test_no_conversation_and_no_tool_is_too_odd(
     messages: list[BaseMessage], odd: list[Any]
