@@ -22,6 +22,8 @@ MAX_NESTING = 100
 MAX_NAME_SIZE = 4096
 """Bytes of UTF-8 that a name may have: ids, and the path of an agent 32 levels down."""
 
+_TEXT = frozenset({str})
+_SCALARS = frozenset({str, int, float, bool, type(None)})
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
@@ -44,6 +46,14 @@ def encode_record(where: str, value: Json, limit: int = MAX_RECORD_SIZE) -> str:
         raise NotJson(where, str(error)) from error
     if size > limit:
         raise RecordTooLarge(where, size, limit)
+    # Most values are flat, of scalars that JSON has.
+    kinds = map(type, value.values()) if type(value) is dict else (dict,)
+    if (
+        _SCALARS.issuperset(kinds)
+        and isinstance(value, dict)
+        and _TEXT.issuperset(map(type, value))
+    ):
+        return text
     # Few brackets cannot nest deeply, so most values need no walk.
     if text.count("[") + text.count("{") > MAX_NESTING and _is_deeper(value, MAX_NESTING):
         raise NotJson(where, f"it is nested more than {MAX_NESTING} deep")

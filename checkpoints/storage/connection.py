@@ -160,6 +160,23 @@ class ConnectionLock:
         self.connection.execute(f"PRAGMA busy_timeout={milliseconds:d}")
         self.waits = waits
 
+    def read_data_version(self) -> int:
+        """Return a number that changes when another connection has written to the database.
+
+        Raises:
+            StorageError: SQLite or the system raised an error meanwhile.
+            DatabaseBusy: Another caller has the connection, and this one does not wait.
+        """
+        # Called before each step of each agent, so it skips the cost of a `HeldConnection`.
+        if not self.lock.acquire(self.caller.waits):
+            raise DatabaseBusy
+        try:
+            return read_data_version(self.connection)
+        except _STORAGE_ERRORS as error:
+            raise _build_storage_error(self.path, error) from error
+        finally:
+            self.lock.release()
+
     def run_at_once(self, work: Callable[..., T], *args: Any) -> T:
         """Run a function without waiting for the database, and return its result.
 

@@ -38,7 +38,8 @@ LANGGRAPH_METADATA_KEYS = CheckpointMetadata.__annotations__.keys() | {
 }
 """Metadata keys of LangGraph and its server, kept even if a caller's `configurable` has them."""
 
-_INPUT_SOURCES = ("input", "update", "fork")
+INPUT_SOURCES = ("input", "update", "fork")
+"""LangGraph's sources of the checkpoints that may hold an input in full."""
 
 _COPIED_KEY = "model"
 """Key of `configurable` that LangChain's `ensure_config` copies into the metadata."""
@@ -136,16 +137,12 @@ def filter_metadata(config: RunnableConfig, metadata: CheckpointMetadata) -> dic
     return kept
 
 
-def build_input_events(
-    location: WriteLocation, checkpoint: Checkpoint, metadata: CheckpointMetadata
-) -> Iterable[ThreadEvent]:
+def build_input_events(location: WriteLocation, checkpoint: Checkpoint) -> Iterable[ThreadEvent]:
     """Return the events of an input that a checkpoint holds in full."""
     # The first input of a delta channel is stored as a snapshot, without a write.
-    if metadata.get("source") in _INPUT_SOURCES:
-        held = checkpoint["channel_values"].get(MESSAGES)
-        if isinstance(held, DeltaSnapshot):
-            return build_thread_events(held.value, location.agent, location.agent_thread_id)
-    return ()
+    held = checkpoint["channel_values"].get(MESSAGES)
+    messages = held.value if isinstance(held, DeltaSnapshot) else ()
+    return build_thread_events(messages, location.agent, location.agent_thread_id)
 
 
 def build_write_events(

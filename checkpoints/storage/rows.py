@@ -140,7 +140,9 @@ def load_metadata(row: CheckpointRow) -> CheckpointMetadata:
         CheckpointTampered: It is not a JSON object with the values that LangGraph expects.
     """
     try:
-        held = json.loads(row.metadata)
+        # Decoded here: `json.loads` would guess the encoding of bytes.
+        stored: Any = row.metadata
+        held = json.loads(stored.decode() if type(stored) is bytes else stored)
     except (TypeError, ValueError, RecursionError) as error:
         raise CheckpointTampered(row.description, f"its metadata is no JSON ({error})") from None
     if not isinstance(held, dict):
