@@ -51,7 +51,7 @@ from echelons.checkpoints.storage.event_rows import (
     build_write_events,
     filter_metadata,
     insert_events,
-    load_event_data,
+    load_event,
     redact_error,
 )
 from echelons.checkpoints.storage.history_cache import DEFAULT_CACHE_SIZE
@@ -67,7 +67,6 @@ from echelons.checkpoints.storage.rows import (
 )
 from echelons.checkpoints.storage.seals import choose_seals
 from echelons.checkpoints.storage.serde import AllowlistSerializer
-from echelons.checkpoints.thread_events import EventKind, ThreadEvent
 from echelons.errors import InvalidDatabase, InvalidSetting, StorageError
 
 T = TypeVar("T")
@@ -352,18 +351,16 @@ class SqliteCheckpointer(AsyncMethods, Backups):
             thread_id: The root's thread.
             after: The number of the last event already read; the root's last task and all after
                 it if left out.
+
+        Raises:
+            CheckpointTampered: An event is damaged.
         """
-        with self.cursor(transaction=False) as cursor:
+        with self._open_cursor({"configurable": {"thread_id": thread_id}}) as cursor:
             if after is None:
                 (task,) = cursor.execute(FIND_LAST_TASK, (thread_id,)).fetchone()
                 after = (task or 1) - 1
             rows = cursor.execute(READ_EVENTS, (thread_id, after)).fetchall()
-        return [
-            StoredEvent(
-                number, agent, path, ThreadEvent(EventKind(kind), key, load_event_data(data))
-            )
-            for number, agent, path, kind, key, data in rows
-        ]
+        return [load_event(row) for row in rows]
 
     async def aget_latest_id(self, config: RunnableConfig) -> str | None:
         """Async version of `get_latest_id`."""

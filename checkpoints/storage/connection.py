@@ -31,7 +31,10 @@ _WAL_ATTEMPTS = 5
 """Measured: four processes that opened a new database together never needed more than two."""
 # The last is a lost race for the locks of the write-ahead log, as against a stopped process.
 _BUSY_CODES = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL})
-_STORAGE_ERRORS = (sqlite3.Error, OSError, UnicodeEncodeError)
+# The first is that of a statement: a table or a column is missing, or the schema cannot be parsed.
+_DAMAGE_CODES = frozenset({sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+# The last also of SQLite's own messages, where they name what is damaged.
+_STORAGE_ERRORS = (sqlite3.Error, OSError, UnicodeError)
 
 
 def open_connection(path: str, synchronous: Synchronous, busy_timeout: float) -> sqlite3.Connection:
@@ -323,3 +326,10 @@ def _is_busy(error: StorageError) -> bool:
     # The low byte; the rest says what exactly was locked.
     code = getattr(error.__cause__, "sqlite_errorcode", 0)
     return isinstance(error.__cause__, sqlite3.Error) and code & 0xFF in _BUSY_CODES
+
+
+def is_damage(error: StorageError) -> bool:
+    """Return whether a database is damaged, rather than busy, missing or out of reach."""
+    cause = error.__cause__
+    code = getattr(cause, "sqlite_errorcode", 0) & 0xFF
+    return code in _DAMAGE_CODES or isinstance(cause, UnicodeDecodeError)

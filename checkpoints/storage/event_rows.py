@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from sqlite3 import Cursor
 from typing import Any, NamedTuple
 
@@ -16,13 +17,16 @@ from langgraph.checkpoint.serde.types import INTERRUPT
 
 from echelons.checkpoints.clock import Clock
 from echelons.checkpoints.delta_channels import MESSAGES
+from echelons.checkpoints.ledger import RecordKind
 from echelons.checkpoints.storage.json_text import to_sanitized_json
 from echelons.checkpoints.thread_events import (
+    EventKind,
     ThreadEvent,
     build_question_event,
     build_thread_events,
 )
 from echelons.delegation.request import omit_result, restore_result
+from echelons.errors import CheckpointTampered, LedgerDamaged
 from echelons.guards.gate import is_pause
 from echelons.identity.failures import get_failure_log
 from echelons.identity.lineage import STORED_KEYS_KEY
@@ -64,11 +68,11 @@ FIND_LAST_TASK = (
 )
 """Finds the number of the event of the last task that a root was given."""
 
+SELECT_EVENTS = "SELECT id, agent_thread_id, agent_path, kind, key, data FROM events"
+"""Selects the rows that `load_event` takes."""
+
 # In the order of the rows: an index would have to be sorted.
-READ_EVENTS = (
-    "SELECT id, agent_thread_id, agent_path, kind, key, data FROM events NOT INDEXED"
-    " WHERE thread_id = ? AND id > ? ORDER BY id"
-)
+READ_EVENTS = f"{SELECT_EVENTS} NOT INDEXED WHERE thread_id = ? AND id > ? ORDER BY id"
 
 
 class StoredEvent(NamedTuple):
@@ -78,6 +82,64 @@ class StoredEvent(NamedTuple):
     agent_thread_id: str
     agent_path: str
     event: ThreadEvent
+
+
+def load_event(row: tuple[Any, ...]) -> StoredEvent:
+    """Return the event in a row.
+
+    Raises:
+        CheckpointTampered: The row is not valid.
+    """
+    number, agent, path, kind, key, data = row
+    where = f"event {number}"
+    try:
+        if not {str}.issuperset(map(type, (agent, path, key, data))):
+            raise CheckpointTampered(where, "its ids are no texts")
+        known = EventKind(kind)
+        _EVENT_SHAPES[known].decode(where, data)
+    except (ValueError, LedgerDamaged) as error:
+        raise CheckpointTampered(where, getattr(error, "why", str(error))) from None
+    return StoredEvent(number, agent, path, ThreadEvent(known, key, load_event_data(data)))
+
+
+@dataclass(frozen=True, slots=True)
+class _UsageData:
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _MessageData:
+    role: str
+    content: str | list[str | dict[str, Any]]
+    usage: _UsageData | None = None
+    tool_call_id: str = ""
+    status: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _CallData:
+    intent: str
+    arguments: dict[str, Any]
+    call_id: str = ""
+    sub_agent_thread_id: str = ""
+    request: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _QuestionData:
+    value: Any
+
+
+_EVENT_SHAPES: Mapping[EventKind, RecordKind[Any]] = {
+    kind: RecordKind(kind, shape)
+    for kind, shape in (
+        (EventKind.MESSAGE, _MessageData),
+        (EventKind.TOOL_CALL, _CallData),
+        (EventKind.DELEGATION, _CallData),
+        (EventKind.QUESTION, _QuestionData),
+    )
+}
 
 
 class WriteLocation(NamedTuple):
@@ -196,6 +258,6 @@ def _dump_data(data: Mapping[str, Any]) -> str:
 def load_event_data(text: str) -> dict[str, Any]:
     """Return the data of an event from its row."""
     data: dict[str, Any] = json.loads(text)
-    if "artifact" in data:
+    if "artifact" in data and "content" in data:
         data["artifact"] = restore_result(data["artifact"], data["content"])
     return data
