@@ -10,7 +10,6 @@ from typing import Any
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
 from echelons.checkpoints.checkpointer import SqliteCheckpointer
-from echelons.checkpoints.storage.connection import wrap_storage_errors
 from echelons.errors import DatabaseMissing, InvalidDatabase, StorageError
 
 
@@ -38,7 +37,7 @@ def open_existing(path: str | Path) -> SqliteCheckpointer:
         StorageError: It cannot be opened, or is not a database of threads.
     """
     file = Path(path)
-    with wrap_storage_errors(str(path)):
+    try:
         if not file.exists():
             raise DatabaseMissing(str(path))
         if file.is_dir():
@@ -48,4 +47,6 @@ def open_existing(path: str | Path) -> SqliteCheckpointer:
             ours = found.execute("SELECT 1 FROM sqlite_master WHERE name = 'checkpoints'")
             if ours.fetchone() is None:
                 raise StorageError(str(path), "it holds no threads")
+    except (sqlite3.Error, OSError) as error:
+        raise StorageError(str(path), str(error)) from error
     return SqliteCheckpointer(path)

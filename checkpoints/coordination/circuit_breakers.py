@@ -7,17 +7,13 @@ exactly one is the probe, in any number of processes.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from dataclasses import asdict
-from functools import cache, partial
-from typing import Final, NamedTuple, TypeVar
-
-from pydantic import FiniteFloat
+from typing import NamedTuple, TypeVar
 
 from echelons.checkpoints.clock import Clock, utc_now
-from echelons.checkpoints.ledger import Json, Ledger, RecordKind, Transaction
-from echelons.errors import LedgerDamaged, NoCircuit
+from echelons.checkpoints.ledger import Ledger, Transaction
+from echelons.errors import NoCircuit
 from echelons.guards.circuit_breaker import (
     Admission,
     AttemptOutcome,
@@ -29,11 +25,8 @@ from echelons.guards.circuit_breaker import (
 from echelons.tree.names import PATH_SEPARATOR
 
 T = TypeVar("T")
-LOG = logging.getLogger(__name__)
-CIRCUIT: Final[RecordKind[Circuit]] = RecordKind("circuit", Circuit)
-"""The circuit of an agent; a damaged one counts as closed."""
-INTENSITY: Final[RecordKind[list[float]]] = RecordKind("intensity", list[FiniteFloat])
-"""The times of the latest failures below a superior, in seconds since 1970."""
+CIRCUIT_PREFIX = "circuit"
+INTENSITY_PREFIX = "intensity"
 
 
 class CircuitStatus(NamedTuple):
@@ -86,7 +79,7 @@ class TreeBreakers:
         """Return whether an agent may be called now."""
         name = self._build_key(path)
         # Most circuits are closed, and then no write is needed.
-        circuit, _ = self._ledger.query(lambda open_: _load_record(open_, CIRCUIT, name, Circuit()))
+        circuit = self._ledger.query(lambda open_: _load_circuit(open_, name)[0])
         if circuit.opened_at is None:
             return Admission(admitted=True, failures=circuit.failures)
         return self._ledger.commit(
@@ -139,15 +132,16 @@ class TreeBreakers:
     def _count_failure(self, open_: Transaction, superior: str, at: float) -> int:
         if self._rules.intensity is None:
             return 0
-        name = "/".join((INTENSITY.name, self._scope, superior))
-        known, version = _load_record(open_, INTENSITY, name, [])
+        name = "/".join((INTENSITY_PREFIX, self._scope, superior))
+        found = open_.get(name)
+        known = found.value if found else []
         recent = [then for then in known if abs(at - then) < self._rules.period]
         recent = [*recent, at][-self._rules.intensity - 1 :]
-        _store_record(open_, name, version, recent)
+        open_.compare_and_set(name, found.version if found else None, recent)
         return len(recent) if len(recent) > self._rules.intensity else 0
 
     def _build_key(self, path: str) -> str:
-        return "/".join((CIRCUIT.name, self._scope, path))
+        return "/".join((CIRCUIT_PREFIX, self._scope, path))
 
     def _now(self) -> float:
         return self._clock().timestamp()
@@ -160,10 +154,11 @@ def list_circuits(ledger: Ledger, clock: Clock = utc_now) -> list[CircuitStatus]
     """
     at = clock().timestamp()
     found: list[CircuitStatus] = []
-    for name, (scope, path) in ledger.query(_list_places).items():
-        circuit, _ = ledger.query(partial(_load_record, kind=CIRCUIT, name=name, empty=Circuit()))
+    for name in ledger.list_keys(f"{CIRCUIT_PREFIX}/"):
+        circuit, _ = ledger.query(lambda open_, name=name: _load_circuit(open_, name))  # type: ignore[misc]
         rules = BreakerPolicy(seconds=circuit.seconds)
         _, admission = circuit.admit(rules, at)
+        _, scope, path = name.split("/", 2)
         names, state = path.split(PATH_SEPARATOR), circuit.get_state(rules, at)
         status = CircuitStatus(
             names[0], names[-1], state, circuit.failures, admission.wait, path, scope
@@ -184,7 +179,7 @@ def close_circuits(ledger: Ledger, agent: str) -> None:
     """
 
     def close(open_: Transaction) -> None:
-        paths = {name: path for name, (_, path) in _list_places(open_).items()}
+        paths = {name: name.split("/", 2)[2] for name in open_.list_keys(f"{CIRCUIT_PREFIX}/")}
         wanted = [
             name
             for name, path in paths.items()
@@ -193,54 +188,22 @@ def close_circuits(ledger: Ledger, agent: str) -> None:
         if not wanted:
             raise NoCircuit(agent, sorted({*paths.values()}))
         for name in wanted:
-            open_.discard(name)
+            if found := open_.get(name):
+                open_.delete(name, found.version)
 
     ledger.commit(close)
 
 
-def _list_places(open_: Transaction) -> dict[str, tuple[str, str]]:
-    """Return the scope and path of each circuit, by key."""
-    found: dict[str, tuple[str, str]] = {}
-    for name in open_.list_keys(f"{CIRCUIT.name}/"):
-        match name.split("/", 2):
-            case [_, scope, path]:
-                found[name] = scope, path
-    return found
-
-
-def _load_record(
-    open_: Transaction, kind: RecordKind[T], name: str, empty: T
-) -> tuple[T, int | None]:
-    """Return a record and its version; an empty one for one that is damaged.
-
-    A circuit is shared by all threads of a tree, and none of them may end because of it.
-    """
-    try:
-        found = open_.get_record(kind, name)
-    except LedgerDamaged as error:
-        _log_damage(str(error))
-        found = None
-    return (found.value, found.version) if found else (empty, None)
-
-
-def _store_record(open_: Transaction, name: str, version: int | None, value: Json) -> None:
-    if version is None:
-        # One that is damaged counts as none.
-        open_.discard(name)
-    open_.compare_and_set(name, version, value)
-
-
-@cache
-def _log_damage(why: str) -> None:
-    # Once: a circuit is read before each request.
-    LOG.warning("a circuit counts as closed: %s", why)
+def _load_circuit(open_: Transaction, name: str) -> tuple[Circuit, int | None]:
+    found = open_.get(name)
+    return (Circuit(**found.value), found.version) if found else (Circuit(), None)
 
 
 def _update_circuit(
     open_: Transaction, name: str, change: Callable[[Circuit], tuple[Circuit, T]]
 ) -> T:
-    before, version = _load_record(open_, CIRCUIT, name, Circuit())
+    before, version = _load_circuit(open_, name)
     after, result = change(before)
     if after != before:
-        _store_record(open_, name, version, asdict(after))
+        open_.compare_and_set(name, version, asdict(after))
     return result

@@ -7,19 +7,15 @@ steps and calls are exact however a run ends.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
 from time import monotonic
-from typing import Final
+from typing import NamedTuple
 
-from pydantic import FiniteFloat
-
-from echelons.checkpoints.ledger import RecordKind, Transaction
+from echelons.checkpoints.ledger import Transaction
 from echelons.guards.gate import Halt, Step
 from echelons.guards.limits import Limits
 
 
-@dataclass(frozen=True, slots=True)
-class TurnUsage:
+class TurnUsage(NamedTuple):
     """What a turn has spent.
 
     Attributes:
@@ -32,11 +28,7 @@ class TurnUsage:
     steps: int = 0
     calls: int = 0
     tokens: int = 0
-    seconds: FiniteFloat = 0.0
-
-
-METER: Final[RecordKind[TurnUsage]] = RecordKind("meter", TurnUsage)
-"""The counts of a turn."""
+    seconds: float = 0.0
 
 
 class Meter:
@@ -72,8 +64,8 @@ class Meter:
             What to call after the commit. It returns the limit that is reached, `None` if the
             step was counted.
         """
-        found = open_.get_record(METER, self._name)
-        before = found.value if found else TurnUsage()
+        found = open_.get(self._name)
+        before = TurnUsage(**found.value) if found else TurnUsage()
         tokens, now = self._tokens, self._clock()
         spent = TurnUsage(
             before.steps + (step is not None),
@@ -83,7 +75,7 @@ class Meter:
         )
         if step and (reached := self._find_reached_limit(spent, step)):
             return lambda: reached
-        open_.compare_and_set(self._name, found.version if found else None, asdict(spent))
+        open_.compare_and_set(self._name, found.version if found else None, spent._asdict())
 
         def note_commit() -> None:
             self.has_counted = True

@@ -49,15 +49,16 @@ class _Record(BaseModel):
 
     @classmethod
     def load(cls, stored: object) -> Self:
-        """Return the record from the JSON of `stored`, without the fields of a newer version.
+        """Return the record from the JSON of `stored`.
 
         Raises:
             UnreadableRecord: It is not a record of this model, or not valid.
         """
         if not isinstance(stored, Mapping) or stored.get("model") != cls.__name__:
             raise UnreadableRecord(cls.__name__, "it is not stored as one")
+        fields = {key: value for key, value in stored.items() if key not in ("model", "version")}
         try:
-            return cls.model_validate(dict(stored), extra="ignore")
+            return cls.model_validate(fields)
         except ValidationError as error:
             raise UnreadableRecord(cls.__name__, str(error)) from error
 
