@@ -15,7 +15,7 @@ from functools import partial
 from inspect import signature
 from os import PathLike
 from pathlib import Path
-from typing import Any, Self, TypeVar, get_args
+from typing import Any, Self, TypeAlias, TypeVar, get_args
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
@@ -34,15 +34,16 @@ from echelons.checkpoints.ledger import SqliteLedger
 from echelons.checkpoints.maintenance.backup import Backups
 from echelons.checkpoints.storage.connection import (
     ConnectionLock,
+    DatabaseBusy,
     HeldConnection,
     Synchronous,
     open_connection,
-    read_data_version,
     wrap_storage_errors,
 )
 from echelons.checkpoints.storage.event_rows import (
     FIND_LAST_TASK,
     FIND_QUESTION,
+    INPUT_SOURCES,
     READ_EVENTS,
     StoredEvent,
     WriteLocation,
@@ -50,7 +51,7 @@ from echelons.checkpoints.storage.event_rows import (
     build_write_events,
     filter_metadata,
     insert_events,
-    load_event_data,
+    load_event,
     redact_error,
 )
 from echelons.checkpoints.storage.history_cache import DEFAULT_CACHE_SIZE
@@ -66,10 +67,11 @@ from echelons.checkpoints.storage.rows import (
 )
 from echelons.checkpoints.storage.seals import choose_seals
 from echelons.checkpoints.storage.serde import AllowlistSerializer
-from echelons.checkpoints.thread_events import EventKind, ThreadEvent
 from echelons.errors import InvalidDatabase, InvalidSetting, StorageError
 
 T = TypeVar("T")
+TaskWrites: TypeAlias = tuple[RunnableConfig, Sequence[tuple[str, Any]], str, str]
+"""The arguments of `put_writes`: config, writes, and the id and path of the task."""
 
 
 class SqliteCheckpointer(AsyncMethods, Backups):
@@ -208,15 +210,37 @@ class SqliteCheckpointer(AsyncMethods, Backups):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         """Store a checkpoint, and the events of an input that it holds in full."""
+        return self.put_step(None, config, checkpoint, metadata)
+
+    def put_step(
+        self,
+        task_writes: TaskWrites | None,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+    ) -> RunnableConfig:
+        """Store a checkpoint with the writes of the step's one task, in one transaction.
+
+        Args:
+            task_writes: The arguments of `put_writes`; `None` if the writes are stored already.
+            config: As for `put`, like the checkpoint and its metadata.
+            checkpoint: The checkpoint that the writes have led to.
+            metadata: Its metadata.
+        """
         where = WriteLocation.from_config(config, checkpoint["id"])
         place = where[:3]
         kind, blob = self.serde.dumps_typed(checkpoint)
         kept = filter_metadata(config, metadata)
         parents = kept.get("parents", {})
+        rows = self._build_write_rows(*task_writes) if task_writes else None
         given = config["configurable"]
         turn = get_turn(given)
         failures = turn.failures if turn else None
         with HeldConnection(self._connection_lock, failures=failures) as cursor:
+            if turn:
+                turn.check_write(cursor)
+            if task_writes and rows:
+                self._insert_writes(cursor, rows, task_writes)
             if parents:
                 kept["parents"] = dict(self._parent_map.shorten(where.thread_id, parents))
             stored_metadata = to_json_text(kept).encode()
@@ -224,17 +248,30 @@ class SqliteCheckpointer(AsyncMethods, Backups):
             self._history_cache.note_checkpoint(
                 place[:2], where.checkpoint_id, row.parent_checkpoint_id
             )
-            if turn:
-                turn.check_write(cursor)
-                if metadata.get("source") == "input" and not where.checkpoint_ns:
-                    turn.record_begin(cursor)
+            is_input = metadata.get("source") in INPUT_SOURCES
+            if turn and is_input and metadata.get("source") == "input" and not where.checkpoint_ns:
+                turn.record_begin(cursor)
             cursor.execute(PUT_CHECKPOINT, row)
             self._seals.seal_rows(cursor, [row])
-            events = build_input_events(where, checkpoint, metadata)
-            insert_events(cursor, where, events, self._clock)
+            if is_input:
+                insert_events(cursor, where, build_input_events(where, checkpoint), self._clock)
         self._parent_map.remember(place, parents)
         own = {"checkpoint_ns": where.checkpoint_ns, "checkpoint_id": where.checkpoint_id}
         return {"configurable": {"thread_id": given["thread_id"], **own}}
+
+    async def aput_step(
+        self,
+        task_writes: TaskWrites | None,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+    ) -> RunnableConfig:
+        """Async version of `put_step`."""
+        try:
+            return await self._run(self.put_step, task_writes, config, checkpoint, metadata)
+        except StorageError as failure:
+            self._record_failure(config, failure)
+            raise
 
     def put_writes(
         self,
@@ -244,12 +281,38 @@ class SqliteCheckpointer(AsyncMethods, Backups):
         task_path: str = "",
     ) -> None:
         """Store the writes of a task, and their events, in one transaction."""
-        where = WriteLocation.from_config(config, str(config["configurable"]["checkpoint_id"]))
-        place = where[:3]
-        special = all(channel in WRITES_IDX_MAP for channel, _ in writes)
-        rows = [
+        rows = self._build_write_rows(config, writes, task_id, task_path)
+        turn = get_turn(config["configurable"])
+        failures = turn.failures if turn else None
+        with HeldConnection(self._connection_lock, failures=failures) as cursor:
+            if turn:
+                turn.check_write(cursor)
+            self._insert_writes(cursor, rows, (config, writes, task_id, task_path))
+
+    def run_at_once(self, work: Callable[..., T], *args: Any) -> T:
+        """Run synchronous work of the saver in an event loop without waiting for the database.
+
+        Raises:
+            DatabaseBusy: The database was not free, or blocking calls are forbidden (`offload`).
+            StorageError: SQLite or the system raised another error meanwhile.
+        """
+        if self._offload:
+            raise DatabaseBusy
+        return self._connection_lock.run_at_once(work, *args)
+
+    def _build_write_rows(
+        self,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str,
+    ) -> list[WriteRow]:
+        given = config["configurable"]
+        place = str(given["thread_id"]), str(given.get("checkpoint_ns", ""))
+        return [
             WriteRow(
                 *place,
+                str(given["checkpoint_id"]),
                 task_id,
                 task_path,
                 WRITES_IDX_MAP.get(channel, number),
@@ -258,22 +321,23 @@ class SqliteCheckpointer(AsyncMethods, Backups):
             )
             for number, (channel, value) in enumerate(writes)
         ]
-        given = config["configurable"]
-        turn = get_turn(given)
-        failures = turn.failures if turn else None
-        with HeldConnection(self._connection_lock, failures=failures) as cursor:
-            self._history_cache.note_writes(place[:2], where.checkpoint_id)
-            if turn:
-                turn.check_write(cursor)
-            cursor.executemany(REPLACE_WRITE if special else KEEP_WRITE, rows)
-            self._seals.seal_rows(cursor, rows, replace=special)
-            insert_events(cursor, where, build_write_events(where, writes), self._clock)
-            self.unsettled.remove_entry(cursor, task_id, writes)
+
+    def _insert_writes(
+        self, cursor: sqlite3.Cursor, rows: Sequence[WriteRow], given: TaskWrites
+    ) -> None:
+        config, writes, task_id, _ = given
+        where = WriteLocation.from_config(config, str(config["configurable"]["checkpoint_id"]))
+        # LangGraph's indexes of special channels are negative.
+        special = all(row.idx < 0 for row in rows)
+        self._history_cache.note_writes(where[:2], where.checkpoint_id)
+        cursor.executemany(REPLACE_WRITE if special else KEEP_WRITE, rows)
+        self._seals.seal_rows(cursor, rows, replace=special)
+        insert_events(cursor, where, build_write_events(where, writes), self._clock)
+        self.unsettled.remove_entry(cursor, task_id, writes)
 
     def foreign_writes(self) -> int:
         """Return a number that changes when another connection has written to the database."""
-        with self._hold_for_reading():
-            return read_data_version(self.conn)
+        return self._connection_lock.read_data_version()
 
     def has_question(self, thread_id: str, question_id: str) -> bool:
         """Return whether a question was ever asked under a root's thread."""
@@ -287,18 +351,16 @@ class SqliteCheckpointer(AsyncMethods, Backups):
             thread_id: The root's thread.
             after: The number of the last event already read; the root's last task and all after
                 it if left out.
+
+        Raises:
+            CheckpointTampered: An event is damaged.
         """
-        with self.cursor(transaction=False) as cursor:
+        with self._open_cursor({"configurable": {"thread_id": thread_id}}) as cursor:
             if after is None:
                 (task,) = cursor.execute(FIND_LAST_TASK, (thread_id,)).fetchone()
                 after = (task or 1) - 1
             rows = cursor.execute(READ_EVENTS, (thread_id, after)).fetchall()
-        return [
-            StoredEvent(
-                number, agent, path, ThreadEvent(EventKind(kind), key, load_event_data(data))
-            )
-            for number, agent, path, kind, key, data in rows
-        ]
+        return [load_event(row) for row in rows]
 
     async def aget_latest_id(self, config: RunnableConfig) -> str | None:
         """Async version of `get_latest_id`."""

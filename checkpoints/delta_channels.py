@@ -58,10 +58,10 @@ def reduce_messages(held: Sequence[BaseMessage] | None, writes: Sequence[Any]) -
     Raises:
         NotImplementedError, ValueError: LangChain cannot convert a write to a message.
     """
-    messages = list(held or ())
     new = list(_coerce_messages(writes))
-    if _is_append_only(messages, new):
-        return messages + new
+    if _is_append_only(held or (), new):
+        return [*(held or ()), *new]
+    messages = list(held or ())
     places: dict[str, int] | None = None
     for given in new:
         if places is None:

@@ -10,6 +10,7 @@ from typing import Any
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
 from echelons.checkpoints.checkpointer import SqliteCheckpointer
+from echelons.checkpoints.storage.connection import wrap_storage_errors
 from echelons.errors import DatabaseMissing, InvalidDatabase, StorageError
 
 
@@ -37,7 +38,7 @@ def open_existing(path: str | Path) -> SqliteCheckpointer:
         StorageError: It cannot be opened, or is not a database of threads.
     """
     file = Path(path)
-    try:
+    with wrap_storage_errors(str(path)):
         if not file.exists():
             raise DatabaseMissing(str(path))
         if file.is_dir():
@@ -47,6 +48,4 @@ def open_existing(path: str | Path) -> SqliteCheckpointer:
             ours = found.execute("SELECT 1 FROM sqlite_master WHERE name = 'checkpoints'")
             if ours.fetchone() is None:
                 raise StorageError(str(path), "it holds no threads")
-    except (sqlite3.Error, OSError) as error:
-        raise StorageError(str(path), str(error)) from error
     return SqliteCheckpointer(path)

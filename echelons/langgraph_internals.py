@@ -33,7 +33,7 @@ from langgraph._internal._scratchpad import PregelScratchpad
 from langgraph.checkpoint.base import id as checkpoint_ids
 from langgraph.checkpoint.serde.types import _DeltaSnapshot as DeltaSnapshot
 from langgraph.checkpoint.sqlite.utils import search_where
-from langgraph.pregel._loop import SyncPregelLoop
+from langgraph.pregel._loop import AsyncPregelLoop, SyncPregelLoop
 
 __all__ = [
     "BRANCH_PREFIX",
@@ -45,7 +45,6 @@ __all__ = [
     "NS_SEP",
     "NULL_TASK_ID",
     "OWN_CONFIG_KEYS",
-    "PRIVATE_PREFIX",
     "READ_KEY",
     "RESUME",
     "RESUME_MAP_KEY",
@@ -56,6 +55,7 @@ __all__ = [
     "STREAM_QUEUE_NAME",
     "TASKS",
     "TASK_ID_KEY",
+    "AsyncPregelLoop",
     "DeltaSnapshot",
     "SyncPregelLoop",
     "advance_checkpoint_ids",
@@ -69,8 +69,6 @@ __all__ = [
 # saver of the graph around it, knows whether it resumes, and whether each step is stored.
 CHECKPOINTER_KEY = CONFIG_KEY_CHECKPOINTER
 RESUMING_KEY = CONFIG_KEY_RESUMING
-# What the names of all of these begin with: from a caller, one of them is refused.
-PRIVATE_PREFIX: Final = CHECKPOINTER_KEY.removesuffix("checkpointer")
 DURABILITY_KEY = CONFIG_KEY_DURABILITY
 TASK_ID_KEY = CONFIG_KEY_TASK_ID
 READ_KEY = CONFIG_KEY_READ
@@ -153,8 +151,9 @@ def supports_sync(tool: BaseTool) -> bool:
     return not (is_refusing and supports_async(tool))
 
 
-# `SyncPregelLoop` is subclassed in `graphs/pregel/inline_writes.py`: a synchronous run then stores
-# in the calling thread. A third of its cost was the way of each write through a thread pool.
+# `SyncPregelLoop` and `AsyncPregelLoop` are subclassed in `graphs/pregel/inline_writes.py`: a run
+# then stores in the calling thread, or in its own task. A third of the cost of a synchronous run
+# was the way of each write through a thread pool; in an event loop there was a task for each.
 STREAM_QUEUE_NAME: Final = "SyncQueue"
 """The global name under which LangGraph's `stream` looks up the class of its event queue, which is
 replaced there, too: it waits for events in a thread of the pool, which may have none left, and
@@ -164,6 +163,7 @@ which would keep a process from ending."""
 for _owner, _names in (
     (checkpoint_ids, ("_last_v6_timestamp",)),
     (SyncPregelLoop, ("_checkpointer_put_after_previous",)),
+    (AsyncPregelLoop, ("_checkpointer_put_after_previous",)),
     (PregelScratchpad, ("resume", "interrupt_counter", "get_null_resume")),
 ):
     for _name in _names:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import count
+from itertools import chain, count
 from operator import attrgetter
 from typing import Any
 
@@ -269,7 +269,7 @@ def parse_reply(
     Raises:
         TypeError: The model did not return a message.
     """
-    message = _adopt_reply(reply, identity, [*past.messages, *state["messages"]])
+    message = _adopt_reply(reply, identity, (past.messages, state["messages"]))
     parsed = parse_calls(message, settings.callable_tools)
     return ReplyContext(message, parsed, past, state, identity)
 
@@ -279,7 +279,7 @@ def build_model_input(
 ) -> list[BaseMessage]:
     """Return the messages for the model: instructions, earlier segments, this segment."""
     prompt = [SystemMessage(settings.prompt)] if settings.prompt else []
-    return [*prompt, *answer_open_calls([*past.messages, *state["messages"]])]
+    return answer_open_calls(chain(prompt, past.messages, state["messages"]))
 
 
 def plan_reply_update(
@@ -329,7 +329,9 @@ def _has_asked(messages: Sequence[BaseMessage]) -> bool:
     return False
 
 
-def _adopt_reply(reply: Any, identity: Identity, before: Sequence[BaseMessage]) -> AIMessage:
+def _adopt_reply(
+    reply: Any, identity: Identity, before: Sequence[Sequence[BaseMessage]]
+) -> AIMessage:
     if not isinstance(reply, AIMessage):
         raise TypeError(f"the model of {identity.agent!r} returned {type(reply).__name__}")
     message = sanitize_message(message_chunk_to_message(reply))
@@ -339,9 +341,9 @@ def _adopt_reply(reply: Any, identity: Identity, before: Sequence[BaseMessage]) 
         "response_metadata": strip_own_metadata(message),
     }
     # A reply with the id of an earlier message would replace that message.
-    if not message.id or message.id in map(_get_id, before):
-        taken = set(map(_get_id, before))
-        places = (f"{identity.request_id}/{place}" for place in count(len(before)))
+    if not message.id or message.id in map(_get_id, chain(*before)):
+        taken = set(map(_get_id, chain(*before)))
+        places = (f"{identity.request_id}/{place}" for place in count(sum(map(len, before))))
         ids = (derive_message_id(identity.thread_id, place) for place in places)
         update["id"] = next(each for each in ids if each not in taken)
     return assign_call_ids(message.model_copy(update=update))

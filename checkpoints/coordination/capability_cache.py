@@ -7,14 +7,34 @@ for each database, and not once for each process.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, Final, TypeVar
+from dataclasses import dataclass
+from typing import Final, TypeVar
 
 from echelons.capabilities import Capability, Derivation, check_capabilities
-from echelons.checkpoints.ledger import Json, Ledger, Transaction
-from echelons.errors import ConfigurationError
+from echelons.checkpoints.ledger import Json, Ledger, RecordKind, Transaction
+from echelons.errors import ConfigurationError, LedgerDamaged
 
 T = TypeVar("T")
-DERIVED_PREFIX: Final = "derived"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredCapability:
+    """A capability as it is stored."""
+
+    confidence: float
+    examples: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredDerivation:
+    """A derivation as it is stored."""
+
+    fingerprint: str
+    capabilities: dict[str, StoredCapability]
+
+
+DERIVED: Final[RecordKind[StoredDerivation]] = RecordKind("derived", StoredDerivation)
+"""The derived capabilities of an agent; they are derived again in place of damaged ones."""
 
 
 class CapabilityCache:
@@ -39,21 +59,18 @@ class CapabilityCache:
     def read(self, agents: Collection[str], /) -> Mapping[str, Derivation]:
         """Return the stored derivations of some agents, by name."""
         keys = {agent: self._build_key(agent) for agent in agents}
-        stored = self._ledger.query(
-            lambda open_: {agent: open_.get(key) for agent, key in keys.items()}
+        read = self._ledger.query(
+            lambda open_: {agent: _load_derivation(open_, key) for agent, key in keys.items()}
         )
-        read = ((agent, _from_json(value.value)) for agent, value in stored.items() if value)
-        return {agent: each for agent, each in read if each}
+        return {agent: each for agent, each in read.items() if each}
 
     def write(self, derivations: Mapping[str, Derivation], /) -> None:
         """Store some derivations, replacing earlier ones."""
 
         def store(open_: Transaction) -> None:
             for agent, each in derivations.items():
-                before = open_.get(self._build_key(agent))
-                open_.compare_and_set(
-                    self._build_key(agent), before.version if before else None, _to_json(each)
-                )
+                open_.discard(self._build_key(agent))
+                open_.compare_and_set(self._build_key(agent), None, _to_json(each))
 
         if derivations:
             self._ledger.commit(store)
@@ -63,7 +80,7 @@ class CapabilityCache:
         return await self._ledger.arun(work)
 
     def _build_key(self, agent: str) -> str:
-        return "/".join((DERIVED_PREFIX, self._tree, agent))
+        return "/".join((DERIVED.name, self._tree, agent))
 
 
 def _to_json(derivation: Derivation) -> Json:
@@ -76,13 +93,15 @@ def _to_json(derivation: Derivation) -> Json:
     }
 
 
-def _from_json(value: Any) -> Derivation | None:
-    """Return a stored derivation, `None` if it is malformed: then it is derived again."""
+def _load_derivation(open_: Transaction, key: str) -> Derivation | None:
+    """Return a stored derivation, `None` if it is missing or damaged: then it is derived again."""
     try:
+        if not (found := open_.get_record(DERIVED, key)):
+            return None
         capabilities = {
-            name: Capability(each["confidence"], each["examples"])
-            for name, each in value["capabilities"].items()
+            name: Capability(each.confidence, each.examples)
+            for name, each in found.value.capabilities.items()
         }
-        return Derivation(str(value["fingerprint"]), check_capabilities("", capabilities).full)
-    except (KeyError, TypeError, AttributeError, ConfigurationError):
+        return Derivation(found.value.fingerprint, check_capabilities("", capabilities).full)
+    except (LedgerDamaged, ConfigurationError):
         return None

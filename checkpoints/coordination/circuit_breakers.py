@@ -7,13 +7,17 @@ exactly one is the probe, in any number of processes.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import NamedTuple, TypeVar
+from functools import cache, partial
+from typing import Final, NamedTuple, TypeVar
+
+from pydantic import FiniteFloat
 
 from echelons.checkpoints.clock import Clock, utc_now
-from echelons.checkpoints.ledger import Ledger, Transaction
-from echelons.errors import NoCircuit
+from echelons.checkpoints.ledger import Json, Ledger, RecordKind, Transaction
+from echelons.errors import LedgerDamaged, NoCircuit
 from echelons.guards.circuit_breaker import (
     Admission,
     AttemptOutcome,
@@ -25,8 +29,11 @@ from echelons.guards.circuit_breaker import (
 from echelons.tree.names import PATH_SEPARATOR
 
 T = TypeVar("T")
-CIRCUIT_PREFIX = "circuit"
-INTENSITY_PREFIX = "intensity"
+LOG = logging.getLogger(__name__)
+CIRCUIT: Final[RecordKind[Circuit]] = RecordKind("circuit", Circuit)
+"""The circuit of an agent; a damaged one counts as closed."""
+INTENSITY: Final[RecordKind[list[float]]] = RecordKind("intensity", list[FiniteFloat])
+"""The times of the latest failures below a superior, in seconds since 1970."""
 
 
 class CircuitStatus(NamedTuple):
@@ -79,7 +86,7 @@ class TreeBreakers:
         """Return whether an agent may be called now."""
         name = self._build_key(path)
         # Most circuits are closed, and then no write is needed.
-        circuit = self._ledger.query(lambda open_: _load_circuit(open_, name)[0])
+        circuit, _ = self._ledger.query(lambda open_: _load_record(open_, CIRCUIT, name, Circuit()))
         if circuit.opened_at is None:
             return Admission(admitted=True, failures=circuit.failures)
         return self._ledger.commit(
@@ -132,16 +139,15 @@ class TreeBreakers:
     def _count_failure(self, open_: Transaction, superior: str, at: float) -> int:
         if self._rules.intensity is None:
             return 0
-        name = "/".join((INTENSITY_PREFIX, self._scope, superior))
-        found = open_.get(name)
-        known = found.value if found else []
+        name = "/".join((INTENSITY.name, self._scope, superior))
+        known, version = _load_record(open_, INTENSITY, name, [])
         recent = [then for then in known if abs(at - then) < self._rules.period]
         recent = [*recent, at][-self._rules.intensity - 1 :]
-        open_.compare_and_set(name, found.version if found else None, recent)
+        _store_record(open_, name, version, recent)
         return len(recent) if len(recent) > self._rules.intensity else 0
 
     def _build_key(self, path: str) -> str:
-        return "/".join((CIRCUIT_PREFIX, self._scope, path))
+        return "/".join((CIRCUIT.name, self._scope, path))
 
     def _now(self) -> float:
         return self._clock().timestamp()
@@ -154,11 +160,10 @@ def list_circuits(ledger: Ledger, clock: Clock = utc_now) -> list[CircuitStatus]
     """
     at = clock().timestamp()
     found: list[CircuitStatus] = []
-    for name in ledger.list_keys(f"{CIRCUIT_PREFIX}/"):
-        circuit, _ = ledger.query(lambda open_, name=name: _load_circuit(open_, name))  # type: ignore[misc]
+    for name, (scope, path) in ledger.query(_list_places).items():
+        circuit, _ = ledger.query(partial(_load_record, kind=CIRCUIT, name=name, empty=Circuit()))
         rules = BreakerPolicy(seconds=circuit.seconds)
         _, admission = circuit.admit(rules, at)
-        _, scope, path = name.split("/", 2)
         names, state = path.split(PATH_SEPARATOR), circuit.get_state(rules, at)
         status = CircuitStatus(
             names[0], names[-1], state, circuit.failures, admission.wait, path, scope
@@ -179,7 +184,7 @@ def close_circuits(ledger: Ledger, agent: str) -> None:
     """
 
     def close(open_: Transaction) -> None:
-        paths = {name: name.split("/", 2)[2] for name in open_.list_keys(f"{CIRCUIT_PREFIX}/")}
+        paths = {name: path for name, (_, path) in _list_places(open_).items()}
         wanted = [
             name
             for name, path in paths.items()
@@ -188,22 +193,54 @@ def close_circuits(ledger: Ledger, agent: str) -> None:
         if not wanted:
             raise NoCircuit(agent, sorted({*paths.values()}))
         for name in wanted:
-            if found := open_.get(name):
-                open_.delete(name, found.version)
+            open_.discard(name)
 
     ledger.commit(close)
 
 
-def _load_circuit(open_: Transaction, name: str) -> tuple[Circuit, int | None]:
-    found = open_.get(name)
-    return (Circuit(**found.value), found.version) if found else (Circuit(), None)
+def _list_places(open_: Transaction) -> dict[str, tuple[str, str]]:
+    """Return the scope and path of each circuit, by key."""
+    found: dict[str, tuple[str, str]] = {}
+    for name in open_.list_keys(f"{CIRCUIT.name}/"):
+        match name.split("/", 2):
+            case [_, scope, path]:
+                found[name] = scope, path
+    return found
+
+
+def _load_record(
+    open_: Transaction, kind: RecordKind[T], name: str, empty: T
+) -> tuple[T, int | None]:
+    """Return a record and its version; an empty one for one that is damaged.
+
+    A circuit is shared by all threads of a tree, and none of them may end because of it.
+    """
+    try:
+        found = open_.get_record(kind, name)
+    except LedgerDamaged as error:
+        _log_damage(str(error))
+        found = None
+    return (found.value, found.version) if found else (empty, None)
+
+
+def _store_record(open_: Transaction, name: str, version: int | None, value: Json) -> None:
+    if version is None:
+        # One that is damaged counts as none.
+        open_.discard(name)
+    open_.compare_and_set(name, version, value)
+
+
+@cache
+def _log_damage(why: str) -> None:
+    # Once: a circuit is read before each request.
+    LOG.warning("a circuit counts as closed: %s", why)
 
 
 def _update_circuit(
     open_: Transaction, name: str, change: Callable[[Circuit], tuple[Circuit, T]]
 ) -> T:
-    before, version = _load_circuit(open_, name)
+    before, version = _load_record(open_, CIRCUIT, name, Circuit())
     after, result = change(before)
     if after != before:
-        open_.compare_and_set(name, version, asdict(after))
+        _store_record(open_, name, version, asdict(after))
     return result

@@ -7,8 +7,9 @@ depends on them.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Final
 
-from echelons.checkpoints.ledger import Ledger, Transaction, build_key
+from echelons.checkpoints.ledger import Ledger, RecordKind, Transaction, build_key
 from echelons.guards.gate import Halt, Pause
 from echelons.tree.names import PATH_SEPARATOR
 
@@ -43,8 +44,8 @@ class ControlOrders:
     @classmethod
     def read(cls, open_: Transaction, name: str) -> ControlOrders:
         """Return the orders stored under a key of the ledger."""
-        found = open_.get(name)
-        return cls(tuple(found.value["stopped"]), tuple(found.value["paused"])) if found else cls()
+        found = open_.get_record(ORDERS, name)
+        return found.value if found else cls()
 
     @classmethod
     def read_from(cls, ledger: Ledger, name: str) -> ControlOrders:
@@ -56,6 +57,10 @@ class ControlOrders:
         found = open_.get(name)
         value = {"stopped": list(self.stopped), "paused": list(self.paused)}
         open_.compare_and_set(name, found.version if found else None, value)
+
+
+ORDERS: Final[RecordKind[ControlOrders]] = RecordKind("orders", ControlOrders)
+"""The stops and pauses of a turn."""
 
 
 def build_orders_key(thread_id: str, turn: str) -> str:

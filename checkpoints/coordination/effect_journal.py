@@ -15,8 +15,10 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from echelons.checkpoints.clock import utc_now
 from echelons.checkpoints.coordination.journal_cleanup import get_completed_calls, removes_entries
 from echelons.checkpoints.coordination.journal_entries import (
-    entry_from_json,
+    EFFECT,
+    StoredCall,
     entry_to_json,
+    load_entry,
     lost_result_to_json,
     result_to_json,
 )
@@ -46,7 +48,7 @@ class LedgerJournal:
         value = entry_to_json(saver.serde, call, fresh)
         ledger = get_ledger(saver)
 
-        def work(open_: Transaction) -> VersionedValue | int:
+        def work(open_: Transaction) -> VersionedValue[StoredCall] | int:
             if turn:
                 # A run must begin no more effects once it has lost its lease, or once a write of
                 # it has failed: nothing stored would show that it had come so far.
@@ -56,12 +58,12 @@ class LedgerJournal:
                 open_.compare_and_set(name, version, left)
                 version = None
             # Without a version the call was begun before; in this transaction it cannot change.
-            return open_.get(name) or 0 if version is None else version
+            return open_.get_record(EFFECT, name) or 0 if version is None else version
 
         found = ledger.commit(work)
         if isinstance(found, int):
             return CallStart(replace(fresh, version=found), fresh=True)
-        entry = entry_from_json(saver.serde, name, found)
+        entry = load_entry(saver.serde, name, found)
         if entry.state is CallState.DONE:
             get_completed_calls(saver).add(call.task_id, name, entry.version)
         return CallStart(entry, fresh=False)
@@ -85,7 +87,7 @@ class LedgerJournal:
         value = result_to_json(saver.serde, call, done, result)
 
         def work(open_: Transaction) -> int | None:
-            version = _find_started_version(open_.get(name), entry)
+            version = _find_started_version(open_.get_record(EFFECT, name), entry)
             if version is None:
                 return None
             try:
@@ -108,7 +110,7 @@ class LedgerJournal:
 
 def build_call_key(call: EffectCall) -> str:
     """Return the ledger's key of a call; in a copy of the thread only the thread differs."""
-    return build_key(call.thread_id, "effect", call.position_id)
+    return build_key(call.thread_id, EFFECT.name, call.position_id)
 
 
 def _take_earlier(open_: Transaction, call: EffectCall) -> Any:
@@ -117,27 +119,26 @@ def _take_earlier(open_: Transaction, call: EffectCall) -> Any:
     Such versions had no journal, or kept calls by `EffectCall.id`. The migration of the database
     keeps what it finds of either by the agent and the id of the call.
     """
-    name = build_key(call.thread_id, "effect", call.path, call.call_id)
-    found = open_.get(name)
-    if found is None:
+    name = build_key(call.thread_id, EFFECT.name, call.path, call.call_id)
+    found, kept = open_.get_record(EFFECT, name), open_.get(name)
+    if found is None or kept is None:
         return None
-    # What is no entry is refused where it is decoded.
-    entry = found.value if isinstance(found.value, dict) else {"tool": call.tool}
-    digest = entry.get("arguments")
-    if entry.get("tool") != call.tool or digest not in (None, call.digest):
+    digest = found.value.arguments
+    if found.value.tool != call.tool or digest not in (None, call.digest):
         return None
     open_.delete(name, found.version)
     # Without a journal a call that waits for its first answer has not come past its question.
     is_suspended = digest is None and open_.get(build_key(call.thread_id, "asked", call.task_id))
-    return None if is_suspended else found.value
+    return None if is_suspended else kept.value
 
 
-def _find_started_version(found: VersionedValue | None, entry: JournalEntry) -> int | None:
+def _find_started_version(
+    found: VersionedValue[StoredCall] | None, entry: JournalEntry
+) -> int | None:
     """Return the version of a call that is still started, whether a human was asked or not."""
     if found is None or found.version == entry.version:
         return found and found.version
-    head = {"state": str(CallState.STARTED), "at": entry.at}
-    asked = isinstance(found.value, dict) and head.items() <= found.value.items()
+    asked = found.value.state is CallState.STARTED and found.value.at == entry.at
     return found.version if asked else None
 
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, fields, replace
+from operator import attrgetter
 from typing import Any, Final
 
 from echelons.checkpoints.coordination.turns import get_turn
 from echelons.checkpoints.inherited_config import get_saver
-from echelons.checkpoints.ledger import Transaction, build_key, get_ledger
+from echelons.checkpoints.ledger import RecordKind, Transaction, build_key, get_ledger
 from echelons.checkpoints.queries import LedgerQuery, ReadPlan
 from echelons.errors import EchelonsError
 from echelons.identity.failures import FailureLog, LoggedFailure
@@ -22,6 +23,23 @@ from echelons.identity.failures import FailureLog, LoggedFailure
 LOG = logging.getLogger(__name__)
 MAX_KEPT_FAILURES: Final = 100
 """The number of failures that a root's thread keeps."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredFailure(LoggedFailure):
+    """A failure as it is stored: without the thread's id if it is the root's own.
+
+    Attributes:
+        number: How many failures the thread had, this one included.
+    """
+
+    number: int
+
+
+FAILURE: Final[RecordKind[StoredFailure]] = RecordKind("failure", StoredFailure)
+"""One of the latest failures of a thread."""
+FAILURE_COUNT: Final[RecordKind[int]] = RecordKind("failures", int)
+"""The number of failures that a thread has had."""
 
 
 class LedgerFailures(FailureLog):
@@ -51,19 +69,17 @@ class LedgerFailures(FailureLog):
 
 def read_failures(thread_id: str) -> ReadPlan[tuple[LoggedFailure, ...]]:
     """Plan: the latest failures under a root's thread, oldest first."""
-    prefix = f"{build_key(thread_id, 'failure')}/"
+    prefix = build_key(thread_id, FAILURE.name, "")
 
-    def read(open_: Transaction) -> list[dict[str, Any]]:
-        found = (open_.get(key) for key in open_.list_keys(prefix))
+    def read(open_: Transaction) -> list[StoredFailure]:
+        found = (open_.get_record(FAILURE, key) for key in open_.list_keys(prefix))
         return [each.value for each in found if each]
 
-    stored: list[dict[str, Any]] = yield LedgerQuery(lambda ledger: ledger.query(read))
-    stored.sort(key=lambda record: int(record.pop("number")))
+    stored: list[StoredFailure] = yield LedgerQuery(lambda ledger: ledger.query(read))
+    read_fields = attrgetter(*(each.name for each in fields(LoggedFailure)))
+    found = (LoggedFailure(*read_fields(each)) for each in sorted(stored, key=attrgetter("number")))
     # Under the thread's own id, also where it is a copy.
-    return tuple(
-        LoggedFailure(**{**record, "thread_id": record["thread_id"] or thread_id})
-        for record in stored
-    )
+    return tuple(each if each.thread_id else replace(each, thread_id=thread_id) for each in found)
 
 
 def _plan_store(failure: LoggedFailure, config: Mapping[str, Any]) -> Callable[[Transaction], None]:
@@ -74,12 +90,12 @@ def _plan_store(failure: LoggedFailure, config: Mapping[str, Any]) -> Callable[[
     def store(open_: Transaction) -> None:
         if turn:
             open_.require_lease(turn.fence)
-        count_key = build_key(thread_id, "failures")
-        counted = open_.get(count_key)
+        count_key = build_key(thread_id, FAILURE_COUNT.name)
+        counted = open_.get_record(FAILURE_COUNT, count_key)
         number = (counted.value if counted else 0) + 1
         open_.compare_and_set(count_key, counted.version if counted else None, number)
-        key = build_key(thread_id, "failure", str(number % MAX_KEPT_FAILURES))
-        oldest = open_.get(key)
+        key = build_key(thread_id, FAILURE.name, str(number % MAX_KEPT_FAILURES))
+        oldest = open_.get_record(FAILURE, key)
         record = {**asdict(failure), "thread_id": own, "number": number}
         open_.compare_and_set(key, oldest.version if oldest else None, record)
 

@@ -7,16 +7,42 @@ allowlist applies to them too. Pure.
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from typing import Any, TypeAlias
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
 
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.types import Command
 
-from echelons.checkpoints.ledger import VersionedValue
+from echelons.checkpoints.ledger import RecordKind, VersionedValue
 from echelons.effects.journal import CallState, EffectCall, JournalEntry
 from echelons.errors import LedgerDamaged
 
 EntryJson: TypeAlias = dict[str, Any]
+_Serialized: TypeAlias = tuple[str, str]
+"""The type tag of a value, and its bytes in base64."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredCall:
+    """An entry as it is stored, with the call that it is for."""
+
+    state: CallState
+    at: str
+    tool: str = ""
+    arguments: str | None = None
+    request: str = ""
+    call_id: str = ""
+    result: _Serialized | None = None
+    lost: str = ""
+    answers: _Serialized | None = None
+    ours: tuple[int, ...] = ()
+    asked: int | None = None
+    waits_for: tuple[str, ...] = ()
+    heard: int = 0
+
+
+EFFECT: Final[RecordKind[StoredCall]] = RecordKind("effect", StoredCall)
+"""An entry of the effect journal."""
 
 
 def entry_to_json(serde: SerializerProtocol, call: EffectCall, entry: JournalEntry) -> EntryJson:
@@ -56,30 +82,33 @@ def lost_result_to_json(call: EffectCall, entry: JournalEntry, why: str) -> Entr
     return {**_build_header(call, entry), "lost": why[:1000]}
 
 
-def entry_from_json(serde: SerializerProtocol, name: str, found: VersionedValue) -> JournalEntry:
-    """Return a stored entry.
+def load_entry(
+    serde: SerializerProtocol, name: str, found: VersionedValue[StoredCall]
+) -> JournalEntry:
+    """Return a stored entry with its values.
 
     Raises:
-        LedgerDamaged: The value is no entry.
+        LedgerDamaged: A value in it is none.
         CheckpointTampered: A value in it is damaged, or may not be loaded.
     """
-    value = found.value
+    stored = found.value
     try:
-        result, answers = value.get("result"), value.get("answers")
-        return JournalEntry(
-            state=CallState(value["state"]),
-            at=str(value["at"]),
-            version=found.version,
-            result=_restore_commands(_deserialize(serde, result)) if result else None,
-            lost=str(value.get("lost", "")),
-            answers=tuple(_deserialize(serde, answers)) if answers else (),
-            ours=tuple(int(each) for each in value.get("ours", ())),
-            asked=None if value.get("asked") is None else int(value["asked"]),
-            waits_for=tuple(str(each) for each in value.get("waits_for", ())),
-            heard=int(value.get("heard", 0)),
-        )
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise LedgerDamaged(name, f"it is no entry of the effect journal ({error!r})") from error
+        result = stored.result and _restore_commands(_deserialize(serde, stored.result))
+        answers = tuple(_deserialize(serde, stored.answers)) if stored.answers else ()
+    except (TypeError, ValueError, LookupError, RecursionError) as error:
+        raise LedgerDamaged(name, str(error), EFFECT.name) from error
+    return JournalEntry(
+        state=stored.state,
+        at=stored.at,
+        version=found.version,
+        result=result,
+        lost=stored.lost,
+        answers=answers,
+        ours=stored.ours,
+        asked=stored.asked,
+        waits_for=stored.waits_for,
+        heard=stored.heard,
+    )
 
 
 def _build_header(call: EffectCall, entry: JournalEntry) -> EntryJson:
@@ -99,7 +128,7 @@ def _serialize(serde: SerializerProtocol, value: Any) -> list[str]:
     return [kind, b64encode(data).decode("ascii")]
 
 
-def _deserialize(serde: SerializerProtocol, packed: list[str]) -> Any:
+def _deserialize(serde: SerializerProtocol, packed: _Serialized) -> Any:
     kind, data = packed
     return serde.loads_typed((kind, b64decode(data, validate=True)))
 

@@ -7,13 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from threading import Lock
-from typing import TypeVar
+from typing import Final, TypeVar
 
-from echelons.checkpoints.ledger import Fence, Ledger, Transaction, VersionedValue, build_key
+from echelons.checkpoints.ledger import (
+    Fence,
+    Ledger,
+    RecordKind,
+    Transaction,
+    VersionedValue,
+    build_key,
+)
 from echelons.checkpoints.queries import LedgerQuery, ReadPlan
 from echelons.delegation.race import RaceEntry
 
 T = TypeVar("T")
+RACE: Final[RecordKind[list[int]]] = RecordKind("race", list[int])
+"""The places in a race: the groups that have fulfilled their task, in order."""
 
 
 class TreeRaces:
@@ -60,8 +69,8 @@ class TreeRaces:
         def record(open_: Transaction) -> list[int]:
             if self._fence:
                 open_.require_lease(self._fence)
-            found = open_.get(name)
-            placed: list[int] = list(found.value) if found else []
+            found = open_.get_record(RACE, name)
+            placed = found.value if found else []
             if entrant.group not in placed:
                 placed.append(entrant.group)
                 open_.compare_and_set(name, found.version if found else None, placed)
@@ -83,9 +92,9 @@ class TreeRaces:
     def has_lost(self, entrant: RaceEntry) -> bool:
         """Return whether a race is over and an entrant has not won."""
         if entrant.enough and entrant.race not in self._places:
-            found = self._ledger.get(self._build_key(entrant.race))
+            found = self._ledger.get_record(RACE, self._build_key(entrant.race))
             with self._lock:
-                self._places.setdefault(entrant.race, list(found.value) if found else [])
+                self._places.setdefault(entrant.race, found.value if found else [])
         with self._lock:
             return self._is_lost(entrant)
 
@@ -130,8 +139,10 @@ def plan_has_lost(thread_id: str, turn: str, entrant: RaceEntry) -> ReadPlan[boo
     if not entrant.enough:
         return False
     name = _build_race_key(thread_id, turn, entrant.race)
-    found: VersionedValue | None = yield LedgerQuery(lambda ledger: ledger.get(name))
-    return entrant.has_lost(list(found.value) if found else [])
+    found: VersionedValue[list[int]] | None = yield LedgerQuery(
+        lambda ledger: ledger.get_record(RACE, name)
+    )
+    return entrant.has_lost(found.value if found else [])
 
 
 def _build_race_key(thread_id: str, turn: str, race: str) -> str:

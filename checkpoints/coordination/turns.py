@@ -14,14 +14,14 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from echelons.checkpoints.clock import utc_now
-from echelons.checkpoints.ledger import Fence, Transaction, build_key, require_lease
+from echelons.checkpoints.ledger import Fence, RecordKind, Transaction, build_key, require_lease
 from echelons.checkpoints.ledger.records import MAX_RECORD_SIZE
 from echelons.checkpoints.ledger.sqlite_ledger import SqliteTransaction
 from echelons.delegation.request import DelegationResponse, Status
-from echelons.errors import StorageError
+from echelons.errors import StorageError, UnreadableRecord
 from echelons.guards.backpressure import Backpressure
 
 TURN_KEY = "__echelons_turn"
@@ -60,20 +60,6 @@ class TurnEnd:
         # As text: responses may be nested deeper than the ledger's values.
         response = self._shorten_response(self.response).stored()
         return {**kept, "response": json.dumps(response, ensure_ascii=False)}
-
-    @classmethod
-    def from_json(cls, stored: Mapping[str, Any]) -> TurnEnd:
-        """Return the end of a turn from what is stored; rows from before have the text only.
-
-        Raises:
-            UnreadableRecord: The response in it is damaged.
-        """
-        text, response = stored["text"], None
-        if "response" in stored:
-            response = DelegationResponse.load(json.loads(stored["response"]))
-            if response.status is Status.FULFILLED:
-                response = response.model_copy(update={"result": text})
-        return cls(text, stored.get("status", "finished"), stored.get("reason", ""), response)
 
     def _shorten_response(self, response: DelegationResponse) -> DelegationResponse:
         # The answer is kept already.
@@ -140,23 +126,52 @@ class Turn:
         Its first checkpoint may never be stored: then it is known and has not begun.
         """
         name = _build_turn_key(self.thread_id, self.id)
-        if self.task and open_.get(name) is None:
+        if self.task and open_.get_record(TURN, name) is None:
             open_.compare_and_set(name, None, {"task": self.task, "announced": True})
 
 
 @dataclass(frozen=True, slots=True)
 class TurnRecord:
-    """The record of a turn.
+    """The record of a turn, as it is stored; the end is in it once the turn has ended.
 
     Attributes:
         task: Digest of its task.
-        end: Its end; `None` until the turn has ended.
         announced: Whether it was recorded before its first checkpoint was stored.
+        text: The root's last message; `None` until the turn has ended.
+        status: How it has ended.
+        reason: Why it has no whole answer, or a remark on the answer.
+        response: The root's response as JSON; `None` in a row from before.
     """
 
     task: str
-    end: TurnEnd | None
     announced: bool = False
+    text: str | None = None
+    status: EndStatus = "finished"
+    reason: str = ""
+    response: str | None = None
+
+    def load_end(self) -> TurnEnd | None:
+        """Return the end of the turn, `None` if it has not ended.
+
+        Raises:
+            UnreadableRecord: The response in it is damaged.
+        """
+        if self.text is None:
+            return None
+        response = None
+        if self.response is not None:
+            try:
+                stored = json.loads(self.response)
+            except (ValueError, RecursionError) as error:
+                raise UnreadableRecord(DelegationResponse.__name__, str(error)) from error
+            response = DelegationResponse.load(stored)
+            if response.status is Status.FULFILLED:
+                response = response.model_copy(update={"result": self.text})
+        return TurnEnd(self.text, self.status, self.reason, response)
+
+
+TURN: Final[RecordKind[TurnRecord]] = RecordKind("turn", TurnRecord)
+"""A turn that may be submitted again."""
 
 
 def record_failure(configurable: Mapping[str, Any], failure: StorageError) -> None:
@@ -174,20 +189,18 @@ def get_turn(configurable: Mapping[str, Any]) -> Turn | None:
 
 def find_turn(open_: Transaction, thread_id: str, turn_id: str) -> TurnRecord | None:
     """Return the record of a turn, `None` if it is not known."""
-    found = open_.get(_build_turn_key(thread_id, turn_id))
-    if found is None:
-        return None
-    kept = found.value
-    end = TurnEnd.from_json(kept) if "text" in kept else None
-    return TurnRecord(kept["task"], end, kept.get("announced", False))
+    found = open_.get_record(TURN, _build_turn_key(thread_id, turn_id))
+    return found.value if found else None
 
 
 def finish_turn(open_: Transaction, thread_id: str, turn_id: str, end: TurnEnd) -> None:
     """Store the end of a turn, if the turn may be submitted again."""
     name = _build_turn_key(thread_id, turn_id)
-    found = open_.get(name)
-    if found and "text" not in found.value:
-        open_.compare_and_set(name, found.version, {**found.value, **end.to_json()})
+    found = open_.get_record(TURN, name)
+    if found and found.value.text is None:
+        announced = {"announced": True} if found.value.announced else {}
+        value = {"task": found.value.task, **announced, **end.to_json()}
+        open_.compare_and_set(name, found.version, value)
 
 
 def digest_task(task: str | Sequence[Any], context: Mapping[str, Any]) -> str:

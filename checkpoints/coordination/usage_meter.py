@@ -7,15 +7,19 @@ steps and calls are exact however a run ends.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from time import monotonic
-from typing import NamedTuple
+from typing import Final
 
-from echelons.checkpoints.ledger import Transaction
+from pydantic import FiniteFloat
+
+from echelons.checkpoints.ledger import RecordKind, Transaction
 from echelons.guards.gate import Halt, Step
 from echelons.guards.limits import Limits
 
 
-class TurnUsage(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class TurnUsage:
     """What a turn has spent.
 
     Attributes:
@@ -28,7 +32,11 @@ class TurnUsage(NamedTuple):
     steps: int = 0
     calls: int = 0
     tokens: int = 0
-    seconds: float = 0.0
+    seconds: FiniteFloat = 0.0
+
+
+METER: Final[RecordKind[TurnUsage]] = RecordKind("meter", TurnUsage)
+"""The counts of a turn."""
 
 
 class Meter:
@@ -64,8 +72,8 @@ class Meter:
             What to call after the commit. It returns the limit that is reached, `None` if the
             step was counted.
         """
-        found = open_.get(self._name)
-        before = TurnUsage(**found.value) if found else TurnUsage()
+        found = open_.get_record(METER, self._name)
+        before = found.value if found else TurnUsage()
         tokens, now = self._tokens, self._clock()
         spent = TurnUsage(
             before.steps + (step is not None),
@@ -75,7 +83,7 @@ class Meter:
         )
         if step and (reached := self._find_reached_limit(spent, step)):
             return lambda: reached
-        open_.compare_and_set(self._name, found.version if found else None, spent._asdict())
+        open_.compare_and_set(self._name, found.version if found else None, asdict(spent))
 
         def note_commit() -> None:
             self.has_counted = True

@@ -11,19 +11,20 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from echelons.checkpoints.ledger.lease import Lease, PendingLease
 from echelons.checkpoints.ledger.locks import LeaseLocks
-from echelons.checkpoints.ledger.records import Json
+from echelons.checkpoints.ledger.records import Json, RecordKind
 from echelons.checkpoints.ledger.transaction import (
+    REPAIR_STEP,
     Fence,
     LeaseHolder,
     StreamEntry,
     Transaction,
     VersionedValue,
 )
-from echelons.errors import ThreadBusy
+from echelons.errors import LedgerDamaged, ThreadBusy
 
 T = TypeVar("T")
 
@@ -94,9 +95,13 @@ class Ledger(ABC):
         """Return the sequence of a stream's last entry, 0 if it has none."""
         return self.query(lambda open_: open_.get_last_sequence(stream))
 
-    def get(self, key: str) -> VersionedValue | None:
+    def get(self, key: str) -> VersionedValue[Any] | None:
         """Return the value and version of a key, or `None`."""
         return self.query(lambda open_: open_.get(key))
+
+    def get_record(self, kind: RecordKind[T], key: str) -> VersionedValue[T] | None:
+        """Return the record of a kind under a key, with its version, or `None`."""
+        return self.query(lambda open_: open_.get_record(kind, key))
 
     def compare_and_set(
         self, key: str, expected: int | None, value: Json, *, fence: Fence | None = None
@@ -126,6 +131,7 @@ class Ledger(ABC):
 
         Raises:
             ThreadBusy: It is held, in this process or another.
+            LedgerDamaged: Its row is damaged, so its holder is not known; take it over.
         """
         # First by a read: a holder that was stopped (SIGSTOP) may still have the write lock.
         self.query(lambda open_: self._refuse_taken(open_, name))
@@ -136,7 +142,7 @@ class Ledger(ABC):
         return await self._atake_lease(lambda: self.lease(name))
 
     def take_over(self, name: str, epoch: int | None = None) -> Lease:
-        """Take a lease from its holder, alive or not: for a holder that hangs.
+        """Take a lease from its holder, alive or not: for one that hangs, or is damaged.
 
         What the old holder still writes under its fence is refused with `LeaseLost`. Its other
         side effects are not: end its process where that is possible.
@@ -181,8 +187,11 @@ class Ledger(ABC):
             def begin(open_: Transaction) -> Lease:
                 admit(open_, name)
                 version = open_.store_version
-                before = open_.get_last_holder(name)
-                epoch = before.epoch + 1 if before else 1
+                try:
+                    before = open_.get_last_holder(name)
+                    epoch = before.epoch + 1 if before else 1
+                except LedgerDamaged:  # only when it is taken over: `admit` reads the holder, too
+                    epoch = REPAIR_STEP
                 # A database restored from a backup does not know the latest epochs; their holders
                 # may still be alive.
                 while (lock := self._locks.take(name, epoch)) is None:

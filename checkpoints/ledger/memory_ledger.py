@@ -97,7 +97,7 @@ class MemoryTransaction(Transaction):
 
     def _remove_key(self, key: str) -> None:
         self._add_undo(self._stored.values, key)
-        del self._stored.values[key]
+        self._stored.values.pop(key, None)
 
     def _read_floor(self) -> int:
         return self._stored.floor

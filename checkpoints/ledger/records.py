@@ -1,17 +1,22 @@
 """The ledger's records, JSON that is read back unchanged, and the names they are kept under.
 
 Every ledger stores the texts that `encode_record` makes. So all of them accept and refuse the same
-values, and a stored value does not change with the object that it was made of.
+values, and a stored value does not change with the object that it was made of. A `RecordKind` reads
+the records of one kind, and names what is damaged.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterable
+from functools import cached_property
+from typing import Any, Final, Generic, TypeAlias, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
 
 from echelons.errors import InvalidLedgerName, LedgerDamaged, NotJson, RecordTooLarge
 
+T = TypeVar("T")
 Json: TypeAlias = dict[str, Any] | list[Any] | str | int | float | bool | None
 
 MAX_RECORD_SIZE = 8 * 1024 * 1024
@@ -22,6 +27,8 @@ MAX_NESTING = 100
 MAX_NAME_SIZE = 4096
 """Bytes of UTF-8 that a name may have: ids, and the path of an agent 32 levels down."""
 
+_TEXT = frozenset({str})
+_SCALARS = frozenset({str, int, float, bool, type(None)})
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
@@ -44,6 +51,14 @@ def encode_record(where: str, value: Json, limit: int = MAX_RECORD_SIZE) -> str:
         raise NotJson(where, str(error)) from error
     if size > limit:
         raise RecordTooLarge(where, size, limit)
+    # Most values are flat, of scalars that JSON has.
+    kinds = map(type, value.values()) if type(value) is dict else (dict,)
+    if (
+        _SCALARS.issuperset(kinds)
+        and isinstance(value, dict)
+        and _TEXT.issuperset(map(type, value))
+    ):
+        return text
     # Few brackets cannot nest deeply, so most values need no walk.
     if text.count("[") + text.count("{") > MAX_NESTING and _is_deeper(value, MAX_NESTING):
         raise NotJson(where, f"it is nested more than {MAX_NESTING} deep")
@@ -52,16 +67,50 @@ def encode_record(where: str, value: Json, limit: int = MAX_RECORD_SIZE) -> str:
     return text
 
 
-def decode_record(where: str, text: str) -> Any:
-    """Return a value that was stored as JSON.
+class RecordKind(Generic[T]):
+    """A kind of record, and the shape that its records have.
 
-    Raises:
-        LedgerDamaged: It is no JSON.
+    Fields that the shape does not have are passed over: a newer version may write more of them.
+
+    Args:
+        name: Its name, as the keys have it.
+        shape: The type of its records, for example a dataclass.
+
+    Examples:
+        >>> RecordKind("race", list[int]).decode("thread/trip/race/1", "[2, 1]")
+        [2, 1]
     """
-    try:
-        return json.loads(text)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise LedgerDamaged(where, str(error)) from error
+
+    def __init__(self, name: str, shape: type[T]) -> None:
+        self.name = name
+        self._shape = shape
+
+    def decode(self, where: str, text: str | bytes) -> T:
+        """Return a record that was stored as JSON.
+
+        Args:
+            where: The stream or key, for the error.
+            text: The JSON.
+
+        Raises:
+            LedgerDamaged: It is no JSON, or has another shape.
+        """
+        try:
+            return self._validate_json(text, strict=True)
+        except ValidationError as error:
+            # Without what was stored, which may be long or secret.
+            found = error.errors(include_url=False, include_context=False, include_input=False)[0]
+            why = ": ".join((*map(str, found["loc"]), found["msg"]))
+            raise LedgerDamaged(where, why, self.name) from None
+
+    @cached_property
+    def _validate_json(self) -> Callable[..., T]:
+        # When it is first needed: a command reads only some of the kinds.
+        return TypeAdapter(self._shape).validator.validate_json
+
+
+ANY_RECORD: Final[RecordKind[Any]] = RecordKind("record", object)
+"""The kind of records that may be any JSON."""
 
 
 def validate_name(name: object) -> str:

@@ -8,19 +8,33 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
-from itertools import takewhile
-from typing import Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from echelons.checkpoints.clock import Clock, utc_now
 from echelons.checkpoints.ledger.base_ledger import Ledger
 from echelons.checkpoints.ledger.file_locks import FileLocks
 from echelons.checkpoints.ledger.locks import LocalLocks
 from echelons.checkpoints.ledger.records import MAX_RECORD_SIZE
-from echelons.checkpoints.ledger.transaction import Fence, LeaseHolder, Transaction
+from echelons.checkpoints.ledger.transaction import (
+    MAX_NUMBER,
+    REPAIR_STEP,
+    Fence,
+    LeaseHolder,
+    Transaction,
+    check_number,
+)
+from echelons.errors import LedgerDamaged
 
 T = TypeVar("T")
 MAX_INTEGER = 2**63 - 1
 """The largest integer of SQLite."""
+MAX_FLOOR: Final = MAX_NUMBER // 2
+"""The versions of new keys begin below it; those of damaged rows may be above."""
+LEASE: Final = "lease"
+"""The kind of a lease's row, for errors."""
+SELECT_LEASES: Final = (
+    "SELECT name, epoch, pid, CAST(since AS BLOB), CAST(host AS BLOB) FROM ledger_leases"
+)
 
 
 class LedgerDatabase(Protocol):
@@ -111,9 +125,11 @@ class SqliteTransaction(Transaction):
         by_others = self._cursor.execute("PRAGMA data_version").fetchone()[0]
         return int(by_others), self._cursor.connection.total_changes
 
+    # Texts are read as bytes: of one that is no UTF-8, SQLite's error would not say where it is.
+
     def _read_last(self, stream: str) -> int:
         query = "SELECT coalesce(max(sequence), 0) FROM ledger_entries WHERE stream = ?"
-        return int(self._cursor.execute(query, (stream,)).fetchone()[0])
+        return check_number(stream, self._cursor.execute(query, (stream,)).fetchone()[0])
 
     def _add_entry(self, stream: str, sequence: int, at: str, text: str) -> None:
         self._cursor.execute(
@@ -123,23 +139,25 @@ class SqliteTransaction(Transaction):
 
     def _read_entries(
         self, stream: str, after: int, limit: int | None
-    ) -> Iterable[tuple[int, str, str]]:
+    ) -> Iterable[tuple[int, str, str | bytes]]:
         self._cursor.execute(
-            "SELECT sequence, at, record FROM ledger_entries WHERE stream = ? AND sequence > ?"
-            " ORDER BY sequence LIMIT ?",
+            "SELECT sequence, CAST(at AS BLOB), CAST(record AS BLOB) FROM ledger_entries"
+            " WHERE stream = ? AND sequence > ? ORDER BY sequence LIMIT ?",
             (stream, _clamp(after), MAX_INTEGER if limit is None else _clamp(limit)),
         )
-        return self._cursor.fetchall()
+        rows = self._cursor.fetchall()
+        return [(sequence, _decode_text(at), record) for sequence, at, record in rows]
 
-    def _read_value(self, key: str) -> tuple[str, int] | None:
-        query = "SELECT value, version FROM ledger_values WHERE key = ?"
-        found: tuple[str, int] | None = self._cursor.execute(query, (key,)).fetchone()
+    def _read_value(self, key: str) -> tuple[str | bytes, int] | None:
+        query = "SELECT CAST(value AS BLOB), version FROM ledger_values WHERE key = ?"
+        found: tuple[bytes, int] | None = self._cursor.execute(query, (key,)).fetchone()
         return found
 
     def _read_version(self, key: str) -> int | None:
-        query = "SELECT version FROM ledger_values WHERE key = ?"
+        # Whatever it is: a damaged one equals no version that is expected.
+        query = "SELECT coalesce(version, -1) FROM ledger_values WHERE key = ?"
         found = self._cursor.execute(query, (key,)).fetchone()
-        return int(found[0]) if found else None
+        return found[0] if found else None
 
     def _store_value(self, key: str, version: int, at: str, text: str) -> None:
         # Not `OR REPLACE`: that would write another row, and its index.
@@ -153,20 +171,33 @@ class SqliteTransaction(Transaction):
         self._cursor.execute("DELETE FROM ledger_values WHERE key = ?", (key,))
 
     def _read_floor(self) -> int:
-        return int(self._cursor.execute("SELECT version FROM ledger_floor").fetchone()[0])
+        found = self._cursor.execute("SELECT version FROM ledger_floor").fetchone()
+        if found and type(found[0]) is int and 0 <= found[0] < MAX_FLOOR:
+            return found[0]
+        # It is every thread's, so it is made again, far above all versions that there were.
+        self._cursor.execute("DELETE FROM ledger_floor")
+        self._cursor.execute(
+            "INSERT INTO ledger_floor SELECT coalesce(max(version), 0) + ?1 FROM ledger_values"
+            " WHERE typeof(version) = 'integer' AND version < ?2 - ?1",
+            (REPAIR_STEP, MAX_FLOOR),
+        )
+        return self._read_floor()
 
     def _raise_floor(self, version: int) -> None:
         self._cursor.execute("UPDATE ledger_floor SET version = ?", (version,))
 
     def _read_keys(self, prefix: str) -> Iterable[str]:
-        self._cursor.execute("SELECT key FROM ledger_values WHERE key >= ? ORDER BY key", (prefix,))
         # SQLite compares bytes of UTF-8, and they are in the order of the code points.
-        return takewhile(lambda key: key.startswith(prefix), (key for (key,) in self._cursor))
+        self._cursor.execute(
+            "SELECT CAST(key AS BLOB) FROM ledger_values"
+            " WHERE key >= ?1 AND key < ?1 || CAST(x'ff' AS TEXT) ORDER BY key",
+            (prefix,),
+        )
+        return [_decode_text(key) for (key,) in self._cursor]
 
     def _read_holder(self, name: str) -> LeaseHolder | None:
-        query = "SELECT epoch, pid, since, host FROM ledger_leases WHERE name = ?"
-        found = self._cursor.execute(query, (name,)).fetchone()
-        return LeaseHolder(*found) if found else None
+        found = self._cursor.execute(f"{SELECT_LEASES} WHERE name = ?", (name,)).fetchone()
+        return load_holder(found) if found else None
 
     def _store_holder(self, name: str, holder: LeaseHolder) -> None:
         self._cursor.execute(
@@ -176,5 +207,26 @@ class SqliteTransaction(Transaction):
         )
 
 
+def load_holder(row: tuple[Any, ...]) -> LeaseHolder:
+    """Return the holder in a row of `SELECT_LEASES`.
+
+    Raises:
+        LedgerDamaged: It is damaged.
+    """
+    name, epoch, pid, since, host = row
+    if type(name) is not str:
+        raise LedgerDamaged(repr(name), "its name is no text", LEASE)
+    return LeaseHolder(
+        check_number(name, epoch, LEASE),
+        check_number(name, pid, LEASE),
+        _decode_text(since),
+        _decode_text(host),
+    )
+
+
 def _clamp(number: int) -> int:
     return max(0, min(number, MAX_INTEGER))
+
+
+def _decode_text(stored: bytes | None) -> str:
+    return (stored or b"").decode(errors="replace")

@@ -9,11 +9,24 @@ from __future__ import annotations
 import socket
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from echelons.checkpoints.clock import Clock
-from echelons.checkpoints.ledger.records import Json, decode_record, encode_record, validate_name
-from echelons.errors import LeaseLost
+from echelons.checkpoints.ledger.records import (
+    ANY_RECORD,
+    Json,
+    RecordKind,
+    encode_record,
+    validate_name,
+)
+from echelons.errors import LeaseLost, LedgerDamaged
+from echelons.text.input_limits import shorten_repr
+
+T = TypeVar("T")
+MAX_NUMBER: Final = 2**53
+"""Versions, sequences and epochs are below it: each grows by one with a write."""
+REPAIR_STEP: Final = 2**32
+"""How far a number in place of a damaged one is above all that there can have been."""
 
 HOST = socket.gethostname()
 """The name of this machine or container, in which a process id has a meaning."""
@@ -33,16 +46,16 @@ class StreamEntry(NamedTuple):
     record: Any
 
 
-class VersionedValue(NamedTuple):
+class VersionedValue(NamedTuple, Generic[T]):
     """The value of a key.
 
     Attributes:
-        value: The JSON value that was set.
+        value: The value that was set.
         version: Grows with every change of the key, and is never used again for the key, not
             even after a deletion.
     """
 
-    value: Any
+    value: T
     version: int
 
 
@@ -72,6 +85,22 @@ class LeaseHolder(NamedTuple):
     pid: int
     since: str
     host: str = ""
+
+
+def check_number(where: str, number: object, kind: str = ANY_RECORD.name) -> int:
+    """Return a stored version, sequence or epoch, if the ledger can have written it.
+
+    Args:
+        where: The stream, key or lease, for the error.
+        number: The number.
+        kind: The kind of the record, for the error.
+
+    Raises:
+        LedgerDamaged: It is no integer, or out of the range.
+    """
+    if type(number) is not int or not 0 <= number < MAX_NUMBER:
+        raise LedgerDamaged(where, f"its number is {shorten_repr(number)}", kind)
+    return number
 
 
 class Transaction(ABC):
@@ -121,21 +150,32 @@ class Transaction(ABC):
         """
         found = self._read_entries(validate_name(stream), after, limit)
         return [
-            StreamEntry(sequence, at, decode_record(stream, text)) for sequence, at, text in found
+            StreamEntry(check_number(stream, sequence), at, ANY_RECORD.decode(stream, text))
+            for sequence, at, text in found
         ]
 
     def get_last_sequence(self, stream: str) -> int:
         """Return the sequence of a stream's last entry, 0 if it has none."""
         return self._read_last(validate_name(stream))
 
-    def get(self, key: str) -> VersionedValue | None:
+    def get(self, key: str) -> VersionedValue[Any] | None:
         """Return the value and version of a key, or `None`.
 
         Raises:
             LedgerDamaged: The stored value is no JSON.
         """
+        return self.get_record(ANY_RECORD, key)
+
+    def get_record(self, kind: RecordKind[T], key: str) -> VersionedValue[T] | None:
+        """Return the record of a kind under a key, with its version, or `None`.
+
+        Raises:
+            LedgerDamaged: What is stored is no record of the kind.
+        """
         found = self._read_value(validate_name(key))
-        return VersionedValue(decode_record(key, found[0]), found[1]) if found else None
+        if found is None:
+            return None
+        return VersionedValue(kind.decode(key, found[0]), check_number(key, found[1], kind.name))
 
     def compare_and_set(self, key: str, expected: int | None, value: Json) -> int | None:
         """Set a key if it still has the expected version, `None` if it must not exist.
@@ -159,10 +199,15 @@ class Transaction(ABC):
         """Remove a key if it still has the expected version; return whether it was removed."""
         if self._read_version(validate_name(key)) != expected:
             return False
-        self._remove_key(key)
-        if expected > self._read_floor():
-            self._raise_floor(expected)
+        self.discard(key)
         return True
+
+    def discard(self, key: str) -> None:
+        """Remove a key whatever its version, and also if what it holds is damaged."""
+        version = self._read_version(validate_name(key))
+        self._remove_key(key)
+        if type(version) is int and version > self._read_floor():
+            self._raise_floor(version)
 
     def list_keys(self, prefix: str = "") -> list[str]:
         """Return the keys that begin with a prefix, in the order of their code points."""
@@ -203,10 +248,10 @@ class Transaction(ABC):
     @abstractmethod
     def _read_entries(
         self, stream: str, after: int, limit: int | None
-    ) -> Iterable[tuple[int, str, str]]: ...
+    ) -> Iterable[tuple[int, str, str | bytes]]: ...
 
     @abstractmethod
-    def _read_value(self, key: str) -> tuple[str, int] | None: ...
+    def _read_value(self, key: str) -> tuple[str | bytes, int] | None: ...
 
     @abstractmethod
     def _read_version(self, key: str) -> int | None: ...

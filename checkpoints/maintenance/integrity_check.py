@@ -6,23 +6,43 @@ check goes on, so that one report names all of them.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from sqlite3 import Connection, DatabaseError
+from sqlite3 import Connection, Error
 from typing import Any
 
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
+from echelons.checkpoints.coordination.capability_cache import DERIVED
+from echelons.checkpoints.coordination.circuit_breakers import CIRCUIT, INTENSITY
+from echelons.checkpoints.coordination.control_orders import ORDERS
+from echelons.checkpoints.coordination.failure_ledger import FAILURE, FAILURE_COUNT
+from echelons.checkpoints.coordination.journal_entries import EFFECT, load_entry
+from echelons.checkpoints.coordination.race_ledger import RACE
+from echelons.checkpoints.coordination.turns import TURN
+from echelons.checkpoints.coordination.usage_meter import METER
+from echelons.checkpoints.ledger import RecordKind, VersionedValue
+from echelons.checkpoints.ledger.records import ANY_RECORD
+from echelons.checkpoints.ledger.sqlite_ledger import SELECT_LEASES, load_holder
+from echelons.checkpoints.ledger.transaction import check_number
 from echelons.checkpoints.storage.delta_history import list_unresolved_channels
+from echelons.checkpoints.storage.event_rows import SELECT_EVENTS, load_event
 from echelons.checkpoints.storage.rows import CheckpointRow, WriteRow, load_write
 from echelons.checkpoints.storage.seals import SELECT_CHECKPOINTS, SELECT_WRITES, Seals
 from echelons.checkpoints.storage.verified_saver import VerifiedSaver
+from echelons.checkpoints.threads.answer_outbox import ANSWER, OPEN_EPOCH
 from echelons.checkpoints.threads.store import ThreadStore
-from echelons.errors import CheckpointTampered, EchelonsError, ThreadNotFound
+from echelons.errors import CheckpointTampered, EchelonsError, LedgerDamaged, ThreadNotFound
 
-JSON_COLUMNS = (("ledger_entries", "record"), ("ledger_values", "value"))
-"""Tables and their columns of JSON text."""
+READ_ERRORS = (Error, UnicodeDecodeError)
+"""What SQLite raises for a damaged file; the latter where its message holds damaged bytes."""
+THREAD_KINDS: dict[str, RecordKind[Any]] = {
+    kind.name: kind
+    for kind in (TURN, ORDERS, METER, EFFECT, FAILURE, FAILURE_COUNT, RACE, ANSWER, OPEN_EPOCH)
+}
+"""The kinds of the records of a thread, by the name that their keys have."""
+SHARED_KINDS: dict[str, RecordKind[Any]] = {k.name: k for k in (CIRCUIT, INTENSITY, DERIVED)}
+"""The kinds of the records that threads share, likewise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,20 +109,19 @@ class IntegrityCheck:
     def _find_faults(self) -> Iterator[IntegrityFault]:
         parts = (
             self._find_damaged_pages(),
-            self._find_unreadable_rows(
-                "checkpoints", SELECT_CHECKPOINTS, CheckpointRow, self._check_checkpoint
-            ),
-            self._find_unreadable_rows(
-                "writes", SELECT_WRITES, WriteRow, lambda row: load_write(row, self._serde)
-            ),
+            self._find_unreadable_rows("checkpoints", SELECT_CHECKPOINTS, self._check_checkpoint),
+            self._find_unreadable_rows("writes", SELECT_WRITES, self._check_write),
+            self._find_unreadable_rows("events", SELECT_EVENTS, load_event),
+            self._find_unreadable_rows("ledger_values", _SELECT_VALUES, self._check_value),
+            self._find_unreadable_rows("ledger_entries", _SELECT_ENTRIES, _check_entry),
+            self._find_unreadable_rows("ledger_leases", SELECT_LEASES, load_holder),
             self._find_orphans(),
-            self._find_invalid_json(),
             self._find_broken_links(),
         )
         for part in parts:
             try:
                 yield from part
-            except DatabaseError as error:
+            except READ_ERRORS as error:
                 yield IntegrityFault("the file", str(error))
 
     def _find_damaged_pages(self) -> Iterator[IntegrityFault]:
@@ -111,24 +130,45 @@ class IntegrityCheck:
                 yield IntegrityFault("the file", str(line))
 
     def _find_unreadable_rows(
-        self, table: str, select: str, kind: Any, read: Callable[[Any], object]
+        self, table: str, select: str, check: Callable[[tuple[Any, ...]], object]
     ) -> Iterator[IntegrityFault]:
         # Row by row: SQLite ends a query at the first invalid text.
         numbers = self._connection.execute(f"SELECT rowid FROM {table}")  # noqa: S608
         for (number,) in numbers.fetchall():
             self._row_count += 1
             try:
-                row = self._connection.execute(f"{select} WHERE rowid = ?", (number,))
-                *columns, seal = row.fetchone()
-                held = kind(*columns)
-                self._seals.check_row(held, seal)
-                read(held)
+                row = self._connection.execute(f"{select} WHERE rowid = ?", (number,)).fetchone()
+                if row is None:
+                    why = "an index lists it, and the table does not have it"
+                    yield IntegrityFault(f"row {number} of {table}", why)
+                else:
+                    check(row)
             except CheckpointTampered as error:
                 yield IntegrityFault(error.where, error.why)
-            except (DatabaseError, EchelonsError) as error:
+            except LedgerDamaged as error:
+                yield IntegrityFault(f"{error.kind} {error.where!r} in the ledger", error.why)
+            except (*READ_ERRORS, EchelonsError) as error:
                 yield IntegrityFault(f"row {number} of {table}", str(error))
 
-    def _check_checkpoint(self, row: CheckpointRow) -> None:
+    def _check_write(self, found: tuple[Any, ...]) -> None:
+        *columns, seal = found
+        row = WriteRow(*columns)
+        self._seals.check_row(row, seal)
+        load_write(row, self._serde)
+
+    def _check_value(self, found: tuple[Any, ...]) -> None:
+        key, value, version = found
+        kind = find_record_kind(key)
+        record = VersionedValue(kind.decode(key, value), check_number(key, version))
+        if kind is EFFECT:
+            load_entry(self._serde, key, record)
+        elif kind is TURN:
+            record.value.load_end()
+
+    def _check_checkpoint(self, found: tuple[Any, ...]) -> None:
+        *columns, seal = found
+        row = CheckpointRow(*columns)
+        self._seals.check_row(row, seal)
         before = list_unresolved_channels(row, self._serde)
         if not before or not row.parent_checkpoint_id:
             return
@@ -148,16 +188,6 @@ class IntegrityCheck:
             where = f"writes at checkpoint {checkpoint_id!r} of thread {thread_id!r}"
             yield IntegrityFault(where, "there is no such checkpoint")
 
-    def _find_invalid_json(self) -> Iterator[IntegrityFault]:
-        for table, column in JSON_COLUMNS:
-            for number, text in self._fetch_all(f"SELECT rowid, {column} FROM {table}"):  # noqa: S608
-                self._row_count += 1
-                try:
-                    json.loads(text)
-                except (TypeError, ValueError, RecursionError) as error:
-                    why = f"its {column} is no JSON ({error})"
-                    yield IntegrityFault(f"row {number} of {table}", why)
-
     def _find_broken_links(self) -> Iterator[IntegrityFault]:
         reader = VerifiedSaver(self._connection, self._serde, self._seals)
         reader.is_setup = True
@@ -171,7 +201,7 @@ class IntegrityCheck:
             except CheckpointTampered as error:
                 yield IntegrityFault(error.where, error.why)
                 continue
-            except (EchelonsError, DatabaseError) as error:
+            except (*READ_ERRORS, EchelonsError) as error:
                 yield IntegrityFault(f"thread {thread_id!r}", str(error))
                 continue
             for link in links:
@@ -189,6 +219,27 @@ class IntegrityCheck:
             self._connection.text_factory = str
 
 
+def find_record_kind(key: str) -> RecordKind[Any]:
+    """Return the kind of the records under a key, `ANY_RECORD` if it is not known.
+
+    Examples:
+        >>> find_record_kind("thread/trip/turn/1").name, find_record_kind("mail").name
+        ('turn', 'record')
+    """
+    first, *parts = key.split("/")
+    if first == "thread" and len(parts) > 1:
+        return THREAD_KINDS.get(parts[1], ANY_RECORD)
+    return SHARED_KINDS.get(first, ANY_RECORD)
+
+
+def _check_entry(found: tuple[Any, ...]) -> None:
+    stream, sequence, record = found
+    check_number(stream, sequence)
+    ANY_RECORD.decode(stream, record)
+
+
+_SELECT_VALUES = "SELECT key, CAST(value AS BLOB), version FROM ledger_values"
+_SELECT_ENTRIES = "SELECT stream, sequence, CAST(record AS BLOB) FROM ledger_entries"
 _SELECT_PARENT = (
     "SELECT 1 FROM checkpoints WHERE thread_id = ? AND checkpoint_ns = ? AND checkpoint_id = ?"
 )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from sqlite3 import Cursor
 
 from echelons.checkpoints.ledger import build_key
+from echelons.checkpoints.ledger.sqlite_ledger import MAX_FLOOR
 
 STATE_TABLES = ("checkpoints", "writes", "seals")
 THREAD_TABLES = (*STATE_TABLES, "events")
@@ -24,8 +25,10 @@ def delete_thread_rows(cursor: Cursor, thread_id: str) -> None:
     # A key that is created again must not get a version that it has had.
     cursor.execute(
         "UPDATE ledger_floor SET version = max(version, coalesce("
-        "(SELECT max(version) FROM ledger_values WHERE key >= ? AND key < ?), 0))",
-        between,
+        "(SELECT max(version) FROM ledger_values WHERE key >= ? AND key < ?"
+        # Not the version of a damaged row: the new keys of all threads begin above the floor.
+        " AND typeof(version) = 'integer' AND version < ?), 0))",
+        (*between, MAX_FLOOR),
     )
     cursor.execute("DELETE FROM ledger_values WHERE key >= ? AND key < ?", between)
     cursor.execute("DELETE FROM ledger_entries WHERE stream >= ? AND stream < ?", between)

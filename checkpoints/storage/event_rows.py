@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from sqlite3 import Cursor
 from typing import Any, NamedTuple
 
@@ -16,17 +17,20 @@ from langgraph.checkpoint.serde.types import INTERRUPT
 
 from echelons.checkpoints.clock import Clock
 from echelons.checkpoints.delta_channels import MESSAGES
+from echelons.checkpoints.ledger import RecordKind
 from echelons.checkpoints.storage.json_text import to_sanitized_json
 from echelons.checkpoints.thread_events import (
+    EventKind,
     ThreadEvent,
     build_question_event,
     build_thread_events,
 )
 from echelons.delegation.request import omit_result, restore_result
+from echelons.errors import CheckpointTampered, LedgerDamaged
 from echelons.guards.gate import is_pause
 from echelons.identity.failures import get_failure_log
 from echelons.identity.lineage import STORED_KEYS_KEY
-from echelons.langgraph_internals import DELTA_COUNTERS_KEY, DeltaSnapshot
+from echelons.langgraph_internals import DeltaSnapshot
 from echelons.text.error_lines import read_error_text
 from echelons.text.sanitize import sanitize_value
 from echelons.tree.names import PATH_SEPARATOR
@@ -38,10 +42,9 @@ LANGGRAPH_METADATA_KEYS = CheckpointMetadata.__annotations__.keys() | {
 }
 """Metadata keys of LangGraph and its server, kept even if a caller's `configurable` has them."""
 
-_INPUT_SOURCES = ("input", "update", "fork")
+INPUT_SOURCES = ("input", "update", "fork")
+"""LangGraph's sources of the checkpoints that may hold an input in full."""
 
-_NEVER_FROM_CALLER = EXCLUDED_METADATA_KEYS | {DELTA_COUNTERS_KEY}
-"""Metadata keys that are not stored if a caller's config has them; a checkpoint may have none."""
 _COPIED_KEY = "model"
 """Key of `configurable` that LangChain's `ensure_config` copies into the metadata."""
 
@@ -65,11 +68,11 @@ FIND_LAST_TASK = (
 )
 """Finds the number of the event of the last task that a root was given."""
 
+SELECT_EVENTS = "SELECT id, agent_thread_id, agent_path, kind, key, data FROM events"
+"""Selects the rows that `load_event` takes."""
+
 # In the order of the rows: an index would have to be sorted.
-READ_EVENTS = (
-    "SELECT id, agent_thread_id, agent_path, kind, key, data FROM events NOT INDEXED"
-    " WHERE thread_id = ? AND id > ? ORDER BY id"
-)
+READ_EVENTS = f"{SELECT_EVENTS} NOT INDEXED WHERE thread_id = ? AND id > ? ORDER BY id"
 
 
 class StoredEvent(NamedTuple):
@@ -79,6 +82,64 @@ class StoredEvent(NamedTuple):
     agent_thread_id: str
     agent_path: str
     event: ThreadEvent
+
+
+def load_event(row: tuple[Any, ...]) -> StoredEvent:
+    """Return the event in a row.
+
+    Raises:
+        CheckpointTampered: The row is not valid.
+    """
+    number, agent, path, kind, key, data = row
+    where = f"event {number}"
+    try:
+        if not {str}.issuperset(map(type, (agent, path, key, data))):
+            raise CheckpointTampered(where, "its ids are no texts")
+        known = EventKind(kind)
+        _EVENT_SHAPES[known].decode(where, data)
+    except (ValueError, LedgerDamaged) as error:
+        raise CheckpointTampered(where, getattr(error, "why", str(error))) from None
+    return StoredEvent(number, agent, path, ThreadEvent(known, key, load_event_data(data)))
+
+
+@dataclass(frozen=True, slots=True)
+class _UsageData:
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _MessageData:
+    role: str
+    content: str | list[str | dict[str, Any]]
+    usage: _UsageData | None = None
+    tool_call_id: str = ""
+    status: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _CallData:
+    intent: str
+    arguments: dict[str, Any]
+    call_id: str = ""
+    sub_agent_thread_id: str = ""
+    request: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _QuestionData:
+    value: Any
+
+
+_EVENT_SHAPES: Mapping[EventKind, RecordKind[Any]] = {
+    kind: RecordKind(kind, shape)
+    for kind, shape in (
+        (EventKind.MESSAGE, _MessageData),
+        (EventKind.TOOL_CALL, _CallData),
+        (EventKind.DELEGATION, _CallData),
+        (EventKind.QUESTION, _QuestionData),
+    )
+}
 
 
 class WriteLocation(NamedTuple):
@@ -119,7 +180,7 @@ def filter_metadata(config: RunnableConfig, metadata: CheckpointMetadata) -> dic
     around: Mapping[str, Any] = config.get("metadata") or {}
     own: Mapping[str, Any] = metadata
     copied = _COPIED_KEY in configurable and _COPIED_KEY in around
-    left_out = copied and _COPIED_KEY not in str(around.get(STORED_KEYS_KEY)).split()
+    left_out = copied and _COPIED_KEY not in around.get(STORED_KEYS_KEY, "").split()
     kept: dict[str, Any] = {}
     # One loop each, and types compared before `isinstance`: this is part of every checkpoint.
     for key, value in own.items():
@@ -127,7 +188,7 @@ def filter_metadata(config: RunnableConfig, metadata: CheckpointMetadata) -> dic
             is_nul_text = type(value) is str and _NUL in value
             kept[key] = str(value).replace(_NUL, "") if is_nul_text else value
     for key, value in around.items():
-        if key in kept or key in _NEVER_FROM_CALLER or key[:2] == "__":
+        if key in kept or key in EXCLUDED_METADATA_KEYS or key[:2] == "__":
             continue
         if type(value) is str:
             kept[key] = value.replace(_NUL, "") if _NUL in value else value
@@ -138,16 +199,12 @@ def filter_metadata(config: RunnableConfig, metadata: CheckpointMetadata) -> dic
     return kept
 
 
-def build_input_events(
-    location: WriteLocation, checkpoint: Checkpoint, metadata: CheckpointMetadata
-) -> Iterable[ThreadEvent]:
+def build_input_events(location: WriteLocation, checkpoint: Checkpoint) -> Iterable[ThreadEvent]:
     """Return the events of an input that a checkpoint holds in full."""
     # The first input of a delta channel is stored as a snapshot, without a write.
-    if metadata.get("source") in _INPUT_SOURCES:
-        held = checkpoint["channel_values"].get(MESSAGES)
-        if isinstance(held, DeltaSnapshot):
-            return build_thread_events(held.value, location.agent, location.agent_thread_id)
-    return ()
+    held = checkpoint["channel_values"].get(MESSAGES)
+    messages = held.value if isinstance(held, DeltaSnapshot) else ()
+    return build_thread_events(messages, location.agent, location.agent_thread_id)
 
 
 def build_write_events(
@@ -201,6 +258,6 @@ def _dump_data(data: Mapping[str, Any]) -> str:
 def load_event_data(text: str) -> dict[str, Any]:
     """Return the data of an event from its row."""
     data: dict[str, Any] = json.loads(text)
-    if "artifact" in data:
+    if "artifact" in data and "content" in data:
         data["artifact"] = restore_result(data["artifact"], data["content"])
     return data

@@ -34,7 +34,7 @@ class CopyOnReadMessages:
         before: The messages of an earlier point, most of which are the same.
     """
 
-    __slots__ = ("_again", "_fresh", "_kept", "_shown")
+    __slots__ = ("_again", "_contents", "_fresh", "_kept", "_shown")
 
     def __init__(
         self,
@@ -46,6 +46,9 @@ class CopyOnReadMessages:
         self._again = again
         kept = before._reuse_copies(self._shown) if before else []
         self._kept = [*kept, *map(self._copy_message, self._shown[len(kept) :])]
+        # A long thread is compared at each of its turns; what the copies hold never changes.
+        contents = before._contents if before and kept is before._kept else []
+        self._contents: list[Any] = [*contents, *map(_get_content, self._kept[len(contents) :])]
         self._fresh = True
 
     def messages(self) -> list[BaseMessage]:
@@ -53,10 +56,12 @@ class CopyOnReadMessages:
         # The first caller gets them unchecked; later, those that a caller has changed are replaced.
         if self._fresh:
             self._fresh = False
-        elif list(map(_get_content, self._shown)) != list(map(_get_content, self._kept)):
+        elif list(map(_get_content, self._shown)) != self._contents:
             self._shown = [
-                shown if _get_content(shown) == _get_content(kept) else self._again(kept)
-                for shown, kept in zip(self._shown, self._kept, strict=True)
+                shown if _get_content(shown) == content else self._again(kept)
+                for shown, kept, content in zip(
+                    self._shown, self._kept, self._contents, strict=True
+                )
             ]
         return list(self._shown)
 

@@ -9,15 +9,38 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeGuard, runtime_checkable
+from typing import Any, Final, Protocol, TypeGuard, runtime_checkable
 
-from echelons.checkpoints.ledger import Ledger, Transaction, VersionedValue, build_key, get_ledger
+from echelons.checkpoints.ledger import (
+    Ledger,
+    RecordKind,
+    Transaction,
+    VersionedValue,
+    build_key,
+    get_ledger,
+)
 from echelons.checkpoints.queries import LedgerQuery, ReadPlan, Saver
 from echelons.checkpoints.threads.pending_work import Question
 from echelons.checkpoints.threads.thread_status import ThreadStatus, read_thread_status
 from echelons.effects.human_review import find_review
 from echelons.errors import NoQuestionPending, QuestionClosed, UnknownQuestion, WrongAnswer
 from echelons.text.input_limits import ID_PATTERN
+
+_NO_VALUE: Any = object()
+
+
+@dataclass(frozen=True, slots=True)
+class StoredAnswer:
+    """An answer as it is stored: its value until it is delivered, and then that it was."""
+
+    value: Any = _NO_VALUE
+    delivered: bool = False
+
+
+ANSWER: Final[RecordKind[StoredAnswer]] = RecordKind("answer", StoredAnswer)
+"""An answer to a question."""
+OPEN_EPOCH: Final[RecordKind[int]] = RecordKind("open", int)
+"""The epoch of the run that answers may be left to."""
 
 
 def read_open_questions(thread_id: str) -> ReadPlan[list[Question]]:
@@ -32,12 +55,13 @@ def read_stored_answers(thread_id: str, standing: ThreadStatus) -> ReadPlan[dict
     if not standing.questions:
         return {}
 
-    found: dict[str, VersionedValue | None] = yield LedgerQuery(
+    found: dict[str, VersionedValue[StoredAnswer] | None] = yield LedgerQuery(
         lambda ledger: {
-            each: ledger.get(_build_answer_key(thread_id, each)) for each in standing.question_ids
+            each: ledger.get_record(ANSWER, _build_answer_key(thread_id, each))
+            for each in standing.question_ids
         }
     )
-    return {each: value.value["value"] for each, value in found.items() if _is_undelivered(value)}
+    return {each: value.value.value for each, value in found.items() if _is_undelivered(value)}
 
 
 def check_answers(
@@ -82,7 +106,8 @@ def read_answer_versions(
 
     def look(ledger: Ledger) -> dict[str, int | None]:
         known = (each for each in answers if ID_PATTERN.fullmatch(each))
-        found = {each: ledger.get(_build_answer_key(thread_id, each)) for each in known}
+        keys = {each: _build_answer_key(thread_id, each) for each in known}
+        found = {each: ledger.get_record(ANSWER, key) for each, key in keys.items()}
         return {each: value.version if value else None for each, value in found.items()}
 
     return (yield LedgerQuery(look))  # type: ignore[no-any-return]  # a plan is sent what it asked for
@@ -108,7 +133,7 @@ def store_answers(
     """
     for question, value in answers.items():
         name = _build_answer_key(thread_id, question)
-        found = open_.get(name)
+        found = open_.get_record(ANSWER, name)
         version = found.version if found else None
         overtaken = prior_versions is not None and prior_versions[question] != version
         if _is_undelivered(found) or overtaken:
@@ -127,11 +152,11 @@ def take_due_answers(
     found: dict[str, Any] = {}
     prefix = _build_answer_key(thread_id, "")
     for name in open_.list_keys(prefix):
-        answer, question = open_.get(name), name.removeprefix(prefix)
+        answer, question = open_.get_record(ANSWER, name), name.removeprefix(prefix)
         if not _is_undelivered(answer):
             continue
         if question in pending and question not in delivered:
-            found[question] = answer.value["value"]
+            found[question] = answer.value.value
         else:
             open_.compare_and_set(name, answer.version, {"delivered": True})
     return found
@@ -157,7 +182,8 @@ class _QuestionAsked:
         """Return the result."""
         if not ID_PATTERN.fullmatch(self.question):
             return False
-        if get_ledger(saver).get(_build_answer_key(self.thread_id, self.question)) is not None:
+        name = _build_answer_key(self.thread_id, self.question)
+        if get_ledger(saver).get_record(ANSWER, name) is not None:
             return True
         return isinstance(saver, QuestionLog) and saver.has_question(self.thread_id, self.question)
 
@@ -166,8 +192,10 @@ class _QuestionAsked:
         return bool(await get_ledger(saver).arun(lambda: self.get(saver)))
 
 
-def _is_undelivered(found: VersionedValue | None) -> TypeGuard[VersionedValue]:
-    return found is not None and isinstance(found.value, Mapping) and "value" in found.value
+def _is_undelivered(
+    found: VersionedValue[StoredAnswer] | None,
+) -> TypeGuard[VersionedValue[StoredAnswer]]:
+    return found is not None and found.value.value is not _NO_VALUE
 
 
 def _accept_answer(question: Question, given: Any) -> Any:

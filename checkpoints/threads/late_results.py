@@ -15,7 +15,7 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.types import Command
 
-from echelons.checkpoints.coordination.journal_entries import entry_from_json
+from echelons.checkpoints.coordination.journal_entries import EFFECT, StoredCall, load_entry
 from echelons.checkpoints.ledger import Transaction, VersionedValue, build_key, get_ledger
 from echelons.checkpoints.queries import ReadPlan, Saver
 from echelons.effects.journal import CallState, JournalEntry
@@ -75,10 +75,9 @@ class JournalQuery:
         """Return the result."""
         entries: dict[str, JournalEntry] = {}
         for name, found in get_ledger(saver).query(self._read_entries):
-            value = found.value
-            own = isinstance(value, Mapping) and value.get("request") == self.request_id
-            if own and value.get("call_id") in self.call_ids:
-                entries[str(value["call_id"])] = entry_from_json(saver.serde, name, found)
+            call_id = found.value.call_id
+            if found.value.request == self.request_id and call_id in self.call_ids:
+                entries[call_id] = load_entry(saver.serde, name, found)
         return entries
 
     async def aget(self, saver: Saver) -> Mapping[str, JournalEntry]:
@@ -86,9 +85,9 @@ class JournalQuery:
         found: Mapping[str, JournalEntry] = await get_ledger(saver).arun(lambda: self.get(saver))
         return found
 
-    def _read_entries(self, open_: Transaction) -> list[tuple[str, VersionedValue]]:
-        names = open_.list_keys(build_key(self.thread_id, "effect", ""))
-        return [(name, value) for name in names if (value := open_.get(name))]
+    def _read_entries(self, open_: Transaction) -> list[tuple[str, VersionedValue[StoredCall]]]:
+        names = open_.list_keys(build_key(self.thread_id, EFFECT.name, ""))
+        return [(name, call) for name in names if (call := open_.get_record(EFFECT, name))]
 
 
 def _build_answer(identity: Identity, tool: str, call_id: str, entry: JournalEntry) -> ToolMessage:

@@ -15,11 +15,15 @@ from uuid import UUID
 from langchain_core.messages import BaseMessage, HumanMessage
 from langgraph.checkpoint.base import CheckpointTuple
 
+from echelons.checkpoints.coordination.control_orders import ControlOrders, build_orders_key
 from echelons.checkpoints.coordination.failure_ledger import read_failures
+from echelons.checkpoints.coordination.usage_meter import METER
+from echelons.checkpoints.ledger import Ledger, Transaction, build_key
 from echelons.checkpoints.namespaces import get_namespace_depth
 from echelons.checkpoints.queries import (
     AllCheckpoints,
     AllThreadIds,
+    LedgerQuery,
     OneCheckpoint,
     ReadPlan,
     Saver,
@@ -28,7 +32,7 @@ from echelons.checkpoints.queries import (
 )
 from echelons.checkpoints.storage.event_rows import LANGGRAPH_METADATA_KEYS
 from echelons.checkpoints.thread_events import EventKind, ThreadEvent
-from echelons.checkpoints.threads.answer_outbox import read_open_questions
+from echelons.checkpoints.threads.answer_outbox import OPEN_EPOCH, read_open_questions
 from echelons.checkpoints.threads.graph_state import read_graph_calls
 from echelons.checkpoints.threads.late_results import read_late_answers
 from echelons.checkpoints.threads.pending_work import Question
@@ -50,10 +54,15 @@ from echelons.checkpoints.threads.trace import (
     find_request,
     list_links,
 )
-from echelons.errors import CheckpointTampered, LedgerDamaged, ThreadNotFound, UnreadableRecord
+from echelons.errors import (
+    CheckpointTampered,
+    LedgerDamaged,
+    LedgerError,
+    ThreadNotFound,
+    UnreadableRecord,
+)
 from echelons.identity.failures import LoggedFailure
 from echelons.identity.lineage import METADATA_KEYS, STORED_KEYS_KEY, Identity
-from echelons.langgraph_internals import DELTA_COUNTERS_KEY
 
 DAMAGE = (CheckpointTampered, LedgerDamaged, UnreadableRecord)
 """The errors of a thread whose stored rows cannot be read."""
@@ -115,7 +124,8 @@ class ThreadStore:
         """Return the root threads of the database, latest first, damaged ones last.
 
         A damaged thread has its `damage` set, and hides no other. Only the first row of each turn
-        is read: damage further down is found by what reads it, and by `echelons doctor`.
+        is read, and the records of the ledger that the next run reads: damage further down is
+        found by what reads it, and by `echelons doctor`.
         """
         return run_plan(self._saver, _read_roots())
 
@@ -208,8 +218,34 @@ def _read_roots() -> ReadPlan[list[RootThread]]:
         identity = Identity.from_metadata(saved.metadata)
         if identity is not None:
             by_thread.setdefault(identity.thread_id, []).append(saved)
-    found += [_build_root_thread(select_root_inputs(rows)) for rows in by_thread.values()]
+    whole = [(_build_root_thread(select_root_inputs(rows)), rows) for rows in by_thread.values()]
+    turns = {root.id: str(rows[0].metadata.get("turn_id", "")) for root, rows in whole}
+    damages: Mapping[str, str] = yield LedgerQuery(lambda ledger: _find_damages(ledger, turns))
+    found += [replace(root, damage=damages.get(root.id, "")) for root, _ in whole]
     return sorted(found, key=lambda root: (not root.damage, root.updated_at), reverse=True)
+
+
+def _find_damages(ledger: Ledger, turns: Mapping[str, str]) -> Mapping[str, str]:
+    """Return what is wrong with the records that the next run of a thread reads, by thread.
+
+    Args:
+        ledger: The ledger.
+        turns: The latest turn of each thread, by thread.
+    """
+    found: dict[str, str] = {}
+
+    def read(open_: Transaction) -> None:
+        for thread_id, turn in turns.items():
+            try:
+                open_.get_last_holder(build_key(thread_id))
+                open_.get_record(OPEN_EPOCH, build_key(thread_id, OPEN_EPOCH.name))
+                open_.get_record(METER, build_key(thread_id, METER.name, turn))
+                ControlOrders.read(open_, build_orders_key(thread_id, turn))
+            except LedgerError as error:
+                found[thread_id] = str(error)
+
+    ledger.query(read)
+    return found
 
 
 def _read_intact_root(thread_id: str) -> ReadPlan[RootThread]:
@@ -267,17 +303,6 @@ def is_written_by_library(key: str) -> bool:
     if key in own or key in LANGGRAPH_METADATA_KEYS:
         return True
     return key.startswith(("langgraph_", "__"))
-
-
-def hide_library_metadata(metadata: Mapping[str, Any]) -> dict[str, None]:
-    """Return what takes the place of metadata in a caller's config that would spoil its thread.
-
-    LangGraph stores no `None`. Other keys of its own and of ours replace a caller's in any case.
-    """
-    return dict.fromkeys(_SPOILING_KEYS & metadata.keys())
-
-
-_SPOILING_KEYS = {DELTA_COUNTERS_KEY, EARLIER_TURNS_KEY}
 
 
 def _find_thread(thread_id: str, root: str | None) -> ReadPlan[Thread]:

@@ -49,16 +49,15 @@ class _Record(BaseModel):
 
     @classmethod
     def load(cls, stored: object) -> Self:
-        """Return the record from the JSON of `stored`.
+        """Return the record from the JSON of `stored`, without the fields of a newer version.
 
         Raises:
             UnreadableRecord: It is not a record of this model, or not valid.
         """
         if not isinstance(stored, Mapping) or stored.get("model") != cls.__name__:
             raise UnreadableRecord(cls.__name__, "it is not stored as one")
-        fields = {key: value for key, value in stored.items() if key not in ("model", "version")}
         try:
-            return cls.model_validate(fields)
+            return cls.model_validate(dict(stored), extra="ignore")
         except ValidationError as error:
             raise UnreadableRecord(cls.__name__, str(error)) from error
 

@@ -266,18 +266,21 @@ class RecordTooLarge(LedgerError):
 
 
 class LedgerDamaged(LedgerError):
-    """A value stored in the ledger is not valid JSON.
+    """A record of the ledger is damaged, or was not written by Echelons.
 
     Attributes:
-        where: The stream or key that it is stored under.
+        where: The stream, key or lease that it is stored under.
         why: What is wrong with it.
+        kind: What it should have been, such as `turn`, `orders` or `lease`.
     """
 
     where: str
     why: str
+    kind: str = "record"
     message = (
-        "what the ledger holds under {where!r} cannot be read: {why}; something other than "
-        "Echelons has changed the database: restore a backup of it"
+        "the {kind} that the ledger holds under {where!r} cannot be read: {why}; something other "
+        "than Echelons has changed the database. Other threads can be used: restore a backup of "
+        "the database, or delete the thread"
     )
 
 

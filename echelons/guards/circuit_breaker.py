@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Annotated, Any, NamedTuple, Protocol, TypeVar
 
-from pydantic import Field
+from pydantic import Field, FiniteFloat, NonNegativeInt
 
 from echelons.settings import Settings
 
@@ -82,11 +82,11 @@ class Circuit:
             know the rules.
     """
 
-    failures: int = 0
-    opened_at: float | None = None
-    probe: int = 0
-    probed_at: float | None = None
-    seconds: float = DEFAULT_OPEN_SECONDS
+    failures: NonNegativeInt = 0
+    opened_at: FiniteFloat | None = None
+    probe: NonNegativeInt = 0
+    probed_at: FiniteFloat | None = None
+    seconds: Annotated[FiniteFloat, Field(gt=0)] = DEFAULT_OPEN_SECONDS
 
     def get_state(self, rules: BreakerPolicy, now: float) -> CircuitState:
         """Return the state at the time `now`, in seconds since 1970."""

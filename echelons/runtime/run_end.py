@@ -183,13 +183,14 @@ def open_for_answers(open_: Transaction, turn: Turn) -> None:
 
 def is_open_for_answers(open_: Transaction, thread_id: str) -> bool:
     """Return whether the run that holds a thread still takes answers."""
-    mark, holder = open_.get(_open_key(thread_id)), open_.get_last_holder(build_key(thread_id))
+    mark = open_.get_record(answer_outbox.OPEN_EPOCH, _open_key(thread_id))
+    holder = open_.get_last_holder(build_key(thread_id))
     return mark is not None and holder is not None and mark.value == holder.epoch
 
 
 def _store_open_epoch(open_: Transaction, turn: Turn, epoch: int) -> None:
     name = _open_key(turn.thread_id)
-    found = open_.get(name)
+    found = open_.get_record(answer_outbox.OPEN_EPOCH, name)
     open_.compare_and_set(name, found.version if found else None, epoch)
 
 

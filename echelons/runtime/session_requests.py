@@ -187,7 +187,7 @@ class SendRequest(SessionRequest):
         if status.turn == self.turn and not status.finished:
             continued = yield from _continue_turn(thread, status)
             return continued or RunEnd.from_open_turn(status, replayed=True)
-        end = known.end
+        end = known.load_end()
         if end is None or end.response is None:
             # Its process died at the start of the turn, or at its end before that was stored; or
             # only its text was, by an earlier version.
@@ -202,7 +202,7 @@ class SendRequest(SessionRequest):
         """Store the end of the previous turn, if its process died before it could."""
         before = go.status_before.turn
         known = (yield from _find_turn(thread, before)) if before else None
-        if known is None or known.end is not None:
+        if known is None or known.text is not None:
             return _write_nothing
         end = yield from read_turn_end(go.status_before, thread.confidence)
         return lambda open_: turns.finish_turn(open_, thread.id, before, end)

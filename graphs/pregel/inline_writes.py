@@ -1,21 +1,26 @@
-"""Synchronous runs that write checkpoints in the calling thread.
+"""Runs that write checkpoints where they are, in the calling thread or the event loop.
 
 LangGraph gives every graph a thread pool, submits each write for the checkpointer to it, and
-waits for the result. A tree has a pool for each nested graph: the round trips were a third of
-the cost of a synchronous run. With durability `"sync"` nothing happens meanwhile, so the
-calling thread can write as well.
+waits for the result; in an event loop it makes a task for each write. A tree has a pool for each
+nested graph: the round trips were a third of the cost of a synchronous run. With durability
+`"sync"` nothing happens meanwhile, so the run can write itself. In an event loop it does so if
+the database is free; if not, and for other savers, there is a task.
+
+The writes of a step with one task are stored with the checkpoint of its end, in one transaction:
+nothing is awaited between. Not so at the root, and not for questions, errors and `Send`s.
 
 For the same reason, a stream waits for its events without a thread of the pool. It would wait for
 ever if steps that are held back have all threads, or if nothing takes events any more.
 
 LangGraph has no hook for it: a run is LangGraph's own `stream` with another loop class and
-another queue. Where LangGraph has changed, or its `stream` has been replaced, LangGraph's own
-is used unchanged.
+another queue, or its `astream` with another loop class. Where LangGraph has changed, or a method
+has been replaced, LangGraph's own is used unchanged.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import Future
 from queue import SimpleQueue
 from threading import Lock, Semaphore
@@ -23,14 +28,21 @@ from types import FunctionType
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import (
+    WRITES_IDX_MAP,
+)
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.pregel import Pregel
 
+from echelons.checkpoints.checkpointer import SqliteCheckpointer, TaskWrites
 from echelons.checkpoints.coordination.turns import TURN_KEY, get_turn
-from echelons.langgraph_internals import STREAM_QUEUE_NAME, SyncPregelLoop
-
-LOOP_NAME = SyncPregelLoop.__name__
-"""The global name under which LangGraph's `stream` looks up its loop class."""
+from echelons.checkpoints.storage.connection import DatabaseBusy
+from echelons.langgraph_internals import (
+    STREAM_QUEUE_NAME,
+    TASKS,
+    AsyncPregelLoop,
+    SyncPregelLoop,
+)
 
 
 class EventQueue:
@@ -68,8 +80,53 @@ class EventQueue:
             waiting.set_result(None)
 
 
+class StoredFuture(Future[None]):
+    """A future that is done: nothing has to be waited for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.set_result(None)
+
+    def result(self, timeout: float | None = None) -> None:
+        """Return at once; a done future would take its lock for it."""
+
+
+_STORED = StoredFuture()
+_OWN = SqliteCheckpointer
+_PUT, _PUT_WRITES, _APUT, _APUT_WRITES = _OWN.put, _OWN.put_writes, _OWN.aput, _OWN.aput_writes
+_WRITERS = frozenset({"put", "put_writes", "aput", "aput_writes"})
+
+
+def find_saver(saver: Any) -> SqliteCheckpointer | None:
+    """Return a saver if it is ours and its writing methods have not been replaced."""
+    if not isinstance(saver, SqliteCheckpointer) or not _WRITERS.isdisjoint(vars(saver)):
+        return None
+    own = type(saver)
+    has_own_sync = own.put is _PUT and own.put_writes is _PUT_WRITES
+    has_own_async = own.aput is _APUT and own.aput_writes is _APUT_WRITES
+    return saver if has_own_sync and has_own_async else None
+
+
+def holds_writes(
+    loop: InlineLoop | AsyncInlineLoop, writes: Sequence[tuple[str, Any]], task_id: str
+) -> bool:
+    """Return whether the writes of a task are stored with the checkpoint of the end of its step."""
+    tasks = getattr(loop, "tasks", ())
+    if not loop.is_nested or len(tasks) != 1 or task_id not in tasks:
+        return False
+    return not any(channel == TASKS or channel in WRITES_IDX_MAP for channel, _ in writes)
+
+
 class InlineLoop(SyncPregelLoop):
     """LangGraph's loop, with the checkpointer's writes in the calling thread."""
+
+    _held_writes: TaskWrites | None = None
+    _saver: SqliteCheckpointer | None = None
+
+    def __init__(self, *args: Any, stream: Any, **kwargs: Any) -> None:
+        super().__init__(*args, stream=stream, **kwargs)
+        # LangGraph adds the stream of the graph around it, if that is watched.
+        self._is_watched = self.stream is not stream
 
     # LangGraph assigns its pool's `submit`, and reads the attribute for each piece of work.
     @property
@@ -80,6 +137,7 @@ class InlineLoop(SyncPregelLoop):
     @submit.setter
     def submit(self, pooled: Callable[..., Future[Any]]) -> None:
         self._pooled = pooled
+        self._saver = find_saver(self.checkpointer)
         # Assigned when the pool is on the stack: what is put there now is unwound before it.
         configurable = self.config["configurable"]
         if TURN_KEY in configurable and not self.is_nested:
@@ -88,33 +146,161 @@ class InlineLoop(SyncPregelLoop):
                 turn.backpressure.guard_loop(self.stack)
 
     def _run_inline(self, work: Callable[..., Any], *args: Any, **kwargs: Any) -> Future[Any]:
-        stores = work in (self.checkpointer_put_writes, self._checkpointer_put_after_previous)
-        if not stores or self.durability != "sync":
-            owner = getattr(work, "__self__", None)
-            if isinstance(owner, EventQueue):
-                return owner.wait()
-            return self._pooled(work, *args, **kwargs)
-        done: Future[Any] = Future()
+        if self.durability == "sync":
+            if work == self.checkpointer_put_writes:
+                return self._store_writes(work, *args)
+            if work == self._checkpointer_put_after_previous:
+                return self._store(self._put_step, *args)
+        owner = getattr(work, "__self__", None)
+        if isinstance(owner, EventQueue):
+            return owner.wait()
+        return self._pooled(work, *args, **kwargs)
+
+    def _store_writes(self, store: Callable[..., Any], *given: Any) -> Future[Any]:
+        # Another thread must not see an event of writes that are not stored yet.
+        if self._saver and not self._is_watched and holds_writes(self, given[1], given[2]):
+            self._held_writes = given
+            return _STORED
+        return self._store(store, *given)
+
+    def _store(self, work: Callable[..., Any], *args: Any) -> Future[Any]:
         try:
-            done.set_result(work(*args, **kwargs))
+            work(*args)
         except Exception as error:  # noqa: BLE001  raised by the future's reader
-            done.set_exception(error)
+            failed: Future[Any] = Future()
+            failed.set_exception(error)
             # Some futures are never read: the pool raises their errors when the run leaves it.
-            return self._pooled(done.result)
-        return done
+            return self._pooled(failed.result)
+        return _STORED
+
+    def _put_step(
+        self, previous: Future[Any] | None, writes: Sequence[Future[Any]], *given: Any
+    ) -> None:
+        if self._saver is None:
+            self._checkpointer_put_after_previous(previous, writes, *given)
+            return
+        held, self._held_writes = self._held_writes, None
+        for each in (*writes, previous):
+            if each is not None and each is not _STORED:
+                each.result()
+        self._saver.put_step(held, *given[:3])
+
+    def __exit__(self, *error: Any) -> bool | None:
+        if self._held_writes is not None and self._saver is not None:
+            self._pooled(self._saver.put_writes, *self._held_writes)
+        return super().__exit__(*error)
 
 
-def replace_loop(stream: FunctionType) -> FunctionType | None:
-    """Return a copy of LangGraph's `stream` with our loop and queue.
+class AsyncInlineLoop(AsyncPregelLoop):
+    """LangGraph's loop for event loops, with the checkpointer's writes in the run's own task."""
 
-    `None` if it has no such globals.
+    _held_writes: TaskWrites | None = None
+    _saver: SqliteCheckpointer | None = None
+    _has_tasks = False
+
+    @property
+    def submit(self) -> Callable[..., Any]:
+        """Return the function that runs work inline, or makes a task for it."""
+        return self._run_inline
+
+    @submit.setter
+    def submit(self, pooled: Callable[..., Any]) -> None:
+        self._pooled = pooled
+        self._saver = find_saver(self.checkpointer) if self.durability == "sync" else None
+        self._stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._stored.set_result(None)
+
+    def _run_inline(
+        self, work: Callable[..., Any], *args: Any, **kwargs: Any
+    ) -> asyncio.Future[Any]:
+        if self._saver is not None:
+            if work == self.checkpointer_put_writes:
+                return self._store_writes(self._saver, *args)
+            if work == self._checkpointer_put_after_previous:
+                return self._put_step(self._saver, *args)
+        return self._make_task(work, *args, **kwargs)
+
+    def _make_task(
+        self, work: Callable[..., Any], *args: Any, **kwargs: Any
+    ) -> asyncio.Future[Any]:
+        self._has_tasks = True
+        future: asyncio.Future[Any] = self._pooled(work, *args, **kwargs)
+        return future
+
+    def _store_writes(self, saver: SqliteCheckpointer, *given: Any) -> asyncio.Future[Any]:
+        if holds_writes(self, given[1], given[2]):
+            self._held_writes = given
+            return self._stored
+        try:
+            saver.run_at_once(saver.put_writes, *given)
+        except DatabaseBusy:
+            return self._make_task(saver.aput_writes, *given)
+        except Exception as error:  # noqa: BLE001  raised by the future's reader
+            return self._make_task(_raise_error, error)
+        return self._stored
+
+    def _put_step(
+        self,
+        saver: SqliteCheckpointer,
+        previous: asyncio.Future[Any] | None,
+        writes: Sequence[asyncio.Future[Any]],
+        *given: Any,
+    ) -> asyncio.Future[Any]:
+        held, self._held_writes = self._held_writes, None
+        step = held, *given[:3]
+        before = [each for each in (*writes, previous) if each not in (None, self._stored)]
+        if not before:
+            try:
+                saver.run_at_once(saver.put_step, *step)
+            except DatabaseBusy:
+                pass
+            except Exception as error:  # noqa: BLE001  raised by the future's reader
+                return self._make_task(_raise_error, error)
+            else:
+                return self._stored
+        return self._make_task(_put_step_after, before, saver, *step)
+
+    async def __aexit__(self, *error: Any) -> bool | None:
+        if self._held_writes is not None and self._saver is not None:
+            self._make_task(self._saver.aput_writes, *self._held_writes)
+        if self._has_tasks or self._saver is None:
+            return await super().__aexit__(*error)
+        # Without tasks it waits for nothing, so that no cancellation can cut it short.
+        return await self.stack.__aexit__(*error)
+
+
+async def _put_step_after(
+    before: Sequence[asyncio.Future[Any]], saver: SqliteCheckpointer, *step: Any
+) -> None:
+    for each in before:
+        await each
+    await saver.aput_step(*step)
+
+
+async def _raise_error(error: Exception) -> None:
+    raise error
+
+
+def replace_loop(
+    stream: FunctionType, theirs: type[Any], ours: type[Any], **others: type[Any]
+) -> FunctionType | None:
+    """Return a copy of LangGraph's `stream` or `astream` with another loop class.
+
+    Args:
+        stream: The function.
+        theirs: The loop class that it looks up by its name.
+        ours: The class in its place.
+        others: Other classes by the name under which the function looks them up.
+
+    Returns:
+        The copy; `None` if the function has no such globals.
     """
     globals_ = stream.__globals__
-    if globals_.get(LOOP_NAME) is not SyncPregelLoop or STREAM_QUEUE_NAME not in globals_:
+    if globals_.get(theirs.__name__) is not theirs or not others.keys() <= globals_.keys():
         return None
     own = FunctionType(
         stream.__code__,
-        {**globals_, LOOP_NAME: InlineLoop, STREAM_QUEUE_NAME: EventQueue},
+        {**globals_, theirs.__name__: ours, **others},
         stream.__name__,
         stream.__defaults__,
         stream.__closure__,
@@ -123,12 +309,18 @@ def replace_loop(stream: FunctionType) -> FunctionType | None:
     return own
 
 
-_PREGEL_STREAM = Pregel.stream
-_INLINE_STREAM = replace_loop(_PREGEL_STREAM) if isinstance(_PREGEL_STREAM, FunctionType) else None
+_PREGEL_STREAM: Any = Pregel.stream
+_PREGEL_ASTREAM: Any = Pregel.astream
+_INLINE_STREAM, _INLINE_ASTREAM = None, None
+if isinstance(_PREGEL_STREAM, FunctionType) and isinstance(_PREGEL_ASTREAM, FunctionType):
+    _INLINE_STREAM = replace_loop(
+        _PREGEL_STREAM, SyncPregelLoop, InlineLoop, **{STREAM_QUEUE_NAME: EventQueue}
+    )
+    _INLINE_ASTREAM = replace_loop(_PREGEL_ASTREAM, AsyncPregelLoop, AsyncInlineLoop)
 
 
 class InlineGraph(CompiledStateGraph[Any, Any, Any, Any]):
-    """A graph whose synchronous runs write checkpoints in the calling thread."""
+    """A graph whose runs write checkpoints themselves, without a thread or a task."""
 
     def stream(
         self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
@@ -137,4 +329,13 @@ class InlineGraph(CompiledStateGraph[Any, Any, Any, Any]):
         if _INLINE_STREAM is None or Pregel.stream is not _PREGEL_STREAM:
             return super().stream(input, config, **kwargs)
         run: Iterator[Any] = _INLINE_STREAM(self, input, config, **kwargs)
+        return run
+
+    def astream(
+        self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
+    ) -> AsyncIterator[Any]:
+        """Async version of `stream`."""
+        if _INLINE_ASTREAM is None or Pregel.astream is not _PREGEL_ASTREAM:
+            return super().astream(input, config, **kwargs)
+        run: AsyncIterator[Any] = _INLINE_ASTREAM(self, input, config, **kwargs)
         return run

@@ -50,6 +50,7 @@ from echelons.langgraph_internals import (
     SEND_KEY,
     SEVERAL_WRITES_KEY,
     TASKS,
+    AsyncPregelLoop,
     DeltaSnapshot,
     SyncPregelLoop,
     advance_checkpoint_ids,
@@ -307,13 +308,19 @@ def test_a_graph_is_entered_at_a_node_by_its_channel() -> None:
     assert direct.invoke({"seen": [], f"{BRANCH_PREFIX}second": None}) == {"seen": ["second"]}
 
 
-# The loop of a synchronous run: graphs/pregel/inline_writes.py
+# The loop of a run: graphs/pregel/inline_writes.py
 
 
 def test_a_synchronous_run_looks_its_loop_up_by_name() -> None:
     stream: Any = Pregel.stream
 
     assert stream.__globals__[SyncPregelLoop.__name__] is SyncPregelLoop
+
+
+def test_a_run_in_an_event_loop_looks_its_loop_up_by_name() -> None:
+    stream: Any = Pregel.astream
+
+    assert stream.__globals__[AsyncPregelLoop.__name__] is AsyncPregelLoop
 
 
 def test_a_loop_of_ours_stores_in_the_calling_thread() -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sqlite3
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -79,12 +80,13 @@ def made(**options: Any) -> tuple[bytes, str, str]:
 
 
 def opened(stored: bytes, bad: str, good: str, **options: Any) -> Iterator[Besieged]:
-    # Not `deserialize` into the database of an open saver: SQLite 3.40 has crashed in it.
-    with TemporaryDirectory() as folder:
-        path = Path(folder) / "besieged.sqlite"
-        path.write_bytes(stored)
-        with SqliteCheckpointer(path, **options) as saver:
-            yield Besieged(saver, bad, good)
+    with SqliteCheckpointer(":memory:", **options) as saver:
+        # By a backup: SQLite crashes now and then where a connection that has been used is
+        # deserialized into.
+        with closing(sqlite3.connect(":memory:")) as source:
+            source.deserialize(stored)
+            source.backup(saver.conn)
+        yield Besieged(saver, bad, good)
 
 
 @pytest.fixture(scope="session")

@@ -84,8 +84,6 @@ METADATA: list[Any] = [
     b'{"parents": 5}',
     b'{"parents": [], "source": "input"}',
     b'{"counters_since_delta_snapshot": [1]}',
-    *(b'{"counters_since_delta_snapshot": {"messages": %s}}' % each for each in (b"5", b"[1]")),
-    *(b'{"step": %s}' % each for each in (b'"x"', b"null", b"1.5", b"[1]")),
 ]
 POISON: list[tuple[str, str, Any]] = [
     *(("checkpoints", "checkpoint", each) for each in (*BYTES, *SHAPES)),
@@ -237,3 +235,33 @@ def test_a_conversation_that_is_none_is_named_where_it_is_read(
     with pytest.raises(CheckpointTampered):
         besieged.read(besieged.bad)
     assert besieged.read(besieged.good) == unharmed
+
+
+NO_DATA: list[dict[str, Any]] = [
+    *({}, {"role": "human"}, {"role": 5, "content": ""}),
+    *({"role": "ai", "content": 5}, {"role": "ai", "content": {}}, {"role": "ai", "content": [5]}),
+    *({"role": "ai", "content": "", "usage": 5}, {"role": "ai", "content": "", "status": 5}),
+]
+EVENTS: list[tuple[str, Any]] = [
+    *(("data", each) for each in (b"\xff", "", "{", "5", "[]", "null", "[" * 3000)),
+    *(("data", json.dumps(each)) for each in NO_DATA),
+    *(("kind", each) for each in (b"message", "", "unheard of", 5)),
+    *((column, b"\xff") for column in ("agent_thread_id", "agent_path", "key")),
+]
+
+
+@pytest.mark.parametrize(("column", "value"), EVENTS)
+def test_a_poisoned_event_is_named_and_costs_no_other_thread(
+    column: str, value: Any, besieged: Besieged, unharmed: list[Any], canary: Path
+) -> None:
+    saver = besieged.saver
+    number = saver.read_events(besieged.bad, 0)[0].number
+    with saver.conn as connection:
+        connection.execute(f"UPDATE events SET {column} = ? WHERE id = ?", (value, number))
+
+    with pytest.raises(CheckpointTampered, match=f"event {number} "):
+        saver.read_events(besieged.bad, 0)
+    assert f"event {number}" in [fault.where for fault in saver.check().faults]
+    assert saver.read_events(besieged.good, 0)
+    assert besieged.read(besieged.good) == unharmed
+    assert besieged.turn("bad") == besieged.bad

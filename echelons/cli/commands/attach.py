@@ -105,7 +105,7 @@ def build_run_events(stored: StoredEvent) -> Iterator[RunEvent]:
             facts = {"id": stored.event.key, "value": value}
             yield RunEvent(path, RunEventKind.QUESTION, str(value), thread_id=thread, data=facts)
         case kind:
-            call = {"id": data["call_id"], "arguments": data["arguments"]}
+            call = {"id": data.get("call_id", ""), "arguments": data["arguments"]}
             if "request" in data:
                 call["request"] = data["request"]
             yield RunEvent(path, RunEventKind(kind), data["intent"], thread_id=thread, data=call)
@@ -135,7 +135,7 @@ def _build_message_events(stored: StoredEvent) -> Iterator[RunEvent]:
         case "tool" if isinstance(artifact, dict) and artifact.get("model") == "DelegationResponse":
             yield from _build_response_events(path, artifact)
         case "tool":
-            facts = {"id": data["tool_call_id"], "status": data["status"]}
+            facts = {"id": data.get("tool_call_id", ""), "status": data.get("status", "")}
             yield RunEvent(path, RunEventKind.TOOL_RESULT, text, thread_id=thread, data=facts)
 
 

@@ -16,9 +16,10 @@ from echelons.cli.command import command
 from echelons.cli.display.text_format import check_name_argument
 from echelons.cli.exit_codes import ExitCode
 from echelons.cli.options import DatabaseOptions, OutputOptions, ThreadOptions, complete_thread
-from echelons.errors import ThreadBusy
+from echelons.errors import LedgerDamaged, StorageError, ThreadBusy
 
 if TYPE_CHECKING:
+    from echelons.checkpoints.ledger import Lease, Ledger
     from echelons.checkpoints.maintenance.retention_policies import Strategy
 
 AGE_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
@@ -134,13 +135,21 @@ def delete(
         label = database.root_label(root)
         if not yes:
             output.confirm(f"Delete thread {label}?")
-        with _name_thread_if_busy(label), saver.ledger.lease(build_key(root.id)):
+        with _name_thread_if_busy(label), _take_lease(saver.ledger, build_key(root.id)):
             saver.delete_thread(root.id)
     if how.json:
         output.print_json({"deleted": label, "thread_id": root.id})
     else:
         output.print_result(f"deleted thread {label}")
     return ExitCode.FINISHED
+
+
+def _take_lease(ledger: Ledger, name: str) -> Lease:
+    try:
+        return ledger.lease(name)
+    except LedgerDamaged:
+        # A thread whose lease is damaged can only be deleted.
+        return ledger.take_over(name)
 
 
 @contextmanager
@@ -154,8 +163,17 @@ def _name_thread_if_busy(label: str) -> Iterator[None]:
 @command
 def doctor(*, place: DatabaseOptions, how: OutputOptions) -> ExitCode:
     """Check the database: the file, every row, and every link between threads."""
-    with database.open_database(place.db) as saver:
-        report = saver.check()
+    from echelons.checkpoints.maintenance.integrity_check import IntegrityFault, IntegrityReport
+    from echelons.checkpoints.storage.connection import is_damage
+
+    try:
+        with database.open_database(place.db) as saver:
+            report = saver.check()
+    except StorageError as error:
+        # So damaged that it cannot be opened.
+        if not is_damage(error):
+            raise
+        report = IntegrityReport(0, 0, (IntegrityFault("the file", error.why),))
     if how.json:
         faults = [{"where": each.where, "why": each.why} for each in report.faults]
         counts = {"rows": report.rows, "threads": report.threads}

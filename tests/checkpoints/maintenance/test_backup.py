@@ -79,8 +79,8 @@ DAMAGE = {
     "UPDATE checkpoints SET checkpoint_ns = CAST(x'ff' AS TEXT) WHERE rowid = 3": "UTF-8",
     "UPDATE writes SET value = x'c1' WHERE rowid = 2": "write",
     "DELETE FROM checkpoints WHERE rowid = 5": "there is no such checkpoint",
-    "INSERT INTO ledger_values VALUES (99, 'k', 1, '', 'no json')": "its value is no JSON",
-    "INSERT INTO ledger_entries VALUES (99, 's', 1, '', '{')": "its record is no JSON",
+    "INSERT INTO ledger_values VALUES (99, 'k', 1, '', 'no json')": "record 'k' in the ledger",
+    "INSERT INTO ledger_entries VALUES (99, 's', 1, '', '{')": "record 's' in the ledger",
     "UPDATE checkpoints SET metadata = CAST(json_set(CAST(metadata AS TEXT),"
     " '$.superior_thread_id', 'forged') AS BLOB) WHERE"
     " json_extract(CAST(metadata AS TEXT), '$.superior_thread_id') <> ''": "not its own",

@@ -14,10 +14,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage
+from langchain_core.tools import tool
 from langgraph.channels import DeltaChannel
 from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.graph import END, START, StateGraph
+from langgraph.prebuilt import ToolRuntime
 from typing_extensions import TypedDict
 
 from echelons import Agent, SqliteCheckpointer
@@ -25,7 +27,7 @@ from echelons.checkpoints.coordination.turns import TURN_KEY, Turn
 from echelons.checkpoints.delta_channels import DELTA_CHANNELS, HEADS, MESSAGES, rebuild_channel
 from echelons.checkpoints.ledger import Fence
 from echelons.errors import LeaseLost
-from echelons.testing import ScriptedModel, delegate
+from echelons.testing import Call, ScriptedModel, delegate
 from tests.proof import sample
 
 ME: Any = {"agent": "head", "agent_path": "head", "agent_thread_id": "t", "source": "loop"}
@@ -333,6 +335,34 @@ def test_what_is_done_to_a_returned_state_is_not_remembered(saver: Counting) -> 
     state.clear()
 
     assert said(saver) == before
+
+
+def test_what_a_tool_does_to_earlier_messages_in_place_is_not_remembered(
+    saver: Counting,
+) -> None:
+    @tool
+    def spoil(runtime: ToolRuntime) -> str:
+        """Change the messages."""
+        for each in runtime.state["messages"]:
+            each.content = "spoiled"
+            each.additional_kwargs["spoiled"] = True
+        return "spoiled them"
+
+    seen: list[list[str]] = []
+
+    def reply(messages: Any) -> Any:
+        seen.append([str(each.text) for each in messages])
+        return "done" if len(seen) % 2 == 0 else Call("spoil", {})
+
+    graph = Agent("head", model=ScriptedModel({"head": reply}), tools=[spoil]).compile(saver)
+    for task in ("one", "two", "three"):
+        graph.invoke({"messages": [("user", task)]}, CONFIG)
+
+    turn = ["", "spoiled them", "done"]
+    assert seen[4][-9:] == ["one", *turn, "two", *turn, "three"]
+    state = graph.get_state(CONFIG).values["messages"]
+    assert [str(each.text) for each in state] == ["one", *turn, "two", *turn, "three", *turn]
+    assert not any(each.additional_kwargs for each in state)
 
 
 def test_a_turn_writes_its_ledger_and_still_remembers(saver: Counting) -> None:

@@ -103,7 +103,7 @@ def test_what_is_no_response_is_refused_by_name(stored: Any) -> None:
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("status", "done"), ("confidence", 1.5), ("confidence", -0.1), ("usage", 5), ("other", 1)],
+    [("status", "done"), ("confidence", 1.5), ("confidence", -0.1), ("usage", 5)],
 )
 def test_a_damaged_field_is_named(field: str, value: Any) -> None:
     stored = DelegationResponse(request_id="1", agent="eat", status=Status.UNABLE).stored()
@@ -120,6 +120,24 @@ def test_a_record_cannot_be_changed() -> None:
     with pytest.raises(ValidationError):
         response.status = Status.FULFILLED
     assert response.status is Status.UNABLE
+
+
+def test_fields_of_a_newer_version_are_passed_over() -> None:
+    response = DelegationResponse(
+        request_id="1",
+        agent="eat",
+        status=Status.UNABLE,
+        subordinate_responses=(
+            DelegationResponse(request_id="2", agent="cook", status=Status.FULFILLED),
+        ),
+    )
+    stored = response.stored()
+    [below] = stored["subordinate_responses"]
+
+    newer = {**below, "newer": 1, "usage": {"newer": 1}}
+    read = DelegationResponse.load({**stored, "newer": 1, "subordinate_responses": [newer]})
+
+    assert read == response
 
 
 @pytest.mark.parametrize("model", [DelegationRequest, DelegationResponse, Usage])

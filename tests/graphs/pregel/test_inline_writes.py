@@ -1,23 +1,32 @@
-"""Synchronous runs store in the thread that runs them, and lose no error of the saver."""
+"""Runs store where they are, in a thread or an event loop, and lose no error of the saver."""
 
 from __future__ import annotations
 
+import asyncio
+import re
+import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import closing
+from pathlib import Path
 from types import FunctionType
-from typing import Any
+from typing import Any, TypedDict
 
 import pytest
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import tool
+from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.errors import InvalidUpdateError
+from langgraph.graph import StateGraph
 from langgraph.pregel import Pregel
 from langgraph.types import Command, interrupt
 
-from echelons import Agent
+from echelons import Agent, SqliteCheckpointer
 from echelons.errors import StorageError
 from echelons.graphs.compiled_tree import AgentGraph
 from echelons.graphs.pregel import inline_writes
+from echelons.langgraph_internals import SyncPregelLoop
 from echelons.testing import Call, Reply, ScriptedModel, delegate
 
 TASK = {"messages": [("user", "go")]}
@@ -63,7 +72,7 @@ def ask(subject: str) -> str:
     return f"heard {interrupt(subject)}"
 
 
-def tree(saver: InMemorySaver, calls: int = 1) -> AgentGraph:
+def tree(saver: BaseCheckpointSaver[Any], calls: int = 1) -> AgentGraph:
     wanted = [Call("look_up", {"subject": str(number)}) for number in range(calls)]
     leaf = Agent(
         "leaf", "Looks up", model=ScriptedModel([Reply(calls=wanted), "found"]), tools=[look_up]
@@ -131,4 +140,141 @@ def test_a_stream_that_somebody_else_has_put_in_place_of_langgraphs_is_used(
 
 
 def test_a_langgraph_with_another_loop_is_used_as_it_is() -> None:
-    assert inline_writes.replace_loop(FunctionType(compile("pass", "other", "exec"), {})) is None
+    other = FunctionType(compile("pass", "other", "exec"), {})
+
+    assert inline_writes.replace_loop(other, SyncPregelLoop, inline_writes.InlineLoop) is None
+
+
+# What is stored in one transaction, in both worlds
+
+
+Run = Callable[[Any, Any], Awaitable[Any]]
+
+
+async def here(graph: Any, given: Any) -> Any:
+    return graph.invoke(given, CONFIG)
+
+
+async def in_loop(graph: Any, given: Any) -> Any:
+    return await graph.ainvoke(given, CONFIG)
+
+
+both_worlds = pytest.mark.parametrize("run", [here, in_loop])
+
+
+def note_transactions(saver: SqliteCheckpointer) -> list[set[tuple[str, bool]]]:
+    """Return the tables that each commit has written to, and whether in a nested namespace."""
+    committed: list[set[tuple[str, bool]]] = [set()]
+
+    def note(statement: str) -> None:
+        if statement == "COMMIT":
+            committed.append(set())
+        elif found := re.match(
+            r"INSERT OR \w+ INTO (writes|checkpoints) .*VALUES \('t', '(.)", statement
+        ):
+            committed[-1].add((found[1], found[2] != "'"))
+
+    saver.conn.set_trace_callback(note)
+    return committed
+
+
+@both_worlds
+@pytest.mark.parametrize("calls", [1, 3])
+async def test_the_writes_of_a_nested_step_are_stored_with_its_checkpoint(
+    run: Run, calls: int
+) -> None:
+    with SqliteCheckpointer(":memory:") as saver:
+        transactions = note_transactions(saver)
+        await run(tree(saver, calls), TASK)
+
+    alone, joined = {("writes", True)}, {("writes", True), ("checkpoints", True)}
+    # The answer of a tool with others beside it, and a reply that sends its calls.
+    assert transactions.count(alone) == (1 if calls == 1 else 1 + calls)
+    # The last reply, the tool's answer if it is alone, and the answer to the request.
+    assert transactions.count(joined) == (3 if calls == 1 else 2)
+    assert {("writes", False)} in transactions
+    assert {("writes", False), ("checkpoints", False)} not in transactions
+
+
+class Counting(SqliteCheckpointer):
+    """A saver of ours with a method of its own."""
+
+    stored = 0
+
+    def put_writes(self, *args: Any, **kwargs: Any) -> None:
+        self.stored += 1
+        super().put_writes(*args, **kwargs)
+
+
+@both_worlds
+async def test_a_method_of_the_saver_that_was_replaced_is_called_for_each_write(run: Run) -> None:
+    with Counting(":memory:") as saver:
+        await run(tree(saver), TASK)
+        [(count,)] = saver.conn.execute("SELECT count(DISTINCT task_id) FROM writes")
+
+    assert saver.stored == count == 8
+
+
+async def test_a_database_that_is_busy_is_waited_for(tmp_path: Path) -> None:
+    async with SqliteCheckpointer(tmp_path / "t.sqlite") as saver:
+        with closing(sqlite3.connect(tmp_path / "t.sqlite")) as other:
+
+            @tool
+            async def lock(subject: str) -> str:
+                """Lock the database until the loop has turned a few times."""
+                other.execute("BEGIN IMMEDIATE")
+                asyncio.get_running_loop().call_later(0.005, other.rollback)
+                return f"found {subject}"
+
+            model = ScriptedModel([Call("lock", {"subject": "Rome"}), "found"])
+            leaf = Agent("leaf", "Looks up", model=model, tools=[lock])
+            replies = ScriptedModel([delegate("leaf", "look"), "done"])
+            root = Agent("root", "Leads", model=replies, subordinates=[leaf])
+            answer = await root.compile(saver).ainvoke(TASK, CONFIG)
+
+        assert answer["messages"][-1].text == "done"
+        assert not (await saver.acheck()).faults
+
+
+class Value(TypedDict):
+    """A state that takes one value a step."""
+
+    value: int
+
+
+@both_worlds
+async def test_writes_whose_step_cannot_end_are_stored_all_the_same(run: Run) -> None:
+    def write_twice(state: Value) -> Any:
+        return [Command(update={"value": 1}), Command(update={"value": 2})]
+
+    inner: Any = StateGraph(Value).add_node("twice", write_twice).set_entry_point("twice")
+    nested = inline_writes.InlineGraph(**inner.compile().__dict__)
+    outer: Any = StateGraph(Value).add_node("inner", nested).set_entry_point("inner")
+    with SqliteCheckpointer(":memory:") as saver:
+        with pytest.raises(InvalidUpdateError):
+            await run(outer.compile(saver), {"value": 0})
+        found = saver.conn.execute(
+            "SELECT channel FROM writes WHERE checkpoint_ns LIKE 'inner:%' ORDER BY idx"
+        ).fetchall()
+
+    # That of the input, and both of the node.
+    assert found.count(("value",)) == 3
+
+
+async def test_another_astream_in_place_of_langgraphs_is_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    traced: list[str] = []
+    theirs = Pregel.astream
+
+    async def tracing(self: Any, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+        traced.append(self.name)
+        async for part in theirs(self, *args, **kwargs):
+            yield part
+
+    monkeypatch.setattr(Pregel, "astream", tracing)
+    with SqliteCheckpointer(":memory:") as saver:
+        answer = await tree(saver).ainvoke(TASK, CONFIG)
+
+    assert answer["messages"][-1].text == "done"
+    assert {"root", "leaf"} <= set(traced)

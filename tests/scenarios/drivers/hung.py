@@ -6,9 +6,9 @@ with ``SIGSTOP`` in the tool of the lowest level, or in a transaction, and print
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,11 @@ def build_tree(book: Callable[[], None]) -> Agent:
     return Agent("head", model=ScriptedModel(scripts), subordinates=[chief])
 
 
+def stop_here() -> None:
+    """Stop the process in this thread, which after `os.kill` might go on for a moment."""
+    signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
+
+
 def run_until_stopped(database: Path, mode: str) -> str:
     """Send the task, and return the name of the error that the woken run gets."""
     bookings = database.with_suffix(".bookings")
@@ -45,9 +50,9 @@ def run_until_stopped(database: Path, mode: str) -> str:
             log.write("a room\n")
         if mode == "tool":
             with saver.lock:  # not while another thread of this process is in a transaction
-                os.kill(os.getpid(), signal.SIGSTOP)
+                stop_here()
         else:
-            saver.ledger.commit(lambda _: os.kill(os.getpid(), signal.SIGSTOP))
+            saver.ledger.commit(lambda _: stop_here())
 
     with SqliteCheckpointer(database) as saver:
         try:
