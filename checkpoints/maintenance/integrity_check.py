@@ -158,6 +158,8 @@ class IntegrityCheck:
 
     def _check_value(self, found: tuple[Any, ...]) -> None:
         key, value, version = found
+        if type(key) is not str:
+            raise LedgerDamaged(repr(key), "its key is no text")
         kind = find_record_kind(key)
         record = VersionedValue(kind.decode(key, value), check_number(key, version))
         if kind is EFFECT:

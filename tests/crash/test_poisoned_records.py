@@ -245,3 +245,13 @@ def test_a_key_that_is_no_unicode_hides_no_other(besieged: Besieged) -> None:
     assert besieged.turn("good") == besieged.good
     assert besieged.turn("bad") == besieged.bad
     assert list_circuits(besieged.saver.ledger) != []
+
+
+@pytest.mark.parametrize("key", [b"", b"circuit//a", 5])
+def test_a_key_that_is_no_text_hides_no_other(key: Any, besieged: Besieged) -> None:
+    with besieged.saver.cursor() as cursor:
+        cursor.execute("UPDATE ledger_values SET key = CAST(? AS BLOB) WHERE id = 1", (key,))
+
+    assert besieged.turn("good") == besieged.good
+    assert besieged.turn("bad") == besieged.bad
+    assert [fault.why for fault in besieged.saver.check().faults] == ["its key is no text"]
