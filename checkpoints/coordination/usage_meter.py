@@ -7,7 +7,7 @@ steps and calls are exact however a run ends.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from time import monotonic
 from typing import Final
 
@@ -33,6 +33,16 @@ class TurnUsage:
     calls: int = 0
     tokens: int = 0
     seconds: FiniteFloat = 0.0
+
+    def to_json(self) -> dict[str, float]:
+        """Return the usage as it is stored."""
+        # Not `asdict`, which copies each value: a tree stores its usage before every step.
+        return {
+            "steps": self.steps,
+            "calls": self.calls,
+            "tokens": self.tokens,
+            "seconds": self.seconds,
+        }
 
 
 METER: Final[RecordKind[TurnUsage]] = RecordKind("meter", TurnUsage)
@@ -83,7 +93,7 @@ class Meter:
         )
         if step and (reached := self._find_reached_limit(spent, step)):
             return lambda: reached
-        open_.compare_and_set(self._name, found.version if found else None, asdict(spent))
+        open_.compare_and_set(self._name, found.version if found else None, spent.to_json())
 
         def note_commit() -> None:
             self.has_counted = True
