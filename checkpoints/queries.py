@@ -14,7 +14,10 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple, DeltaChannelHistory
 
 from echelons.checkpoints.ledger import Ledger, get_ledger
+from echelons.errors import CheckpointNotFound, InvalidOption
+from echelons.langgraph_internals import CHECKPOINT_MAP_KEY
 from echelons.plans import adrive_plan, drive_plan
+from echelons.text.input_limits import shorten_repr
 
 Saver: TypeAlias = BaseCheckpointSaver[Any]
 T = TypeVar("T")
@@ -182,6 +185,36 @@ class LedgerQuery:
         """Async version of `get`."""
         ledger = get_ledger(saver)
         return await ledger.arun(lambda: self.work(ledger))
+
+
+def list_named_checkpoints(configurable: Mapping[str, Any]) -> list[OneCheckpoint]:
+    """Return the checkpoints that a run or an update with this `configurable` begins from.
+
+    Raises:
+        InvalidOption: Its map of checkpoints is no mapping.
+    """
+    given, checkpoint_id = configurable.get(CHECKPOINT_MAP_KEY), configurable.get("checkpoint_id")
+    if not given and not checkpoint_id:
+        return []
+    if not isinstance(given, Mapping | None):
+        why = "it is no mapping of namespaces to ids of checkpoints; leave it out"
+        raise InvalidOption("configurable", f"{CHECKPOINT_MAP_KEY}={shorten_repr(given)}", why)
+    named = {str(namespace): each for namespace, each in (given or {}).items()}
+    if checkpoint_id:
+        named[str(configurable.get("checkpoint_ns") or "")] = checkpoint_id
+    thread_id = str(configurable["thread_id"])
+    return [OneCheckpoint(thread_id, namespace, each) for namespace, each in named.items()]
+
+
+def check_named_checkpoints(named: Iterable[OneCheckpoint]) -> ReadPlan[None]:
+    """Check that checkpoints exist.
+
+    Raises:
+        CheckpointNotFound: One does not, or is another thread's.
+    """
+    for each in named:
+        if not isinstance(each.checkpoint_id, str) or not (yield each):
+            raise CheckpointNotFound(each.checkpoint_id, each.thread_id, each.checkpoint_ns)
 
 
 def _sort_newest_first(found: Iterable[CheckpointTuple]) -> list[CheckpointTuple]:

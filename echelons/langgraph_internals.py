@@ -45,6 +45,7 @@ __all__ = [
     "NS_SEP",
     "NULL_TASK_ID",
     "OWN_CONFIG_KEYS",
+    "PRIVATE_PREFIX",
     "READ_KEY",
     "RESUME",
     "RESUME_MAP_KEY",
@@ -69,6 +70,8 @@ __all__ = [
 # saver of the graph around it, knows whether it resumes, and whether each step is stored.
 CHECKPOINTER_KEY = CONFIG_KEY_CHECKPOINTER
 RESUMING_KEY = CONFIG_KEY_RESUMING
+# What the names of all of these begin with: from a caller, one of them is refused.
+PRIVATE_PREFIX: Final = CHECKPOINTER_KEY.removesuffix("checkpointer")
 DURABILITY_KEY = CONFIG_KEY_DURABILITY
 TASK_ID_KEY = CONFIG_KEY_TASK_ID
 READ_KEY = CONFIG_KEY_READ

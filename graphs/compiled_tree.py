@@ -90,6 +90,7 @@ class AgentGraph(EditableGraph):
         """Run the tree, see `CompiledStateGraph.stream`.
 
         Raises:
+            CheckpointNotFound: The config names a checkpoint that the thread does not have.
             EventLoopMissing: Parts of the tree are only async, and the run is not a session's.
             InvalidInput: The input, or the thread's id, is refused.
             MissingAgents: The thread waits in agents that this tree does not have.

@@ -30,7 +30,7 @@ from echelons.errors import CheckpointTampered, LedgerDamaged
 from echelons.guards.gate import is_pause
 from echelons.identity.failures import get_failure_log
 from echelons.identity.lineage import STORED_KEYS_KEY
-from echelons.langgraph_internals import DeltaSnapshot
+from echelons.langgraph_internals import DELTA_COUNTERS_KEY, DeltaSnapshot
 from echelons.text.error_lines import read_error_text
 from echelons.text.sanitize import sanitize_value
 from echelons.tree.names import PATH_SEPARATOR
@@ -45,6 +45,8 @@ LANGGRAPH_METADATA_KEYS = CheckpointMetadata.__annotations__.keys() | {
 INPUT_SOURCES = ("input", "update", "fork")
 """LangGraph's sources of the checkpoints that may hold an input in full."""
 
+_NEVER_FROM_CALLER = EXCLUDED_METADATA_KEYS | {DELTA_COUNTERS_KEY}
+"""Metadata keys that are not stored if a caller's config has them; a checkpoint may have none."""
 _COPIED_KEY = "model"
 """Key of `configurable` that LangChain's `ensure_config` copies into the metadata."""
 
@@ -180,7 +182,7 @@ def filter_metadata(config: RunnableConfig, metadata: CheckpointMetadata) -> dic
     around: Mapping[str, Any] = config.get("metadata") or {}
     own: Mapping[str, Any] = metadata
     copied = _COPIED_KEY in configurable and _COPIED_KEY in around
-    left_out = copied and _COPIED_KEY not in around.get(STORED_KEYS_KEY, "").split()
+    left_out = copied and _COPIED_KEY not in str(around.get(STORED_KEYS_KEY)).split()
     kept: dict[str, Any] = {}
     # One loop each, and types compared before `isinstance`: this is part of every checkpoint.
     for key, value in own.items():
@@ -188,7 +190,7 @@ def filter_metadata(config: RunnableConfig, metadata: CheckpointMetadata) -> dic
             is_nul_text = type(value) is str and _NUL in value
             kept[key] = str(value).replace(_NUL, "") if is_nul_text else value
     for key, value in around.items():
-        if key in kept or key in EXCLUDED_METADATA_KEYS or key[:2] == "__":
+        if key in kept or key in _NEVER_FROM_CALLER or key[:2] == "__":
             continue
         if type(value) is str:
             kept[key] = value.replace(_NUL, "") if _NUL in value else value

@@ -147,9 +147,22 @@ def load_metadata(row: CheckpointRow) -> CheckpointMetadata:
         raise CheckpointTampered(row.description, f"its metadata is no JSON ({error})") from None
     if not isinstance(held, dict):
         raise CheckpointTampered(row.description, "its metadata is no JSON object")
+    if isinstance(held.get(DELTA_COUNTERS_KEY), (str, int, float)):
+        # Of a caller's config, which earlier versions stored; LangGraph then counts from 0.
+        del held[DELTA_COUNTERS_KEY]
     for key in ("parents", DELTA_COUNTERS_KEY):
         if not isinstance(held.get(key, {}), dict):
             raise CheckpointTampered(row.description, f"{key!r} in its metadata is no JSON object")
+    # Other programs may leave it out; LangGraph counts from it.
+    if type(held.setdefault("step", -1)) is not int:
+        raise CheckpointTampered(row.description, "'step' in its metadata is no whole number")
+    for counts in held.get(DELTA_COUNTERS_KEY, {}).values():
+        match counts:
+            case [int(), int()]:
+                pass
+            case _:
+                why = f"{DELTA_COUNTERS_KEY!r} in its metadata has no pairs of numbers"
+                raise CheckpointTampered(row.description, why)
     return cast("CheckpointMetadata", held)
 
 

@@ -196,8 +196,9 @@ def list_segments(rows: list[CheckpointTuple]) -> list[CheckpointTuple]:
 
 def count_turns(inputs: Iterable[CheckpointTuple]) -> int:
     """Return the number of turns that some inputs of one root stand for, pruned ones included."""
-    noted = (cast("Mapping[str, Any]", row.metadata) for row in inputs)
-    return sum(1 + int(metadata.get(EARLIER_TURNS_KEY, 0)) for metadata in noted)
+    noted = (cast("Mapping[str, Any]", row.metadata).get(EARLIER_TURNS_KEY, 0) for row in inputs)
+    # A caller's config may have had the key.
+    return sum(1 + earlier if isinstance(earlier, int) else 1 for earlier in noted)
 
 
 def find_segment_end(head: Mapping[str, Any] | None, thread_id: str) -> OneCheckpoint | None:

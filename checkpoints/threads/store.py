@@ -63,6 +63,7 @@ from echelons.errors import (
 )
 from echelons.identity.failures import LoggedFailure
 from echelons.identity.lineage import METADATA_KEYS, STORED_KEYS_KEY, Identity
+from echelons.langgraph_internals import DELTA_COUNTERS_KEY
 
 DAMAGE = (CheckpointTampered, LedgerDamaged, UnreadableRecord)
 """The errors of a thread whose stored rows cannot be read."""
@@ -303,6 +304,17 @@ def is_written_by_library(key: str) -> bool:
     if key in own or key in LANGGRAPH_METADATA_KEYS:
         return True
     return key.startswith(("langgraph_", "__"))
+
+
+def hide_library_metadata(metadata: Mapping[str, Any]) -> dict[str, None]:
+    """Return what takes the place of metadata in a caller's config that would spoil its thread.
+
+    LangGraph stores no `None`. Other keys of its own and of ours replace a caller's in any case.
+    """
+    return dict.fromkeys(_SPOILING_KEYS & metadata.keys())
+
+
+_SPOILING_KEYS = {DELTA_COUNTERS_KEY, EARLIER_TURNS_KEY}
 
 
 def _find_thread(thread_id: str, root: str | None) -> ReadPlan[Thread]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
 
 from echelons.cli.display.text_format import escape_controls
 from echelons.cli.exit_codes import ExitCode
+from echelons.text.error_lines import read_error_text
 from echelons.text.redaction import redact_secrets
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ def print_error(error: Exception, code: ExitCode, *, as_json: bool) -> None:
     """Write an error as one line, or as a JSON object with its values."""
     unexpected = code is ExitCode.UNEXPECTED
     # A team's own code, or a library that it uses, may have raised it.
-    text = redact_secrets(str(error))
+    text = redact_secrets(read_error_text(error))
     message = f"{type(error).__name__}: {text}" if unexpected else text
     if as_json:
         shown = {"kind": "error", "error": type(error).__name__, "message": message}

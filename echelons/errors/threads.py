@@ -21,6 +21,25 @@ class ThreadNotFound(EchelonsError):
     )
 
 
+class CheckpointNotFound(EchelonsError):
+    """A config names a checkpoint that its thread does not have.
+
+    Attributes:
+        checkpoint_id: The id as it was given.
+        thread_id: LangGraph's id of the thread.
+        checkpoint_ns: LangGraph's namespace in the thread; empty for the root's.
+    """
+
+    checkpoint_id: object
+    thread_id: str
+    checkpoint_ns: str = ""
+    message = (
+        "thread {thread_id!r} has no checkpoint {checkpoint_id:short} in the namespace "
+        "{checkpoint_ns!r}; take a config of get_state_history(), or leave out checkpoint_id for "
+        "the latest. Nothing was stored"
+    )
+
+
 class ThreadNotNamed(EchelonsError):
     """There are several threads, and none was named.
 

@@ -23,7 +23,7 @@ from echelons.langgraph_internals import SEVERAL_WRITES_KEY
 from echelons.nodes.delegating.queued_request import QueuedRequest
 from echelons.nodes.messages import read_message_usage
 from echelons.text.content_blocks import describe_content
-from echelons.text.error_lines import find_server
+from echelons.text.error_lines import find_server, read_error_text
 from echelons.text.redaction import Redactor, redact_secrets
 from echelons.tree.names import CALL_SUBORDINATE, PATH_SEPARATOR
 
@@ -179,9 +179,9 @@ class EventTranslator:
             if not namespace and (question := self._questions[each["id"]]):
                 self._questions[each["id"]] = None
                 yield question
-        if error := payload["error"]:
-            server = find_server(error)
-            text = self._redact(f"{error} ({server})" if server else str(error))
+        if (error := payload["error"]) is not None:
+            text, server = read_error_text(error), find_server(error)
+            text = self._redact(f"{text} ({server})" if server else text)
             yield RunEvent(who.path, RunEventKind.ERROR, text, thread_id=who.thread_id)
         # The subordinate's node reports the responses of a delegation, and `delegate` repeats them.
         if who.node != "delegate":

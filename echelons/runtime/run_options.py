@@ -16,7 +16,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 
 from echelons.checkpoints.checkpointer import SqliteCheckpointer
 from echelons.checkpoints.threads.store import is_written_by_library
-from echelons.errors import InvalidOption
+from echelons.errors import InvalidNote, InvalidOption
 from echelons.identity.lineage import STORED_KEYS_KEY
 from echelons.langgraph_internals import OWN_CONFIG_KEYS
 from echelons.runtime.session_requests import SessionThread
@@ -30,6 +30,7 @@ from echelons.text.input_limits import (
 )
 from echelons.text.redaction import is_secret_name
 
+_TAKEN = "checkpoints have metadata of this name already; choose another"
 _SCALARS = (str, int, float)
 _NUMBER = re.compile(r"[-+]?[\d.]+")
 
@@ -58,11 +59,14 @@ class RunOptions:
         """Return validated options.
 
         Raises:
-            InvalidNote: An entry of `metadata` cannot be stored.
+            InvalidNote: An entry of `metadata` cannot be stored, or has a name of LangGraph's or
+                of ours.
             InvalidOption: Another argument holds something that cannot be passed, or stored.
             InputTooLarge: What is to be stored is larger than 4 KiB.
         """
         notes, keys = check_metadata(metadata), tuple(_iterate("stored_keys", stored_keys))
+        for key in filter(is_written_by_library, notes):
+            raise InvalidNote(shorten_repr(key), _TAKEN)
         given = _check_configurable(configurable)
         for key in keys:
             if why := _explain_unstorable(key, notes):
@@ -184,7 +188,7 @@ def _explain_unstorable(key: str, notes: Mapping[str, Any]) -> str:
     if key in notes:
         return "metadata= has the same name; choose another for one of them"
     if is_written_by_library(key):
-        return "checkpoints have metadata of this name already; choose another"
+        return _TAKEN
     if is_secret_name(key):
         why = "by its name it is a secret, and what is stored is not encrypted; "
         return f"{why}leave it out here, and give it again at a resume"

@@ -93,11 +93,11 @@ def find_server(error: BaseException) -> str:
 
     HTTP clients attach the request to their exceptions, and seldom name it in the text.
     """
-    if getattr(error, "response", None) is not None:
-        return ""
     try:
+        if getattr(error, "response", None) is not None:
+            return ""
         url = urlsplit(str(error.request.url))  # type: ignore[attr-defined]
-    except (AttributeError, RuntimeError, ValueError):  # httpx raises the second for no request
+    except Exception:  # noqa: BLE001  most have none, httpx raises if there is none, others anything
         return ""
     # Neither a user's password nor a query, which may hold a key.
     server = f"{url.scheme}://{url.netloc.rpartition('@')[2]}"

@@ -21,8 +21,9 @@ def sanitize_value(value: Any, depth: int = 0) -> Any:
     r"""Return a copy of JSON-like data that can be stored and sent.
 
     A surrogate pair becomes its character, a lone surrogate U+FFFD. Numbers of more than 64 bits
-    become strings. Data nested too deep, and the end of a string that is too long, are replaced
-    by a note; `depth` is the number of lists and mappings around it.
+    become strings, and so do keys that JSON does not have. Data nested too deep, and the end of a
+    string that is too long, are replaced by a note; `depth` is the number of lists and mappings
+    around it.
 
     Examples:
         >>> sanitize_value({"to": ["Rome \ud83d\ude00", "\ud83d Paris", 7, 2**64]})
@@ -41,12 +42,22 @@ def sanitize_value(value: Any, depth: int = 0) -> Any:
             for key, each in value.items():
                 # Most keys are names, which need no call.
                 fit = type(key) is str and key.isascii() and len(key) <= MAX_TEXT_LENGTH
-                clean[key if fit else sanitize_value(key)] = sanitize_value(each, depth + 1)
+                clean[key if fit else _sanitize_key(key)] = sanitize_value(each, depth + 1)
             return clean
         return [sanitize_value(each, depth + 1) for each in value]
     if value is None or kind is bool or kind is float:
         return value
     return _sanitize_other(value, depth)
+
+
+def _sanitize_key(key: Any) -> Any:
+    if key is None or isinstance(key, (str, int, float)):
+        return sanitize_value(key)
+    # No JSON has such a key: a tuple of numbers, or an object of a client.
+    try:
+        return _sanitize_text(str(key))
+    except Exception:  # noqa: BLE001  an object's own `__str__` may fail
+        return type(key).__name__
 
 
 def _sanitize_other(value: Any, depth: int) -> Any:

@@ -24,9 +24,11 @@ from echelons.errors import (
     ForbiddenRole,
     InputTooLarge,
     InvalidMessages,
+    InvalidOption,
     InvalidValue,
 )
 from echelons.identity.lineage import strip_own_metadata
+from echelons.langgraph_internals import PRIVATE_PREFIX
 from echelons.text.content_blocks import measure_blocks
 from echelons.text.input_limits import (
     INPUT_BYTES,
@@ -37,6 +39,9 @@ from echelons.text.input_limits import (
     shorten_repr,
 )
 
+OWN_PREFIX = "__echelons_"
+"""What the keys of a config begin with under which a run passes its services on."""
+_PLAIN = (str, int, float, list, tuple, dict)
 ALLOWED_ROLES = ("user", "assistant", "tool")
 """Message roles that are accepted, as providers call them."""
 
@@ -49,10 +54,13 @@ def validate_input(given: Any, config: RunnableConfig | None) -> Any:
     Raises:
         InvalidInput: The input, or the thread's id, is refused; a subclass for each reason.
     """
+    configurable = ensure_config(config).get("configurable") or {}
+    embedded = is_embedded(configurable)
+    if not embedded:
+        _check_private_keys(configurable)
     if given is None or isinstance(given, Command):
         return given
-    configurable = ensure_config(config).get("configurable") or {}
-    if is_embedded(configurable):
+    if embedded:
         return normalize_messages(given)
     if configurable.get("thread_id") is not None:
         check_id(configurable["thread_id"], "thread_id")
@@ -61,6 +69,17 @@ def validate_input(given: Any, config: RunnableConfig | None) -> Any:
     if isinstance(given[MESSAGES], Overwrite):
         raise InvalidMessages(given[MESSAGES], "an input adds to the conversation")
     return {MESSAGES: validate_messages(normalize_messages({MESSAGES: given[MESSAGES]})[MESSAGES])}
+
+
+def _check_private_keys(configurable: Mapping[str, Any]) -> None:
+    for key, value in configurable.items():
+        # LangGraph's server passes objects under names of LangGraph's.
+        if key[:2] == "__" and (
+            key.startswith(OWN_PREFIX)
+            or (key.startswith(PRIVATE_PREFIX) and isinstance(value, _PLAIN))
+        ):
+            why = "names that begin like this are LangGraph's and ours; choose another"
+            raise InvalidOption("configurable", shorten_repr(key), why)
 
 
 def validate_messages(messages: Sequence[BaseMessage]) -> list[BaseMessage]:

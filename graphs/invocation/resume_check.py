@@ -1,12 +1,13 @@
 """Checks, before a stored run is resumed, that the tree still has the agents it waits in.
 
 LangGraph itself ends such a run silently, with empty answers. A different fingerprint only
-triggers the comparison; a changed prompt or a new document passes.
+triggers the comparison; a changed prompt or a new document passes. Also checks that the checkpoint
+that a run is to begin from exists: LangGraph begins from nothing, and what it stores leads nowhere.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,8 +15,16 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.types import Command
 
 from echelons.agent import Agent
-from echelons.checkpoints.inherited_config import get_saver, is_resuming
-from echelons.checkpoints.queries import OneCheckpoint, ReadPlan, Saver, arun_plan, run_plan
+from echelons.checkpoints.inherited_config import get_saver, is_embedded, is_resuming
+from echelons.checkpoints.queries import (
+    OneCheckpoint,
+    ReadPlan,
+    Saver,
+    arun_plan,
+    check_named_checkpoints,
+    list_named_checkpoints,
+    run_plan,
+)
 from echelons.checkpoints.threads.pending_work import (
     OpenAgent,
     build_open_agent,
@@ -33,8 +42,8 @@ from echelons.tree.traversal import fingerprint_tree, walk_tree
 def check_resume(agent: Agent, own: Any, given: Any, config: Mapping[str, Any]) -> Identity | None:
     """Check that a tree can resume a thread; return the identity of the stored run.
 
-    Only an input that resumes is checked; the identity is `None` for others, or if nothing is
-    stored.
+    Only an input that resumes, or a config that names a checkpoint, is checked; the identity is
+    `None` for other inputs, or if nothing is stored.
 
     Args:
         agent: The tree's root.
@@ -43,32 +52,44 @@ def check_resume(agent: Agent, own: Any, given: Any, config: Mapping[str, Any]) 
         config: The run's config, merged with the config around the call.
 
     Raises:
+        CheckpointNotFound: The config names a checkpoint that the thread does not have.
         MissingAgents: The thread waits in agents or nodes that the tree does not have.
     """
-    resumed = _find_resumed_checkpoint(own, given, config)
-    return run_plan(resumed[0], check_checkpoint(agent, resumed[1])) if resumed else None
+    planned = _plan_check(agent, own, given, config)
+    return run_plan(*planned) if planned else None
 
 
 async def acheck_resume(
     agent: Agent, own: Any, given: Any, config: Mapping[str, Any]
 ) -> Identity | None:
     """Async version of `check_resume`."""
-    resumed = _find_resumed_checkpoint(own, given, config)
-    return await arun_plan(resumed[0], check_checkpoint(agent, resumed[1])) if resumed else None
+    planned = _plan_check(agent, own, given, config)
+    return await arun_plan(*planned) if planned else None
 
 
-def _find_resumed_checkpoint(
-    own: Any, given: Any, config: Mapping[str, Any]
-) -> tuple[Saver, OneCheckpoint] | None:
-    """Return the saver and the root's checkpoint to read, if the run resumes a stored one."""
+def _plan_check(
+    agent: Agent, own: Any, given: Any, config: Mapping[str, Any]
+) -> tuple[Saver, ReadPlan[Identity | None]] | None:
+    """Return the saver and the plan of the check, if there is anything to check."""
     configurable = config.get("configurable") or {}
-    resumes = given is None or isinstance(given, Command) or is_resuming(configurable)
     saver = get_saver(configurable) or (own if isinstance(own, BaseCheckpointSaver) else None)
-    if not resumes or saver is None or configurable.get("thread_id") is None:
+    if saver is None or configurable.get("thread_id") is None:
+        return None
+    resumes = given is None or isinstance(given, Command) or is_resuming(configurable)
+    named = () if is_embedded(configurable) else list_named_checkpoints(configurable)
+    if not resumes and not named:
         return None
     namespace = str(configurable.get("checkpoint_ns") or "")
     checkpoint_id = configurable.get("checkpoint_id") or None
-    return saver, OneCheckpoint(str(configurable["thread_id"]), namespace, checkpoint_id)
+    root = OneCheckpoint(str(configurable["thread_id"]), namespace, checkpoint_id)
+    return saver, _check_places(agent, root, named, resumes)
+
+
+def _check_places(
+    agent: Agent, root: OneCheckpoint, named: Sequence[OneCheckpoint], resumes: bool
+) -> ReadPlan[Identity | None]:
+    yield from check_named_checkpoints(named)
+    return (yield from check_checkpoint(agent, root)) if resumes else None
 
 
 def check_checkpoint(agent: Agent, root: OneCheckpoint) -> ReadPlan[Identity | None]:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from langchain_core.runnables import RunnableConfig
 
 from echelons.checkpoints.coordination.run_gate import TreeGate
+from echelons.checkpoints.threads.store import hide_library_metadata
 from echelons.delegation.race import RACES_KEY, Races
 from echelons.delegation.request import CURRENT_REQUEST_KEY
 from echelons.guards.circuit_breaker import CIRCUITS_KEY, Circuits
@@ -53,7 +54,11 @@ def with_run_services(
     given: RunnableConfig = config or {}
     own: RunnableConfig = {
         **given,
-        "metadata": {**(given.get("metadata") or {}), **identity.to_metadata()},
+        "metadata": {
+            **(given.get("metadata") or {}),
+            **hide_library_metadata(around.get("metadata") or {}),
+            **identity.to_metadata(),
+        },
         "configurable": {
             **around["configurable"],
             GATE_KEY: services.gate,

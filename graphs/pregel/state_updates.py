@@ -7,8 +7,9 @@ that a run would carry is read from the checkpoint that is updated.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from langchain_core.runnables import RunnableConfig, ensure_config
 from langchain_core.runnables.config import merge_configs
@@ -17,10 +18,21 @@ from langgraph.types import StateUpdate
 
 from echelons.checkpoints.delta_channels import normalize_messages
 from echelons.checkpoints.inherited_config import get_saver
-from echelons.checkpoints.queries import OneCheckpoint, ReadPlan, Saver, arun_plan, run_plan
+from echelons.checkpoints.queries import (
+    OneCheckpoint,
+    ReadPlan,
+    Saver,
+    arun_plan,
+    check_named_checkpoints,
+    list_named_checkpoints,
+    run_plan,
+)
+from echelons.checkpoints.threads.store import hide_library_metadata
+from echelons.errors import InvalidOption
 from echelons.graphs.pregel.inline_writes import InlineGraph
 from echelons.identity.lineage import Identity
 from echelons.langgraph_internals import parent_config
+from echelons.text.input_limits import shorten_repr
 
 Supersteps = Sequence[Sequence[StateUpdate]]
 
@@ -32,13 +44,14 @@ class EditableGraph(InlineGraph):
         """Update a stored state, see `CompiledStateGraph.bulk_update_state`.
 
         Raises:
+            CheckpointNotFound: The config names a checkpoint that the thread does not have.
             InvalidMessages: The `messages` of an update are not messages.
         """
         around = self.merge_call_config(config)
         found = self._find_edited_checkpoint(around)
-        stored = run_plan(found[0], _read_stored_identity(found[1])) if found else None
+        stored = run_plan(found[0], _read_stored_identity(found[1], around)) if found else None
         identity = stored or self._build_initial_identity(around)
-        with _with_identity_in_context(identity, config) as named:
+        with _with_identity_in_context(identity, config, around) as named:
             return super().bulk_update_state(named, _convert_messages(supersteps))
 
     async def abulk_update_state(
@@ -47,13 +60,25 @@ class EditableGraph(InlineGraph):
         """Async version of `bulk_update_state`."""
         around = self.merge_call_config(config)
         found = self._find_edited_checkpoint(around)
-        stored = await arun_plan(found[0], _read_stored_identity(found[1])) if found else None
+        stored = (
+            await arun_plan(found[0], _read_stored_identity(found[1], around)) if found else None
+        )
         identity = stored or self._build_initial_identity(around)
-        with _with_identity_in_context(identity, config) as named:
+        with _with_identity_in_context(identity, config, around) as named:
             return await super().abulk_update_state(named, _convert_messages(supersteps))
 
     def merge_call_config(self, config: RunnableConfig | None) -> RunnableConfig:
-        """Return a call's config, merged with the graph's own and the one around the call."""
+        """Return a call's config, merged with the graph's own and the one around the call.
+
+        Raises:
+            InvalidOption: A key of its `configurable` is no text.
+        """
+        given: Any = (config or {}).get("configurable") or {}
+        if not isinstance(given, Mapping):
+            raise InvalidOption("configurable", shorten_repr(given), "it is no mapping")
+        for key in given:
+            if not isinstance(key, str):
+                raise InvalidOption("configurable", shorten_repr(key), "a key is a text")
         return ensure_config(merge_configs(self.config, config))
 
     def _build_initial_identity(self, around: RunnableConfig) -> Identity | None:
@@ -76,16 +101,20 @@ def _convert_messages(supersteps: Supersteps) -> Supersteps:
     ]
 
 
-def _read_stored_identity(place: OneCheckpoint) -> ReadPlan[Identity | None]:
+def _read_stored_identity(
+    place: OneCheckpoint, around: RunnableConfig
+) -> ReadPlan[Identity | None]:
+    yield from check_named_checkpoints(list_named_checkpoints(around["configurable"]))
     saved = yield place
     return Identity.from_metadata(saved.metadata) if saved else None
 
 
 @contextmanager
 def _with_identity_in_context(
-    identity: Identity | None, config: RunnableConfig
+    identity: Identity | None, config: RunnableConfig, around: RunnableConfig
 ) -> Iterator[RunnableConfig]:
-    own = identity.to_metadata() if identity else {}
+    own: dict[str, str | None] = {**hide_library_metadata(around.get("metadata") or {})}
+    own |= identity.to_metadata() if identity else {}
     # LangGraph drops a config's metadata after the first of several steps; the config around
     # the call reaches them all.
     token = parent_config.set(_with_metadata(own, parent_config.get() or {}))
@@ -95,5 +124,5 @@ def _with_identity_in_context(
         parent_config.reset(token)
 
 
-def _with_metadata(own: dict[str, str], config: RunnableConfig) -> RunnableConfig:
+def _with_metadata(own: Mapping[str, str | None], config: RunnableConfig) -> RunnableConfig:
     return {**config, "metadata": {**(config.get("metadata") or {}), **own}}

@@ -27,6 +27,7 @@ from echelons.nodes.planning.early_end import build_not_run_message
 from echelons.nodes.planning.refused_calls import mark_refused
 from echelons.nodes.tool_execution.async_only import run_async
 from echelons.nodes.tool_execution.detached_call import DetachedCall, LateCallback
+from echelons.text.error_lines import read_error_text
 from echelons.text.input_limits import shorten_repr
 
 PRIVATE_KEYS = frozenset({"forward", "heads", "previous", "request", "response"})
@@ -168,12 +169,12 @@ class JournaledCall:
     ) -> Any:
         """Return the update of a call whose tool failed, or that was not run without a failure."""
         if failure is None:
-            text = f"{INVALID_CALL_TEXT}{get_failure_log(config).redact(str(error))}"
+            text = f"{INVALID_CALL_TEXT}{get_failure_log(config).redact(read_error_text(error))}"
             return {"messages": [mark_refused(self._build_message(text, "error"))]}
         text = failure.reason
         if isinstance(error, ToolException):
             # Its text is written for the model: all of it.
-            text = failure.add_reference(get_failure_log(config).redact(str(error)))
+            text = failure.add_reference(get_failure_log(config).redact(read_error_text(error)))
         return {"messages": [self._build_message(f"Error: {text}", "error")]}
 
     def _build_message(self, text: str, status: Any) -> ToolMessage:

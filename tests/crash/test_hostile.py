@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
-from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.runnables import RunnableConfig
-from langgraph.types import interrupt
+from langgraph.types import Command, interrupt
 
 from echelons import Agent, EchelonsError, Session, SqliteCheckpointer
-from echelons.testing import Call, ScriptedModel
+from echelons.errors import CheckpointNotFound, InvalidOption
+from echelons.testing import Call, ScriptedModel, delegate
 from tests.proof import sample
 
 if TYPE_CHECKING:
@@ -133,6 +136,113 @@ PLACES: dict[str, Callable[[Any], Callable[[SqliteCheckpointer], Any]]] = {
     "answer": answered,
     "question": named,
 }
+
+
+def looking() -> Agent:
+    """Return a tree of two levels, whose lower agent has a tool."""
+    scripts: dict[str, Any] = {"head": [delegate("leaf", "look"), "done"] * 2}
+    leaf = Agent("leaf", tools=[ask], model=ScriptedModel([Call("ask", {"question": "?"}), "seen"]))
+    return Agent("head", model=ScriptedModel(scripts), subordinates=[leaf])
+
+
+CONFIGURED: list[tuple[Any, Any]] = [
+    *((key, "x") for key in (5, 1.5, None, True, (1, 2), b"x")),
+    *(
+        (f"__echelons_{key}", each)
+        for key in ("gate", "turn", "deadline", "x")
+        for each in (5, "x")
+    ),
+    *((f"__pregel_{key}", each) for key in ("checkpointer", "runtime", "x") for each in (5, "x")),
+    *(("checkpoint_id", each) for each in (5, "x", "../x", ["x"], {"x": 1}, "'; --")),
+    *(("checkpoint_map", each) for each in (5, "x", ["x"], {"": "x"}, {5: 5})),
+]
+
+
+@pytest.mark.parametrize(("key", "value"), CONFIGURED, ids=repr)
+async def test_a_hostile_key_of_a_config_is_refused_by_name_and_the_thread_goes_on(
+    key: Any, value: Any
+) -> None:
+    with SqliteCheckpointer(":memory:") as saver:
+        graph = looking().compile(saver)
+        graph.invoke({"messages": "go"}, GOOD)
+        config: Any = {"configurable": {"thread_id": "t", key: value}}
+        rows = list(saver.list(None))
+        for given in ({"messages": "again"}, None):
+            with pytest.raises((InvalidOption, CheckpointNotFound)):
+                graph.invoke(given, config)
+            with pytest.raises((InvalidOption, CheckpointNotFound)):
+                await graph.ainvoke(given, config)
+
+        assert list(saver.list(None)) == rows
+        assert graph.invoke(Command(resume="yes"), GOOD)["messages"][-1].text == "done"
+
+
+class Mute:
+    """A key without a text."""
+
+    def __str__(self) -> str:
+        raise ValueError
+
+    def __repr__(self) -> str:
+        return "mute"
+
+
+class Raw(BaseChatModel):
+    """A model whose client hands on whatever it has parsed."""
+
+    arguments: dict[str, Any]
+
+    @property
+    def _llm_type(self) -> str:
+        return "raw"
+
+    def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
+        return self
+
+    def _generate(self, messages: list[BaseMessage], *_: Any, **__: Any) -> ChatResult:
+        call: Any = {"name": "keep", "args": self.arguments, "id": "1", "type": "tool_call"}
+        is_begun = isinstance(messages[-1], ToolMessage)
+        reply = AIMessage("done") if is_begun else AIMessage("", tool_calls=[call])
+        return ChatResult(generations=[ChatGeneration(message=reply)])
+
+
+def keep(data: dict[Any, Any]) -> str:
+    """Keep something."""
+    return ", ".join(map(repr, data))
+
+
+@pytest.mark.parametrize(
+    ("key", "kept"),
+    [
+        *(((1, 2), "'(1, 2)'"), (frozenset({1}), "'frozenset({1})'"), (b"x", "\"b'x'\"")),
+        *((1j, "'1j'"), (Mute(), "'Mute'"), (5, "5"), (None, "None")),
+    ],
+    ids=repr,
+)
+async def test_a_key_of_arguments_that_json_does_not_have_becomes_a_text(
+    key: Any, kept: str
+) -> None:
+    head = Agent("head", model=Raw(arguments={"data": {key: 1}}), tools=[keep])
+    with SqliteCheckpointer(":memory:") as saver:
+        session = Session(head, saver)
+        assert session.send("go").result().text == "done"
+        assert (await (await session.asend("again")).result()).text == "done"
+
+        messages = session.thread_store.get(session.thread_id).messages
+        assert [each.text for each in messages if isinstance(each, ToolMessage)] == [kept] * 2
+
+
+def test_a_thread_whose_checkpoints_have_no_step_goes_on() -> None:
+    with SqliteCheckpointer(":memory:") as saver:
+        graph = looking().compile(saver)
+        graph.invoke({"messages": "go"}, GOOD)
+        with saver.conn as connection:
+            connection.execute(
+                "UPDATE checkpoints SET metadata = json_remove(CAST(metadata AS TEXT), '$.step')"
+            )
+
+        assert graph.invoke(Command(resume="yes"), GOOD)["messages"][-1].text == "done"
+        assert graph.invoke({"messages": "again"}, GOOD)["__interrupt__"]
 
 
 @pytest.mark.parametrize(("place", "text"), [*product(PLACES, TEXTS)][:: sample(3, 1)])

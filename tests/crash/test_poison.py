@@ -84,6 +84,8 @@ METADATA: list[Any] = [
     b'{"parents": 5}',
     b'{"parents": [], "source": "input"}',
     b'{"counters_since_delta_snapshot": [1]}',
+    *(b'{"counters_since_delta_snapshot": {"messages": %s}}' % each for each in (b"5", b"[1]")),
+    *(b'{"step": %s}' % each for each in (b'"x"', b"null", b"1.5", b"[1]")),
 ]
 POISON: list[tuple[str, str, Any]] = [
     *(("checkpoints", "checkpoint", each) for each in (*BYTES, *SHAPES)),

@@ -15,7 +15,7 @@ from langchain_core.tools import ToolException
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command, Send
 
-from echelons import Agent, Session, SqliteCheckpointer
+from echelons import Agent, Session, SqliteCheckpointer, subordinate
 from echelons.checkpoints.threads.thread import Thread
 from echelons.testing import Call, ScriptedModel, delegate, report
 from tests.failure_ids import without_ids
@@ -357,3 +357,71 @@ def test_a_report_waits_for_the_tool_beside_it_even_if_that_fails(
     assert without_ids(failed) == "Error: ValueError: no such city"
     assert reported == "reported"
     assert not isinstance(found["leaf"].messages[-1], AIMessage)
+
+
+class Mute(Exception):
+    """An exception that fails where its text is read."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+class MuteToModel(Mute, ToolException):
+    """One whose text is meant for the model, and that fails as soon as it is looked at."""
+
+    @property
+    def response(self) -> Any:
+        raise RuntimeError("no response")
+
+
+@pytest.mark.parametrize(
+    ("place", "kind"),
+    [
+        *(("tool", Mute), ("tool", MuteToModel), ("function", Mute), ("function", MuteToModel)),
+        *(("Runnable", Mute), ("Runnable", MuteToModel), ("model", Mute)),
+    ],
+)
+def test_an_exception_without_a_text_is_a_failure_like_any_other(
+    world: World, saver: SqliteCheckpointer, place: str, kind: type[Mute]
+) -> None:
+    def leaf(task: str) -> str:
+        """Fail without a word."""
+        raise kind
+
+    def reply(_: Any) -> str:
+        raise kind
+
+    below: dict[str, Any] = {
+        "tool": Agent("mid", tools=[leaf]),
+        "function": leaf,
+        "Runnable": subordinate(RunnableLambda(leaf), name="leaf", description="x"),
+        "model": Agent("leaf"),
+    }
+    name = "mid" if place == "tool" else "leaf"
+    scripts: dict[str, Any] = {
+        "head": [delegate(name, "work"), "over"] * 2,
+        "mid": [Call("leaf", {"task": "x"}), "done"],
+    }
+    model = ScriptedModel({**scripts, "leaf": reply})
+    session = Session(Agent("head", model=model, subordinates=[below[place]]), saver)
+
+    assert [world.send(session, task).text for task in ("go", "again")] == ["over", "over"]
+    texts = [failure.error for failure in session.thread_store.failures(session.thread_id)]
+    assert texts == [f"{kind.__name__}: its text cannot be read"] * 2
+
+
+def test_a_root_whose_model_fails_without_a_text_can_be_resumed(
+    world: World, saver: SqliteCheckpointer
+) -> None:
+    fails = [Mute()]
+
+    def reply(_: Any) -> str:
+        while fails:
+            raise fails.pop()
+        return "over"
+
+    session = Session(Agent("head", model=ScriptedModel(reply)), saver)
+
+    with pytest.raises(Mute):
+        world.send(session, "go")
+    assert world.resume(session).text == "over"

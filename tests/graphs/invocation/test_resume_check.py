@@ -12,7 +12,7 @@ from langgraph.types import Command, interrupt
 
 from echelons import Agent
 from echelons.checkpoints.threads.pending_work import OpenAgent
-from echelons.errors import MissingAgents
+from echelons.errors import CheckpointNotFound, InvalidOption, MissingAgents
 from echelons.graphs.invocation.resume_check import find_missing_agents
 from echelons.testing import Call, ScriptedModel, delegate
 
@@ -151,3 +151,47 @@ def test_a_function_works_in_one_node() -> None:
     assert find_missing_agents(tree, [OpenAgent(("head", "eat"), ("reason",), ())]) == [
         "head/eat/reason"
     ]
+
+
+def forked(**given: Any) -> Any:
+    return {"configurable": {"thread_id": "t", **given}}
+
+
+@pytest.mark.parametrize("begins", ["a run", "a resume", "an update"])
+async def test_a_checkpoint_that_a_thread_does_not_have_is_refused_before_anything_is_stored(
+    any_saver: Any, begins: str
+) -> None:
+    graph, updates = team().compile(any_saver), begins == "an update"
+    for thread in ("other", "t"):
+        graph.invoke(TASK, {"configurable": {"thread_id": thread}})
+    [other, *_] = any_saver.list({"configurable": {"thread_id": "other"}})
+    elsewhere = other.config["configurable"]["checkpoint_id"]
+    nested = {"checkpoint_ns": "delegate:1", "checkpoint_map": {"delegate:1": elsewhere}}
+    rows = list(any_saver.list(None))
+    for config, named in (
+        (forked(checkpoint_id="nothing"), "'t' has no checkpoint 'nothing' in the namespace ''"),
+        (forked(checkpoint_id=elsewhere), f"'t' has no checkpoint '{elsewhere}'"),
+        (forked(checkpoint_id=5), "'t' has no checkpoint 5"),
+        (forked(checkpoint_id=elsewhere, thread_id="new"), "'new' has no checkpoint"),
+        (forked(**nested), f"'t' has no checkpoint '{elsewhere}' in the namespace 'delegate:1'"),
+    ):
+        given = None if begins == "a resume" else TASK
+        with pytest.raises(CheckpointNotFound, match=named):
+            graph.update_state(config, TASK) if updates else graph.invoke(given, config)
+        with pytest.raises(CheckpointNotFound, match=named):
+            await (graph.aupdate_state(config, TASK) if updates else graph.ainvoke(given, config))
+
+    assert list(any_saver.list(None)) == rows
+    with pytest.raises(InvalidOption, match="checkpoint_map=5: it is no mapping"):
+        graph.invoke(TASK, forked(checkpoint_map=5))
+    assert graph.invoke(Command(resume="yes"), CONFIG)["messages"][-1].text == "planned"
+
+
+def test_a_checkpoint_that_is_there_can_be_begun_from_in_every_namespace(any_saver: Any) -> None:
+    graph: Any = team().compile(any_saver)
+    graph.invoke(TASK, CONFIG)
+    [root, *_] = graph.get_state_history(CONFIG)
+    [task] = graph.get_state(CONFIG, subgraphs=True).tasks
+
+    for config in (root.config, task.state.config, task.state.tasks[0].state.config):
+        assert graph.invoke(None, config)["__interrupt__"]
