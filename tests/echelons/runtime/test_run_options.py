@@ -124,16 +124,16 @@ def test_tools_of_three_levels_read_all_that_a_session_passes(
         tmp_path / "t.sqlite",
         store=store,
         context=ann,
-        configurable={"tenant": "acme", "client": client, "api_key": SECRET},
+        configurable={"tenant": "globex", "client": client, "api_key": SECRET},
         callbacks=[counting, later],
         tags=["red"],
     ) as session:
         assert send(session, "go", in_loop).text == "end"
 
-    assert seen.facts == {name: ["Rome", ann, "acme", client, True] for name in NAMES}
+    assert seen.facts == {name: ["Rome", ann, "globex", client, True] for name in NAMES}
     assert counting.tools == later.tools == ["head", "head/mid", "head/mid/leaf"]
     assert SECRET.encode() not in stored_bytes(tmp_path / "t.sqlite")
-    assert b"acme" not in stored_bytes(tmp_path / "t.sqlite")
+    assert b"globex" not in stored_bytes(tmp_path / "t.sqlite")
 
 
 @pytest.mark.parametrize("in_loop", [False, True])
