@@ -97,9 +97,13 @@ def build_sends(
         # Only error messages follow the reply: the model tries again.
         ended = state.get("response") or state["messages"][-1] is message
         return END if ended else "reason"
-    # By its id: the call itself is stored with its message. Only a person's may have none.
+    # By its id: the call itself is stored with its message. Only a person's calls may have none,
+    # or share one.
+    is_named = len({each["id"] for each in message.tool_calls}) == len(message.tool_calls)
     acts = [
-        Send("act", each["id"] or [each]) for each in calls if each["name"] not in DELEGATING_TOOLS
+        Send("act", each["id"] if is_named and each["id"] else [each])
+        for each in calls
+        if each["name"] not in DELEGATING_TOOLS
     ]
     sends = acts + _build_delegation_sends(state, identity, message, calls, limits)
     # A fan-out call that a person wrote into the state was never planned, so it sends nothing.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from langchain_core.messages import ToolCall
+from langchain_core.messages import AIMessage, ToolCall, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
 from langgraph.prebuilt import ToolNode
@@ -21,7 +21,6 @@ from echelons.guards.gate import Halt, Pause, Step, get_gate
 from echelons.langgraph_internals import READ_KEY, TASK_ID_KEY, supports_async
 from echelons.nodes.base_node import Node
 from echelons.nodes.planning.early_end import build_not_run_message
-from echelons.nodes.planning.tool_calls import find_unanswered
 from echelons.nodes.tool_execution.async_only import is_async_only
 from echelons.nodes.tool_execution.at_most_once import AtMostOnce, Refusal
 from echelons.nodes.tool_execution.current_request import with_root_request
@@ -30,6 +29,7 @@ from echelons.nodes.tool_execution.journaled_call import (
     build_journal_call,
     run_detached,
 )
+from echelons.text.input_limits import shorten_repr
 
 
 class Act(Node):
@@ -78,22 +78,33 @@ class Act(Node):
 
 
 def find_call(sent: Any, config: RunnableConfig) -> ToolCall:
-    """Return the call that a `Send` names by its id, from the last reply of the level.
+    """Return the call that a `Send` names by its id, from the latest reply that has it.
 
-    In rows from before, and for a call without an id, the `Send` holds the call.
+    In rows from before, and for calls without an id of their own, the `Send` holds the call.
 
     Raises:
-        UnreadableRecord: There is no such call.
+        UnreadableRecord: The update of a `Command` has taken the call out of the conversation.
     """
     if not isinstance(sent, str):
         [call] = sent
         return cast("ToolCall", call)
     state: dict[str, Any] = config["configurable"][READ_KEY](["messages"])
-    message, _ = find_unanswered(state["messages"])
-    for call in message.tool_calls if message else ():
-        if call["id"] == sent:
-            return ToolCall(name=call["name"], args=call["args"], id=sent, type="tool_call")
-    raise UnreadableRecord("ToolCall", f"the last reply has no call {sent!r}")
+    is_past_reply = False
+    # A `Command` that resumes may have added replies after it.
+    for message in reversed(state["messages"]):
+        if isinstance(message, AIMessage):
+            for call in message.tool_calls:
+                if call["id"] == sent:
+                    return ToolCall(name=call["name"], args=call["args"], id=sent, type="tool_call")
+            is_past_reply = True
+        elif is_past_reply and isinstance(message, ToolMessage) and message.tool_call_id == sent:
+            # An earlier call of the same id has been answered.
+            break
+    why = (
+        f"the call {shorten_repr(sent)} waits, and no reply has it any more; write the calls to run"
+        ' with update_state(config, {"messages": [reply]}, as_node="reason")'
+    )
+    raise UnreadableRecord("ToolCall", why)
 
 
 def _build_refusal(verdict: Halt | Pause | None, call: ToolCall) -> Refusal | None:

@@ -190,17 +190,27 @@ def omit_result(artifact: Any, content: Any) -> Any:
 
     Any other artifact is returned unchanged.
     """
-    if _is_response(artifact) and content and artifact.get("result") == content:
+    if _is_response(artifact, content) and artifact.get("result") == content:
         return {**artifact, "result": None}
     return artifact
 
 
 def restore_result(artifact: Any, content: Any) -> Any:
     """Return an artifact from `omit_result` with its result, any other unchanged."""
-    if _is_response(artifact) and artifact.get("result", "") is None:
+    if _is_response(artifact, content) and artifact.get("result", "") is None:
         return {**artifact, "result": content}
     return artifact
 
 
-def _is_response(artifact: Any) -> bool:
-    return type(artifact) is dict and artifact.get("model") == DelegationResponse.__name__
+_STORED_KEYS = frozenset({"model", "version", "request_id", "agent", "status"})
+
+
+def _is_response(artifact: Any, content: Any) -> bool:
+    """Return whether an artifact is a stored response, rather than something of a tool's own."""
+    return (
+        type(artifact) is dict
+        and artifact.get("model") == DelegationResponse.__name__
+        and artifact.keys() >= _STORED_KEYS
+        and type(content) is str
+        and content != ""
+    )

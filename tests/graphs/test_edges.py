@@ -110,6 +110,12 @@ def test_every_tool_call_is_sent_by_itself_and_only_itself() -> None:
     assert found == [Send("act", "1"), Send("act", "2")]
 
 
+def test_calls_that_share_an_id_are_each_sent_whole() -> None:
+    reply = said(search("1"), search("1"))
+
+    assert sends(HumanMessage("x"), reply) == [Send("act", [each]) for each in reply.tool_calls]
+
+
 def test_a_call_that_is_answered_is_not_sent_again() -> None:
     found = sends(said(search("1"), search("2")), ToolMessage("done", tool_call_id="1"))
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, BaseMessage, ToolCall, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, RemoveMessage, ToolCall, ToolMessage
 from langchain_core.tools import BaseTool, ToolException, tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.prebuilt import ToolRuntime
 from langgraph.types import Command, interrupt
 
@@ -81,8 +83,55 @@ def test_a_send_names_a_call_of_the_last_reply_and_older_ones_hold_it() -> None:
 
     assert find_call("1", config)["args"] == {"query": "Pisa"}
     assert find_call([call("Lucca")], config)["args"] == {"query": "Lucca"}
-    with pytest.raises(UnreadableRecord, match="the last reply has no call '2'"):
+    with pytest.raises(UnreadableRecord, match=r"call '2' waits, .* update_state"):
         find_call("2", config)
+
+    held["messages"] += [AIMessage("later")]
+
+    assert find_call("1", config)["args"] == {"query": "Pisa"}
+
+    held["messages"][2] = AIMessage("edited")
+
+    with pytest.raises(UnreadableRecord, match="call '1' waits"):
+        find_call("1", config)
+
+
+def test_each_of_two_calls_of_one_id_is_run() -> None:
+    graph = agent("done", "done", tools=[search]).compile(checkpointer=InMemorySaver())
+    config: Any = {"configurable": {"thread_id": "t"}}
+    graph.invoke({"messages": [("user", "x")]}, config)
+    calls = [
+        ToolCall(name="search", args={"query": each}, id="1", type="tool_call")
+        for each in ("Rome", "Pisa")
+    ]
+    graph.update_state(config, {"messages": [AIMessage("", tool_calls=calls)]}, as_node="reason")
+
+    found = answers(graph.invoke(None, config)["messages"])
+
+    assert [each.text for each in found] == ["3 for Rome", "3 for Pisa"]
+
+
+def test_a_call_waits_through_a_reply_that_its_answer_adds_and_one_taken_out_is_named() -> None:
+    first = Call("ask", {"question": "go?"}, "1")
+    graph = agent(first, "done", "done", tools=[ask]).compile(checkpointer=InMemorySaver())
+
+    def resume(thread_id: str, added: BaseMessage) -> Any:
+        config: Any = {"configurable": {"thread_id": thread_id}}
+        graph.invoke({"messages": [("user", "x")]}, config)
+        return graph.invoke(Command(resume="yes", update={"messages": [added]}), config)
+
+    [answer] = answers(resume("a", AIMessage("one moment"))["messages"])
+    assert answer.text == "they said yes"
+    with pytest.raises(UnreadableRecord, match="call '1' waits"):
+        resume("b", RemoveMessage(REMOVE_ALL_MESSAGES))
+    config: Any = {"configurable": {"thread_id": "b"}}
+    again = [ToolCall(name="ask", args={"question": "go?"}, id="2", type="tool_call")]
+
+    graph.update_state(config, {"messages": [AIMessage("", tool_calls=again)]}, as_node="reason")
+    graph.invoke(None, config)
+    [answer] = answers(graph.invoke(Command(resume="no"), config)["messages"])
+
+    assert answer.text == "they said no"
 
 
 async def test_an_async_tool_runs_in_an_event_loop() -> None:

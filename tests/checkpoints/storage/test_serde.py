@@ -144,6 +144,10 @@ def answered(content: Any = ANSWER, **more: Any) -> ToolMessage:
     return ToolMessage(content, tool_call_id="1", artifact={**response.stored(), **more})
 
 
+OWN_RECORD = {"model": "DelegationResponse"}
+"""A record of a user's own tool, which only looks like a response."""
+
+
 def test_an_answer_is_stored_once_and_read_with_its_artifact() -> None:
     serde, message = AllowlistSerializer(), answered()
 
@@ -163,6 +167,9 @@ def test_an_answer_is_stored_once_and_read_with_its_artifact() -> None:
         answered(model="Mine"),
         ToolMessage(ANSWER, tool_call_id="1", artifact={"result": ANSWER}),
         ToolMessage(ANSWER, tool_call_id="1", artifact={"result": None}),
+        ToolMessage(ANSWER, tool_call_id="1", artifact={**OWN_RECORD, "result": None}),
+        ToolMessage("", tool_call_id="1", artifact={**OWN_RECORD, "result": None}),
+        answered("", result=None),
         ToolMessage(ANSWER, tool_call_id="1", artifact=[ANSWER]),
         ToolMessage(ANSWER, tool_call_id="1"),
     ],
