@@ -20,6 +20,7 @@ from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointMet
 from langgraph.types import interrupt
 
 from echelons import Agent, Result, Session, SqliteCheckpointer
+from echelons.checkpoints.storage.event_rows import load_event_data
 from echelons.checkpoints.threads.thread import Thread
 from echelons.delegation.policy import DelegationPolicy
 from echelons.guards.circuit_breaker import BreakerPolicy
@@ -300,7 +301,7 @@ def told(thread: Thread) -> dict[tuple[str, str], Any]:
 def kept(thread: Thread, saver: SqliteCheckpointer) -> dict[tuple[str, str], Any]:
     """Return what the table of events says of a thread."""
     return {
-        (row["kind"], row["key"]): json.loads(row["data"])
+        (row["kind"], row["key"]): load_event_data(row["data"])
         for row in rows(saver, "events")
         if row["agent_thread_id"] == thread.id and row["kind"] != "question"
     }

@@ -133,7 +133,6 @@ def test_a_forged_request_is_not_done_and_its_superior_is_told_why(
         with_request(current=7),
         with_request(max_hops="many"),
         with_request(model="Other"),
-        with_request(surprise=1),
         *(without(each) for each in ("request", "thread_id", "call_id")),
         *(lambda _: None, lambda _: 5, lambda _: [], lambda _: {}),
         lambda order: {**order, "thread_id": 5},
