@@ -172,8 +172,11 @@ class SqliteCheckpointer(AsyncMethods, Backups):
             return self._seals.reseal_all(cursor, adopt)
 
     def close(self) -> None:
-        """Close the database; everything has been written already."""
-        self.conn.close()
+        """Close the database; everything has been written already.
+
+        A transaction of another thread is waited for, for the busy timeout at most.
+        """
+        self._connection_lock.close()
 
     def __enter__(self) -> Self:
         return self

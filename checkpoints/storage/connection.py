@@ -163,6 +163,17 @@ class ConnectionLock:
         self.connection.execute(f"PRAGMA busy_timeout={milliseconds:d}")
         self.waits = waits
 
+    def close(self) -> None:
+        """Close the connection, after the transaction of another thread."""
+        # SQLite would crash the process in the middle of one. A holder of this very thread, such
+        # as one that a signal has cut short, is not waited for longer than for another process.
+        is_free = self.lock.acquire(timeout=min(self._busy_timeout, threading.TIMEOUT_MAX))
+        try:
+            self.connection.close()
+        finally:
+            if is_free:
+                self.lock.release()
+
     def read_data_version(self) -> int:
         """Return a number that changes when another connection has written to the database.
 

@@ -22,7 +22,7 @@ from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.sqlite import SqliteSaver
 
 from echelons import Agent, SqliteCheckpointer
-from echelons.errors import StorageError
+from echelons.errors import DatabaseClosed, StorageError
 from echelons.identity.lineage import METADATA_KEYS
 from echelons.testing import ScriptedModel, delegate
 
@@ -289,6 +289,28 @@ def test_a_closed_database_says_so(path: Path) -> None:
 
     with pytest.raises(StorageError, match="closed"):
         saver.get_tuple(config())
+
+
+def test_a_database_is_closed_after_the_transaction_of_another_thread() -> None:
+    saver = SqliteCheckpointer(":memory:")
+    closer = threading.Thread(target=saver.close)
+
+    with saver.cursor() as cursor:
+        closer.start()
+        # Long enough for a close that does not wait.
+        closer.join(timeout=0.2)
+        assert cursor.execute("SELECT 7").fetchone() == (7,)
+    closer.join()
+
+    with pytest.raises(DatabaseClosed):
+        saver.list_thread_ids()
+
+
+def test_a_database_is_closed_within_its_own_transaction() -> None:
+    saver = SqliteCheckpointer(":memory:", busy_timeout=0)
+
+    with pytest.raises(DatabaseClosed), saver.cursor():
+        saver.close()
 
 
 async def test_leaving_a_with_closes_the_database(path: Path) -> None:
