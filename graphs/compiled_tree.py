@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -213,18 +214,22 @@ def compile_tree(
     levels = _get_levels(agent)
     saver: Any = open_checkpointer(checkpointer)
     root = levels.root
+    builder = copy(root.builder)
+    _copy_collections(builder.__dict__)
+    # The levels below take the context from the graph around them, as it is.
+    builder.context_schema = context_schema
     if not isinstance(saver, SqliteCheckpointer | None):
         # LangGraph gives such a saver the types of the state.
-        root = root.builder.compile(checkpointer=saver, name=agent.name)
+        root = builder.compile(checkpointer=saver, name=agent.name)
         saver = root.checkpointer
     attributes = {
         **root.__dict__,
-        "channels": {**root.channels},
+        "builder": builder,
         "checkpointer": saver,
         "store": store,
-        # The levels below take the context from the graph around them, as it is.
         "context_schema": context_schema,
     }
+    _copy_collections(attributes)
     return AgentGraph(
         agent=agent,
         fingerprint=levels.fingerprint,
@@ -232,6 +237,13 @@ def compile_tree(
         failures=LedgerFailures(redactor),
         **attributes,
     )
+
+
+def _copy_collections(attributes: dict[str, Any]) -> None:
+    """Copy the collections of a graph, so that an edit of it reaches no other graph."""
+    for key, value in attributes.items():
+        if isinstance(value, dict | list | set):
+            attributes[key] = value.copy()
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import TypeVar
 
 from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages.ai import UsageMetadata
 
 from echelons.delegation.request import Usage
 from echelons.guards.gate import HALT_KEY
@@ -76,12 +77,21 @@ def find_cut_off(message: AIMessage) -> str:
     return ""
 
 
+def get_whole_usage(message: AIMessage) -> UsageMetadata | None:
+    """Return the tokens of a reply as its model reports them; `None` if it reports none.
+
+    LangChain's cache then gives it a cost alone, and no message is read back with that.
+    """
+    usage = message.usage_metadata
+    return usage if usage and "input_tokens" in usage else None
+
+
 def read_message_usage(message: BaseMessage) -> Usage:
     """Return the tokens and model calls of a message: none, unless a model wrote it."""
     # The final message of a halted agent and relayed messages come from no model.
     if not isinstance(message, AIMessage) or _NOT_FROM_MODEL & message.response_metadata.keys():
         return Usage()
-    tokens = message.usage_metadata
+    tokens = get_whole_usage(message)
     return Usage(
         input_tokens=tokens["input_tokens"] if tokens else 0,
         output_tokens=tokens["output_tokens"] if tokens else 0,

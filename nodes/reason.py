@@ -52,7 +52,7 @@ from echelons.nodes.delegating.queued_request import (
     build_part_entry,
     build_tool_message,
 )
-from echelons.nodes.messages import sanitize_message
+from echelons.nodes.messages import get_whole_usage, sanitize_message
 from echelons.nodes.planning.delegation_plan import (
     DelegationPlan,
     RoutedTasks,
@@ -218,9 +218,11 @@ class Reason(Node):
 def _takes_prompt_value(model: Runnable[Any, Any]) -> bool:
     """Return whether LangChain's own methods take a model's input.
 
-    A model with its own `invoke` may expect the list of messages.
+    A model, or a binding, with its own `invoke` may expect the list of messages.
     """
-    bound = model.bound if isinstance(model, RunnableBinding) else model
+    bound = model
+    if isinstance(model, RunnableBinding) and _has_methods_of(RunnableBinding, model):
+        bound = model.bound
     return isinstance(bound, BaseChatModel) and _has_methods_of(BaseChatModel, bound)
 
 
@@ -340,6 +342,8 @@ def _adopt_reply(
         "name": identity.agent,
         "response_metadata": strip_own_metadata(message),
     }
+    if message.usage_metadata and not get_whole_usage(message):
+        update["usage_metadata"] = None
     # A reply with the id of an earlier message would replace that message.
     if not message.id or message.id in map(_get_id, chain(*before)):
         taken = set(map(_get_id, chain(*before)))

@@ -25,7 +25,7 @@ from echelons.identity.lineage import derive_message_id, require_identity
 from echelons.identity.thread_history import CarriedState, GraphHistory, Head, Past
 from echelons.langgraph_internals import RESUMING_KEY
 from echelons.nodes.base_node import Node
-from echelons.nodes.messages import RETURNED_KEY, sanitize_message
+from echelons.nodes.messages import RETURNED_KEY, get_whole_usage, sanitize_message
 from echelons.nodes.planning.early_end import build_halt_update
 from echelons.nodes.planning.tool_calls import answer_open_calls
 from echelons.nodes.tool_execution.async_only import is_async_only, run_async
@@ -224,7 +224,7 @@ def build_answer_update(result: Any, config: RunnableConfig | None) -> dict[str,
         _convert_to_text(said),
         id=derive_message_id(identity.thread_id, f"run/{identity.request_id}"),
         name=identity.agent,
-        usage_metadata=said.usage_metadata if isinstance(said, AIMessage) else None,
+        usage_metadata=get_whole_usage(said) if isinstance(said, AIMessage) else None,
         response_metadata={} if isinstance(said, AIMessage) else {RETURNED_KEY: True},
     )
     return {"messages": [sanitize_message(answer)]}

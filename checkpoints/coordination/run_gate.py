@@ -95,7 +95,9 @@ class TreeGate:
             order = self._read_order(path)
             usage = reply.usage_metadata if isinstance(reply, AIMessage) else None
             if usage:
-                self._meter.add_tokens(usage["input_tokens"] + usage["output_tokens"])
+                # LangChain's cache adds a cost to what may have no tokens.
+                tokens = usage.get("input_tokens", 0) + usage.get("output_tokens", 0)
+                self._meter.add_tokens(tokens)
             self._has_ended = path == self._root and not getattr(reply, "tool_calls", None)
             return order if isinstance(order, Halt) else None
 

@@ -7,6 +7,7 @@ tasks by the rules of `echelons.language`, as the offline planner does, so both 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -95,8 +96,8 @@ class Vocabulary:
 
         A word names the agents with the best confidence for it. But one agent that can serve
         all words nearly as well as the best gets all of them; the others then keep their words
-        only where they tie with it. A single word that several agents serve equally well names
-        none: one of them is enough, and the ranking says which.
+        only where they tie with it, and not with each other. A single word that several agents
+        serve equally well names none: one of them is enough, and the ranking says which.
         """
         # Words known from descriptions only name no agent; the matchers read descriptions.
         offers = {place.words: place.offers for place in self._find_mentions(reading)}
@@ -124,7 +125,12 @@ class Vocabulary:
         if not whole:
             return self._drop_twins(named)
         able = max(whole, key=lambda name: len(named[name]))
-        beside = {name: own for name, own in named.items() if {*own} & {*named[able]}}
+        ties = Counter(named.values())
+        beside = {
+            name: own
+            for name, own in named.items()
+            if name == able or ({*own} & {*named[able]} and ties[own] == 1)
+        }
         return self._drop_twins({**beside, able: tuple(best)})
 
     def _drop_twins(self, named: dict[str, StemPhrase]) -> dict[str, StemPhrase]:

@@ -17,6 +17,7 @@ import pytest
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import BaseMessage
 from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.prebuilt import ToolRuntime
 from langgraph.store.memory import InMemoryStore
 
@@ -138,6 +139,24 @@ def test_graphs_of_one_agent_have_their_own_nodes_savers_and_schemas(tmp_path: P
     assert (one.checkpointer, other.checkpointer) == (saver, None)
     assert (one.context_schema, other.context_schema) == (dict, None)
     assert agent.compile().invoke(TASK)["messages"][-1].text == "end"
+
+
+@pytest.mark.parametrize("saver", [None, InMemorySaver()])
+def test_an_edit_of_one_graph_reaches_no_other(saver: Any) -> None:
+    agent, _ = plain()
+
+    one: Any = agent.compile(saver, context_schema=dict)
+    one.builder.add_node("extra", lambda state: {})
+    one.builder.add_edge("extra", "delegate")
+    one.interrupt_before_nodes.append("reason")
+
+    other = agent.compile(saver)
+    assert "extra" not in other.builder.nodes
+    assert "extra" not in {start for start, _ in other.builder.edges}
+    assert other.interrupt_before_nodes == []
+    assert (one.builder.context_schema, other.builder.context_schema) == (dict, None)
+    config: Any = {"configurable": {"thread_id": "trip"}}
+    assert other.invoke(TASK, config)["messages"][-1].text == "end"
 
 
 def test_sessions_side_by_side_keep_their_options_apart(tmp_path: Path) -> None:

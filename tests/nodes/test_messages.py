@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from langchain_core.caches import InMemoryCache
+from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.runnables import RunnableLambda
 
-from echelons import Agent, Session
+from echelons import Agent, Session, subordinate
 from echelons.delegation.request import DelegationResponse, Usage
 from echelons.nodes.messages import find_cut_off
 from echelons.testing import Call, Reply, ScriptedModel, delegate
@@ -96,3 +99,41 @@ def test_every_provider_s_word_for_a_reply_that_was_cut_off_is_known(
     found = find_cut_off(AIMessage("", response_metadata=metadata))
 
     assert found if words is None else found == words
+
+
+class ReportsNoUsage(BaseChatModel):
+    """A model that answers the same each time, and reports no tokens."""
+
+    @property
+    def _llm_type(self) -> str:
+        return "no-usage"
+
+    def bind_tools(self, *args: Any, **kwargs: Any) -> Any:
+        return self
+
+    def _generate(self, *args: Any, **kwargs: Any) -> ChatResult:
+        return ChatResult(generations=[ChatGeneration(message=AIMessage("hello"))])
+
+
+async def test_a_reply_from_the_cache_of_langchain_may_have_no_tokens() -> None:
+    agent = Agent("head", model=ReportsNoUsage(cache=InMemoryCache()))
+    results = []
+    for _ in range(2):
+        with Session(agent, ":memory:") as session:
+            results.append(session.send("go").result())
+        async with Session(agent, ":memory:") as session:
+            results.append(await (await session.asend("go")).result())
+
+    assert {each.text for each in results} == {"hello"}
+    assert [each.usage for each in results] == [Usage(model_calls=1)] * 4
+
+
+def test_nor_has_one_of_a_runnable() -> None:
+    tokens: Any = {"total_cost": 0}
+    below: Any = RunnableLambda(
+        lambda task: AIMessage("yes").model_copy(update={"usage_metadata": tokens})
+    )
+    model = ScriptedModel({"head": [delegate("below", "x"), "done"]})
+    head = Agent("head", model=model, subordinates=[subordinate(below, name="below")])
+
+    assert spent(head)[1] == Usage(model_calls=1)

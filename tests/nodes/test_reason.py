@@ -16,7 +16,7 @@ from langchain_core.messages import (
     ToolMessage,
 )
 from langchain_core.outputs import ChatGeneration, ChatResult
-from langchain_core.runnables import RunnableLambda
+from langchain_core.runnables import RunnableBinding, RunnableLambda
 
 from echelons.identity.lineage import OWN_KEYS, THREADS_KEY, Identity, derive_subordinate_thread_id
 from echelons.identity.thread_history import Head, Past
@@ -146,6 +146,27 @@ async def test_a_model_that_takes_a_list_is_given_one(bound: bool) -> None:
         replies = [node.invoke(state(), given), await node.ainvoke(state(), given)]
 
         assert [each["messages"][0].text for each in replies] == [said, said]
+
+
+class TakesAListOnly(RunnableBinding[Any, Any]):
+    """A binding of its own, which counts the messages of a list."""
+
+    def invoke(self, input: Any, config: Any = None, **kwargs: Any) -> Any:
+        return super().invoke(input, config, **kwargs, count=len(input))
+
+    async def ainvoke(self, input: Any, config: Any = None, **kwargs: Any) -> Any:
+        return await super().ainvoke(input, config, **kwargs, count=len(input))
+
+
+async def test_a_binding_with_its_own_methods_is_called_by_them() -> None:
+    said = "[('a', 1), ('count', 1)] []"
+    model = TakesAListOnly(bound=SaysItsArguments(), kwargs={"a": 1})
+    node = Reason(ReasonSettings(model, "", ABILITIES), Remembered())
+    given: Any = {**CONFIG, "configurable": {}}
+
+    replies = [node.invoke(state(), given), await node.ainvoke(state(), given)]
+
+    assert [each["messages"][0].text for each in replies] == [said, said]
 
 
 def test_a_message_of_a_long_thread_is_not_converted_again(

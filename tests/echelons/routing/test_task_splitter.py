@@ -69,6 +69,18 @@ def test_a_capability_that_agents_share_beside_others_is_asked_of_one_of_them() 
     assert len(part.route.candidates) == 12
 
 
+def test_a_task_for_the_one_who_offers_a_shared_capability_and_its_own_stays_whole() -> None:
+    own = ["payroll", "gardening", "billing", "catering", "dancing"]
+    crowd = [
+        Agent(f"s{at}", capabilities={"translation": 0.9, each: 0.9}) for at, each in enumerate(own)
+    ]
+    router = Router(CapabilityMap.discover(Agent("head", subordinates=crowd)))
+
+    for task in ("translation and catering", "catering, then a translation"):
+        [part] = router.split(task, "head", without={"head"})
+        assert (part.task, part.candidate.agent) == (task, "s3")
+
+
 def test_a_task_for_one_agent_is_one_part_and_for_nobody_none() -> None:
     assert parts("Find guides") == [("tours", "Find guides")]
     assert parts("Repair my bicycle") == []
