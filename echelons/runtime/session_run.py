@@ -318,9 +318,10 @@ class _EventPump:
                     self._taken.cancel()
                 else:
                     self._taken.set_exception(error)
-                if isinstance(error, Exception):
-                    return
-                raise
+                # The event loop must see these; any other is its consumer's.
+                if isinstance(error, asyncio.CancelledError | KeyboardInterrupt | SystemExit):
+                    raise
+                return
             self._record.ended = event is None
             self._requested = loop.create_future()
             if self._taken.done():
@@ -344,7 +345,7 @@ class _EventPump:
             self._record.ended = True
 
     def _log_failure(self, error: BaseException) -> None:
-        if isinstance(error, Exception):
+        if not isinstance(error, asyncio.CancelledError):
             why = describe_error(error, self._engine.graph.failures.redactor)
             LOG.warning("%s: %s", LAST_STEP_FAILED, why)
 

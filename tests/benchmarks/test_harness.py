@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.benchmarks import suite
+from tests.benchmarks import suite, works
 from tests.benchmarks.counting import Counter, Counts
 from tests.benchmarks.measure import Cost, Scale, median, megabytes
 from tests.benchmarks.report import Figures, as_markdown, facts, list_excesses
@@ -40,6 +40,13 @@ def ignore(what: str) -> None:
     """Hear what is being done."""
 
 
+@pytest.fixture
+def cold(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No round is run before those that are measured."""
+    monkeypatch.setattr(works, "WARM_UP", 0)
+
+
+@pytest.mark.usefixtures("cold")
 def test_each_work_is_counted_in_both_worlds() -> None:
     said: list[str] = []
     figures = suite.count_works(TINY, said.append)
@@ -62,7 +69,12 @@ def test_each_work_is_counted_in_both_worlds() -> None:
     assert figures[CHAIN][OURS]["polls"] > figures["chain, sync"][OURS]["polls"] == 0
 
 
-def test_each_work_is_timed_and_where_nothing_need_be_stored_without_storing() -> None:
+@pytest.mark.usefixtures("cold")
+def test_each_work_is_timed_and_where_nothing_need_be_stored_without_storing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    first, _, crowded, *_ = works.list_works(TINY, timed=True)
+    monkeypatch.setattr(suite, "list_works", lambda scale, timed: [first, crowded])
     figures = suite.time_works(TINY, ignore)
     assert min(row["cpu"] for rows in figures.values() for row in rows.values()) > 0
     for work in (CHAIN, "chain, sync", "fan-out of 2, async", "fan-out of 2, sync"):

@@ -480,3 +480,29 @@ async def test_a_run_in_a_loop_that_ends_its_step_with_an_error_raises_it_once()
 
         assert [each async for each in run] == []
         assert not (await run.result()).finished
+
+
+async def test_an_error_that_is_no_exception_reaches_the_consumer_and_not_the_event_loop() -> None:
+    class Died(BaseException):
+        pass
+
+    class Dying(SqliteCheckpointer):
+        def put_writes(self, *args: Any, **kwargs: Any) -> None:
+            raise Died
+
+    pumps: list[asyncio.Task[Any]] = []
+
+    def create(loop: asyncio.AbstractEventLoop, work: Any, **options: Any) -> asyncio.Task[Any]:
+        task = asyncio.Task(work, loop=loop, **options)
+        if getattr(work, "__qualname__", "") == _EventPump._run.__qualname__:
+            pumps.append(task)
+        return task
+
+    asyncio.get_running_loop().set_task_factory(create)
+    with Dying(":memory:") as saver:
+        async with Session(Tree().head, saver) as session:
+            with pytest.raises(Died):
+                await (await session.asend("go")).result()
+
+    # The loop would log what a task has raised and no caller has read.
+    assert [each.exception() for each in pumps] == [None]
