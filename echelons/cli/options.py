@@ -57,6 +57,15 @@ ThreadOption = Annotated[
         callback=check_name_argument,
     ),
 ]
+ThreadArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="THREAD",
+        help="The root thread, by name or id.",
+        autocompletion=complete_thread,
+        callback=check_name_argument,
+    ),
+]
 TeamOption = Annotated[
     str | None,
     typer.Option(

@@ -15,8 +15,8 @@ from echelons.cli.options import (
     OutputOptions,
     StoredTeamOptions,
     TeamOption,
+    ThreadArgument,
     ThreadOptions,
-    complete_thread,
 )
 from echelons.cli.stored_team import resolve_stored_team
 from echelons.cli.team_loader import load_team
@@ -32,15 +32,6 @@ PathArgument = Annotated[
     typer.Argument(
         metavar="PATH",
         help="The agent, such as [b]head/north[/b], with all below it; by default the whole tree.",
-        callback=check_name_argument,
-    ),
-]
-TakenArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="THREAD",
-        help="The root thread, by name or id.",
-        autocompletion=complete_thread,
         callback=check_name_argument,
     ),
 ]
@@ -71,7 +62,7 @@ def pause(
 
 @command
 def takeover(
-    thread: TakenArgument, yes: YesOption = False, *, place: DatabaseOptions, how: OutputOptions
+    thread: ThreadArgument, yes: YesOption = False, *, place: DatabaseOptions, how: OutputOptions
 ) -> ExitCode:
     """Take a thread from a process that hangs, so that it can be resumed.
 

@@ -13,9 +13,8 @@ import typer
 
 from echelons.cli import database, output
 from echelons.cli.command import command
-from echelons.cli.display.text_format import check_name_argument
 from echelons.cli.exit_codes import ExitCode
-from echelons.cli.options import DatabaseOptions, OutputOptions, ThreadOptions, complete_thread
+from echelons.cli.options import DatabaseOptions, OutputOptions, ThreadArgument, ThreadOptions
 from echelons.errors import LedgerDamaged, StorageError, ThreadBusy
 
 if TYPE_CHECKING:
@@ -58,15 +57,6 @@ YoungerOption = Annotated[
 EveryOption = Annotated[bool, typer.Option("--all", "-a", help="Prune every thread.")]
 EventsOption = Annotated[bool, typer.Option("--events", help="Delete the events, too.")]
 DryOption = Annotated[bool, typer.Option("--dry-run", help="Only count what would be deleted.")]
-DeletedArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="THREAD",
-        help="The root thread, by name or id.",
-        autocompletion=complete_thread,
-        callback=check_name_argument,
-    ),
-]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Delete without asking first.")]
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="The new file.")]
 
@@ -122,7 +112,7 @@ def _choose_strategy(latest: int | None, turns: int | None, younger: timedelta |
 
 @command
 def delete(
-    thread: DeletedArgument, yes: YesOption = False, *, place: DatabaseOptions, how: OutputOptions
+    thread: ThreadArgument, yes: YesOption = False, *, place: DatabaseOptions, how: OutputOptions
 ) -> ExitCode:
     """Delete a thread with those of all its agents: conversations, checkpoints and events.
 
