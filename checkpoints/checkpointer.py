@@ -251,12 +251,12 @@ class SqliteCheckpointer(AsyncMethods, Backups):
             self._history_cache.note_checkpoint(
                 place[:2], where.checkpoint_id, row.parent_checkpoint_id
             )
-            is_input = metadata.get("source") in INPUT_SOURCES
-            if turn and is_input and metadata.get("source") == "input" and not where.checkpoint_ns:
+            source = metadata.get("source")
+            if turn and source == "input" and not where.checkpoint_ns:
                 turn.record_begin(cursor)
             cursor.execute(PUT_CHECKPOINT, row)
             self._seals.seal_rows(cursor, [row])
-            if is_input:
+            if source in INPUT_SOURCES:
                 insert_events(cursor, where, build_input_events(where, checkpoint), self._clock)
         self._parent_map.remember(place, parents)
         own = {"checkpoint_ns": where.checkpoint_ns, "checkpoint_id": where.checkpoint_id}

@@ -52,11 +52,10 @@ def encode_record(where: str, value: Json, limit: int = MAX_RECORD_SIZE) -> str:
     if size > limit:
         raise RecordTooLarge(where, size, limit)
     # Most values are flat, of scalars that JSON has.
-    kinds = map(type, value.values()) if type(value) is dict else (dict,)
     if (
-        _SCALARS.issuperset(kinds)
-        and isinstance(value, dict)
+        type(value) is dict
         and _TEXT.issuperset(map(type, value))
+        and _SCALARS.issuperset(map(type, value.values()))
     ):
         return text
     # Few brackets cannot nest deeply, so most values need no walk.
