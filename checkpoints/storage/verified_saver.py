@@ -36,6 +36,8 @@ KnownParents = dict[CheckpointPlace, Parents]
 """Stored parent maps by checkpoint."""
 _UNREADABLE_MESSAGES = ("Could not decode to UTF-8", "malformed JSON")
 """Prefixes of SQLite's messages about a damaged row, rather than a damaged database."""
+_VERSION_PREFIXES = "\t\n\v\f\r "
+"""What stands before the number of a version, by the number of its digits less one."""
 _UUID_VERSION = 6
 _LATEST_TICKS = 2**60 - 2**50
 """Ticks of 100 ns since 1582. A uuid can hold ticks up to the year 5236; a stored id near that end
@@ -56,16 +58,18 @@ class VerifiedSaver(SqliteSaver):
         return self
 
     def get_next_version(self, current: Any, channel: None) -> Any:
-        """Return the version of a channel that follows another: `a9` and then `b10`.
+        r"""Return the version of a channel that follows another: `"\t9"` and then `"\n10"`.
 
-        A checkpoint holds a dozen. Those of LangGraph's saver, which older rows have, are texts of
-        50 characters; these sort behind them, and in the order of their numbers.
+        A checkpoint holds a dozen, which LangGraph compares as texts. Its own savers, and its
+        server for every saver, read them with `int`, which passes over white space, and pad them
+        with zeros to 50 characters. A prefix that sorts by the number's length, and before any
+        digit, is enough, until one of those padded texts has come.
         """
         if isinstance(current, int):
             return current + 1
-        last = current or "a0"
-        number = str(int(last[1:].partition(".")[0]) + 1)
-        return f"{chr(ord('`') + len(number))}{number}"
+        number = str(int(current.partition(".")[0]) + 1 if current else 1)
+        padded = len(number) > len(_VERSION_PREFIXES) or (current and current[0] == "0")
+        return number.zfill(32) if padded else f"{_VERSION_PREFIXES[len(number) - 1]}{number}"
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Return a checkpoint: the latest of its namespace unless an id is given.
