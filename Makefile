@@ -76,7 +76,7 @@ bench-peers: $(READY) ## Measure beside other frameworks, each in an environment
 	@$(BIN)/python tests/benchmarks/peers/run.py $(ARGS)
 
 proof: $(READY) ## Prove what is promised of crashes with all trials; the tests make a sample
-	@ECHELONS_PROOF=whole $(BIN)/pytest tests/crash $$(grep -rl --include='test_*.py' 'from tests.proof' tests) \
+	@ECHELONS_PROOF=whole $(BIN)/pytest tests/crash tests/scenarios $$(grep -rl --include='test_*.py' 'from tests.proof' tests) \
 		-o faulthandler_timeout=3600 --durations=0 $(ARGS)
 
 bench-routing: $(READY) ## Measure the routing against DATA=folder, and store the figures

@@ -17,8 +17,8 @@ from tests.proof import sample
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="forks and signals of POSIX")
 
 REPOSITORY = Path(__file__).parents[2]
-TURNS = sample(6, 15)
-KILLS = sample(5, 20)
+TURNS = sample(4, 15)
+KILLS = sample(3, 20)
 
 
 @pytest.fixture(scope="module")

@@ -29,7 +29,7 @@ BRANCHES = 3
 def every(tmp_path_factory: pytest.TempPathFactory) -> list[Report]:
     """What came of every race."""
     folder = str(tmp_path_factory.mktemp("races"))
-    return list(run("tests.crash.drivers.joins", folder, str(sample(1201, 29)), folder=REPOSITORY))
+    return list(run("tests.crash.drivers.joins", folder, str(sample(2401, 29)), folder=REPOSITORY))
 
 
 @pytest.fixture(params=["first", "quorum"])

@@ -7,9 +7,10 @@ import json
 import re
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from contextlib import aclosing
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import pytest
@@ -87,6 +88,22 @@ def url(program: dict[str, Any]) -> Iterator[str]:
     listening.close()
 
 
+def notify_end(
+    write_events: Callable[[Any], AsyncIterator[str]], ended: threading.Event
+) -> Callable[[Any], AsyncIterator[str]]:
+    """Return the program's own writer of events, which says when it has ended its run."""
+
+    async def write(run: Any) -> AsyncIterator[str]:
+        try:
+            async with aclosing(cast("AsyncGenerator[str, None]", write_events(run))) as events:
+                async for event in events:
+                    yield event
+        finally:
+            ended.set()
+
+    return write
+
+
 def read_events(response: httpx.Response) -> Iterator[tuple[str, dict[str, Any]]]:
     kind = ""
     for line in response.iter_lines():
@@ -107,6 +124,8 @@ def test_one_client_leaves_in_the_middle_and_another_one_answers(
     program: dict[str, Any], url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     program["head"] = (team := Team()).head
+    has_ended = threading.Event()
+    program["write_events"] = notify_end(program["write_events"], has_ended)
     with httpx.Client(timeout=PATIENCE) as leaving, httpx.Client(timeout=PATIENCE) as answering:
         with leaving.stream("POST", f"{url}/turns", json={"task": "go"}) as response:
             seen = read_events(response)
@@ -117,6 +136,7 @@ def test_one_client_leaves_in_the_middle_and_another_one_answers(
 
         # The client has gone: nothing runs on.
         assert team.is_cancelled.wait(PATIENCE)
+        assert has_ended.wait(PATIENCE)
         before = team.callers
         assert before == ["head", "middle", "leaf"]
         team.service_works = True

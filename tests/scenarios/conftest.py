@@ -1,4 +1,7 @@
-"""Two worlds: every scenario is run with the synchronous and the asynchronous methods."""
+"""Two worlds: every scenario is run with the synchronous and the asynchronous methods.
+
+Of a long table of cases, `make test` runs each row in one of them, `make proof` in both.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,32 @@ import pytest
 from langchain_core.runnables import RunnableConfig
 
 from echelons import Result, Session, SqliteCheckpointer
+from tests.proof import WHOLE
 from tests.scenarios.drivers.forks import Forks
+
+LONG = 6
+"""Rows from which on a table is a long one."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out every other cell of long tables whose columns are the two worlds."""
+    tables: dict[str, dict[str, list[pytest.Item]]] = {}
+    for item in items:
+        if "world" in getattr(item, "fixturenames", ()):
+            name, _, cell = item.nodeid.partition("[")
+            row = cell.replace("async", "sync", 1)
+            tables.setdefault(name, {}).setdefault(row, []).append(item)
+    rows = [
+        (number, row)
+        for table in tables.values()
+        if len(table) >= LONG and not WHOLE
+        for number, row in enumerate(table.values())
+    ]
+    # Not the number's own parity, in step with which other columns would change.
+    left = {row[number.bit_count() % 2] for number, row in rows if len(row) == 2}
+    if left:
+        config.hook.pytest_deselected(items=[*left])
+        items[:] = [each for each in items if each not in left]
 
 
 class World(Protocol):

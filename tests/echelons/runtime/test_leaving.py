@@ -202,8 +202,15 @@ atexit.register(lambda: print(*tree.steps))
 """
 
 
-@pytest.mark.parametrize("how", ["sync", "async, kept", "async, dropped"])
-@pytest.mark.parametrize("at", [1, len(PLACES) // 2])
+@pytest.mark.parametrize(
+    ("at", "how"),
+    [
+        (1, "sync"),
+        (len(PLACES) // 2, "sync"),
+        (1, "async, kept"),
+        (len(PLACES) // 2, "async, dropped"),
+    ],
+)
 def test_a_process_ends_with_a_run_that_was_left_and_another_resumes_it(
     at: int, how: str, tmp_path: Path
 ) -> None:
