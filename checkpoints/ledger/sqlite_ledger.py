@@ -125,6 +125,13 @@ class SqliteTransaction(Transaction):
         by_others = self._cursor.execute("PRAGMA data_version").fetchone()[0]
         return int(by_others), self._cursor.connection.total_changes
 
+    def require_lease(self, fence: Fence) -> None:
+        """Refuse to go on if another holder has taken the lease, see `Transaction`."""
+        # Each write of a run does this: the whole row is read only for the error.
+        query = "SELECT epoch FROM ledger_leases WHERE name = ?"
+        if self._cursor.execute(query, (fence.name,)).fetchone() != (fence.epoch,):
+            super().require_lease(fence)
+
     # Texts are read as bytes: of one that is no UTF-8, SQLite's error would not say where it is.
 
     def _read_last(self, stream: str) -> int:
