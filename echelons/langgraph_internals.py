@@ -23,17 +23,15 @@ from langgraph._internal._constants import (
     CONFIG_KEY_SCRATCHPAD,
     CONFIG_KEY_SEND,
     CONFIG_KEY_TASK_ID,
-    INTERRUPT,
     NS_SEP,
     NULL_TASK_ID,
-    RESUME,
-    TASKS,
 )
 from langgraph._internal._scratchpad import PregelScratchpad
 from langgraph.checkpoint.base import id as checkpoint_ids
 from langgraph.checkpoint.serde.types import _DeltaSnapshot as DeltaSnapshot
 from langgraph.checkpoint.sqlite.utils import search_where
 from langgraph.pregel._loop import AsyncPregelLoop, SyncPregelLoop
+from langgraph.pregel._messages import StreamMessagesHandler
 
 __all__ = [
     "BRANCH_PREFIX",
@@ -41,23 +39,21 @@ __all__ = [
     "CHECKPOINT_MAP_KEY",
     "DELTA_COUNTERS_KEY",
     "DURABILITY_KEY",
-    "INTERRUPT",
     "NS_SEP",
     "NULL_TASK_ID",
     "OWN_CONFIG_KEYS",
     "PRIVATE_PREFIX",
     "READ_KEY",
-    "RESUME",
     "RESUME_MAP_KEY",
     "RESUMING_KEY",
     "SCRATCHPAD_KEY",
     "SEND_KEY",
     "SEVERAL_WRITES_KEY",
     "STREAM_QUEUE_NAME",
-    "TASKS",
     "TASK_ID_KEY",
     "AsyncPregelLoop",
     "DeltaSnapshot",
+    "StreamMessagesHandler",
     "SyncPregelLoop",
     "advance_checkpoint_ids",
     "parent_config",
@@ -105,10 +101,9 @@ parent_config = var_child_runnable_config
 """The config around a call. `update_state` drops a config's metadata after the first of several
 steps; this one reaches them all, so that the identity of an edited state is kept."""
 
-# `TASKS` is the channel of stored `Send`s, `NULL_TASK_ID` the task under which LangGraph stores
-# what comes from outside, `INTERRUPT` and `RESUME` the channels of questions and answers,
-# `NS_SEP` stands between the graphs of a namespace: with them pending work is found without the
-# graph that left it, so that no changed tree hides a question.
+# `NULL_TASK_ID` is the task under which LangGraph stores what comes from outside, `NS_SEP` stands
+# between the graphs of a namespace: with them pending work is found without the graph that left
+# it, so that no changed tree hides a question.
 # `DeltaSnapshot` is the stored form of a whole delta channel, which backups, events and
 # pruning look into. `search_where` builds LangGraph's own conditions for `list`, so that
 # verified reads find what LangGraph's do.
@@ -161,6 +156,9 @@ STREAM_QUEUE_NAME: Final = "SyncQueue"
 """The global name under which LangGraph's `stream` looks up the class of its event queue, which is
 replaced there, too: it waits for events in a thread of the pool, which may have none left, and
 which would keep a process from ending."""
+
+# `StreamMessagesHandler` streams the tokens of models, and every message that a node returns. It is
+# subclassed in `graphs/pregel/token_stream.py`, as a session needs only the tokens.
 
 # The attributes that are set or read on objects of LangGraph, checked once.
 for _owner, _names in (

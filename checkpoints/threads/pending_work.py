@@ -13,7 +13,7 @@ from itertools import chain
 from typing import Any
 
 from langgraph.checkpoint.base import CheckpointTuple
-from langgraph.checkpoint.serde.types import ERROR, INTERRUPT, RESUME, SCHEDULED
+from langgraph.checkpoint.serde.types import ERROR, INTERRUPT, RESUME, SCHEDULED, TASKS
 from langgraph.constants import START
 from langgraph.types import Interrupt
 
@@ -30,7 +30,7 @@ from echelons.delegation.race import RaceEntry
 from echelons.effects.human_review import ReviewedCall, find_review
 from echelons.guards.gate import PAUSE_KEY, Halt, is_pause
 from echelons.identity.lineage import Identity
-from echelons.langgraph_internals import BRANCH_PREFIX, NULL_TASK_ID, TASKS
+from echelons.langgraph_internals import BRANCH_PREFIX, NULL_TASK_ID
 from echelons.tree.names import PATH_SEPARATOR
 
 OPEN_TASK_CHANNELS = frozenset({ERROR, INTERRUPT, RESUME, SCHEDULED})

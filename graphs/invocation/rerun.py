@@ -12,10 +12,10 @@ from contextlib import aclosing
 from typing import Any, cast
 
 from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.serde.types import INTERRUPT
 
 from echelons.checkpoints.inherited_config import with_saver
 from echelons.graphs.invocation.run_services import RunServices
-from echelons.langgraph_internals import INTERRUPT
 from echelons.nodes.delegating.attempt import is_failure
 
 

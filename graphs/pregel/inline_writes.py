@@ -31,15 +31,16 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
     WRITES_IDX_MAP,
 )
+from langgraph.checkpoint.serde.types import TASKS
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.pregel import Pregel
 
 from echelons.checkpoints.checkpointer import SqliteCheckpointer, TaskWrites
 from echelons.checkpoints.coordination.turns import TURN_KEY, get_turn
 from echelons.checkpoints.storage.connection import DatabaseBusy
+from echelons.graphs.pregel.token_stream import stream_only_tokens
 from echelons.langgraph_internals import (
     STREAM_QUEUE_NAME,
-    TASKS,
     AsyncPregelLoop,
     SyncPregelLoop,
 )
@@ -144,6 +145,7 @@ class InlineLoop(SyncPregelLoop):
             turn = get_turn(configurable)
             if turn and turn.backpressure:
                 turn.backpressure.guard_loop(self.stack)
+            stream_only_tokens(self.manager)
 
     def _run_inline(self, work: Callable[..., Any], *args: Any, **kwargs: Any) -> Future[Any]:
         if self.durability == "sync":
@@ -209,6 +211,8 @@ class AsyncInlineLoop(AsyncPregelLoop):
         self._saver = find_saver(self.checkpointer) if self.durability == "sync" else None
         self._stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._stored.set_result(None)
+        if TURN_KEY in self.config["configurable"] and not self.is_nested:
+            stream_only_tokens(self.manager)
 
     def _run_inline(
         self, work: Callable[..., Any], *args: Any, **kwargs: Any

@@ -12,11 +12,12 @@ from dataclasses import replace
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.serde.types import RESUME
 from langgraph.errors import GraphInterrupt
 from langgraph.types import Interrupt
 
 from echelons.effects.journal import JournalEntry
-from echelons.langgraph_internals import RESUME, RESUME_MAP_KEY, SCRATCHPAD_KEY, SEND_KEY
+from echelons.langgraph_internals import RESUME_MAP_KEY, SCRATCHPAD_KEY, SEND_KEY
 
 MISSING = object()
 """Stands for a missing answer, as `None` may be an answer."""

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 from uuid import UUID
 
 import pytest
+from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.runnables import RunnableConfig, RunnableLambda, ensure_config
 from langchain_core.tools import BaseTool, StructuredTool
 from langgraph._internal._config import ensure_config as ensure_langgraph_config
@@ -22,6 +23,7 @@ from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.base import id as checkpoint_ids
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.checkpoint.serde.types import INTERRUPT, RESUME, TASKS
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.errors import GraphBubbleUp, GraphInterrupt
 from langgraph.graph import END, START, StateGraph
@@ -38,20 +40,18 @@ from echelons.langgraph_internals import (
     CHECKPOINTER_KEY,
     DELTA_COUNTERS_KEY,
     DURABILITY_KEY,
-    INTERRUPT,
     NS_SEP,
     NULL_TASK_ID,
     OWN_CONFIG_KEYS,
     READ_KEY,
-    RESUME,
     RESUME_MAP_KEY,
     RESUMING_KEY,
     SCRATCHPAD_KEY,
     SEND_KEY,
     SEVERAL_WRITES_KEY,
-    TASKS,
     AsyncPregelLoop,
     DeltaSnapshot,
+    StreamMessagesHandler,
     SyncPregelLoop,
     advance_checkpoint_ids,
     parent_config,
@@ -340,6 +340,26 @@ def test_a_loop_of_ours_stores_in_the_calling_thread() -> None:
     graph.invoke({"seen": []}, CONFIG, durability="sync")
 
     assert threads == {threading.get_ident()}
+
+
+# The tokens of a session: graphs/pregel/token_stream.py
+
+
+def test_the_handler_of_streamed_messages_is_the_last_one_that_is_inherited() -> None:
+    managers: list[Any] = []
+
+    def look(state: State, config: RunnableConfig) -> State:
+        managers.append(config.get("callbacks"))
+        return {}
+
+    given: RunnableConfig = {"callbacks": [BaseCallbackHandler()]}
+    list(one_node(look).compile().stream({}, given, stream_mode=["messages"], subgraphs=True))
+    last = managers[0].inheritable_handlers[-1]
+
+    assert type(last) is StreamMessagesHandler
+    assert callable(last.stream)
+    assert last.subgraphs is True
+    assert last.metadata == {}
 
 
 # Updates of a stored state: graphs/pregel/state_updates.py
