@@ -17,6 +17,14 @@ def get_default_database() -> Path:
     return user_data_path("echelons", appauthor=False) / "echelons.sqlite"
 
 
+def expand_home(path: Path) -> Path:
+    """Return a path with the home folder for its `~`; one of an unknown user stays as it is."""
+    try:
+        return path.expanduser()
+    except RuntimeError:
+        return path
+
+
 def make_database_folder(path: Path) -> None:
     """Create the folder of the default database with mode 0700.
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from echelons.checkpoints.checkpointer import SqliteCheckpointer
 from echelons.checkpoints.default_path import (
     DATABASE_VARIABLE,
+    expand_home,
     get_default_database,
     make_database_folder,
 )
@@ -22,7 +23,7 @@ from echelons.checkpoints.default_path import (
 def find_served_database() -> Path:
     """Return the path of the served database: the configured one, or the command line's default."""
     named = os.environ.get(DATABASE_VARIABLE)
-    return Path(named).expanduser() if named else get_default_database()
+    return expand_home(Path(named)) if named else get_default_database()
 
 
 @asynccontextmanager

@@ -41,8 +41,9 @@ def open_existing(path: str | Path) -> SqliteCheckpointer:
     with wrap_storage_errors(str(path)):
         if not file.exists():
             raise DatabaseMissing(str(path))
-        if file.is_dir():
-            raise StorageError(str(path), "it is a folder")
+        if not file.is_file():
+            # Opening a pipe would wait for its other end.
+            raise StorageError(str(path), f"it is {'a folder' if file.is_dir() else 'no file'}")
         # Read-only: opening another program's database as ours would add our tables to it.
         with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as found:
             ours = found.execute("SELECT 1 FROM sqlite_master WHERE name = 'checkpoints'")

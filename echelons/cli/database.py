@@ -9,7 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from echelons.checkpoints.default_path import get_default_database, make_database_folder
+from echelons.checkpoints.default_path import (
+    expand_home,
+    get_default_database,
+    make_database_folder,
+)
 from echelons.cli.output import print_remark
 from echelons.errors import StorageError, ThreadNotFound, ThreadNotNamed
 from echelons.identity.lineage import derive_root_thread_id
@@ -24,7 +28,7 @@ MAIN_THREAD = "main"
 
 def resolve_path(given: Path | None) -> Path:
     """Return the path of the database, the default one if none is given."""
-    return given.expanduser() if given else get_default_database()
+    return expand_home(given) if given else get_default_database()
 
 
 def resolve_writable_path(given: Path | None) -> Path:

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from echelons.checkpoints.default_path import expand_home
 from echelons.cli import output
 from echelons.cli.database import root_label
 from echelons.cli.exit_codes import ExitCode
@@ -32,7 +33,7 @@ def resolve_stored_team(root: RootThread, options: StoredTeamOptions) -> TeamSpe
     if name is None:
         raise TeamNotRecorded(root_label(root))
     if options.docs is not None:
-        name = replace(name, docs=options.docs.expanduser().absolute())
+        name = replace(name, docs=expand_home(options.docs).absolute())
     return name if options.model is None else replace(name, model=options.model)
 
 

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 TEAMS_PACKAGE = "echelons.teams"
 WANTED = "name an Agent, or a function (`async` or not) without parameters that returns one"
-# User code may raise any exception, and a script may exit when it is imported.
-FAILURES = (Exception, SystemExit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +112,7 @@ def find_team_source(name: TeamSpec, track: Tracker | None = None) -> TeamSource
     """
     team, docs = name.team, name.docs
     if ":" in team:
-        found = TeamSource(lambda loop: _import_agent(team, name.trusted, loop))
+        found = TeamSource(lambda loop: _load_own_agent(team, name.trusted, loop))
     elif team not in list_shipped_teams():
         raise UnknownTeam(team, list_shipped_teams())
     else:
@@ -140,13 +138,26 @@ def list_shipped_teams() -> list[str]:
     return sorted(module.name for module in pkgutil.iter_modules(folders) if module.ispkg)
 
 
-def _import_agent(team: str, trusted: bool, loop: Runner | None) -> Agent:
+def _load_own_agent(team: str, trusted: bool, loop: Runner | None) -> Agent:
     """Return an agent in a module of the user, or what a function there returns.
 
     Raises:
         InvalidTeam: It cannot be imported, its function fails or may not be called, or it
             is no agent.
     """
+    from echelons.text.error_lines import describe_error
+
+    try:
+        return _import_agent(team, trusted, loop)
+    except (EchelonsError, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        # A script may exit when it is imported, a client that reaches no server may cancel the
+        # task that waits for it, and the attributes of a module may be functions.
+        raise _build_load_error(team, describe_error(error)) from error
+
+
+def _import_agent(team: str, trusted: bool, loop: Runner | None) -> Agent:
     from echelons.agent import Agent
 
     name, _, path = team.partition(":")
@@ -156,7 +167,8 @@ def _import_agent(team: str, trusted: bool, loop: Runner | None) -> Agent:
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
-    found = module = _run_user_code(team, lambda: importlib.import_module(name))
+    module: Any = importlib.import_module(name)
+    found = module
     for part in path.split("."):
         if not hasattr(found, part):
             has = ", ".join(_list_agent_names(module)) or "no agents"
@@ -183,32 +195,17 @@ def _call_function(team: str, make: Any, trusted: bool, loop: Runner | None) -> 
     except (TypeError, ValueError) as error:
         why = f"it is a function with parameters ({error}); {WANTED}"
         raise InvalidTeam(team, why) from error
-    made = _run_user_code(team, make)
+    made = make()
     if not isinstance(made, Coroutine):
         return made
     import asyncio
 
-    run = loop.run if loop else asyncio.run
-    # A client that reaches no server may cancel the task that waits for it.
-    return _run_user_code(team, lambda: run(made), (*FAILURES, asyncio.CancelledError))
+    return (loop.run if loop else asyncio.run)(made)
 
 
 def _build_load_error(team: str, why: str) -> InvalidTeam:
     advice = "write it as module:agent, the module as Python imports it from this folder"
     return InvalidTeam(team, f"it cannot be loaded: {why}; {advice}")
-
-
-def _run_user_code(
-    team: str, work: Callable[[], Any], failures: tuple[type[BaseException], ...] = FAILURES
-) -> Any:
-    from echelons.text.error_lines import describe_error
-
-    try:
-        return work()
-    except EchelonsError:
-        raise
-    except failures as error:
-        raise _build_load_error(team, describe_error(error)) from error
 
 
 def _list_agent_names(module: Any) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from pathlib import Path
 
@@ -57,3 +58,10 @@ def test_a_file_that_is_no_database_is_refused(tmp_path: Path, content: bytes) -
 def test_a_folder_is_refused_as_a_database(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="it is a folder"):
         open_existing(tmp_path)
+
+
+def test_a_pipe_is_refused_as_a_database_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+
+    with pytest.raises(StorageError, match="it is no file"):
+        open_existing(tmp_path / "pipe")

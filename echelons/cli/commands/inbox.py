@@ -111,7 +111,7 @@ def answer(  # noqa: PLR0913  each option stands for itself
     if json_value:
         try:
             value = json.loads(value)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise typer.BadParameter(f"the answer is no JSON: {error}") from error
     if result is not None:
         if not is_outcome_question(question.value):

@@ -8,6 +8,7 @@ from uuid import uuid4
 
 import typer
 
+from echelons.checkpoints.default_path import expand_home
 from echelons.cli import database, output, unfinished_threads
 from echelons.cli.command import command
 from echelons.cli.display.text_format import (
@@ -68,7 +69,7 @@ def run(
         raise typer.BadParameter("--turn names a turn of a thread: give --thread, too")
     if not words.strip():
         raise InvalidTask(task)
-    name = TeamSpec(team, making.docs and making.docs.expanduser().absolute(), making.model)
+    name = TeamSpec(team, making.docs and expand_home(making.docs).absolute(), making.model)
     silent = how.json or how.quiet
     made_from = find_team_source(name, output.choose_tracker(silent=silent))
 

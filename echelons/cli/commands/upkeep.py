@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from echelons.checkpoints.default_path import expand_home
 from echelons.cli import database, output
 from echelons.cli.command import command
 from echelons.cli.exit_codes import ExitCode
@@ -179,7 +180,7 @@ def doctor(*, place: DatabaseOptions, how: OutputOptions) -> ExitCode:
 @command
 def backup(file: FileArgument, *, place: DatabaseOptions, how: OutputOptions) -> ExitCode:
     """Copy the database, also while it is in use, into a new file that only you can read."""
-    target = file.expanduser()
+    target = expand_home(file)
     with database.open_database(place.db) as saver:
         saver.backup(target)
         source = saver.path

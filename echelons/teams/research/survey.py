@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from echelons.checkpoints.default_path import expand_home
 from echelons.teams.research.corpus import (
     Document,
     DocumentFolder,
@@ -104,7 +105,7 @@ def survey(docs: Path | str, track: ProgressTracker = track_silently) -> Survey:
         NotAFolder: `docs` is a file.
         NothingToRead: There is no readable document in it.
     """
-    root = Path(docs).expanduser()
+    root = expand_home(Path(docs))
     documents, skipped = read_documents(root, track)
     outlines = {each.path: parse_outline(each.path, each.text) for each in documents}
     profiles = {

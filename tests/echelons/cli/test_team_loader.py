@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -118,6 +119,30 @@ def test_a_module_that_does_not_compile_or_exits_is_refused(
 
     assert "SyntaxError" in refused(echelons, "typo:head")
     assert "SystemExit: done" in refused(echelons, "script:head")
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("import asyncio\nraise asyncio.CancelledError('late')", "CancelledError: late"),
+        ("raise BaseException('skipped')", "BaseException: skipped"),
+        ("def head(): raise GeneratorExit", "GeneratorExit"),
+        ("def __getattr__(name): raise RuntimeError(name)", "RuntimeError: head"),
+        ("def __getattr__(name): raise SystemExit(name)", "SystemExit: head"),
+        (
+            "class Liar:\n __class__ = property(lambda self: 1 / 0)\nhead = Liar()",
+            "ZeroDivisionError: division by zero",
+        ),
+    ],
+)
+def test_whatever_the_code_of_a_team_raises_is_said(
+    echelons: Echelons, folder: Path, source: str, said: str
+) -> None:
+    (folder / "own.py").write_text(source)
+    try:
+        assert f"it cannot be loaded: {said}" in refused(echelons, "own:head")
+    finally:
+        sys.modules.pop("own", None)
 
 
 def test_an_error_of_the_tree_itself_is_said_as_it_is(echelons: Echelons, folder: Path) -> None:

@@ -175,6 +175,15 @@ def test_an_answer_may_be_a_value_that_counts_as_nothing(
     assert f"The human said {said}." in done.stderr
 
 
+def test_an_answer_of_json_that_is_too_deep_is_refused(echelons: Call) -> None:
+    echelons("run", "trips:asking", "A table")
+    deep = echelons("answer", "[" * 20_000, "--json-value")
+    right = echelons("answer", "1", "--json-value")
+
+    assert (deep.exit_code, right.exit_code) == (2, 0)
+    assert "the answer is no JSON: maximum recursion depth exceeded" in deep.stderr
+
+
 def test_an_answer_is_read_from_the_standard_input(echelons: Call) -> None:
     echelons("run", "trips:asking", "A table")
     done = echelons("answer", "-", given="yes,\nat eight\n")

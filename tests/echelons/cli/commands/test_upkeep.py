@@ -170,6 +170,25 @@ def test_a_database_that_is_not_there_is_refused_and_not_made(
     assert not Path("trips.sqlite").exists() and not Path("copy.sqlite").exists()
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("run", "trips:plain", "Hello", "--db", "~nobody_here/x.sqlite"),
+        ("threads", "--db", "~nobody_here/x.sqlite"),
+        ("backup", "~nobody_here/x.sqlite"),
+        ("run", "research", "Hello", "--docs", "~nobody_here"),
+        ("draw", "research", "--docs", "~nobody_here"),
+        ("resume", "--team", "research", "--docs", "~nobody_here", "--thread", "rome"),
+    ],
+)
+def test_the_home_of_an_unknown_user_is_no_place(echelons: Call, words: tuple[str, ...]) -> None:
+    echelons("run", "trips:asking", "A table", "--thread", "rome")
+    refused = echelons(*words)
+
+    assert refused.exit_code == 3
+    assert "~nobody_here" in refused.stderr and "unexpected" not in refused.stderr
+
+
 @pytest.mark.parametrize("words", [("doctor",), ("backup", "copy.sqlite"), ("breakers",)])
 def test_a_command_for_the_whole_database_takes_no_thread(
     echelons: Call, words: tuple[str, ...]
