@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
+from langchain_core.messages import ToolMessage
 from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.checkpoint.serde.types import ERROR, INTERRUPT, RESUME, SCHEDULED, TASKS
 from langgraph.constants import START
@@ -19,6 +20,7 @@ from langgraph.types import Interrupt
 
 from echelons.checkpoints.coordination.control_orders import ControlOrders, build_orders_key
 from echelons.checkpoints.coordination.race_ledger import plan_has_lost
+from echelons.checkpoints.delta_channels import MESSAGES
 from echelons.checkpoints.namespaces import (
     SEPARATOR,
     build_child_namespace,
@@ -31,7 +33,7 @@ from echelons.effects.human_review import ReviewedCall, find_review
 from echelons.guards.gate import PAUSE_KEY, Halt, is_pause
 from echelons.identity.lineage import Identity
 from echelons.langgraph_internals import BRANCH_PREFIX, NULL_TASK_ID
-from echelons.tree.names import PATH_SEPARATOR
+from echelons.tree.names import DELEGATING_TOOLS, PATH_SEPARATOR
 
 OPEN_TASK_CHANNELS = frozenset({ERROR, INTERRUPT, RESUME, SCHEDULED})
 """Channels of writes that do not complete a task."""
@@ -278,11 +280,19 @@ def list_triggered_nodes(values: Mapping[str, Any]) -> list[str]:
 
 
 def _list_answered_requests(saved: CheckpointTuple) -> Iterator[str]:
-    """Yield the ids of the requests that a delegation has answered."""
+    """Yield the ids of the requests that a delegation has answered, or the step after a state."""
     values = saved.checkpoint["channel_values"]
-    if "queue" in values:
-        yield from (message.artifact["request_id"] for message in values.get("messages") or ())
-        yield from values.get("parts") or ()
+    # The last answers of a delegation are in the writes of its superior.
+    said = list(values.items()) if "queue" in values else []
+    said += [write[1:] for write in saved.pending_writes or ()]
+    for channel, value in said:
+        if channel == "parts" and isinstance(value, Mapping):
+            yield from value
+        elif channel == MESSAGES and isinstance(value, list):
+            for each in value:
+                answers = isinstance(each, ToolMessage) and each.name in DELEGATING_TOOLS
+                if answers and isinstance(each.artifact, Mapping):
+                    yield each.artifact.get("request_id", "")
 
 
 def _is_open_namespace(namespace: str, latest: Mapping[str, CheckpointTuple]) -> bool:

@@ -7,7 +7,9 @@ nested graph: the round trips were a third of the cost of a synchronous run. Wit
 the database is free; if not, and for other savers, there is a task.
 
 The writes of a step with one task are stored with the checkpoint of its end, in one transaction:
-nothing is awaited between. Not so at the root, and not for questions, errors and `Send`s.
+nothing is awaited between. Not so at the root, and not for questions, errors and `Send`s. Those of
+the last step of a delegation graph are not stored at all: the superior's next write has the answer,
+and the subordinate's own end is read again if the run is cut short before.
 
 For the same reason, a stream waits for its events without a thread of the pool. It would wait for
 ever if steps that are held back have all threads, or if nothing takes events any more.
@@ -28,9 +30,7 @@ from types import FunctionType
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
-from langgraph.checkpoint.base import (
-    WRITES_IDX_MAP,
-)
+from langgraph.checkpoint.base import WRITES_IDX_MAP, Checkpoint
 from langgraph.checkpoint.serde.types import TASKS
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.pregel import Pregel
@@ -118,6 +118,12 @@ def holds_writes(
     return not any(channel == TASKS or channel in WRITES_IDX_MAP for channel, _ in writes)
 
 
+def ends_delegation(checkpoint: Checkpoint) -> bool:
+    """Return whether a checkpoint is the last one of a delegation graph."""
+    # Only a delegation graph has a queue. While it goes on, a request is left in it.
+    return checkpoint["channel_values"].get("queue") == []
+
+
 class InlineLoop(SyncPregelLoop):
     """LangGraph's loop, with the checkpointer's writes in the calling thread."""
 
@@ -185,7 +191,8 @@ class InlineLoop(SyncPregelLoop):
         for each in (*writes, previous):
             if each is not None and each is not _STORED:
                 each.result()
-        self._saver.put_step(held, *given[:3])
+        if not ends_delegation(given[1]):
+            self._saver.put_step(held, *given[:3])
 
     def __exit__(self, *error: Any) -> bool | None:
         if self._held_writes is not None and self._saver is not None:
@@ -254,6 +261,8 @@ class AsyncInlineLoop(AsyncPregelLoop):
         step = held, *given[:3]
         before = [each for each in (*writes, previous) if each not in (None, self._stored)]
         if not before:
+            if ends_delegation(given[1]):
+                return self._stored
             try:
                 saver.run_at_once(saver.put_step, *step)
             except DatabaseBusy:

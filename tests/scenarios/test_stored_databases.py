@@ -364,8 +364,11 @@ def test_what_is_stored_today_has_every_name_that_was_stored_before(
             trees.pause = session.pause
             session.send(TASK, turn_id=turn_id(thread)).result()
 
+    lost = names(before) - names(today)
     # Of a message are stored the fields that have not their default.
-    lost = names(before) - names(today) - {("key", each) for each in AIMessage.model_fields}
+    lost -= {("key", each) for each in AIMessage.model_fields}
+    # The end of a delegation, which named its subordinates, is stored by the superior alone.
+    lost -= {("key", each[2]) for each in names(before) if each[0] == "row"}
 
     assert not lost, f"stored names have gone or were changed: {sorted(lost)}"
 

@@ -190,10 +190,68 @@ async def test_the_writes_of_a_nested_step_are_stored_with_its_checkpoint(
     alone, joined = {("writes", True)}, {("writes", True), ("checkpoints", True)}
     # The answer of a tool with others beside it, and a reply that sends its calls.
     assert transactions.count(alone) == (1 if calls == 1 else 1 + calls)
-    # The last reply, the tool's answer if it is alone, and the answer to the request.
-    assert transactions.count(joined) == (3 if calls == 1 else 2)
+    # The last reply, and the tool's answer if it is alone.
+    assert transactions.count(joined) == (2 if calls == 1 else 1)
     assert {("writes", False)} in transactions
     assert {("writes", False), ("checkpoints", False)} not in transactions
+
+
+def chain() -> tuple[Agent, ScriptedModel]:
+    """Return a tree of three levels, and its model."""
+    model = ScriptedModel(
+        {
+            "head": [delegate("north", "go"), "over"],
+            "north": [delegate("scout", "look"), "back"],
+            "scout": ["seen"],
+        }
+    )
+    north = Agent("north", subordinates=[Agent("scout")])
+    return Agent("head", model=model, subordinates=[north]), model
+
+
+@both_worlds
+async def test_the_end_of_a_delegation_is_stored_by_its_superior_alone(run: Run) -> None:
+    head, _ = chain()
+    with SqliteCheckpointer(":memory:") as saver:
+        await run(head.compile(saver), TASK)
+        found = [
+            namespace.rpartition("|")[2].partition(":")[0]
+            for table in ("checkpoints", "writes")
+            for (namespace,) in saver.conn.execute(f"SELECT checkpoint_ns FROM {table}")
+        ]
+        answered = saver.conn.execute(
+            "SELECT agent_path FROM events WHERE json_extract(data, '$.role') = 'tool' ORDER BY id"
+        ).fetchall()
+
+    # Of each, only the queue with which it has begun.
+    assert found.count("delegate") == 2
+    assert answered == [("head/north",), ("head",)]
+
+
+@both_worlds
+@pytest.mark.parametrize("superior", ["head", "north"])
+async def test_an_answer_that_its_superior_could_not_store_is_not_given_twice(
+    run: Run, superior: str
+) -> None:
+    head, model = chain()
+    with SqliteCheckpointer(":memory:") as saver:
+        graph = head.compile(saver)
+        saver.conn.execute(
+            "CREATE TEMP TRIGGER broken BEFORE INSERT ON main.events"
+            f" WHEN NEW.agent_path LIKE '%{superior}'"
+            " AND json_extract(NEW.data, '$.role') = 'tool'"
+            " BEGIN SELECT RAISE(ABORT, 'the disk is full'); END"
+        )
+        with pytest.raises(StorageError, match="the disk is full"):
+            await run(graph, TASK)
+        made = len(model.calls)
+        saver.conn.execute("DROP TRIGGER broken")
+        answer = await run(graph, None)
+
+        assert answer["messages"][-1].text == "over"
+        assert made == (4 if superior == "head" else 3)
+        assert len(model.calls) == 5
+        assert saver.check().is_sound
 
 
 class Counting(SqliteCheckpointer):
