@@ -318,6 +318,8 @@ _SPOILING_KEYS = {DELTA_COUNTERS_KEY, EARLIER_TURNS_KEY}
 
 
 def _find_thread(thread_id: str, root: str | None) -> ReadPlan[Thread]:
+    if not isinstance(thread_id, str):
+        raise ThreadNotFound(thread_id)
     rows: list[CheckpointTuple] = yield AllCheckpoints(root, {"agent_thread_id": thread_id})
     return (yield from read_thread(rows) if rows else _find_unstarted(thread_id, root))
 

@@ -20,6 +20,12 @@ class _MessageFormatter(Formatter):
     `{ids:each}` shortens each of several.
     """
 
+    def convert_field(self, value: Any, conversion: str | None) -> Any:
+        try:
+            return super().convert_field(value, conversion)
+        except Exception:  # noqa: BLE001  the `repr` of a refused object may fail
+            return SHORT.repr(value)
+
     def format_field(self, value: Any, format_spec: str) -> str:
         if format_spec == "short":
             return SHORT.repr(value)

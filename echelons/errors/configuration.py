@@ -139,8 +139,8 @@ class InvalidSubordinate(ConfigurationError):
     why: str
 
     def _describe(self) -> str:
-        where = f"agent {self.superior!r}: " if self.superior else ""
-        return f"{where}{self.subordinate!r} is no subordinate: {self.why}"
+        where = "agent {superior!r}: " if self.superior else ""
+        return self._fill(f"{where}{{subordinate!r}} is no subordinate: {{why}}")
 
 
 class InvalidField(ConfigurationError):

@@ -39,7 +39,7 @@ class InvalidTask(InvalidInput):
     def _describe(self) -> str:
         if self.why:
             return f"{SHORT.repr(self.task)} is no task: {self.why}"
-        return f"{self.task!r} is no task; give some words"
+        return f"{SHORT.repr(self.task)} is no task; give some words"
 
 
 class InvalidMessages(InvalidInput):

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig, ensure_config
@@ -57,7 +57,7 @@ def validate_input(given: Any, config: RunnableConfig | None) -> Any:
     configurable = ensure_config(config).get("configurable") or {}
     embedded = is_embedded(configurable)
     if not embedded:
-        _check_private_keys(configurable)
+        _check_configurable(configurable)
     if given is None or isinstance(given, Command):
         return given
     if embedded:
@@ -71,7 +71,7 @@ def validate_input(given: Any, config: RunnableConfig | None) -> Any:
     return {MESSAGES: validate_messages(normalize_messages({MESSAGES: given[MESSAGES]})[MESSAGES])}
 
 
-def _check_private_keys(configurable: Mapping[str, Any]) -> None:
+def _check_configurable(configurable: Mapping[str, Any]) -> None:
     for key, value in configurable.items():
         # LangGraph's server passes objects under names of LangGraph's.
         if key[:2] == "__" and (
@@ -80,6 +80,15 @@ def _check_private_keys(configurable: Mapping[str, Any]) -> None:
         ):
             why = "names that begin like this are LangGraph's and ours; choose another"
             raise InvalidOption("configurable", shorten_repr(key), why)
+        # LangGraph's own savers store both with each checkpoint, and fail at half a character.
+        for text in (key, value):
+            if isinstance(text, str) and not text.isascii():
+                measure_size(text, "configurable", 4 * len(text))
+    for name in ("assistant_id", "graph_id"):
+        # LangGraph takes their texts at the start of a run, whatever they are.
+        if not isinstance(given := configurable.get(name), str | int | UUID | None):
+            why = "an id is a text or a UUID; give one, or leave it out"
+            raise InvalidOption("configurable", f"{name}={shorten_repr(given)}", why)
 
 
 def validate_messages(messages: Sequence[BaseMessage]) -> list[BaseMessage]:

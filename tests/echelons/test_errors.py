@@ -180,6 +180,14 @@ def test_an_error_of_a_caller_may_have_a_text_or_a_constructor_of_its_own() -> N
         (lambda: SqliteCheckpointer(":memory:", remembered=-1), "remembered=-1"),
         (lambda: SqliteCheckpointer(":memory:", synchronous=_any("OFF")), "pass 'NORMAL'"),
         (lambda: ModelMatcher(_any(5)), "ModelMatcher.model=5"),
+        (lambda: Session(Agent("a"), _any(Mute())), "<Mute instance at .* is no database"),
+        (lambda: Agent("a", subordinates=[Mute()]), "agent 'a': <Mute instance at .* is no sub"),
+        (lambda: Agent("a", tools=[Mute()]), "<Mute instance at .* is no tool"),
+        (lambda: Agent("a", prompt=_any(Mute())), "prompt=<Mute instance at "),
+        (
+            lambda: Session(Agent("a"), ":memory:").send(_any(Mute())),
+            "<Mute instance .* no task",
+        ),
     ],
 )
 def test_what_cannot_be_made_is_refused_with_an_error_of_ours(
@@ -187,6 +195,13 @@ def test_what_cannot_be_made_is_refused_with_an_error_of_ours(
 ) -> None:
     with pytest.raises(errors.EchelonsError, match=told):
         make()
+
+
+class Mute:
+    """An object without a text."""
+
+    def __repr__(self) -> str:
+        raise ValueError
 
 
 def _any(given: Any) -> Any:

@@ -165,6 +165,16 @@ def test_a_look_up_in_one_tree_finds_nothing_of_another(saver: Any) -> None:
         store.get(days, "other")
 
 
+@pytest.mark.parametrize("given", [None, 5, {"t": 1}, ["t"]])
+async def test_an_id_that_is_no_text_is_that_of_no_thread(given: Any) -> None:
+    with SqliteCheckpointer(":memory:") as saver:
+        store = ThreadStore(saver)
+        with pytest.raises(ThreadNotFound):
+            store.get(given)
+        with pytest.raises(ThreadNotFound):
+            await store.aget(given)
+
+
 def test_a_thread_that_is_listed_and_has_not_begun_is_empty(saver: Any) -> None:
     graph = team().compile(saver)
     graph.invoke(TASK, config(), interrupt_before=["delegate"])

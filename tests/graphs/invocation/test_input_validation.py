@@ -18,6 +18,7 @@ from langchain_core.messages import (
     ToolMessage,
 )
 from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.types import Command, Overwrite
@@ -31,6 +32,7 @@ from echelons.errors import (
     InvalidId,
     InvalidInput,
     InvalidMessages,
+    InvalidOption,
     InvalidText,
     InvalidValue,
 )
@@ -322,3 +324,38 @@ def test_what_a_caller_configures_reaches_tools_and_is_never_stored(tmp_path: Pa
     assert seen == [secrets]
     assert b"looked" in stored
     assert b"s3cr3t" not in stored and b"987654321" not in stored
+
+
+class Mute:
+    """An object without a text."""
+
+    def __str__(self) -> str:
+        raise ValueError
+
+    __repr__ = __str__
+
+
+@pytest.mark.parametrize("saver", [InMemorySaver, lambda: SqliteCheckpointer(":memory:")])
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"graph_id": Mute()},
+        {"assistant_id": ["x"]},
+        {"city": "\ud83d"},
+        {"\udc80": "x"},
+    ],
+    ids=["mute", "list", "value", "key"],
+)
+async def test_what_a_saver_cannot_store_of_a_config_is_refused_and_the_thread_goes_on(
+    given: dict[str, Any], saver: Any
+) -> None:
+    graph = Agent("head", model=ScriptedModel(["done"] * 2)).compile(saver())
+    good: RunnableConfig = {"configurable": {"thread_id": "t", "city": "Århus", "graph_id": "g"}}
+    bad: RunnableConfig = {"configurable": {"thread_id": "t", **given}}
+    graph.invoke({"messages": "go"}, good)
+    with pytest.raises((InvalidOption, InvalidText)):
+        graph.invoke({"messages": "go"}, bad)
+    with pytest.raises((InvalidOption, InvalidText)):
+        await graph.ainvoke({"messages": "go"}, bad)
+
+    assert len((await graph.ainvoke({"messages": "go"}, good))["messages"]) == 4
