@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from typing import Final, Protocol, runtime_checkable
 
 from echelons.capabilities.capability import Capability, DeclaredCapabilities, check_capabilities
+from echelons.errors import DeriverFailed
+from echelons.text.error_lines import describe_failure
 from echelons.text.stemming import extract_words
 from echelons.tree.members import Member
 
@@ -62,10 +64,20 @@ def derive_from_names(member: Member) -> Mapping[str, Capability]:
 def get_capabilities(
     member: Member, deriver: Deriver = derive_from_names
 ) -> tuple[DeclaredCapabilities, bool]:
-    """Return an agent's capabilities, validated, and whether they were derived."""
+    """Return an agent's capabilities, validated, and whether they were derived.
+
+    Raises:
+        DeriverFailed: The deriver raised an exception.
+    """
     if member.capabilities:
         return check_capabilities(member.name, member.capabilities), False
-    return check_capabilities(member.name, deriver(member)), True
+    try:
+        derived = deriver(member)
+    except DeriverFailed:
+        raise
+    except Exception as error:
+        raise DeriverFailed(member.name, describe_failure(error, DeriverFailed)) from error
+    return check_capabilities(member.name, derived), True
 
 
 def collect_texts(member: Member) -> tuple[str, ...]:

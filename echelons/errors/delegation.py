@@ -210,7 +210,7 @@ class MatcherFailed(RoutingError):
 
 
 class DeriverFailed(RoutingError):
-    """A model returned no valid description of what an agent can do.
+    """The capabilities of an agent that declares none could not be derived.
 
     Attributes:
         agent: The agent.
@@ -220,8 +220,8 @@ class DeriverFailed(RoutingError):
     agent: str
     why: str
     message = (
-        "the model did not say what {agent!r} can do: {why}; ask another model, or declare its "
-        "capabilities"
+        "what {agent!r} can do could not be derived: {why}; derive it in another way, or declare "
+        "its capabilities"
     )
 
 

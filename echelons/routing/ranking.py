@@ -14,6 +14,7 @@ from echelons.capabilities import Capability, CapabilityMap, DeclaredCapabilitie
 from echelons.errors import MatcherFailed, UnknownPath
 from echelons.routing.matcher import Match, Matcher, Profile
 from echelons.routing.route import Candidate, Route
+from echelons.text.error_lines import describe_failure
 from echelons.tree.names import PATH_SEPARATOR
 
 DEPTH_PENALTY: Final = 0.1
@@ -88,13 +89,22 @@ class RoutingQuery(NamedTuple):
 
 
 class Ranking:
-    """Ranks a receiver and all agents below it, each of which needs a match of `threshold`."""
+    """Ranks a receiver and all agents below it, each of which needs a match of `threshold`.
+
+    Raises:
+        MatcherFailed: The matcher could not prepare the profiles.
+    """
 
     def __init__(self, tree: ProfileIndex, matcher: Matcher, threshold: float) -> None:
         self._tree = tree
         self._threshold = threshold
         self._name = type(matcher).__name__
-        self._prepared = matcher.prepare(tree.profiles)
+        try:
+            self._prepared = matcher.prepare(tree.profiles)
+        except MatcherFailed:
+            raise
+        except Exception as error:
+            raise MatcherFailed(self._name, describe_failure(error, MatcherFailed)) from error
 
     def rank(self, query: RoutingQuery) -> Route:
         """Return the route for a task.

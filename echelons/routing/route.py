@@ -92,7 +92,7 @@ class Route:
     def reasons(self, candidate: Candidate) -> Sequence[str]:
         """Return readable reasons why the task matches a candidate."""
         try:
-            return self._reasons(candidate.place)
+            return list(self._reasons(candidate.place))
         except Exception as error:  # noqa: BLE001 - a matcher of the user's own raises anything
             return [f"no reasons: {describe_failure(error, MatcherFailed)}"]
 

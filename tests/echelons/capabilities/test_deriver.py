@@ -15,7 +15,7 @@ from echelons.capabilities import (
     collect_texts,
     derive_from_names,
 )
-from echelons.errors import InvalidCapability
+from echelons.errors import DeriverFailed, InvalidCapability
 from echelons.tree.members import Member
 
 
@@ -96,3 +96,11 @@ def test_another_deriver_may_say_what_agents_can_do() -> None:
 def test_a_deriver_that_says_nonsense_is_refused(said: Any) -> None:
     with pytest.raises(InvalidCapability):
         CapabilityMap.discover(Agent("eat"), lambda _: said)
+
+
+def test_a_deriver_that_raises_is_named_with_the_agent() -> None:
+    def derive(member: Member) -> dict[str, Capability]:
+        raise LookupError("no such file")
+
+    with pytest.raises(DeriverFailed, match=r"what 'eat' can do .*: LookupError: no such file; "):
+        CapabilityMap.discover(Agent("eat"), derive)

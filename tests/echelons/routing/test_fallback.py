@@ -12,7 +12,7 @@ import pytest
 from langchain_core.embeddings import Embeddings
 from langgraph.errors import GraphInterrupt
 
-from echelons.errors import ScriptExhausted
+from echelons.errors import MatcherFailed, ScriptExhausted
 from echelons.routing import EmbeddingMatcher, LexicalMatcher, Match, ModelMatcher, Router
 from echelons.testing import Call, ScriptedModel
 from tests.echelons.routing.trees import Fixed, travel
@@ -162,3 +162,27 @@ async def test_what_is_no_failure_of_the_matcher_is_not_swallowed(error: BaseExc
     if isinstance(error, (Exception, asyncio.CancelledError)):
         with pytest.raises(type(error)):
             await router.aroute(TASK)
+
+
+def test_a_matcher_that_cannot_read_the_tree_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def prepare(self: object, profiles: object) -> Fixed:
+        raise ValueError("no profile has a password=hunter2")
+
+    monkeypatch.setattr(Fixed, "prepare", prepare)
+
+    with pytest.raises(MatcherFailed, match="the matcher Fixed failed: ValueError: ") as failed:
+        Router(travel(), Fixed())
+
+    assert "hunter2" not in str(failed.value)
+    assert isinstance(failed.value.__cause__, ValueError)
+
+
+@pytest.mark.parametrize("said", [None, 5, object()])
+def test_reasons_that_are_none_do_not_fail_a_route(
+    monkeypatch: pytest.MonkeyPatch, said: Any
+) -> None:
+    monkeypatch.setattr(Fixed, "reasons", lambda *_: said)
+
+    assert (
+        "no reasons: TypeError: " in Router(travel(), Fixed(restaurants=0.9)).route(TASK).explain()
+    )
