@@ -11,6 +11,7 @@ import pytest
 from langchain_core.messages import ToolMessage
 from langchain_openai import ChatOpenAI
 from langgraph.prebuilt import ToolRuntime
+from openai import DefaultHttpxClient
 from pydantic import SecretStr
 
 from echelons import (
@@ -222,15 +223,22 @@ def test_what_is_left_belongs_to_a_call() -> None:
 
 
 @pytest.fixture
-def late_answer(clock: FakeClock) -> Callable[..., tuple[DelegationResponse, list[Any]]]:
+def late_answer(
+    clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., tuple[DelegationResponse, list[Any]]]:
     """Return what the head hears of an agent whose model takes too long, and the requests."""
+    send = DefaultHttpxClient.send
+    sent: list[Any] = []
+
+    def send_late(client: DefaultHttpxClient, request: Any, **options: Any) -> Any:
+        sent.append(request)
+        clock.advance(0.02)  # before the client's real timeout, however late the server begins
+        return send(client, request, **options)
+
+    monkeypatch.setattr(DefaultHttpxClient, "send", send_late)
 
     def hear(create: Callable[[str], Any], step: object) -> tuple[DelegationResponse, list[Any]]:
-        def answer(_: Any) -> object:
-            clock.advance(0.02)
-            return step
-
-        with OpenAIServer(answer) as server, SqliteCheckpointer(":memory:") as saver:
+        with OpenAIServer(lambda _: step) as server, SqliteCheckpointer(":memory:") as saver:
             slow = Agent("slow", capabilities={"cook dinner": 0.9}, model=create(server.url))
             model = ScriptedModel({"head": [FIND, "done"], "quick": ["pasta"]})
             between = Agent("between", subordinates=[slow])
@@ -239,7 +247,7 @@ def late_answer(clock: FakeClock) -> Callable[..., tuple[DelegationResponse, lis
             head = Agent("head", model=model, subordinates=[between, quick], delegation=rules)
             session = Session(head, saver)
             session.send("go").result()
-            return only_response(session), server.requests
+            return only_response(session), sent
 
     return hear
 
