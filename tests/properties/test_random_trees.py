@@ -205,7 +205,7 @@ def quiet() -> Iterator[None]:
 )
 @settings(
     derandomize=True,
-    max_examples=sample(4, 100),
+    max_examples=sample(2, 100),
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(shape=shapes(DEPTH), one_by_one=st.booleans())

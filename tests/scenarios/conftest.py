@@ -16,7 +16,7 @@ from echelons import Result, Session, SqliteCheckpointer
 from tests.proof import WHOLE
 from tests.scenarios.drivers.forks import Forks
 
-LONG = 6
+LONG = 4
 """Rows from which on a table is a long one."""
 
 
