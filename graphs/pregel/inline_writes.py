@@ -7,9 +7,9 @@ nested graph: the round trips were a third of the cost of a synchronous run. Wit
 the database is free; if not, and for other savers, there is a task.
 
 The writes of a step with one task are stored with the checkpoint of its end, in one transaction:
-nothing is awaited between. Not so at the root, and not for questions, errors and `Send`s. Those of
-the last step of a delegation graph are not stored at all: the superior's next write has the answer,
-and the subordinate's own end is read again if the run is cut short before.
+nothing is awaited between. Not so at the root, and not for questions, errors and `Send`s. Neither
+is stored at the end of a delegation graph, if it was not interrupted: the superior's next write has
+the answer, and the subordinate's own end is read again if the run is cut short before.
 
 For the same reason, a stream waits for its events without a thread of the pool. It would wait for
 ever if steps that are held back have all threads, or if nothing takes events any more.
@@ -29,6 +29,7 @@ from threading import Lock, Semaphore
 from types import FunctionType
 from typing import Any
 
+from langchain_core.messages import ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import WRITES_IDX_MAP, Checkpoint
 from langgraph.checkpoint.serde.types import TASKS
@@ -37,9 +38,11 @@ from langgraph.pregel import Pregel
 
 from echelons.checkpoints.checkpointer import SqliteCheckpointer, TaskWrites
 from echelons.checkpoints.coordination.turns import TURN_KEY, get_turn
+from echelons.checkpoints.delta_channels import MESSAGES
 from echelons.checkpoints.storage.connection import DatabaseBusy
 from echelons.graphs.pregel.token_stream import stream_only_tokens
 from echelons.langgraph_internals import (
+    RESUMING_KEY,
     STREAM_QUEUE_NAME,
     AsyncPregelLoop,
     SyncPregelLoop,
@@ -118,10 +121,20 @@ def holds_writes(
     return not any(channel == TASKS or channel in WRITES_IDX_MAP for channel, _ in writes)
 
 
-def ends_delegation(checkpoint: Checkpoint) -> bool:
-    """Return whether a checkpoint is the last one of a delegation graph."""
+def ends_delegation(
+    loop: InlineLoop | AsyncInlineLoop, held: TaskWrites | None, checkpoint: Checkpoint
+) -> bool:
+    """Return whether a step is the end of a delegation graph that its superior stores as well.
+
+    Not so after a question, which the state would go on to show as open, and not for an answer
+    that the subordinate's own thread does not have: a failure, or a part of several.
+    """
     # Only a delegation graph has a queue. While it goes on, a request is left in it.
-    return checkpoint["channel_values"].get("queue") == []
+    if held is None or checkpoint["channel_values"].get("queue") != []:
+        return False
+    answers = [message for channel, value in held[1] if channel == MESSAGES for message in value]
+    succeeded = all(isinstance(each, ToolMessage) and each.status != "error" for each in answers)
+    return bool(answers) and succeeded and not loop.config["configurable"].get(RESUMING_KEY)
 
 
 class InlineLoop(SyncPregelLoop):
@@ -191,7 +204,7 @@ class InlineLoop(SyncPregelLoop):
         for each in (*writes, previous):
             if each is not None and each is not _STORED:
                 each.result()
-        if not ends_delegation(given[1]):
+        if not ends_delegation(self, held, given[1]):
             self._saver.put_step(held, *given[:3])
 
     def __exit__(self, *error: Any) -> bool | None:
@@ -261,7 +274,7 @@ class AsyncInlineLoop(AsyncPregelLoop):
         step = held, *given[:3]
         before = [each for each in (*writes, previous) if each not in (None, self._stored)]
         if not before:
-            if ends_delegation(given[1]):
+            if ends_delegation(self, held, given[1]):
                 return self._stored
             try:
                 saver.run_at_once(saver.put_step, *step)

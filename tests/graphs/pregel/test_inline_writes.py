@@ -20,7 +20,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.errors import InvalidUpdateError
 from langgraph.graph import StateGraph
 from langgraph.pregel import Pregel
-from langgraph.types import Command, interrupt
+from langgraph.types import Command, StateSnapshot, interrupt
 
 from echelons import Agent, SqliteCheckpointer
 from echelons.errors import StorageError
@@ -252,6 +252,54 @@ async def test_an_answer_that_its_superior_could_not_store_is_not_given_twice(
         assert made == (4 if superior == "head" else 3)
         assert len(model.calls) == 5
         assert saver.check().is_sound
+
+
+@both_worlds
+async def test_a_question_that_was_answered_is_open_in_no_state(run: Run) -> None:
+    def ask(question: str) -> str:
+        """Ask a person."""
+        return str(interrupt(question))
+
+    calls: dict[str, Any] = {
+        "head": [[delegate("north", "go"), delegate("south", "go")], "over"],
+        "north": [Call("ask", {"question": "north?"}), "back"],
+        "south": [Call("ask", {"question": "south?"}), "back"],
+    }
+    subordinates = [Agent(name, tools=[ask]) for name in ("north", "south")]
+    head = Agent("head", model=ScriptedModel(calls), subordinates=subordinates)
+    with SqliteCheckpointer(":memory:") as saver:
+        graph = head.compile(saver)
+        asked = await run(graph, TASK)
+        [north] = [each.id for each in asked["__interrupt__"] if each.value == "north?"]
+        await run(graph, Command(resume={north: "yes"}))
+        states = [each.state for each in graph.get_state(CONFIG, subgraphs=True).tasks]
+
+    found = [
+        (each.next, [question.value for question in each.interrupts])
+        for each in states
+        if isinstance(each, StateSnapshot)
+    ]
+    assert found == [((), []), (("south",), ["south?"])]
+
+
+@both_worlds
+async def test_an_agent_that_failed_is_not_asked_again_for_a_write_that_failed(run: Run) -> None:
+    model = ScriptedModel({"head": [delegate("north", "go"), "over"], "north": [OSError("off")]})
+    head = Agent("head", model=model, subordinates=[Agent("north")])
+    with SqliteCheckpointer(":memory:") as saver:
+        graph = head.compile(saver)
+        saver.conn.execute(
+            "CREATE TEMP TRIGGER broken BEFORE INSERT ON main.writes"
+            " WHEN NEW.checkpoint_ns = '' AND NEW.channel = 'messages'"
+            " AND EXISTS (SELECT 1 FROM main.checkpoints WHERE checkpoint_ns LIKE 'delegate%')"
+            " BEGIN SELECT RAISE(ABORT, 'the disk is full'); END"
+        )
+        with pytest.raises(StorageError, match="the disk is full"):
+            await run(graph, TASK)
+        saver.conn.execute("DROP TRIGGER broken")
+        await run(graph, None)
+
+    assert [each.agent for each in model.calls] == ["head", "north", "head"]
 
 
 class Counting(SqliteCheckpointer):
