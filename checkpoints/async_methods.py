@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
@@ -21,12 +21,18 @@ from echelons.errors import StorageError
 T = TypeVar("T")
 
 
+class WorkRunner(Protocol):
+    """How a saver's synchronous work is run from an event loop."""
+
+    async def __call__(self, work: Callable[..., T], /, *args: Any) -> T:
+        """Run the work, and return its result."""
+        ...
+
+
 class AsyncMethods(BaseCheckpointSaver[str]):
     """A saver whose asynchronous methods run its synchronous ones."""
 
-    @abstractmethod
-    async def _run(self, work: Callable[..., T], *args: Any) -> T:
-        """Run synchronous work of the saver from an event loop, and return its result."""
+    _run: WorkRunner
 
     @abstractmethod
     def _record_failure(self, config: RunnableConfig, failure: StorageError) -> None:

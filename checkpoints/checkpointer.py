@@ -8,12 +8,12 @@ it to another thread.
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from inspect import signature
-from os import PathLike
 from pathlib import Path
 from typing import Any, Self, TypeAlias, TypeVar, get_args
 
@@ -29,7 +29,9 @@ from langgraph.checkpoint.serde.types import ERROR
 from echelons.checkpoints.async_methods import AsyncMethods
 from echelons.checkpoints.clock import Clock, utc_now
 from echelons.checkpoints.coordination.journal_cleanup import CompletedCalls
+from echelons.checkpoints.coordination.mailbox import MailWrites
 from echelons.checkpoints.coordination.turns import get_turn, record_failure
+from echelons.checkpoints.delta_channels import DELTA_CHANNELS
 from echelons.checkpoints.ledger import SqliteLedger
 from echelons.checkpoints.maintenance.backup import Backups
 from echelons.checkpoints.storage.connection import (
@@ -68,6 +70,7 @@ from echelons.checkpoints.storage.rows import (
 from echelons.checkpoints.storage.seals import choose_seals
 from echelons.checkpoints.storage.serde import AllowlistSerializer
 from echelons.errors import InvalidDatabase, InvalidSetting, StorageError
+from echelons.text.input_limits import read_text, refuse_unreadable
 
 T = TypeVar("T")
 TaskWrites: TypeAlias = tuple[RunnableConfig, Sequence[tuple[str, Any]], str, str]
@@ -93,11 +96,13 @@ class SqliteCheckpointer(AsyncMethods, Backups):
         seal: A key of 16 bytes or more with which every row is sealed and checked. Of several
             keys the first one seals; rows sealed with the others can still be read.
         remembered: Number of conversations cached in memory, so that a turn does not read its
-            whole past again. The least recently used is evicted first; 0 for no cache.
+            whole past again. The least recently used is evicted first; 0 for no cache. Short ones
+            are read again, which costs less.
 
     Raises:
         InvalidDatabase: The path is neither a text nor a path.
-        InvalidSetting: A number is negative, or `synchronous` is another word.
+        InvalidSetting: A number is negative, `synchronous` is another word, or `offload` is no
+            boolean.
         InvalidAllowedType: One of the types cannot be stored.
         InvalidSealKey: A key is not bytes, or too short.
         StorageError: The file cannot be opened, or is not a database.
@@ -116,19 +121,27 @@ class SqliteCheckpointer(AsyncMethods, Backups):
         seal: bytes | Sequence[bytes] | None = None,
         remembered: int = DEFAULT_CACHE_SIZE,
     ) -> None:
-        if not isinstance(path, (str, PathLike)):
-            raise InvalidDatabase(path)
+        with refuse_unreadable(lambda _: InvalidDatabase(path)):
+            if not isinstance(path, (str, os.PathLike)):
+                raise InvalidDatabase(path)
+            self.path = read_text(path) or os.fspath(path)
         for name, value in (("busy_timeout", busy_timeout), ("remembered", remembered)):
-            if not isinstance(value, (int, float)) or not value >= 0:
-                why = "pass a number from 0, or leave it out for the default"
+            # The limit is that of SQLite, which counts milliseconds.
+            if type(value) not in (int, float) or not 0 <= value < 2_000_000:
+                why = "pass a number from 0 to 2 million, or leave it out for the default"
                 raise InvalidSetting(type(self).__name__, name, value, why)
-        if synchronous not in get_args(Synchronous):
+        if read_text(synchronous) not in get_args(Synchronous):
             why = "pass 'NORMAL', which is the default, or 'FULL'"
             raise InvalidSetting(type(self).__name__, "synchronous", synchronous, why)
-        self.path = str(path)
+        if type(offload) is not bool:
+            raise InvalidSetting(type(self).__name__, "offload", offload, "pass True or False")
+        why = "pass a function that returns the time, a `datetime` with its zone"
+        with refuse_unreadable(lambda _: InvalidSetting(type(self).__name__, "clock", clock, why)):
+            clock().timestamp()
         self._clock = clock
         self._offload = offload
         self.unsettled = CompletedCalls()
+        self.mail_writes = MailWrites()
         serde = AllowlistSerializer(allowed_types)
         super().__init__(
             open_connection(self.path, synchronous, busy_timeout), serde, remembered=remembered
@@ -137,6 +150,7 @@ class SqliteCheckpointer(AsyncMethods, Backups):
         self._connection_lock = ConnectionLock(
             self.path, self.conn, self.lock, busy_timeout, self._clear_caches
         )
+        self._run = asyncio.to_thread if offload else self._connection_lock.run_in_loop
         try:
             with wrap_storage_errors(self.path):
                 self.setup()
@@ -249,7 +263,10 @@ class SqliteCheckpointer(AsyncMethods, Backups):
             stored_metadata = to_json_text(kept).encode()
             row = CheckpointRow(*place, given.get("checkpoint_id"), kind, blob, stored_metadata)
             self._history_cache.note_checkpoint(
-                place[:2], where.checkpoint_id, row.parent_checkpoint_id
+                place[:2],
+                where.checkpoint_id,
+                row.parent_checkpoint_id,
+                holds_snapshot=bool(DELTA_CHANNELS.keys() & checkpoint["channel_values"]),
             )
             source = metadata.get("source")
             if turn and source == "input" and not where.checkpoint_ns:
@@ -258,6 +275,10 @@ class SqliteCheckpointer(AsyncMethods, Backups):
             self._seals.seal_rows(cursor, [row])
             if source in INPUT_SOURCES:
                 insert_events(cursor, where, build_input_events(where, checkpoint), self._clock)
+        if turn and not where.checkpoint_ns and where.thread_id == turn.thread_id:
+            turn.root.checkpoint_id = where.checkpoint_id
+        if self.mail_writes.has_sent:
+            self.mail_writes.signal(self.ledger)
         self._parent_map.remember(place, parents)
         own = {"checkpoint_ns": where.checkpoint_ns, "checkpoint_id": where.checkpoint_id}
         return {"configurable": {"thread_id": given["thread_id"], **own}}
@@ -291,6 +312,8 @@ class SqliteCheckpointer(AsyncMethods, Backups):
             if turn:
                 turn.check_write(cursor)
             self._insert_writes(cursor, rows, (config, writes, task_id, task_path))
+        if self.mail_writes.has_sent:
+            self.mail_writes.signal(self.ledger)
 
     def run_at_once(self, work: Callable[..., T], *args: Any) -> T:
         """Run synchronous work of the saver in an event loop without waiting for the database.
@@ -337,6 +360,8 @@ class SqliteCheckpointer(AsyncMethods, Backups):
         self._seals.seal_rows(cursor, rows, replace=special)
         insert_events(cursor, where, build_write_events(where, writes), self._clock)
         self.unsettled.remove_entry(cursor, task_id, writes)
+        if self.mail_writes.pending:
+            self.mail_writes.store(cursor, task_id, writes)
 
     def foreign_writes(self) -> int:
         """Return a number that changes when another connection has written to the database."""
@@ -369,6 +394,19 @@ class SqliteCheckpointer(AsyncMethods, Backups):
         """Async version of `get_latest_id`."""
         return await self._run(self.get_latest_id, config)
 
+    def get_parents(self, thread_id: str) -> dict[str, str | None]:
+        """Return the parent of each checkpoint of a root, by its id."""
+        query = (
+            "SELECT checkpoint_id, parent_checkpoint_id FROM checkpoints"
+            " WHERE thread_id = ? AND checkpoint_ns = ''"
+        )
+        with self._open_cursor({"configurable": {"thread_id": thread_id}}) as cursor:
+            return dict(cursor.execute(query, (thread_id,)).fetchall())
+
+    async def aget_parents(self, thread_id: str) -> dict[str, str | None]:
+        """Async version of `get_parents`."""
+        return await self._run(self.get_parents, thread_id)
+
     def list_thread_ids(self) -> list[str]:
         """Return LangGraph's id of every thread, without reading any of their rows."""
         with self._open_cursor(None) as cursor:
@@ -381,10 +419,6 @@ class SqliteCheckpointer(AsyncMethods, Backups):
 
     def _record_failure(self, config: RunnableConfig, failure: StorageError) -> None:
         record_failure(config["configurable"], failure)
-
-    async def _run(self, work: Callable[..., T], *args: Any) -> T:
-        run = asyncio.to_thread if self._offload else self._connection_lock.run_in_loop
-        return await run(work, *args)
 
 
 # LangGraph inspects the signature of these in every run of every graph: compute it once.

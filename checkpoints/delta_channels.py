@@ -8,15 +8,20 @@ when it is read. It is beta in LangGraph. `graphs.state` declares the state with
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from operator import attrgetter
 from typing import Annotated, Any, TypeAlias, get_args, get_origin
 from uuid import uuid4
 
 from langchain_core.messages import (
+    AIMessage,
     AnyMessage,
     BaseMessage,
     BaseMessageChunk,
+    HumanMessage,
     RemoveMessage,
+    SystemMessage,
+    ToolMessage,
     convert_to_messages,
     message_chunk_to_message,
 )
@@ -26,6 +31,8 @@ from langgraph.types import Overwrite
 
 from echelons.errors import CheckpointTampered, InvalidMessages
 from echelons.identity.lineage import derive_message_id
+from echelons.text.error_lines import read_error_text
+from echelons.text.input_limits import refuse_unreadable
 
 MESSAGES = "messages"
 """The state key of the conversation."""
@@ -58,7 +65,10 @@ def reduce_messages(held: Sequence[BaseMessage] | None, writes: Sequence[Any]) -
     Raises:
         NotImplementedError, ValueError: LangChain cannot convert a write to a message.
     """
-    new = list(_coerce_messages(writes))
+    new = [*chain.from_iterable(writes)] if {list}.issuperset(map(type, writes)) else []
+    # The ordinary case. Any other kind is converted first, such as a pair or a chunk.
+    if not _STORED_KINDS.issuperset(map(type, new)) or not new:
+        new = list(_coerce_messages(writes))
     if _is_append_only(held or (), new):
         return [*(held or ()), *new]
     messages = list(held or ())
@@ -83,15 +93,22 @@ def _is_append_only(messages: Sequence[BaseMessage], new: Sequence[BaseMessage])
 
     Cheaper than building an index of the list: the loop runs in C.
     """
-    if any(not each.id or isinstance(each, RemoveMessage) for each in new):
-        return False
     if len(new) == 1:
-        return new[0].id not in map(_get_id, messages)
+        only = new[0].id
+        removes = isinstance(new[0], RemoveMessage)
+        return bool(only) and not removes and only not in map(_get_id, messages)
     ids = set(map(_get_id, new))
-    return len(ids) == len(new) and ids.isdisjoint(map(_get_id, messages))
+    if len(ids) != len(new) or not all(ids):
+        return False
+    others = {*map(type, new)} - _STORED_KINDS
+    if others and any(issubclass(kind, RemoveMessage) for kind in others):
+        return False
+    return ids.isdisjoint(map(_get_id, messages))
 
 
 _get_id = attrgetter("id")
+_STORED_KINDS = frozenset({AIMessage, HumanMessage, SystemMessage, ToolMessage})
+"""Kinds of messages that a level stores as they are."""
 
 
 class SpacedDeltaChannel(DeltaChannel[Any]):
@@ -107,7 +124,10 @@ class SpacedDeltaChannel(DeltaChannel[Any]):
     @property
     def snapshot_frequency(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Updates after which the next snapshot is stored."""
-        return max(self._least, len(self.value) if self.is_available() else 0)
+        # LangGraph asks for it several times a step.
+        value, least = self.value, self._least
+        entries = len(value) if type(value) is list or type(value) is dict else 0
+        return entries if entries > least else least
 
     @snapshot_frequency.setter
     def snapshot_frequency(self, least: int) -> None:
@@ -133,12 +153,22 @@ def normalize_messages(values: Any) -> Any:
     given = values.get(MESSAGES) if isinstance(values, Mapping) else None
     if given is None or isinstance(given, Overwrite):
         return values
-    try:
-        messages = list(_coerce_messages([given]))
-    except (ValueError, TypeError, KeyError, NotImplementedError) as error:
-        raise InvalidMessages(given, _error_line(error)) from error
+    messages = convert_messages(given)
     named = [each if each.id else each.model_copy(update={"id": str(uuid4())}) for each in messages]
     return {**values, MESSAGES: named}
+
+
+def convert_messages(given: Any) -> list[BaseMessage]:
+    """Return what a caller gives as messages as LangChain's.
+
+    Raises:
+        InvalidMessages: LangChain cannot convert it.
+    """
+    with refuse_unreadable(lambda why: InvalidMessages(given, why)):
+        try:
+            return list(_coerce_messages([given]))
+        except (ValueError, TypeError, KeyError, NotImplementedError) as error:
+            raise InvalidMessages(given, _error_line(error)) from error
 
 
 def reduce_entries(
@@ -184,7 +214,7 @@ def rebuild_channel(annotated: Any, stored: Any, writes: Sequence[tuple[str, str
 
 def _error_line(error: Exception) -> str:
     # It quotes the input, which may be long or contain a lone surrogate.
-    first = str(error).partition("\n")[0][:200]
+    first = read_error_text(error).partition("\n")[0][:200]
     return first.encode("utf-8", "backslashreplace").decode()
 
 

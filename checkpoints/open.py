@@ -23,10 +23,12 @@ def open_checkpointer(
         StorageError: The database cannot be opened.
         InvalidDatabase: The argument is neither.
     """
-    if given is None or isinstance(given, BaseCheckpointSaver):
-        return given
-    if isinstance(given, (str, Path)):
-        return SqliteCheckpointer(given)
+    path: Any = given
+    kind = type(given)  # what an object says of its class may be anything
+    if given is None or issubclass(kind, BaseCheckpointSaver):
+        return given  # type: ignore[return-value]
+    if issubclass(kind, (str, Path)):
+        return SqliteCheckpointer(path)
     raise InvalidDatabase(given)
 
 

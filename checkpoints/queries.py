@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from langchain_core.runnables import RunnableConfig
@@ -17,7 +18,7 @@ from echelons.checkpoints.ledger import Ledger, get_ledger
 from echelons.errors import CheckpointNotFound, InvalidOption
 from echelons.langgraph_internals import CHECKPOINT_MAP_KEY
 from echelons.plans import adrive_plan, drive_plan
-from echelons.text.input_limits import shorten_repr
+from echelons.text.input_limits import list_items, refuse_unreadable, shorten_repr
 
 Saver: TypeAlias = BaseCheckpointSaver[Any]
 T = TypeVar("T")
@@ -63,7 +64,6 @@ class OneCheckpoint:
         return await saver.aget_tuple(self.config)
 
 
-@runtime_checkable
 class LatestIdIndex(Protocol):
     """A saver that can look up the id of its latest checkpoint without loading it."""
 
@@ -86,18 +86,55 @@ class LatestCheckpointId:
     def get(self, saver: Saver) -> str | None:
         """Return the result."""
         latest = OneCheckpoint(self.thread_id, self.checkpoint_ns)
-        if isinstance(saver, LatestIdIndex):
-            return saver.get_latest_id(latest.config)
+        if index := _find_latest_id_index(saver):
+            return index.get_latest_id(latest.config)
         saved = latest.get(saver)
         return saved.config["configurable"]["checkpoint_id"] if saved else None
 
     async def aget(self, saver: Saver) -> str | None:
         """Async version of `get`."""
         latest = OneCheckpoint(self.thread_id, self.checkpoint_ns)
-        if isinstance(saver, LatestIdIndex):
-            return await saver.aget_latest_id(latest.config)
+        if index := _find_latest_id_index(saver):
+            return await index.aget_latest_id(latest.config)
         saved = await latest.aget(saver)
         return saved.config["configurable"]["checkpoint_id"] if saved else None
+
+
+def _find_latest_id_index(saver: Any) -> LatestIdIndex | None:
+    # Asked at every delegation: `isinstance` of a protocol would take 36 calls.
+    return saver if hasattr(saver, "aget_latest_id") else None
+
+
+@runtime_checkable
+class ParentIndex(Protocol):
+    """A saver that can look up the parents of its checkpoints without loading them."""
+
+    def get_parents(self, thread_id: str) -> dict[str, str | None]:
+        """Return the parent of each checkpoint of a root, by its id."""
+        ...
+
+    async def aget_parents(self, thread_id: str) -> dict[str, str | None]:
+        """Async version of `get_parents`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointParents:
+    """Query for the parent of each checkpoint of a root, by its id; `None` for the first."""
+
+    thread_id: str
+
+    def get(self, saver: Saver) -> Mapping[str, str | None]:
+        """Return the result."""
+        if isinstance(saver, ParentIndex):
+            return saver.get_parents(self.thread_id)
+        return _map_parents(AllCheckpoints(self.thread_id, namespace="").get(saver))
+
+    async def aget(self, saver: Saver) -> Mapping[str, str | None]:
+        """Async version of `get`."""
+        if isinstance(saver, ParentIndex):
+            return await saver.aget_parents(self.thread_id)
+        return _map_parents(await AllCheckpoints(self.thread_id, namespace="").aget(saver))
 
 
 @runtime_checkable
@@ -193,13 +230,15 @@ def list_named_checkpoints(configurable: Mapping[str, Any]) -> list[OneCheckpoin
     Raises:
         InvalidOption: Its map of checkpoints is no mapping.
     """
-    given, checkpoint_id = configurable.get(CHECKPOINT_MAP_KEY), configurable.get("checkpoint_id")
-    if not given and not checkpoint_id:
+    given: Any = configurable.get(CHECKPOINT_MAP_KEY, {})
+    checkpoint_id = configurable.get("checkpoint_id")
+    if type(given) is dict and not given and not checkpoint_id:
         return []
-    if not isinstance(given, Mapping | None):
+    if not isinstance(given, Mapping):
         why = "it is no mapping of namespaces to ids of checkpoints; leave it out"
         raise InvalidOption("configurable", f"{CHECKPOINT_MAP_KEY}={shorten_repr(given)}", why)
-    named = {str(namespace): each for namespace, each in (given or {}).items()}
+    with refuse_unreadable(partial(InvalidOption, "configurable", CHECKPOINT_MAP_KEY)):
+        named = {str(namespace): each for namespace, each in list_items(given.items())}
     if checkpoint_id:
         named[str(configurable.get("checkpoint_ns") or "")] = checkpoint_id
     thread_id = str(configurable["thread_id"])
@@ -215,6 +254,15 @@ def check_named_checkpoints(named: Iterable[OneCheckpoint]) -> ReadPlan[None]:
     for each in named:
         if not isinstance(each.checkpoint_id, str) or not (yield each):
             raise CheckpointNotFound(each.checkpoint_id, each.thread_id, each.checkpoint_ns)
+
+
+def _map_parents(found: Iterable[CheckpointTuple]) -> dict[str, str | None]:
+    return {
+        row.config["configurable"]["checkpoint_id"]: (
+            row.parent_config["configurable"]["checkpoint_id"] if row.parent_config else None
+        )
+        for row in found
+    }
 
 
 def _sort_newest_first(found: Iterable[CheckpointTuple]) -> list[CheckpointTuple]:

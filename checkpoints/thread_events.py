@@ -16,7 +16,8 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from echelons.delegation.calls import iterate_requests
 from echelons.delegation.request_builder import load_sent_requests
-from echelons.identity.lineage import THREADS_KEY
+from echelons.identity.lineage import CUT_KEY, MAIL_KEY, THREADS_KEY
+from echelons.messaging.agent_question import read_question_value
 from echelons.text.sanitize import sanitize_value
 
 _LEFT_OUT = ("model", "version", "task")
@@ -40,10 +41,12 @@ class ThreadEvent:
         kind: The kind of event.
         key: Id of the message, call or question; unique for its kind in a thread.
         data: The event as JSON. A message has `role` and `content`, a reply with `usage` also the
-            name of its `model`; a call `intent`, `arguments`, `call_id` and, for a delegation,
-            `sub_agent_thread_id` and the `request` as it was sent, without its task; a question
-            `value`. A call that makes several requests has one event as a call, and one
-            delegation for each request.
+            name of its `model`, one of the mailbox `mail` with its sender, one that an
+            intervention has cut off `cut`; a call `intent`,
+            `arguments`, `call_id` and, for a delegation, `sub_agent_thread_id` and the `request`
+            as it was sent, without its task; a question `value` and, if it has them, `choices`,
+            `urgent`, `deadline`, `default` and `addressee`. A call that makes several requests has
+            one event as a call, and one delegation for each request.
         paired_with: Of a call, the key of the message that answers it, empty while it is open; of
             that message, the key of the call. Not stored: it is known once both are.
     """
@@ -99,14 +102,20 @@ def pair_events(events: Iterable[ThreadEvent]) -> tuple[ThreadEvent, ...]:
 
 def build_question_event(interrupt_id: str, value: Any) -> ThreadEvent:
     """Return the event of a question to the user."""
-    return ThreadEvent(EventKind.QUESTION, interrupt_id, {"value": value})
+    question = read_question_value(value)
+    data = {"value": question.text, **question.facts} if question else {"value": value}
+    return ThreadEvent(EventKind.QUESTION, interrupt_id, data)
 
 
 def _describe_message(message: BaseMessage) -> dict[str, Any]:
     said: dict[str, Any] = {"role": message.type, "content": message.content}
+    if MAIL_KEY in message.response_metadata and message.type == "human":
+        said["mail"] = message.response_metadata[MAIL_KEY]
     if isinstance(message, AIMessage) and message.usage_metadata:
         said["usage"] = {**message.usage_metadata}
         said["model"] = message.response_metadata.get("model_name", "")
+    if CUT_KEY in message.response_metadata:
+        said["cut"] = message.response_metadata[CUT_KEY]
     if isinstance(message, ToolMessage):
         said |= {"tool_call_id": message.tool_call_id, "status": message.status}
         if message.artifact is not None:

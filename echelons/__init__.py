@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from echelons.guards.circuit_breaker import BreakerPolicy
     from echelons.guards.deadlines import time_left
     from echelons.guards.limits import Limits
+    from echelons.guards.permissions import Permissions
+    from echelons.human import Human
     from echelons.nodes.tool_execution.current_request import get_request
     from echelons.runtime.run_events import RunEvent
     from echelons.runtime.session import Session
@@ -39,8 +41,10 @@ _HOMES = {
     "DelegationRequest": "delegation.request",
     "DelegationResponse": "delegation.request",
     "EchelonsError": "errors",
+    "Human": "human",
     "Limits": "guards.limits",
     "OutcomeUnknown": "effects.unknown_outcome",
+    "Permissions": "guards.permissions",
     "Question": "checkpoints.threads.pending_work",
     "Result": "runtime.session_run",
     "Run": "runtime.session_run",
@@ -68,8 +72,10 @@ __all__ = [
     "DelegationRequest",
     "DelegationResponse",
     "EchelonsError",
+    "Human",
     "Limits",
     "OutcomeUnknown",
+    "Permissions",
     "Question",
     "Result",
     "Run",

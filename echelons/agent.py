@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,9 +21,12 @@ from echelons.errors import (
     InnerLimits,
     InvalidField,
     InvalidName,
+    InvalidSubordinate,
     UnknownTool,
 )
 from echelons.guards.limits import Limits
+from echelons.guards.permissions import NO_PERMISSIONS, Permissions
+from echelons.text.input_limits import list_items, read_text, refuse_unreadable
 from echelons.text.redaction import Redactor, redact_secrets
 from echelons.tree.members import (
     Member,
@@ -32,6 +35,7 @@ from echelons.tree.members import (
     create_empty_capabilities,
 )
 from echelons.tree.names import BUILT_IN_TOOLS, check_name
+from echelons.tree.permission_rules import check_permissions
 from echelons.tree.traversal import check_tree
 
 if TYPE_CHECKING:
@@ -70,6 +74,8 @@ class Agent(_Compiled):
             which has example tasks too.
         limits: Limits of the tree under this agent. Only a root may set others than `depth`.
         delegation: How it selects and calls its subordinates; `None` inherits its superior's.
+        permissions: What it and all below it may do without a human; a subordinate's own can only
+            narrow them.
 
     Raises:
         ConfigurationError: An argument is invalid; the subclass says which.
@@ -96,6 +102,7 @@ class Agent(_Compiled):
     )
     limits: Limits = field(default=Limits(), kw_only=True)
     delegation: DelegationPolicy | None = field(default=None, kw_only=True)
+    permissions: Permissions = field(default=NO_PERMISSIONS, kw_only=True)
 
     if TYPE_CHECKING:
         # The arguments accepted are wider than the types of the fields.
@@ -111,20 +118,28 @@ class Agent(_Compiled):
             capabilities: Mapping[str, float] | Mapping[str, Capability | float] = ...,
             limits: Limits = ...,
             delegation: DelegationPolicy | None = None,
+            permissions: Permissions = ...,
         ) -> None: ...
 
     def __post_init__(self) -> None:
         keep = object.__setattr__
-        check_name(self.name)
-        _check_fields(self)
-        _check_model(self.name, self.model)
-        keep(self, "tools", _check_tools(self.name, self.tools))
+        keep(self, "name", check_name(self.name))
+        for name, value in _check_fields(self):
+            keep(self, name, value)
+        with refuse_unreadable(lambda _: InvalidField(self.name, "model", self.model, MODELS)):
+            _check_model(self.name, self.model)
+        with refuse_unreadable(lambda _: UnknownTool(self.name, self.tools)):
+            keep(self, "tools", _check_tools(self.name, self.tools))
         keep(self, "capabilities", check_capabilities(self.name, self.capabilities))
-        keep(self, "subordinates", adopt_members(self.name, self.subordinates))
-        for each in self.subordinates:
-            if isinstance(each, Agent) and each.limits.root_only_names:
-                raise InnerLimits(each.name, each.limits.root_only_names)
-        check_tree(self, self.limits.depth)
+        given = self.subordinates
+        with refuse_unreadable(lambda why: InvalidSubordinate(self.name, given, why)):
+            keep(self, "subordinates", adopt_members(self.name, given))
+            for each in self.subordinates:
+                if isinstance(each, Agent) and each.limits.root_only_names:
+                    raise InnerLimits(each.name, each.limits.root_only_names)
+            check_tree(self, self.limits.depth)
+        if self.permissions is not NO_PERMISSIONS:
+            check_permissions(self)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Agent:
         """Return the agent itself: it is immutable, and models cannot be copied."""
@@ -175,6 +190,10 @@ class Agent(_Compiled):
         return Drawing(self)
 
 
+MODELS = "BaseChatModel or str, such as 'openai:gpt-5-mini' (the default is inherited)"
+"""What a model may be."""
+
+
 def get_compiled(agent: Agent) -> Any:
     """Return what `keep_compiled` has kept; `None` for nothing."""
     return getattr(agent, "compiled", None)
@@ -213,24 +232,35 @@ def subordinate(
         >>> Agent("head", subordinates=[money]).subordinates[0].name
         'money'
     """
-    member: Any = adopt_member("", wrapped, name)
-    if description is not None and not isinstance(description, str):
-        raise InvalidField(member.name, "description", description, "str")
-    given: dict[str, Any] = {"name": name, "description": description}
-    if capabilities is not None:
-        given["capabilities"] = check_capabilities(name or member.name, capabilities)
-    changed: Member = replace(
-        member, **{key: each for key, each in given.items() if each is not None}
-    )
+    if name is not None:
+        name = check_name(name)
+    with refuse_unreadable(lambda why: InvalidSubordinate("", wrapped, why)):
+        member: Any = adopt_member("", wrapped, name)
+        given: dict[str, Any] = {"name": name, "description": read_text(description)}
+        if description is not None and given["description"] is None:
+            raise InvalidField(member.name, "description", description, "str")
+        if capabilities is not None:
+            given["capabilities"] = check_capabilities(name or member.name, capabilities)
+        changed: Member = replace(
+            member, **{key: each for key, each in given.items() if each is not None}
+        )
     return changed
 
 
-def _check_fields(agent: Agent) -> None:
-    kinds = {"description": str, "prompt": str, "limits": Limits, "delegation": DelegationPolicy}
+def _check_fields(agent: Agent) -> Iterator[tuple[str, object]]:
+    """Yield the fields of plain types, texts as plain ones."""
+    kinds = {
+        "description": str,
+        "prompt": str,
+        "limits": Limits,
+        "delegation": DelegationPolicy,
+        "permissions": Permissions,
+    }
     for name, kind in kinds.items():
         value = getattr(agent, name)
-        if not isinstance(value, kind) and not (name == "delegation" and value is None):
+        if not issubclass(type(value), kind) and not (name == "delegation" and value is None):
             raise InvalidField(agent.name, name, value, kind.__name__)
+        yield name, read_text(value) if kind is str else value
 
 
 def _check_model(agent: str, model: Any) -> None:
@@ -238,14 +268,13 @@ def _check_model(agent: str, model: Any) -> None:
     # A model class has all the methods too, but is not an instance.
     usable = not isinstance(model, type) and callable(getattr(model, "bind_tools", None))
     if not (model is None or named or usable):
-        expected = "BaseChatModel or str, such as 'openai:gpt-5-mini' (the default is inherited)"
-        raise InvalidField(agent, "model", model, expected)
+        raise InvalidField(agent, "model", model, MODELS)
 
 
 def _check_tools(agent: str, tools: Any) -> tuple[Any, ...]:
     if isinstance(tools, (str, bytes, Mapping)) or not hasattr(tools, "__iter__"):
         raise UnknownTool(agent, tools)
-    checked = tuple(tools)
+    checked = tuple(list_items(tools))
     seen: set[str] = set()
     for tool in checked:
         name = getattr(tool, "name", None) or getattr(tool, "__name__", None)

@@ -25,11 +25,15 @@ from langgraph._internal._constants import (
     CONFIG_KEY_TASK_ID,
     NS_SEP,
     NULL_TASK_ID,
+    PULL,
+    PUSH,
 )
 from langgraph._internal._scratchpad import PregelScratchpad
+from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.checkpoint.base import id as checkpoint_ids
 from langgraph.checkpoint.serde.types import _DeltaSnapshot as DeltaSnapshot
 from langgraph.checkpoint.sqlite.utils import search_where
+from langgraph.pregel._algo import _uuid5_str, _xxhash_str
 from langgraph.pregel._loop import AsyncPregelLoop, SyncPregelLoop
 from langgraph.pregel._messages import StreamMessagesHandler
 
@@ -56,6 +60,7 @@ __all__ = [
     "StreamMessagesHandler",
     "SyncPregelLoop",
     "advance_checkpoint_ids",
+    "compute_task_id",
     "parent_config",
     "search_where",
     "supports_async",
@@ -121,6 +126,31 @@ def advance_checkpoint_ids(ticks: int) -> None:
     made: Any = checkpoint_ids
     if (made._last_v6_timestamp or 0) < ticks:
         made._last_v6_timestamp = ticks
+
+
+def compute_task_id(saved: CheckpointTuple, node: str, send: int | None = None) -> str:
+    """Return the id that LangGraph gives to a task of a checkpoint's next step.
+
+    A task that has neither ended nor asked has written nothing, so that only its id leads to the
+    graph that it runs, in which an agent may ask while others work.
+
+    Args:
+        saved: The checkpoint.
+        node: The node that the task runs.
+        send: The number of the `Send` that starts it, from 0; `None` if the node is triggered by
+            its own channel alone.
+    """
+    namespace = saved.config["configurable"]["checkpoint_ns"]
+    checkpoint = saved.checkpoint
+    # As in `prepare_push_task_send`, and in `prepare_single_task` for what is pulled.
+    origin = (PULL, f"{BRANCH_PREFIX}{node}") if send is None else (PUSH, str(send))
+    return (_xxhash_str if checkpoint["v"] > 1 else _uuid5_str)(
+        bytes.fromhex(checkpoint["id"].replace("-", "")),
+        f"{namespace}{NS_SEP}{node}" if namespace else node,
+        str(saved.metadata.get("step", 0) + 1),
+        node,
+        *origin,
+    )
 
 
 def supports_async(tool: BaseTool) -> bool:

@@ -6,7 +6,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from echelons.errors import InvalidSetting
+from echelons.errors import EchelonsError, InvalidSetting
+from echelons.text.error_lines import describe_error
 
 
 class Settings(BaseModel):
@@ -32,3 +33,9 @@ class Settings(BaseModel):
             # Of a setting with several types, pydantic adds which one, such as `constrained-float`.
             name = ".".join(str(each) for each in found["loc"] if str(each).isidentifier())
             raise InvalidSetting(owner.__name__, name, found["input"], why) from error
+        except EchelonsError:
+            raise
+        except Exception as error:
+            # Pydantic passes on what the methods of a value raise, but not of which one.
+            why = f"reading them raised {describe_error(error)}"
+            raise InvalidSetting(type(self).__name__, "settings", values, why) from error

@@ -26,10 +26,12 @@ from echelons.agent import Agent, get_compiled, keep_compiled
 from echelons.background_loop import get_background_loop
 from echelons.capabilities import Deriver, ModelDeriver, derive_from_names
 from echelons.checkpoints.checkpointer import SqliteCheckpointer
+from echelons.checkpoints.coordination.approval_ledger import LedgerDecisions
 from echelons.checkpoints.coordination.capability_cache import CapabilityCache
 from echelons.checkpoints.coordination.circuit_breakers import TreeBreakers
 from echelons.checkpoints.coordination.effect_journal import LedgerJournal
 from echelons.checkpoints.coordination.failure_ledger import LedgerFailures
+from echelons.checkpoints.coordination.mailbox import TreeMailboxes
 from echelons.checkpoints.coordination.race_ledger import TreeRaces
 from echelons.checkpoints.coordination.run_gate import TreeGate
 from echelons.checkpoints.coordination.turns import get_turn
@@ -53,6 +55,8 @@ from echelons.graphs.level_graph import (
 )
 from echelons.graphs.pregel.state_updates import EditableGraph
 from echelons.guards.limits import Limits
+from echelons.guards.permissions import RulesByName, extend_rules
+from echelons.human import Human
 from echelons.identity.lineage import ECHELONS_NS, Identity
 from echelons.nodes.planning.task_router import TaskRouter
 from echelons.nodes.tool_execution.async_only import find_async_only
@@ -103,9 +107,9 @@ class AgentGraph(EditableGraph):
         if not _is_checked(around):
             given = validate_input(input, around)
             stored = check_resume(self.agent, self.checkpointer, given, around)
-        services, options = self._prepare_run(config, around, stored, kwargs)
+        services, own, options = self._prepare_run(config, around, stored, kwargs)
         run = partial(super().stream, **options)
-        return stream_until_settled(run, given, services, options["config"])
+        return stream_until_settled(run, given, services, own)
 
     def astream(
         self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
@@ -137,9 +141,9 @@ class AgentGraph(EditableGraph):
         stored: Identity | None,
         kwargs: dict[str, Any],
     ) -> AsyncGenerator[Any]:
-        services, options = self._prepare_run(config, around, stored, kwargs)
+        services, own, options = self._prepare_run(config, around, stored, kwargs)
         run = partial(super().astream, **options)
-        return astream_until_settled(run, given, services, options["config"])
+        return astream_until_settled(run, given, services, own)
 
     def _prepare_run(
         self,
@@ -147,8 +151,8 @@ class AgentGraph(EditableGraph):
         around: RunnableConfig,
         stored: Identity | None,
         kwargs: dict[str, Any],
-    ) -> tuple[RunServices, dict[str, Any]]:
-        """Return the services of a run, and the arguments of LangGraph's `stream`.
+    ) -> tuple[RunServices, RunnableConfig, dict[str, Any]]:
+        """Return the services and config of a run, and the other arguments of LangGraph's `stream`.
 
         `around` is the caller's config, merged with the config around the call.
         """
@@ -164,6 +168,12 @@ class AgentGraph(EditableGraph):
         rules = self.agent.delegation or DEFAULT_POLICY
         gate = TreeGate(identity, thread_id, self.agent.limits, ledger, fence, monotonic)
         gate.backpressure = turn.backpressure if turn else None
+        if isinstance(saver, BaseCheckpointSaver):
+            gate.mailboxes = TreeMailboxes(saver, thread_id)
+        mark = turn.answer_mark if turn else None
+        if mark and not is_embedded(configurable):
+            # A tree that a tool runs is not held: the tool would begin again.
+            gate.answer_mark, gate.held_attempts = mark, mark.held_attempts
         services = RunServices(
             gate,
             TreeBreakers(ledger, rules.breaker_scope, rules.breaker),
@@ -171,12 +181,12 @@ class AgentGraph(EditableGraph):
             self.failures,
             saver,
         )
-        options = {**kwargs, "config": with_run_services(config, around, identity, services)}
+        options = dict(kwargs)
         # With LangGraph's default, "async", a tool can run twice after a crash. Without a
         # checkpointer, LangGraph warns of any durability.
         if saver:
             options["durability"] = kwargs.get("durability") or "sync"
-        return services, options
+        return services, with_run_services(config, around, identity, services), options
 
     def _build_initial_identity(self, around: RunnableConfig) -> Identity:
         configurable, metadata = around["configurable"], around.get("metadata") or {}
@@ -202,9 +212,9 @@ def compile_tree(
     redactor: Redactor = redact_secrets,
 ) -> AgentGraph:
     """Compile a tree, see `Agent.compile`."""
-    if not isinstance(store, BaseStore | None):
+    if not issubclass(type(store), BaseStore | None):
         raise InvalidOption("store", shorten_repr(store), "it is no LangGraph store (`BaseStore`)")
-    if not isinstance(context_schema, type | None):
+    if not issubclass(type(context_schema), type | None):
         why = "it is no class; give a pydantic model, a dataclass or a TypedDict"
         raise InvalidOption("context_schema", shorten_repr(context_schema), why)
     given: object = redactor
@@ -285,8 +295,9 @@ def _build_levels(agent: Agent) -> _Levels:
         router=TaskRouter(agent, policy, partial(resolve_deriver, agent.name, policy.deriver)),
         policies=resolve_policies(agent),
         limits=agent.limits,
+        decisions=LedgerDecisions(),
     )
-    root = levels.build_level(agent, reports=False).compile(name=agent.name)
+    root = levels.build_level(agent, {}).compile(name=agent.name)
     return _Levels(root, fingerprint_tree(agent), find_async_only(agent))
 
 
@@ -302,30 +313,61 @@ class _LevelFactory:
     router: TaskRouter
     policies: Mapping[str, DelegationPolicy]
     limits: Limits
+    decisions: LedgerDecisions
 
-    def build_level(self, agent: Agent, reports: bool) -> LevelBuilder:
+    def build_level(
+        self,
+        agent: Agent,
+        above: RulesByName,
+        superior: str = "",
+        siblings: tuple[str, ...] = (),
+    ) -> LevelBuilder:
+        """Return the level of an agent.
+
+        Args:
+            agent: The agent.
+            above: The approval rules of its superiors.
+            superior: Name of its superior; empty for the root.
+            siblings: Names of the agents with the same superior, its own included.
+        """
+        rules = extend_rules(above, agent.permissions)
+        names = tuple(each.name for each in agent.subordinates if isinstance(each, Agent))
         below = {
-            member.name: LazyLevel(member.name, partial(self._build_member_level, member))
-            for member in agent.subordinates
+            each.name: LazyLevel(
+                each.name, partial(self._build_member_level, each, rules, agent.name, names)
+            )
+            for each in agent.subordinates
         }
         policy = self.policies[agent.name]
         position = LevelPosition(
             model=self.models[agent.name],
-            reports=reports,
+            reports=bool(superior),
             depth=self.depth,
-            timeouts={name: policy.compute_timeout(self.heights[name]) for name in below},
+            timeouts={each.name: self._get_timeout(each, policy) for each in agent.subordinates},
             history=self.history,
             journal=self.journal,
             router=self.router,
             policy=policy,
+            decisions=self.decisions,
             width=self.limits.width,
             max_refusals=self.limits.max_refusals,
+            siblings=siblings,
+            sibling_rule=self.policies[superior].sibling_messages if superior else "refuse",
+            rules=rules,
         )
         return build_agent_level(agent, position, below)
 
-    def _build_member_level(self, member: Member) -> LevelBuilder:
+    def _get_timeout(self, member: Member, policy: DelegationPolicy) -> float | None:
+        """Return the seconds of a subordinate; those of a policy are not meant for people."""
+        if isinstance(member, Human):
+            return member.timeout
+        return policy.compute_timeout(self.heights[member.name])
+
+    def _build_member_level(
+        self, member: Member, above: RulesByName, superior: str, siblings: tuple[str, ...]
+    ) -> LevelBuilder:
         if isinstance(member, Agent):
-            return self.build_level(member, reports=True)
+            return self.build_level(member, above, superior, siblings)
         return build_foreign_level(member, self.history)
 
 

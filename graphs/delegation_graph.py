@@ -20,9 +20,11 @@ from echelons.checkpoints.threads.pending_work import list_triggered_nodes
 from echelons.graphs.edges import DelegationEntry
 from echelons.graphs.pregel.direct_entry import DirectGraph
 from echelons.graphs.state import DelegationInput, DelegationOutput, DelegationState
+from echelons.human import Human
 from echelons.identity.thread_history import ThreadHistory
 from echelons.langgraph_internals import CHECKPOINT_MAP_KEY
 from echelons.nodes.base_node import Node
+from echelons.nodes.delegating.request_approval import RequestApproval
 from echelons.nodes.delegating.request_queue import REFUSE, RequestQueue
 from echelons.nodes.dispatch import DISPATCH, Dispatch, assign_nodes
 from echelons.nodes.refuse import Refuse
@@ -38,12 +40,23 @@ def build_delegation_graph(
     levels: Mapping[str, Runnable[Any, Any]],
     history: ThreadHistory,
     timeouts: Mapping[str, float | None],
+    approvals: Mapping[str, RequestApproval],
 ) -> DirectGraph:
-    """Compile the delegation graph over a superior's subordinates, each with its own timeout."""
+    """Compile the delegation graph over a superior's subordinates.
+
+    Each has its own timeout, and those with a rule the approval of their requests.
+    """
     queue = RequestQueue(assign_nodes(members), history, timeouts)
     # A plain answer counts with the best declared confidence, or fully.
     subordinates = {
-        name: Subordinate(name, levels[name], max(member.capabilities.values(), default=1.0), queue)
+        name: Subordinate(
+            name,
+            levels[name],
+            max(member.capabilities.values(), default=1.0),
+            queue,
+            approvals.get(name),
+            is_human=isinstance(member, Human),
+        )
         for name, member in members.items()
     }
     route = DelegationEntry(queue)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from langchain_core.language_models import BaseChatModel
@@ -13,27 +13,37 @@ from langgraph.graph import END, START, StateGraph
 
 from echelons.agent import Agent
 from echelons.delegation.policy import DelegationPolicy
+from echelons.effects.approvals import StandingDecisions
 from echelons.effects.journal import Journal
 from echelons.graphs.agent_models import supports_tool_calls
 from echelons.graphs.delegation_graph import build_delegation_graph
 from echelons.graphs.edges import AfterReason
 from echelons.graphs.state import Conversation, LevelInput, LevelOutput, LevelState
 from echelons.guards.limits import DEFAULT_REFUSALS
+from echelons.guards.permissions import RulesByName
+from echelons.human import Human
 from echelons.identity.thread_history import GraphHistory, ThreadHistory
+from echelons.messaging.sibling_messages import SiblingRule
 from echelons.models.call_timeouts import takes_timeout
 from echelons.nodes.act import Act
 from echelons.nodes.base_node import Node
+from echelons.nodes.delegating.request_approval import RequestApproval
 from echelons.nodes.planning.task_router import TaskRouter
 from echelons.nodes.planning.tool_calls import CallableTools
 from echelons.nodes.planning.tool_schemas import (
+    build_ask_later_schema,
+    build_ask_superior_schema,
+    build_ask_user_schema,
     build_call_subordinate_schema,
     build_delegate_many_schema,
     build_report_schema,
+    build_send_message_schema,
 )
 from echelons.nodes.reason import Reason, ReasonSettings
-from echelons.nodes.run import RunFunction, RunGraph, RunRunnable
+from echelons.nodes.run import RunFunction, RunGraph, RunHuman, RunRunnable
+from echelons.nodes.tool_execution.approval import ToolApprovals
 from echelons.tree.members import FunctionMember, GraphMember, Member, RunnableMember
-from echelons.tree.names import RUN
+from echelons.tree.names import ASK_LATER, ASK_SUPERIOR, ASK_USER, RUN
 
 LevelBuilder = StateGraph[Any, Any, Any, Any]
 
@@ -45,14 +55,18 @@ class LevelPosition:
     Attributes:
         model: The agent's model, its own or inherited.
         reports: Whether there is a superior agent to report to.
+        siblings: Names of the agents with the same superior, its own included.
+        sibling_rule: The superior's rule about messages between them.
         depth: Levels of the whole tree.
         timeouts: Seconds for each subordinate, by its name; `None` for no limit.
         history: Reads threads.
         journal: Records tool calls with side effects.
         router: Routes tasks that name no subordinate.
         policy: The agent's delegation policy, its own or inherited.
+        decisions: The decisions on calls that hold for a whole thread.
         width: Most parallel calls in one message; `None` for no limit.
         max_refusals: Most refusals of the same call in a row; `None` for no limit.
+        rules: The approval rules of the agent and its superiors.
     """
 
     model: BaseChatModel
@@ -63,8 +77,12 @@ class LevelPosition:
     journal: Journal
     router: TaskRouter
     policy: DelegationPolicy
+    decisions: StandingDecisions
     width: int | None = None
     max_refusals: int | None = DEFAULT_REFUSALS
+    siblings: tuple[str, ...] = ()
+    sibling_rule: SiblingRule = "copy"
+    rules: RulesByName = field(default_factory=dict)
 
 
 def build_agent_level(
@@ -74,17 +92,36 @@ def build_agent_level(
     builder = _create_builder(position.reports)
     tools = [each if isinstance(each, BaseTool) else tool(each) for each in agent.tools]
     ends = [END, "reason"]
-    if tools:
-        builder.add_node("act", Act(tools, position.journal))
+    can_ask = supports_tool_calls(position.model)
+    # Below the root, a question to the superior ends the segment instead.
+    built_in = (ASK_SUPERIOR,) * (can_ask and not position.reports)
+    if can_ask and agent.permissions.contact_user:
+        built_in += (ASK_USER,)
+    built_in += (ASK_LATER,) * bool(built_in)
+    if tools or built_in:
+        approvals = None
+        if position.rules:
+            approvals = ToolApprovals(position.rules, tools, position.journal, position.decisions)
+        act = Act(tools, position.journal, position.history, built_in, approvals)
+        builder.add_node("act", act)
         builder.add_edge("act", "reason")
         ends.append("act")
     if agent.subordinates:
         members = {member.name: member for member in agent.subordinates}
-        delegation = build_delegation_graph(members, levels, position.history, position.timeouts)
+        approvals_below = {
+            name: RequestApproval(rules, position.decisions, position.history)
+            for name, rules in position.rules.items()
+            if name in members
+        }
+        delegation = build_delegation_graph(
+            members, levels, position.history, position.timeouts, approvals_below
+        )
         builder.add_node("delegate", delegation)
         builder.add_edge("delegate", "reason")
         ends.append("delegate")
-    builder.add_node("reason", Reason(_build_settings(agent, tools, position), position.history))
+    builder.add_node(
+        "reason", Reason(_build_settings(agent, tools, position, can_ask), position.history)
+    )
     builder.add_edge(START, "reason")
     edge = AfterReason(position.depth, position.policy, position.timeouts)
     builder.add_conditional_edges("reason", edge, ends)
@@ -123,26 +160,44 @@ def _create_run_node(member: Member, history: GraphHistory) -> Node:
             return RunRunnable(member.runnable)
         case GraphMember():
             return RunGraph(member.graph, history)
+        case Human():
+            return RunHuman(history)
         case _:
             raise TypeError(f"{member!r} is no kind of subordinate that a level is made for")
 
 
 def _build_settings(
-    agent: Agent, tools: Sequence[BaseTool], position: LevelPosition
+    agent: Agent, tools: Sequence[BaseTool], position: LevelPosition, can_ask: bool
 ) -> ReasonSettings:
     shown: list[Any] = list(tools)
     if agent.subordinates:
         shown.append(build_call_subordinate_schema(agent.subordinates))
     if len(agent.subordinates) > 1:
         shown.append(build_delegate_many_schema(agent.subordinates))
-    reports = position.reports and supports_tool_calls(position.model)
+    reports = position.reports and can_ask
     if reports:
         shown.append(build_report_schema())
+    if can_ask:
+        shown.append(build_ask_superior_schema())
+        shown.append(build_send_message_schema(position.siblings))
+    can_contact_user = can_ask and agent.permissions.contact_user
+    if can_contact_user:
+        shown.append(build_ask_user_schema())
+    # A root's superior is the user.
+    can_ask_later = can_contact_user or (can_ask and not position.reports)
+    if can_ask_later:
+        shown.append(build_ask_later_schema())
     model: Runnable[Any, Any] = position.model.bind_tools(shown) if shown else position.model
     callable_tools = CallableTools(
         tools=frozenset(each.name for each in tools),
         subordinates=tuple(each.name for each in agent.subordinates),
         can_report=reports,
+        can_ask=can_ask,
+        can_send=can_ask,
+        name=agent.name,
+        siblings=position.siblings,
+        can_contact_user=can_contact_user,
+        can_ask_later=can_ask_later,
         width=position.width,
         has_deeper_levels=any(each.subordinates for each in agent.subordinates),
     )
@@ -160,4 +215,5 @@ def _build_settings(
         position.timeouts,
         position.model if takes_timeout(position.model) else None,
         position.max_refusals,
+        position.sibling_rule,
     )

@@ -46,8 +46,8 @@ class PartsChannel(BaseChannel[dict[str, Any], dict[str, Any], dict[str, Any]]):
     def from_checkpoint(self, checkpoint: Any) -> Self:
         """Return a channel with a stored value."""
         held = self.__class__(self.typ, self.key)
-        if isinstance(checkpoint, Mapping):
-            held.value = dict(checkpoint)
+        if isinstance(checkpoint, dict):
+            held.value = checkpoint.copy()
         return held
 
     def update(self, values: Sequence[dict[str, Any]]) -> bool:

@@ -1,12 +1,15 @@
-"""`act`: runs one tool call on LangGraph's `ToolNode`, with our own error handling.
+"""`act`: runs one call, of a tool on LangGraph's `ToolNode` or of a built-in one.
 
 Each call is named by its own `Send`: calls run in parallel, each is committed when it ends,
-and an interrupt in one never runs another again. Each call is recorded in a journal.
+and an interrupt in one never runs another again. Each call of a tool is recorded in a journal,
+and its errors are handled by our own rules. Where the permissions say so, a human is asked before
+it begins.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from functools import cached_property, partial
 from typing import Any, cast
 
 from langchain_core.messages import AIMessage, ToolCall, ToolMessage
@@ -15,42 +18,75 @@ from langchain_core.tools import BaseTool
 from langgraph.prebuilt import ToolNode
 
 from echelons.delegation.request import CURRENT_REQUEST_KEY
-from echelons.effects.journal import EffectKind, Journal, get_effect_kind
+from echelons.effects.journal import EffectCall, EffectKind, Journal, get_effect_kind
 from echelons.errors import UnreadableRecord
 from echelons.guards.gate import Halt, Pause, Step, get_gate
+from echelons.identity.thread_history import ThreadHistory
 from echelons.langgraph_internals import READ_KEY, TASK_ID_KEY, supports_async
 from echelons.nodes.base_node import Node
 from echelons.nodes.planning.early_end import build_not_run_message
+from echelons.nodes.tool_execution.approval import (
+    ToolApproval,
+    ToolApprovals,
+    build_rejected_update,
+)
 from echelons.nodes.tool_execution.async_only import is_async_only
 from echelons.nodes.tool_execution.at_most_once import AtMostOnce, Refusal
+from echelons.nodes.tool_execution.built_in_calls import execute_built_in_call
 from echelons.nodes.tool_execution.current_request import with_root_request
 from echelons.nodes.tool_execution.journaled_call import (
     JournaledCall,
     build_journal_call,
     run_detached,
 )
+from echelons.plans import adrive_plan, drive_plan
 from echelons.text.input_limits import shorten_repr
+from echelons.tree.names import ASK_LATER
 
 
 class Act(Node):
-    """The node `act` of one level."""
+    """The node `act` of one level.
 
-    def __init__(self, tools: Sequence[BaseTool], journal: Journal) -> None:
+    Args:
+        tools: The agent's own tools.
+        journal: Records their calls.
+        history: Tells whether a run is stored.
+        built_in: Names of the built-in tools whose calls it runs.
+        approvals: Asks whether calls of the agent's own tools may run; `None` if none is held.
+    """
+
+    def __init__(
+        self,
+        tools: Sequence[BaseTool],
+        journal: Journal,
+        history: ThreadHistory,
+        built_in: Collection[str] = (),
+        approvals: ToolApprovals | None = None,
+    ) -> None:
         super().__init__("act")
-        # A call's errors are raised, and become its answer where its config is known.
-        self._tools = ToolNode(list(tools), handle_tool_errors=False, awrap_tool_call=run_detached)
+        self._built_in = built_in
+        self._own_tools = tools
         self._effect_kinds = {each.name: get_effect_kind(each) for each in tools}
         # In an event loop, LangChain runs them in a thread.
         self._threaded_tools = {each.name for each in tools if not supports_async(each)}
         self._async_only_tools = {each.name for each in tools if is_async_only(each)}
         self._at_most_once = AtMostOnce(journal)
+        self._history = history
+        self._approvals = approvals
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Run the call, or return its recorded result if it has run before."""
         config = config or {}
-        given = find_call(input, config)
+        given, approval = find_call(input, config), None
+        if self._approvals and self._approvals.has_rule(given["name"]):
+            plan = self._approvals.plan(self._build_effect_call(given, config), config)
+            approval = drive_plan(plan, lambda step: step.run())
+            if approval.answer.verdict != "allowed":
+                return build_rejected_update(given, approval.answer)
         refusal = _build_refusal(get_gate(config).enter(Step.TOOL, config), given)
-        call, own = self._build_call(given, config, kwargs)
+        if given["name"] in self._built_in:
+            return execute_built_in_call(given, config, refusal, self._history)
+        call, own = self._build_call(given, config, kwargs, approval)
         return self._at_most_once.execute(call, own, refusal)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
@@ -59,22 +95,57 @@ class Act(Node):
         gate = get_gate(config)
         if gate.backpressure:
             await gate.backpressure.await_start(config["configurable"][TASK_ID_KEY])
-        given = find_call(input, config)
+        given, approval = find_call(input, config), None
+        if self._approvals and self._approvals.has_rule(given["name"]):
+            plan = self._approvals.plan(self._build_effect_call(given, config), config)
+            approval = await adrive_plan(plan, lambda step: step.arun())
+            if approval.answer.verdict != "allowed":
+                return build_rejected_update(given, approval.answer)
         refusal = _build_refusal(await gate.arun(lambda: gate.enter(Step.TOOL, config)), given)
-        call, own = self._build_call(given, config, kwargs)
+        if given["name"] in self._built_in:
+            work = partial(execute_built_in_call, given, config, refusal, self._history)
+            # Only this writes to the ledger.
+            return await gate.arun(work) if given["name"] == ASK_LATER else work()
+        call, own = self._build_call(given, config, kwargs, approval)
         return await self._at_most_once.aexecute(call, own, refusal)
 
+    @cached_property
+    def _tool_node(self) -> ToolNode:
+        # Made when a tool is called: a root without tools has this node, too, to ask the user.
+        # A call's errors are raised, and become its answer where its config is known.
+        tools = list(self._own_tools)
+        return ToolNode(tools, handle_tool_errors=False, awrap_tool_call=run_detached)
+
+    def _build_effect_call(self, given: ToolCall, config: RunnableConfig) -> EffectCall:
+        kind = self._effect_kinds.get(given["name"], EffectKind.ONCE)
+        return build_journal_call(config, given["id"] or "", given["name"], given["args"], kind)
+
     def _build_call(
-        self, given: ToolCall, config: RunnableConfig, kwargs: Mapping[str, Any]
+        self,
+        given: ToolCall,
+        config: RunnableConfig,
+        kwargs: Mapping[str, Any],
+        approval: ToolApproval | None,
     ) -> tuple[JournaledCall, RunnableConfig]:
         configurable = config["configurable"]
         if CURRENT_REQUEST_KEY not in configurable or configurable[CURRENT_REQUEST_KEY] is None:
             config = with_root_request(config)
-        kind = self._effect_kinds.get(given["name"], EffectKind.ONCE)
-        call = build_journal_call(config, given["id"] or "", given["name"], given["args"], kind)
-        is_threaded = given["name"] in self._threaded_tools
-        needs_loop = given["name"] in self._async_only_tools
-        return JournaledCall(call, self._tools, given, kwargs, is_threaded, needs_loop), config
+        edited = approval.answer.edited_arguments if approval else None
+        if edited is not None:
+            given = ToolCall(
+                name=given["name"], args=dict(edited), id=given["id"], type="tool_call"
+            )
+        call = JournaledCall(
+            self._build_effect_call(given, config),
+            self._tool_node,
+            given,
+            kwargs,
+            is_threaded=given["name"] in self._threaded_tools,
+            needs_loop=given["name"] in self._async_only_tools,
+            is_edited=edited is not None,
+            prior_answers=approval.places if approval else (),
+        )
+        return call, config
 
 
 def find_call(sent: Any, config: RunnableConfig) -> ToolCall:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from itertools import chain, count
 from operator import attrgetter
 from typing import Any
@@ -28,10 +29,12 @@ from echelons.delegation.calls import SubordinateCall
 from echelons.delegation.policy import DelegationPolicy
 from echelons.delegation.relayed_request import RelayedRequest
 from echelons.delegation.request_builder import RequestLimits
-from echelons.guards.gate import Halt, Pause, Step, get_gate
+from echelons.guards.gate import Gate, Halt, Pause, Step, get_gate
 from echelons.guards.limits import DEFAULT_REFUSALS
 from echelons.identity.lineage import (
+    MAIL_KEY,
     PARTS_KEY,
+    QUESTIONS_KEY,
     REFUSED_KEY,
     REQUESTS_KEY,
     ROUTES_KEY,
@@ -45,6 +48,8 @@ from echelons.identity.lineage import (
 )
 from echelons.identity.thread_history import Past, ThreadHistory, join_path
 from echelons.langgraph_internals import TASK_ID_KEY
+from echelons.messaging.mail import Mail
+from echelons.messaging.sibling_messages import SiblingRule
 from echelons.models.call_timeouts import limit_call
 from echelons.nodes.base_node import Node
 from echelons.nodes.delegating.queued_request import (
@@ -53,6 +58,12 @@ from echelons.nodes.delegating.queued_request import (
     build_tool_message,
 )
 from echelons.nodes.messages import get_whole_usage, sanitize_message
+from echelons.nodes.planning.cut_reply import (
+    CancelOnIntervention,
+    CutOnIntervention,
+    join_chunks,
+    mark_cut,
+)
 from echelons.nodes.planning.delegation_plan import (
     DelegationPlan,
     RoutedTasks,
@@ -64,7 +75,14 @@ from echelons.nodes.planning.delegation_plan import (
 )
 from echelons.nodes.planning.duplicates import find_answered
 from echelons.nodes.planning.early_end import build_halt_update, build_late_reply_update
-from echelons.nodes.planning.join_results import build_joint_answer, join_parts
+from echelons.nodes.planning.incoming_mail import (
+    build_mail_messages,
+    has_intervention,
+    leave_out,
+    settle_late_mail,
+)
+from echelons.nodes.planning.join_results import JoinedState, build_joint_answer, join_parts
+from echelons.nodes.planning.outgoing_mail import RoutedMessage, build_answers, route_message
 from echelons.nodes.planning.refused_calls import find_refusal_halt, mark_refused
 from echelons.nodes.planning.relay_messages import (
     RELAY_CALL_ID,
@@ -79,6 +97,8 @@ from echelons.nodes.planning.tool_calls import (
     assign_call_ids,
     parse_calls,
 )
+from echelons.nodes.planning.unanswered import build_question_report, build_unanswered_update
+from echelons.tree.names import SEND_MESSAGE
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +114,7 @@ class ReasonSettings:
         depth: Levels of the tree.
         timeouts: Seconds for each subordinate, by its name; `None` for no limit.
         timed_model: The chat model itself, if its calls take a timeout.
+        sibling_rule: The superior's rule about messages between its subordinates.
         max_refusals: Refusals of the same call in a row after which the agent ends; `None` for
             no limit.
     """
@@ -107,6 +128,7 @@ class ReasonSettings:
     timeouts: Mapping[str, float | None] = field(default_factory=dict)
     timed_model: BaseChatModel | None = None
     max_refusals: int | None = DEFAULT_REFUSALS
+    sibling_rule: SiblingRule = "copy"
 
 
 class Reason(Node):
@@ -117,16 +139,18 @@ class Reason(Node):
         self._settings = settings
         self._history = history
         self._model, self._arguments = _unwrap_binding(settings.model)
+        able = settings.callable_tools
+        self._passes_on_questions = able.can_contact_user and able.can_report
         self._takes_prompt_value = _takes_prompt_value(self._model)
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Call the model, unless the segment has already reported, or is halted."""
-        config, settings = config or {}, self._settings
+        config = config or {}
         identity = require_identity(config)
         joined = join_parts(input, identity)
         state = joined.state
-        if state.get("response"):
-            return joined.rebase_update({})
+        if (end := self._find_end(state)) is not None:
+            return joined.rebase_update(end)
         if state.get("forward"):
             past = self._history.load_past(state.get("previous"), config)
             return build_relay_update(past, state, identity)
@@ -134,63 +158,132 @@ class Reason(Node):
         verdict: Halt | Pause | None = None
         # Without a refusal nothing is counted: this comes before every call of the model.
         if state["messages"] and REFUSED_KEY in state["messages"][-1].response_metadata:
-            verdict = find_refusal_halt(state["messages"], settings.max_refusals)
+            verdict = find_refusal_halt(state["messages"], self._settings.max_refusals)
         verdict = verdict or gate.enter(Step.MODEL, config)
         if verdict:
             return joined.rebase_update(build_halt_update(verdict, state["messages"], identity))
-        past = self._history.load_past(state.get("previous"), config)
+        return self._call_model(joined, gate, identity, config)
+
+    def _call_model(
+        self, given: JoinedState, gate: Gate, identity: Identity, config: RunnableConfig
+    ) -> dict[str, Any]:
+        """Call the model with the mail that has come in, and return the update."""
+        settings, mailboxes, mail = self._settings, gate.mailboxes, list[Mail]()
+        joined = given
+        # Where nobody was ever sent a message, nothing is looked for.
+        if mailboxes.has_mail and (mail := list(mailboxes.read(config))):
+            joined = given.add_messages(build_mail_messages(mail, identity))
+        past = self._history.load_past(joined.state.get("previous"), config)
         own, options = config, dict[str, Any]()
         if settings.timed_model:
             own, options = limit_call(settings.timed_model, config)
         options = {**self._arguments, **options}
-        reply = self._model.invoke(self._build_prompt(past, state), own, **options)
+        prompt = self._build_prompt(past, joined.state)
+        reply: Any = None
+        with CutOnIntervention(mailboxes, config) as cut:
+            reply = self._model.invoke(prompt, own, **options)
+        if cut.said:
+            if late := leave_out(mail, mailboxes.read(config)):
+                mailboxes.note_read([*mail, *late], config)
+                return build_cut_update(cut.said, past, joined, late, identity)
+            # Another thread of the same agent was told.
+            return self._call_model(given, gate, identity, config)
         halt = gate.leave(reply, config)
-        context = parse_reply(settings, past, state, reply, identity)
+        context = parse_reply(settings, past, joined.state, reply, identity)
         routed = {
             (task, splits): self._router.route_task(
                 task, identity.agent, max_parts=compute_max_parts(context.parsed, splits)
             )
             for task, splits in iter_unnamed_tasks(context.parsed, settings.policy)
         }
-        return joined.rebase_update(self._build_reply_update(context, halt, routed, config))
+        update = self._build_reply_update(context, halt, routed, config)
+        late = list[Mail]()
+        if mailboxes.has_mail and halt is None:
+            late = leave_out(mail, mailboxes.read(config))
+        if context.parsed.messages and not (halt or has_intervention(late)):
+            sent = self._route_messages(context)
+            errors = mailboxes.post([each.mail for each in sent], config)
+            update["messages"] += build_answers(sent, errors)
+        if mail or late:
+            update, told = settle_late_mail(update, late, identity)
+            mailboxes.note_read([*mail, *told], config)
+        return joined.rebase_update(update)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Async version of `invoke`."""
-        config, settings = config or {}, self._settings
+        config = config or {}
         identity = require_identity(config)
         joined = join_parts(input, identity)
         state = joined.state
-        if state.get("response"):
-            return joined.rebase_update({})
+        if (end := self._find_end(state)) is not None:
+            return joined.rebase_update(end)
         if state.get("forward"):
             past = await self._history.aload_past(state.get("previous"), config)
             return build_relay_update(past, state, identity)
         gate = get_gate(config)
         verdict: Halt | Pause | None = None
         if state["messages"] and REFUSED_KEY in state["messages"][-1].response_metadata:
-            verdict = find_refusal_halt(state["messages"], settings.max_refusals)
+            verdict = find_refusal_halt(state["messages"], self._settings.max_refusals)
         if gate.backpressure:
             await gate.backpressure.await_start(config["configurable"][TASK_ID_KEY])
         verdict = verdict or await gate.arun(lambda: gate.enter(Step.MODEL, config))
         if verdict:
             return joined.rebase_update(build_halt_update(verdict, state["messages"], identity))
-        past = await self._history.aload_past(state.get("previous"), config)
-        prompt = self._build_prompt(past, state)
-        reply = await self._model.ainvoke(prompt, config, **self._arguments)
+        return await self._acall_model(joined, gate, identity, config)
+
+    async def _acall_model(
+        self, given: JoinedState, gate: Gate, identity: Identity, config: RunnableConfig
+    ) -> dict[str, Any]:
+        """Async version of `_call_model`."""
+        settings, mailboxes, mail = self._settings, gate.mailboxes, list[Mail]()
+        joined = given
+        if mailboxes.has_mail and (mail := list(await mailboxes.aread(config))):
+            joined = given.add_messages(build_mail_messages(mail, identity))
+        past = await self._history.aload_past(joined.state.get("previous"), config)
+        prompt = self._build_prompt(past, joined.state)
+        reply: Any = None
+        with CancelOnIntervention(mailboxes, config) as cut:
+            reply = await self._model.ainvoke(prompt, config, **self._arguments)
+        if cut.said:
+            if late := leave_out(mail, await mailboxes.aread(config)):
+                await mailboxes.anote_read([*mail, *late], config)
+                return build_cut_update(cut.said, past, joined, late, identity)
+            return await self._acall_model(given, gate, identity, config)
         halt = await gate.arun(lambda: gate.leave(reply, config))
-        context = parse_reply(settings, past, state, reply, identity)
+        context = parse_reply(settings, past, joined.state, reply, identity)
         routed = {
             (task, splits): await self._router.aroute_task(
                 task, identity.agent, max_parts=compute_max_parts(context.parsed, splits)
             )
             for task, splits in iter_unnamed_tasks(context.parsed, settings.policy)
         }
-        return joined.rebase_update(self._build_reply_update(context, halt, routed, config))
+        update = self._build_reply_update(context, halt, routed, config)
+        late = list[Mail]()
+        if mailboxes.has_mail and halt is None:
+            late = leave_out(mail, await mailboxes.aread(config))
+        if context.parsed.messages and not (halt or has_intervention(late)):
+            sent = self._route_messages(context)
+            errors = await mailboxes.apost([each.mail for each in sent], config)
+            update["messages"] += build_answers(sent, errors)
+        if mail or late:
+            update, told = settle_late_mail(update, late, identity)
+            await mailboxes.anote_read([*mail, *told], config)
+        return joined.rebase_update(update)
+
+    def _find_end(self, state: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return the update of a segment that ends without a model call, `None` for any other."""
+        if state.get("response"):
+            return {}
+        return build_unanswered_update(state["messages"]) if self._passes_on_questions else None
 
     @property
     def _router(self) -> TaskRouter:
         assert self._settings.router is not None  # noqa: S101  only a level with subordinates asks
         return self._settings.router
+
+    def _route_messages(self, context: ReplyContext) -> list[RoutedMessage]:
+        rule = self._settings.sibling_rule
+        return [route_message(each, context.identity, rule) for each in context.parsed.messages]
 
     def _build_prompt(self, past: Past, state: Mapping[str, Any]) -> LanguageModelInput:
         messages = build_model_input(self._settings, past, state)
@@ -205,6 +298,8 @@ class Reason(Node):
         config: RunnableConfig,
     ) -> dict[str, Any]:
         settings, messages = self._settings, context.state["messages"]
+        if context.parsed.waits:
+            context = replace(context, now=get_gate(config).get_time())
         if halt:
             return build_late_reply_update(halt, messages, context.message, context.identity)
 
@@ -254,6 +349,7 @@ class ReplyContext:
         past: The segments before this one.
         state: The level's state.
         identity: The agent that replied.
+        now: When it replied; `None` if nobody needs to know.
     """
 
     message: AIMessage
@@ -261,6 +357,7 @@ class ReplyContext:
     past: Past
     state: Mapping[str, Any]
     identity: Identity
+    now: datetime | None = None
 
 
 def parse_reply(
@@ -272,7 +369,8 @@ def parse_reply(
         TypeError: The model did not return a message.
     """
     message = _adopt_reply(reply, identity, (past.messages, state["messages"]))
-    parsed = parse_calls(message, settings.callable_tools)
+    heads = {**past.heads, **(state.get("heads") or {})}
+    parsed = parse_calls(message, settings.callable_tools, heads)
     return ReplyContext(message, parsed, past, state, identity)
 
 
@@ -308,6 +406,20 @@ def plan_reply_update(
     return _build_update(context, plan, targets, limits)
 
 
+def build_cut_update(
+    said: Sequence[BaseMessage],
+    past: Past,
+    joined: JoinedState,
+    mail: Sequence[Mail],
+    identity: Identity,
+) -> dict[str, Any]:
+    """Return the update for a reply that was cut off, with what the model reads next."""
+    before = (past.messages, joined.state["messages"])
+    reply = mark_cut(_adopt_reply(join_chunks(said), identity, before))
+    new = [reply, *build_mail_messages(mail, identity)]
+    return joined.rebase_update({"messages": new})
+
+
 def build_relay_update(past: Past, state: Mapping[str, Any], identity: Identity) -> dict[str, Any]:
     """Return the update of a level that relays a request down, or its response back up."""
     done = build_relay_answer(state["messages"], identity)
@@ -324,9 +436,10 @@ def build_relay_update(past: Past, state: Mapping[str, Any], identity: Identity)
 def _has_asked(messages: Sequence[BaseMessage]) -> bool:
     """Return whether an agent without tools has delegated anything since its task."""
     for message in reversed(messages):
-        if message.type == "human":
+        if message.type == "human" and MAIL_KEY not in message.response_metadata:
             break
-        if message.type == "tool" and REFUSED_KEY not in message.response_metadata:
+        is_answer = message.type == "tool" and message.name != SEND_MESSAGE
+        if is_answer and REFUSED_KEY not in message.response_metadata:
             return True
     return False
 
@@ -365,7 +478,7 @@ def _build_update(
     message, identity = context.message, context.identity
     known = {**context.past.heads, **(context.state.get("heads") or {})}
     threads, heads = choose_threads(plan.requests, targets, known, message, identity)
-    kept: dict[str, Any] = {}
+    kept = _build_question_notes(context)
     if threads:
         kept[THREADS_KEY] = threads
     if plan.candidates:
@@ -388,7 +501,20 @@ def _build_update(
     report = context.parsed.report
     if report is not None:
         update["response"] = report.model_dump(mode="json", exclude_none=True)
+    elif questions := context.parsed.questions:
+        update["response"] = build_question_report(questions)
     return update
+
+
+def _build_question_notes(context: ReplyContext) -> dict[str, Any]:
+    """Return the deadlines of questions to the user for the message's metadata."""
+    if not (context.now and context.parsed.waits):
+        return {}
+    deadlines = {
+        call_id: {"deadline": (context.now + timedelta(seconds=seconds)).isoformat()}
+        for call_id, seconds in context.parsed.waits.items()
+    }
+    return {QUESTIONS_KEY: deadlines}
 
 
 def _build_request_notes(

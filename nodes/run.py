@@ -1,4 +1,4 @@
-"""`run`: the only node of a level without an agent: a function, a Runnable or a graph.
+"""`run`: the only node of a level without an agent: a function, a Runnable, a graph or a human.
 
 Each kind has its own node class. Wrapped in a level, a function too has a thread with its
 task and its answer.
@@ -7,8 +7,9 @@ task and its answer.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing, contextmanager
+from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -16,19 +17,27 @@ from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import run_in_executor
 from langgraph.channels import LastValue
-from langgraph.errors import GraphDrained, ParentCommand
-from langgraph.types import Command
+from langgraph.errors import GraphDrained, GraphInterrupt, ParentCommand
+from langgraph.types import Command, interrupt
 
+from echelons.delegation.request import Status
 from echelons.errors import EventLoopMissing
 from echelons.guards.gate import Halt, get_gate
-from echelons.identity.lineage import derive_message_id, require_identity
-from echelons.identity.thread_history import CarriedState, GraphHistory, Head, Past
+from echelons.identity.lineage import QUESTIONS_KEY, derive_message_id, require_identity
+from echelons.identity.thread_history import CarriedState, GraphHistory, Head, Past, ThreadHistory
 from echelons.langgraph_internals import RESUMING_KEY
+from echelons.messaging.agent_question import is_missed_answer
+from echelons.messaging.human_request import (
+    HUMAN_ANSWER_SCHEMA,
+    build_human_question,
+    parse_human_answer,
+)
 from echelons.nodes.base_node import Node
 from echelons.nodes.messages import RETURNED_KEY, get_whole_usage, sanitize_message
 from echelons.nodes.planning.early_end import build_halt_update
 from echelons.nodes.planning.tool_calls import answer_open_calls
 from echelons.nodes.tool_execution.async_only import is_async_only, run_async
+from echelons.text.json_schema import find_mismatch
 from echelons.tree.names import RUN
 
 
@@ -126,9 +135,11 @@ class RunGraph(Node):
         """Invoke the graph, and hold back its steps, which its stream announces.
 
         Raises:
-            GraphDrained: The run was left; the graph continues from there when it is resumed.
+            GraphDrained: The run was left, or has answers to deliver; the graph continues from
+                there when it is resumed.
         """
-        backpressure = get_gate(config).backpressure
+        gate = get_gate(config)
+        backpressure = gate.backpressure
         with _lead_commands_out():
             if not backpressure:
                 return self._graph.invoke(given, config)
@@ -137,13 +148,16 @@ class RunGraph(Node):
                 for mode, payload in parts:
                     if mode == "values":
                         result = payload
-                    elif "input" in payload and not backpressure.wait_for_start(payload["id"]):
-                        raise GraphDrained("closed")
+                    elif "input" in payload:
+                        if not backpressure.wait_for_start(payload["id"]):
+                            raise GraphDrained("closed")
+                        gate.check_hold()
             return result
 
     async def _ainvoke_graph(self, given: Any, config: RunnableConfig) -> Any:
         """Async version of `_invoke_graph`."""
-        backpressure = get_gate(config).backpressure
+        gate = get_gate(config)
+        backpressure = gate.backpressure
         with _lead_commands_out():
             if not backpressure:
                 return await self._graph.ainvoke(given, config)
@@ -156,6 +170,7 @@ class RunGraph(Node):
                         await backpressure.await_start(payload["id"])
                         if not backpressure.is_open:
                             raise GraphDrained("closed")
+                        await gate.arun(gate.check_hold)
             return result
 
     def _prepare_run(
@@ -177,6 +192,71 @@ class RunGraph(Node):
         # A run that resumes sets this for all its graphs, but this one has not begun.
         configurable = {**config.get("configurable", {}), RESUMING_KEY: False}
         return {"messages": messages}, {**config, "configurable": configurable}
+
+
+class RunHuman(Node):
+    """Asks a human to work on the task, and waits for the answer in the inbox."""
+
+    def __init__(self, history: ThreadHistory) -> None:
+        super().__init__(RUN)
+        self._history = history
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+        """Interrupt with the task as a question; return the update of its answer."""
+        config = config or {}
+        past = self._history.load_past(input.get("previous"), config)
+        return self._ask(past.messages, input["messages"], config)
+
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+        """Async version of `invoke`."""
+        config = config or {}
+        past = await self._history.aload_past(input.get("previous"), config)
+        return self._ask(past.messages, input["messages"], config)
+
+    def _ask(
+        self, past: Sequence[BaseMessage], messages: Sequence[BaseMessage], config: RunnableConfig
+    ) -> dict[str, Any]:
+        """Return the update of a human's answer, or of the end of its time.
+
+        Raises:
+            GraphInterrupt: There is no answer yet.
+        """
+        identity = require_identity(config)
+        if not self._history.is_durable(config):
+            why = "no_checkpointer: nothing of this run is stored, so nobody can answer"
+            report = {"status": str(Status.UNABLE), "reason": why}
+            return {**build_answer_update(why, config), "response": report}
+        *facts, task = messages
+        superior = identity.path[-2]
+        noted: Mapping[str, Any] = task.response_metadata.get(QUESTIONS_KEY) or {}
+        deadline: str | None = (noted.get(identity.request_id) or {}).get("deadline")
+        question = build_human_question(
+            identity.agent,
+            str(task.text),
+            "\n".join(str(each.text) for each in facts),
+            [
+                (identity.agent if isinstance(each, AIMessage) else superior, str(each.text))
+                for each in past
+            ],
+            deadline,
+        )
+        value, schema = question.build_interrupt_value(), dict(HUMAN_ANSWER_SCHEMA)
+        while True:
+            try:
+                answer = interrupt(value, response_schema=schema)
+            except GraphInterrupt:
+                if deadline is not None:
+                    get_gate(config).note_deadline(datetime.fromisoformat(deadline))
+                raise
+            if deadline is not None and is_missed_answer(answer):
+                halt = Halt("timeout", f"{identity.agent!r} has not answered by {deadline}")
+                return build_halt_update(halt, messages, identity)
+            # A session has checked it; `Command(resume=...)` of LangGraph has not.
+            if not find_mismatch(answer, schema):
+                break
+        said, report = parse_human_answer(answer)
+        update = build_answer_update(said, config)
+        return {**update, "response": report} if report else update
 
 
 @contextmanager

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from time import monotonic
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import Runnable, RunnableConfig
+from langgraph.checkpoint.base import EXCLUDED_METADATA_KEYS
 
 from echelons.delegation.aggregation import without_results
 from echelons.delegation.race import RaceEntry, get_races, with_race_gate
@@ -29,9 +31,19 @@ from echelons.delegation.request import (
 from echelons.errors import DelegationError, MisplacedRequest
 from echelons.guards.circuit_breaker import AttemptOutcome
 from echelons.guards.gate import HALT_KEY, Halt, Pause, Step, get_gate
-from echelons.identity.lineage import UNASKED_KEY, Identity, derive_message_id, require_identity
+from echelons.human import MAX_TIMEOUT
+from echelons.identity.lineage import (
+    QUESTIONS_KEY,
+    UNASKED_KEY,
+    USER_ANSWERS_KEY,
+    Identity,
+    derive_message_id,
+    require_identity,
+)
 from echelons.identity.thread_history import Head, build_head, join_path
 from echelons.langgraph_internals import TASK_ID_KEY
+from echelons.messaging.agent_question import AgentQuestion
+from echelons.messaging.user_answer import UserAnswer
 from echelons.nodes.base_node import Node
 from echelons.nodes.delegating.attempt import (
     AttemptOptions,
@@ -39,11 +51,14 @@ from echelons.nodes.delegating.attempt import (
     LevelFailure,
     aattempt,
     attempt,
+    classify_outcome,
 )
 from echelons.nodes.delegating.queued_request import QueuedRequest
+from echelons.nodes.delegating.request_approval import RequestApproval
 from echelons.nodes.delegating.request_queue import NextStep, RequestQueue, check_request_path
 from echelons.nodes.messages import read_message_usage
 from echelons.nodes.planning.relay_messages import RELAYED_RESPONSE_KEY
+from echelons.plans import adrive_plan, drive_plan
 from echelons.tree.names import DELEGATING_TOOLS
 
 EMPTY_ANSWER_REASON = "empty: it has answered nothing"
@@ -51,28 +66,44 @@ _EMPTY_REPORT: Mapping[str, Any] = {"status": Status.UNABLE, "reason": EMPTY_ANS
 
 
 class Subordinate(Node):
-    """The node of one subordinate."""
+    """The node of one subordinate; with `approval`, its requests may have to be approved."""
 
     def __init__(
-        self, name: str, level: Runnable[Any, Any], confidence: float, queue: RequestQueue
+        self,
+        name: str,
+        level: Runnable[Any, Any],
+        confidence: float,
+        queue: RequestQueue,
+        approval: RequestApproval | None = None,
+        *,
+        is_human: bool = False,
     ) -> None:
         super().__init__(name, subgraphs=[level])
+        self._is_human = is_human
         self._agent = name
         self._level = level
         self._confidence = confidence
         self._queue = queue
+        self._approval = approval
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Run the first request of the queue."""
-        begun, given = monotonic(), config or {}
+        given = config or {}
         order, own, options, failure = self._prepare_attempt(input, given)
-        history, halt = self._queue.history, get_gate(own).enter(Step.SUBORDINATE, own)
+        begun = monotonic() if options.begun is None else options.begun
+        history = self._queue.history
+        if self._approval and not failure:
+            # Before anything is counted: the node runs again when it has been answered.
+            failure = drive_plan(self._approval.plan(order, own), lambda step: step.run())
+        halt = get_gate(own).enter(Step.SUBORDINATE, own)
         if halt and not failure:
             failure = _reject_halted(halt, history.load_head(own))
         if failure:
             result = AttemptResult(failure)
         else:
             start = build_level_input(order, order.get_head(input))
+            if self._is_human and options.timeout is not None:
+                start = self._set_deadline(start, order, own, options.timeout)
             result = attempt(self._level, start, own, options)
         head = history.load_head(own)
         step = self._decide_next_step(order, result, own, given, monotonic() - begun)
@@ -82,11 +113,15 @@ class Subordinate(Node):
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Async version of `invoke`."""
-        begun, given = monotonic(), config or {}
+        given = config or {}
         order, own, options, failure = self._prepare_attempt(input, given)
+        begun = monotonic() if options.begun is None else options.begun
         history, gate = self._queue.history, get_gate(own)
         if gate.backpressure:
             await gate.backpressure.await_start(own["configurable"][TASK_ID_KEY])
+        if self._approval and not failure:
+            plan = self._approval.plan(order, own)
+            failure = await adrive_plan(plan, lambda step: step.arun())
         halt = await gate.arun(lambda: gate.enter(Step.SUBORDINATE, own))
         if halt and not failure:
             failure = _reject_halted(halt, await history.aload_head(own))
@@ -94,6 +129,8 @@ class Subordinate(Node):
             result = AttemptResult(failure)
         else:
             start = build_level_input(order, order.get_head(input))
+            if self._is_human and options.timeout is not None:
+                start = self._set_deadline(start, order, own, options.timeout)
             result = await aattempt(self._level, start, own, options)
         head = await history.aload_head(own)
         step = self._decide_next_step(order, result, own, given, monotonic() - begun)
@@ -116,21 +153,44 @@ class Subordinate(Node):
             superior_thread_id=superior.thread_id,
             request_id=request.id,
         )
-        timeout = self._queue.timeouts.get(self._agent)
-        left = request.seconds
-        if left is not None and (timeout is None or left < timeout):
-            timeout = left
         known = {**config["configurable"], CURRENT_REQUEST_KEY: request}
         named: Any = with_identity({**config, "configurable": known}, own)
+        held = get_gate(config).held_attempts
         options = AttemptOptions(
             path=named["metadata"]["agent_path"],
             target=request.route[-1] if request.route else request.current,
-            timeout=timeout,
+            timeout=self._get_timeout(request),
             race_entry=order.race_entry,
+            begun=held.find_begin(named) if held else None,
         )
         if order.race_entry:
             named = with_race_gate(named, order.race_entry)
         return order, named, options, _reject_misplaced(request, own.path)
+
+    def _get_timeout(self, request: DelegationRequest) -> float | None:
+        """Return the seconds of an attempt: its own, or what is left of the request's."""
+        timeout, left = self._queue.timeouts.get(self._agent), request.seconds
+        return left if left is not None and (timeout is None or left < timeout) else timeout
+
+    def _set_deadline(
+        self,
+        start: dict[str, Any],
+        order: QueuedRequest,
+        own: RunnableConfig,
+        timeout: float,
+    ) -> dict[str, Any]:
+        """Return the input of a person's level with the time by which it must answer.
+
+        The level begins with it once: when the person is asked again in the same attempt, in
+        whichever process, its deadline stays what it was.
+        """
+        deadline = get_gate(own).get_time() + timedelta(seconds=min(timeout, MAX_TIMEOUT))
+        *facts, task = start["messages"]
+        noted = {QUESTIONS_KEY: {order.request.id: {"deadline": deadline.isoformat()}}}
+        return {
+            **start,
+            "messages": [*facts, task.model_copy(update={"response_metadata": noted})],
+        }
 
     def _decide_next_step(
         self,
@@ -141,8 +201,12 @@ class Subordinate(Node):
         spent: float,
     ) -> NextStep:
         answer = build_response(order.request, result.outcome, self._confidence)
+        answer = answer.with_thread(order.thread_id)
         if result.stop_reason:
             answer = answer.model_copy(update={"reason": f"{answer.reason}; {result.stop_reason}"})
+        if self._is_human and classify_outcome(result.outcome) is AttemptOutcome.FAILED:
+            # The time of a person goes on while no run does.
+            spent = max(spent, self._get_timeout(order.request) or 0.0)
         entry = order.race_entry
         # A subordinate that was stopped because others have won needs no fallback. Its gate has
         # read the race already, so this does not block.
@@ -229,12 +293,11 @@ def build_response(
         # It is the response of the agent that answered, with the path to it.
         relayed = DelegationResponse.load(reported[RELAYED_RESPONSE_KEY])
         return relayed.model_copy(update={"request_id": request.id})
+    results = [each for each in messages if isinstance(each, ToolMessage)]
     below = tuple(
         DelegationResponse.load(each.artifact)
-        for each in messages
-        if isinstance(each, ToolMessage)
-        and each.name in DELEGATING_TOOLS
-        and each.artifact is not None
+        for each in results
+        if each.name in DELEGATING_TOOLS and each.artifact is not None
     )
     usage = sum(map(read_message_usage, messages), Usage())
     last = messages[-1] if messages else None
@@ -252,14 +315,29 @@ def build_response(
             # The agent did not report an empty or interrupted answer itself.
             "failed": status is Status.UNABLE and (HALT_KEY in said or said is _EMPTY_REPORT),
             "usage": sum((each.usage for each in below), usage),
+            "questions": tuple(
+                AgentQuestion.load(each).model_copy(update={"path": request.path})
+                for each in said.get("questions", ())
+            ),
+            "user_answers": tuple(
+                UserAnswer.load(told).model_copy(update={"path": request.path})
+                for each in results
+                if USER_ANSWERS_KEY in each.response_metadata
+                for told in each.response_metadata[USER_ANSWERS_KEY]
+            ),
             "subordinate_responses": without_results(below),
         }
     )
 
 
 def with_identity(config: RunnableConfig, identity: Identity) -> RunnableConfig:
-    """Return the config with an identity that the caller's metadata cannot override."""
-    return {**config, "metadata": {**(config.get("metadata") or {}), **identity.to_metadata()}}
+    """Return the config with an identity that the caller's metadata cannot override.
+
+    What LangGraph noted of the superior's task is left out; it notes as much of every task below.
+    """
+    given = (config.get("metadata") or {}).items()
+    known = {key: value for key, value in given if key not in EXCLUDED_METADATA_KEYS}
+    return {**config, "metadata": {**known, **identity.to_metadata()}}
 
 
 def _complete_report(reported: Mapping[str, Any], last: BaseMessage | None) -> Mapping[str, Any]:

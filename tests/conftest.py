@@ -20,6 +20,7 @@ from echelons.guards import deadlines
 from echelons.nodes import subordinate
 from echelons.nodes.delegating import attempt
 from echelons.testing import FakeClock
+from tests.fork_server import ForkServer
 
 # Both look at the time that an example takes: on a loaded machine that says nothing of the code.
 settings.register_profile("echelons", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -44,6 +45,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("studio") is not None:
             item.add_marker(missing)
+
+
+@pytest.fixture(scope="session")
+def fork_server() -> Iterator[ForkServer]:
+    """Starts processes that need not import everything."""
+    with ForkServer() as server:
+        yield server
 
 
 @pytest.fixture(params=["ours", "in memory"])

@@ -42,6 +42,11 @@ class ChangeSignals:
         for listener in listeners:
             listener()
 
+    def count_write(self) -> None:
+        """Let the gates look again at their next step: something was written, and no order."""
+        with self._lock:
+            self.generation += 1
+
     def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
         """Add a listener, called after each signal; return a function that removes it."""
         with self._lock:

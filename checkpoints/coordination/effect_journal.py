@@ -6,7 +6,7 @@ Each call has one value under the root's thread. `compile_tree` makes the journa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -40,11 +40,23 @@ class LedgerJournal:
         given = config.get("configurable") or {}
         return get_saver(given) is not None and stores_each_step(given)
 
-    def begin(self, call: EffectCall, config: Config) -> CallStart:
+    def find(self, call: EffectCall, config: Config) -> JournalEntry | None:
+        """Return the entry of a call, `None` if it has not begun."""
+        saver, name = _require_saver(config), build_call_key(call)
+        found = get_ledger(saver).get_record(EFFECT, name)
+        return load_entry(saver.serde, name, found) if found else None
+
+    def begin(self, call: EffectCall, config: Config, answers: Sequence[Any] = ()) -> CallStart:
         """Record that a call is started, or return its existing entry."""
         saver, name = _require_saver(config), build_call_key(call)
         turn = get_turn(config["configurable"])
-        fresh = JournalEntry(CallState.STARTED, utc_now().isoformat(), version=0)
+        fresh = JournalEntry(
+            CallState.STARTED,
+            utc_now().isoformat(),
+            version=0,
+            answers=tuple(answers),
+            ours=tuple(range(len(answers))),
+        )
         value = entry_to_json(saver.serde, call, fresh)
         ledger = get_ledger(saver)
 
@@ -62,7 +74,10 @@ class LedgerJournal:
 
         found = ledger.commit(work)
         if isinstance(found, int):
-            return CallStart(replace(fresh, version=found), fresh=True)
+            entry = JournalEntry(
+                CallState.STARTED, fresh.at, found, answers=fresh.answers, ours=fresh.ours
+            )
+            return CallStart(entry, fresh=True)
         entry = load_entry(saver.serde, name, found)
         if entry.state is CallState.DONE:
             get_completed_calls(saver).add(call.task_id, name, entry.version)
@@ -83,7 +98,9 @@ class LedgerJournal:
     def end(self, call: EffectCall, entry: JournalEntry, result: Any, config: Config) -> None:
         """Store the result of a call, unless it was started again or its end is known."""
         saver, name = _require_saver(config), build_call_key(call)
-        done = replace(entry, state=CallState.DONE)
+        done = JournalEntry(
+            CallState.DONE, entry.at, entry.version, answers=entry.answers, ours=entry.ours
+        )
         value = result_to_json(saver.serde, call, done, result)
 
         def work(open_: Transaction) -> int | None:
@@ -94,7 +111,8 @@ class LedgerJournal:
                 return open_.compare_and_set(name, version, value)
             except RecordTooLarge as error:
                 why = f"it has {error.size} bytes, and the limit is {error.limit}"
-                return open_.compare_and_set(name, version, lost_result_to_json(call, done, why))
+                lost = lost_result_to_json(saver.serde, call, done, why)
+                return open_.compare_and_set(name, version, lost)
 
         version = get_ledger(saver).commit(work)
         if version is not None:

@@ -52,10 +52,8 @@ def entry_to_json(serde: SerializerProtocol, call: EffectCall, entry: JournalEnt
         NotStorable: An answer to the task cannot be stored.
     """
     value = _build_header(call, entry)
-    if entry.answers:
-        value["answers"] = _serialize(serde, list(entry.answers))
-    if entry.ours:
-        value["ours"] = list(entry.ours)
+    if entry.answers or entry.ours:
+        value |= _build_answers(serde, entry)
     if entry.asked is not None:
         value["asked"] = entry.asked
     if entry.lost:
@@ -73,13 +71,19 @@ def result_to_json(
         return {**_build_header(call, entry), "result": _serialize(serde, _split_commands(result))}
     except Exception as error:  # noqa: BLE001  whatever the serializer raises, the call is done
         return lost_result_to_json(
-            call, entry, f"it could not be stored ({type(error).__name__}: {error})"
+            serde, call, entry, f"it could not be stored ({type(error).__name__}: {error})"
         )
 
 
-def lost_result_to_json(call: EffectCall, entry: JournalEntry, why: str) -> EntryJson:
-    """Return a finished entry without its result as JSON, with the reason."""
-    return {**_build_header(call, entry), "lost": why[:1000]}
+def lost_result_to_json(
+    serde: SerializerProtocol, call: EffectCall, entry: JournalEntry, why: str
+) -> EntryJson:
+    """Return a finished entry without its result as JSON, with the reason.
+
+    It keeps the answers: if a human lets the call run again, it runs as it was approved.
+    """
+    kept = _build_answers(serde, entry)
+    return {**_build_header(call, entry), **kept, "lost": why[:1000]}
 
 
 def load_entry(
@@ -121,6 +125,15 @@ def _build_header(call: EffectCall, entry: JournalEntry) -> EntryJson:
         "arguments": call.digest,
         "request": call.request_id,
     }
+
+
+def _build_answers(serde: SerializerProtocol, entry: JournalEntry) -> EntryJson:
+    value: EntryJson = {}
+    if entry.answers:
+        value["answers"] = _serialize(serde, list(entry.answers))
+    if entry.ours:
+        value["ours"] = list(entry.ours)
+    return value
 
 
 def _serialize(serde: SerializerProtocol, value: Any) -> list[str]:

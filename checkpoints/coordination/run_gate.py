@@ -1,28 +1,34 @@
 """`TreeGate`: the gate of one run, on the ledger of the run's saver.
 
-`graphs` makes one for each run and puts it into the run's config. Orders are read again only
-after something has been written; each step is counted in a transaction of its own.
+`graphs` makes one for each run and puts it into the run's config. Orders, and whether answers were
+left to the run, are read again only after something has been written; each step is counted in a
+transaction of its own.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from threading import Lock
 from time import monotonic
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 from langchain_core.messages import AIMessage
 from langgraph.errors import GraphDrained
 
+from echelons.checkpoints.coordination.answer_mark import AnswerMark
 from echelons.checkpoints.coordination.change_signals import get_signals
 from echelons.checkpoints.coordination.control_orders import ControlOrders, build_orders_key
+from echelons.checkpoints.coordination.mailbox import TreeMailboxes
 from echelons.checkpoints.coordination.usage_meter import Meter
 from echelons.checkpoints.ledger import Fence, Ledger, Transaction, build_key
 from echelons.errors import LeaseLost, StorageError
 from echelons.guards.backpressure import Backpressure
 from echelons.guards.gate import Halt, Pause, Step
+from echelons.guards.held_attempts import HeldAttempts
 from echelons.guards.limits import Limits
+from echelons.guards.mailboxes import NO_MAILBOXES, NoMailboxes
 from echelons.identity.lineage import Identity
 from echelons.langgraph_internals import TASK_ID_KEY
 from echelons.text.error_lines import describe_error
@@ -44,6 +50,10 @@ class TreeGate:
 
     Attributes:
         backpressure: Holds back its steps, `None` if nothing does.
+        mailboxes: The mail of its agents; none without a saver.
+        signals: Those of the ledger.
+        held_attempts: Keeps the attempts whose steps it holds, `None` if it holds none.
+        answer_mark: Where answers are left to the run; `None` if nothing delivers them.
     """
 
     def __init__(
@@ -58,13 +68,18 @@ class TreeGate:
         # The ledger's own: a step of every agent calls it.
         self.arun = ledger.arun
         self.backpressure: Backpressure | None = None
+        self.mailboxes: TreeMailboxes | NoMailboxes = NO_MAILBOXES
+        self.held_attempts: HeldAttempts | None = None
+        self.answer_mark: AnswerMark | None = None
         self._ledger = ledger
-        self._signals = get_signals(self._ledger)
+        self.signals = get_signals(self._ledger)
         self._root = PATH_SEPARATOR.join(root.path)
         # A tree in a tree counts for itself.
         self._meter = Meter(build_key(thread_id, "meter", root.turn, *root.path[1:]), limits, clock)
         self._orders_key = build_orders_key(thread_id, root.turn)
         self._orders = ControlOrders()
+        self._has_answers = False
+        self._deadline: datetime | None = None
         self._fence = fence
         self._seen: tuple[int, int] | None = None
         self._has_ended = False
@@ -74,7 +89,8 @@ class TreeGate:
         """Return why a step must not begin; else count it, and return `None`.
 
         Raises:
-            GraphDrained: The run was left: the step stays undone until it is resumed.
+            GraphDrained: The run was left, or has answers to deliver: the step stays undone until
+                it is resumed.
         """
         held = self.backpressure
         if held and not held.wait_for_start(config["configurable"][TASK_ID_KEY]):
@@ -85,7 +101,20 @@ class TreeGate:
             order = self._read_order(path)
             if isinstance(order, Halt) or (order and step is Step.MODEL):
                 return order
+            if self._has_answers or (self._deadline and self._is_late()):
+                self._hold()
             return self._commit(lambda open_: self._meter.count(open_, step))
+
+    def check_hold(self) -> None:
+        """Hold a step of a foreign graph, which is not counted, if answers are to be delivered.
+
+        Raises:
+            GraphDrained: They are.
+        """
+        with self._lock:
+            self._refresh()
+            if self._has_answers:
+                self._hold()
 
     def leave(self, reply: Any, config: Mapping[str, Any]) -> Halt | None:
         """Count the tokens of a reply; return why it must not be acted on, or `None`."""
@@ -101,6 +130,16 @@ class TreeGate:
             self._has_ended = path == self._root and not getattr(reply, "tool_calls", None)
             return order if isinstance(order, Halt) else None
 
+    def get_time(self) -> datetime:
+        """Return the time of the ledger's clock, in UTC."""
+        return self._ledger.get_time()
+
+    def note_deadline(self, deadline: datetime) -> None:
+        """Hold the next step after a question's deadline, so that the run takes its default."""
+        with self._lock:
+            if self._deadline is None or deadline < self._deadline:
+                self._deadline = deadline
+
     def listen(
         self, config: Mapping[str, Any], callback: Callable[[Halt], None]
     ) -> Callable[[], None]:
@@ -113,8 +152,8 @@ class TreeGate:
             if isinstance(order, Halt):
                 callback(order)
 
-        remove = self._signals.listen(check_order)
-        self._signals.start_polling(self._ledger)
+        remove = self.signals.listen(check_order)
+        self.signals.start_polling(self._ledger)
         return remove
 
     def close(self) -> None:
@@ -157,13 +196,46 @@ class TreeGate:
 
         return self._ledger.commit(fenced)()
 
+    def look(self) -> None:
+        """Look for new orders and messages between two steps."""
+        with self._lock:
+            self._refresh()
+
     def _read_order(self, path: str) -> Halt | Pause | None:
-        # The counters first: an order that is written after them is read at the next step.
-        seen = self._signals.generation, self._ledger.foreign_writes()
-        if seen != self._seen:
-            self._orders = ControlOrders.read_from(self._ledger, self._orders_key)
-            self._seen = seen
+        self._refresh()
         return self._orders.find_order(path)
+
+    def _refresh(self) -> None:
+        # The counters first: an order that is written after them is read at the next step.
+        seen = self.signals.generation, self._ledger.foreign_writes()
+        if seen != self._seen:
+            self._orders = self._ledger.query(self._read_changes)
+            self._seen = seen
+
+    def _read_changes(self, open_: Transaction) -> ControlOrders:
+        if isinstance(self.mailboxes, TreeMailboxes):
+            self.mailboxes.refresh(open_)
+        mark = self.answer_mark
+        self._has_answers = mark is not None and mark.is_left_behind(open_)
+        return ControlOrders.read(open_, self._orders_key)
+
+    def _is_late(self) -> bool:
+        """Return whether a question's deadline has passed that the run can act on."""
+        assert self._deadline is not None  # noqa: S101  its caller has looked
+        if self.answer_mark is None or self.get_time() < self._deadline:
+            return False
+        # Questions that still wait are asked again when the run goes on, with their deadlines.
+        self._deadline = None
+        return True
+
+    def _hold(self) -> NoReturn:
+        """Hold a step until the run has delivered the answers that were left to it.
+
+        LangGraph lets the steps beside it end, and stores them.
+        """
+        assert self.answer_mark is not None  # noqa: S101  it has said that there are answers
+        self.answer_mark.has_held = True
+        raise GraphDrained("answered")
 
 
 def _raise_or_log(error: BaseException | None, lost: Exception) -> None:

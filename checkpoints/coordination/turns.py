@@ -16,7 +16,10 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, Final, Literal, TypeAlias
 
+from langchain_core.messages import BaseMessage
+
 from echelons.checkpoints.clock import utc_now
+from echelons.checkpoints.coordination.answer_mark import AnswerMark
 from echelons.checkpoints.ledger import Fence, RecordKind, Transaction, build_key, require_lease
 from echelons.checkpoints.ledger.records import MAX_RECORD_SIZE
 from echelons.checkpoints.ledger.sqlite_ledger import SqliteTransaction
@@ -71,6 +74,23 @@ class TurnEnd:
         return response
 
 
+@dataclass(slots=True)
+class RootState:
+    """The state of a session's root, as its run has seen it itself.
+
+    Attributes:
+        checkpoint_id: The root's last checkpoint that the run has stored; empty before it.
+        messages: The root's messages there, once the run has ended.
+    """
+
+    checkpoint_id: str = ""
+    messages: Sequence[BaseMessage] | None = None
+
+    def get_messages(self, checkpoint_id: str) -> Sequence[BaseMessage] | None:
+        """Return the messages at a checkpoint, or `None` if the run has not ended there."""
+        return self.messages if checkpoint_id == self.checkpoint_id else None
+
+
 @dataclass(frozen=True, slots=True)
 class Turn:
     """A turn that is running.
@@ -84,6 +104,8 @@ class Turn:
             it. LangGraph goes on for a while: it does not wait for the input's checkpoint, and
             drops the error if an agent below asks a question.
         backpressure: Holds back its steps until the events before have been taken.
+        root: The state of the root.
+        answer_mark: Where answers are left to its run; `None` if its run takes none.
     """
 
     thread_id: str
@@ -92,6 +114,8 @@ class Turn:
     task: str = ""
     failures: list[StorageError] = field(default_factory=list, compare=False)
     backpressure: Backpressure | None = field(default=None, compare=False)
+    root: RootState = field(default_factory=RootState, compare=False)
+    answer_mark: AnswerMark | None = field(default=None, compare=False)
 
     def check_write(self, cursor: sqlite3.Cursor) -> None:
         """Refuse a write of a run that has lost its lease, or whose earlier write failed.

@@ -11,8 +11,10 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import ExitStack
+from datetime import datetime
 from typing import Any, TypeVar
 
+from echelons.checkpoints.clock import Clock, utc_now
 from echelons.checkpoints.ledger.lease import Lease, PendingLease
 from echelons.checkpoints.ledger.locks import LeaseLocks
 from echelons.checkpoints.ledger.records import Json, RecordKind
@@ -39,6 +41,7 @@ class Ledger(ABC):
 
     Args:
         locks: Tell which holders of leases are alive.
+        clock: Tells the time of what is stored, and by which deadlines pass.
 
     Examples:
         >>> from echelons.checkpoints.ledger import MemoryLedger
@@ -56,8 +59,9 @@ class Ledger(ABC):
     has_earlier_calls = False
     """Whether the effect journal may have entries by the keys of earlier versions."""
 
-    def __init__(self, locks: LeaseLocks) -> None:
+    def __init__(self, locks: LeaseLocks, clock: Clock = utc_now) -> None:
         self._locks = locks
+        self._clock = clock
 
     @abstractmethod
     def commit(self, work: Callable[[Transaction], T]) -> T:
@@ -71,6 +75,10 @@ class Ledger(ABC):
     @abstractmethod
     def query(self, work: Callable[[Transaction], T]) -> T:
         """Run some reading, without keeping writers out, and return its result."""
+
+    def get_time(self) -> datetime:
+        """Return the time of its clock, in UTC."""
+        return self._clock()
 
     def foreign_writes(self) -> int:
         """Return a number that changes when another connection has written to the store.

@@ -25,9 +25,8 @@ class MemoryLedger(Ledger):
     """
 
     def __init__(self, *, clock: Clock = utc_now, limit: int = MAX_RECORD_SIZE) -> None:
-        super().__init__(LocalLocks())
+        super().__init__(LocalLocks(), clock)
         self._stored = _Content()
-        self._clock = clock
         self._limit = limit
         self._lock = threading.Lock()
 

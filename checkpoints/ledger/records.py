@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
@@ -120,6 +120,11 @@ def validate_name(name: object) -> str:
     """
     if not isinstance(name, str):
         raise InvalidLedgerName(repr(name)[:80], "it is no text")
+    return _validate_text(name)
+
+
+@lru_cache(maxsize=1024)
+def _validate_text(name: str) -> str:
     if not name:
         raise InvalidLedgerName(name, "it is empty")
     if "\0" in name:

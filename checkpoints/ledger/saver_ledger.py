@@ -6,6 +6,7 @@ in its own database; any other saver gets one in memory, which lives as long as 
 
 from __future__ import annotations
 
+from functools import lru_cache
 from threading import Lock
 from typing import Any
 from urllib.parse import quote
@@ -29,6 +30,7 @@ def get_ledger(saver: BaseCheckpointSaver[Any]) -> Ledger:
         return _MEMORY_LEDGERS.setdefault(saver, MemoryLedger())
 
 
+@lru_cache(maxsize=1024)
 def build_key(thread_id: str, *parts: str) -> str:
     """Return the name of a key, a stream or a lease that belongs to a root's thread.
 
@@ -39,4 +41,9 @@ def build_key(thread_id: str, *parts: str) -> str:
         'thread/trip/turn/1'
     """
     # Quoted: a thread id may hold a slash, and no thread's names may begin like another's.
-    return "/".join(("thread", quote(thread_id, safe=""), *parts))
+    return "/".join(("thread", _quote(thread_id), *parts))
+
+
+@lru_cache(maxsize=1024)
+def _quote(thread_id: str) -> str:
+    return quote(thread_id, safe="")

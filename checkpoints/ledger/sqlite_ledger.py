@@ -48,7 +48,7 @@ class LedgerDatabase(Protocol):
         """Return a number that changes when another connection has written to the database."""
         ...
 
-    async def _run(self, work: Callable[[], T]) -> T: ...
+    async def _run(self, work: Callable[[], T], /) -> T: ...
 
 
 class SqliteLedger(Ledger):
@@ -72,9 +72,8 @@ class SqliteLedger(Ledger):
             files = {name: file for _, name, file in cursor.execute("PRAGMA database_list")}
             earlier = cursor.execute("SELECT 1 FROM ledger_values WHERE key = 'effect//earlier'")
             self.has_earlier_calls = earlier.fetchone() is not None
-        super().__init__(FileLocks(files["main"]) if files["main"] else LocalLocks())
+        super().__init__(FileLocks(files["main"]) if files["main"] else LocalLocks(), clock)
         self._database = database
-        self._clock = clock
         self._limit = limit
 
     def commit(self, work: Callable[[Transaction], T]) -> T:

@@ -13,11 +13,14 @@ from typing import Any
 
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
+from echelons.checkpoints.coordination.answer_mark import OPEN_EPOCH
+from echelons.checkpoints.coordination.approval_ledger import APPROVAL
 from echelons.checkpoints.coordination.capability_cache import DERIVED
 from echelons.checkpoints.coordination.circuit_breakers import CIRCUIT, INTENSITY
 from echelons.checkpoints.coordination.control_orders import ORDERS
 from echelons.checkpoints.coordination.failure_ledger import FAILURE, FAILURE_COUNT
 from echelons.checkpoints.coordination.journal_entries import EFFECT, load_entry
+from echelons.checkpoints.coordination.mailbox import LATER, MAIL, MAIL_READ, MAILBOX, STEERED
 from echelons.checkpoints.coordination.race_ledger import RACE
 from echelons.checkpoints.coordination.turns import TURN
 from echelons.checkpoints.coordination.usage_meter import METER
@@ -30,7 +33,7 @@ from echelons.checkpoints.storage.event_rows import SELECT_EVENTS, load_event
 from echelons.checkpoints.storage.rows import CheckpointRow, WriteRow, load_write
 from echelons.checkpoints.storage.seals import SELECT_CHECKPOINTS, SELECT_WRITES, Seals
 from echelons.checkpoints.storage.verified_saver import VerifiedSaver
-from echelons.checkpoints.threads.answer_outbox import ANSWER, OPEN_EPOCH
+from echelons.checkpoints.threads.answer_outbox import ANSWER
 from echelons.checkpoints.threads.store import ThreadStore
 from echelons.errors import CheckpointTampered, EchelonsError, LedgerDamaged, ThreadNotFound
 
@@ -38,7 +41,10 @@ READ_ERRORS = (Error, UnicodeDecodeError)
 """What SQLite raises for a damaged file; the latter where its message holds damaged bytes."""
 THREAD_KINDS: dict[str, RecordKind[Any]] = {
     kind.name: kind
-    for kind in (TURN, ORDERS, METER, EFFECT, FAILURE, FAILURE_COUNT, RACE, ANSWER, OPEN_EPOCH)
+    for kind in (
+        *(TURN, ORDERS, METER, EFFECT, FAILURE, FAILURE_COUNT, RACE, ANSWER, OPEN_EPOCH),
+        *(MAILBOX, MAIL, MAIL_READ, STEERED, APPROVAL, LATER),
+    )
 }
 """The kinds of the records of a thread, by the name that their keys have."""
 SHARED_KINDS: dict[str, RecordKind[Any]] = {k.name: k for k in (CIRCUIT, INTENSITY, DERIVED)}

@@ -7,13 +7,13 @@ conformance suite call `delete_thread`, `delete_for_runs`, `copy_thread` and `pr
 from __future__ import annotations
 
 import json
-from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from sqlite3 import Cursor
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
+from echelons.checkpoints.async_methods import WorkRunner
 from echelons.checkpoints.clock import Clock
 from echelons.checkpoints.maintenance.reachability import (
     NamespacePlace,
@@ -62,10 +62,7 @@ class ThreadAdmin(CachedSaver):
     """
 
     _clock: Clock
-
-    @abstractmethod
-    async def _run(self, work: Callable[..., T], *args: Any) -> T:
-        """Run synchronous work of the saver from an event loop, and return its result."""
+    _run: WorkRunner
 
     def delete_thread(self, thread_id: str) -> None:
         """Delete a root's thread: checkpoints, writes and events of its whole tree.

@@ -47,7 +47,7 @@ def has_thread_rows(cursor: Cursor, thread_id: str) -> bool:
 
 
 def copy_thread_rows(cursor: Cursor, source: str, target: str) -> None:
-    """Copy a root's thread and its keys to an unused id, and not its streams, such as its mail.
+    """Copy a root's thread and its keys, such as its mail, to an unused id, and not its streams.
 
     The root's id is replaced in all columns. Subordinates' threads keep their ids, because their
     superiors' messages name them, and the copy has no name.

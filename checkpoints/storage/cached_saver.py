@@ -8,10 +8,9 @@ here, so their history is read in full.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from sqlite3 import Connection, Cursor
+from sqlite3 import Connection
 from typing import Any
 
 from langchain_core.messages import BaseMessage
@@ -43,6 +42,10 @@ _GRAPHS_PER_LEVEL = 2
 class CachedSaver(VerifiedSaver):
     """A `VerifiedSaver` with a cache of `remembered` conversations."""
 
+    shortest_cached = 8
+    """Number of checkpoints from which on a history is cached. The two copies of its messages cost
+    more than reading a shorter one twice, and most are read once, after an interrupt."""
+
     def __init__(
         self,
         conn: Connection,
@@ -59,11 +62,23 @@ class CachedSaver(VerifiedSaver):
         """Return the history of some delta channels before a checkpoint."""
         place = get_conversation_place(config)
         wanted = get_checkpoint_id(config) or self.get_latest_id(config)
-        with self._open_cursor(config) as cursor, _read_snapshot(cursor):
+        with self._open_cursor(config) as cursor:
+            # All is read within one transaction, as it was at one moment.
+            begins = not cursor.connection.in_transaction
+            if begins:
+                cursor.execute("BEGIN")
             point = self._history_cache.find_point(place, read_data_version(self.conn))
-            walk = DeltaWalk(channels, self.serde, *_get_known_values(point, wanted))
+            known = _get_known_values(point, wanted)
+            # Of the channels of foreign graphs they may hold snapshots.
+            is_level = DELTA_CHANNELS.keys() >= set(channels)
+            plain_ids = self._history_cache.get_plain_ids(place) if is_level else frozenset()
+            walk = DeltaWalk(channels, self.serde, *known, plain_ids)
             found = self._read_history(cursor, place, wanted, walk)
-            return self._replay(place, walk.first_row, found, point)
+            if point is not None or walk.length >= self.shortest_cached:
+                found = self._replay(place, walk.first_row, found, point)
+            if begins:
+                cursor.execute("COMMIT")
+            return found
 
     def _replay(
         self,
@@ -71,7 +86,7 @@ class CachedSaver(VerifiedSaver):
         row: CheckpointRow | None,
         found: dict[str, DeltaChannelHistory],
         point: HistoryPoint | None,
-    ) -> Mapping[str, DeltaChannelHistory]:
+    ) -> dict[str, DeltaChannelHistory]:
         if row is None:
             return found
         if point is None or point.checkpoint_id != row.checkpoint_id:
@@ -108,24 +123,9 @@ class CachedSaver(VerifiedSaver):
             values[channel] = rebuild_channel(annotated, history.get("seed"), history["writes"])
         if not all(issubclass(kind, BaseMessage) for kind in set(map(type, values[MESSAGES]))):
             return None
-        shown = CopyOnReadMessages(
-            values[MESSAGES],
-            lambda message: self.serde.loads_typed(self.serde.dumps_typed(message)),
-            before.messages if before else None,
-        )
+        shown = CopyOnReadMessages(values[MESSAGES], before.messages if before else None)
         snapshots = frozenset(DELTA_CHANNELS.keys() & whole.keys())
         return HistoryPoint(row.checkpoint_id, shown, deepcopy(values[HEADS]), snapshots)
-
-
-@contextmanager
-def _read_snapshot(cursor: Cursor) -> Iterator[None]:
-    """Read a consistent snapshot of the database, in a transaction."""
-    if cursor.connection.in_transaction:
-        yield
-        return
-    cursor.execute("BEGIN")
-    yield
-    cursor.execute("COMMIT")
 
 
 def _get_known_values(

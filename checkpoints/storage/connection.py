@@ -79,7 +79,8 @@ def wrap_storage_errors(path: str) -> Iterator[None]:
 
 def _build_storage_error(path: str, error: Exception) -> StorageError:
     is_closed = isinstance(error, sqlite3.ProgrammingError) and "closed" in str(error)
-    why = str(error)
+    # The system's message repeats the path, which may be of any length.
+    why = getattr(error, "strerror", None) or str(error)
     if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
         why += ": another process has been within a write for longer than busy_timeout; end it, or"
         why += " wake it if it is stopped"

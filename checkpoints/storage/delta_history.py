@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from typing import Any
 
 from langgraph.checkpoint.base import DeltaChannelHistory, PendingWrite, writes_sort_key
@@ -30,6 +30,7 @@ class DeltaWalk:
         serde: The serializer of the stored values.
         known: Their values at a cached checkpoint, which may be on the way.
         known_at: Id of that checkpoint.
+        plain_ids: Checkpoints that are known to hold no snapshot.
     """
 
     def __init__(
@@ -38,16 +39,23 @@ class DeltaWalk:
         serde: SerializerProtocol,
         known: Mapping[str, Any] | None = None,
         known_at: str | None = None,
+        plain_ids: Set[str] = frozenset(),
     ) -> None:
         self.checkpoint_ids: dict[str, list[str]] = {channel: [] for channel in channels}
         self.first_row: CheckpointRow | None = None
         self._serde = serde
         self._known = known or {}
         self._known_at = known_at
+        self._plain_ids = plain_ids
         self._snapshots: dict[str, Any] = {}
         self._unresolved = list(self.checkpoint_ids)
         self._visited: set[str] = set()
         self._parent_id: str | None = None
+
+    @property
+    def length(self) -> int:
+        """Number of checkpoints visited so far."""
+        return len(self._visited)
 
     def visit(self, row: CheckpointRow) -> bool:
         """Visit the next checkpoint back, and return whether a snapshot is still missing."""
@@ -61,7 +69,7 @@ class DeltaWalk:
         else:
             for channel in self._unresolved:
                 self.checkpoint_ids[channel].append(row.checkpoint_id)
-            if row.checkpoint_id != self._known_at:
+            if row.checkpoint_id != self._known_at and row.checkpoint_id not in self._plain_ids:
                 self._take_snapshots(load_checkpoint(row, self._serde)["channel_values"])
         if row.checkpoint_id == self._known_at:
             self._take_snapshots(self._known)
@@ -73,7 +81,9 @@ class DeltaWalk:
         Raises:
             CheckpointTampered: A checkpoint that a channel is rebuilt from is missing.
         """
-        if self.first_row is None or self._parent_id is None or self._parent_id in self._visited:
+        if not self._unresolved or self.first_row is None:
+            return
+        if self._parent_id is None or self._parent_id in self._visited:
             return
         lost = list_unresolved_channels(self.first_row, self._serde).intersection(self._unresolved)
         if lost:

@@ -67,6 +67,7 @@ FIND_QUESTION = "SELECT 1 FROM events WHERE thread_id = ? AND kind = 'question' 
 FIND_LAST_TASK = (
     "SELECT max(id) FROM events WHERE thread_id = ? AND kind = 'message'"
     " AND instr(agent_path, '/') = 0 AND json_extract(data, '$.role') = 'human'"
+    " AND json_extract(data, '$.mail') IS NULL"
 )
 """Finds the number of the event of the last task that a root was given."""
 
@@ -117,6 +118,7 @@ class _MessageData:
     usage: _UsageData | None = None
     tool_call_id: str = ""
     status: str = ""
+    mail: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,11 @@ what was stored.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
+from copy import deepcopy
 from dataclasses import dataclass, field
 from operator import attrgetter, is_
-from typing import Any
+from typing import Any, TypeAlias
 
 from langchain_core.messages import BaseMessage
 
@@ -25,30 +26,29 @@ MAX_LATER_CHECKPOINTS = 1000
 """Number of later checkpoints that are tracked for a point before it is dropped."""
 
 
+_Contents: TypeAlias = tuple[list[Any], ...]
+
+
 class CopyOnReadMessages:
     """Messages that are returned to callers, and a private copy of each.
 
     Args:
         messages: The messages as they were read.
-        again: Copies a message.
         before: The messages of an earlier point, most of which are the same.
     """
 
-    __slots__ = ("_again", "_contents", "_fresh", "_kept", "_shown")
+    __slots__ = ("_fresh", "_held", "_kept", "_shown")
 
     def __init__(
-        self,
-        messages: Sequence[BaseMessage],
-        again: Callable[[BaseMessage], BaseMessage],
-        before: CopyOnReadMessages | None = None,
+        self, messages: Sequence[BaseMessage], before: CopyOnReadMessages | None = None
     ) -> None:
         self._shown = list(messages)
-        self._again = again
         kept = before._reuse_copies(self._shown) if before else []
-        self._kept = [*kept, *map(self._copy_message, self._shown[len(kept) :])]
+        self._kept = [*kept, *map(_copy_message, self._shown[len(kept) :])]
         # A long thread is compared at each of its turns; what the copies hold never changes.
-        contents = before._contents if before and kept is before._kept else []
-        self._contents: list[Any] = [*contents, *map(_get_content, self._kept[len(contents) :])]
+        held = before._held if before and kept is before._kept else _list_contents(kept)
+        new = _list_contents(self._kept[len(kept) :])
+        self._held: _Contents = tuple([*old, *more] for old, more in zip(held, new, strict=True))
         self._fresh = True
 
     def messages(self) -> list[BaseMessage]:
@@ -56,12 +56,10 @@ class CopyOnReadMessages:
         # The first caller gets them unchecked; later, those that a caller has changed are replaced.
         if self._fresh:
             self._fresh = False
-        elif list(map(_get_content, self._shown)) != self._contents:
+        elif _list_contents(self._shown) != self._held:
             self._shown = [
-                shown if _get_content(shown) == content else self._again(kept)
-                for shown, kept, content in zip(
-                    self._shown, self._kept, self._contents, strict=True
-                )
+                shown if _list_contents([shown]) == _list_contents([kept]) else _copy_message(kept)
+                for shown, kept in zip(self._shown, self._kept, strict=True)
             ]
         return list(self._shown)
 
@@ -71,19 +69,38 @@ class CopyOnReadMessages:
         if len(messages) >= count and all(map(is_, self._shown, messages)):
             return self._kept
         own = dict(zip(map(id, self._shown), self._kept, strict=True))
-        return [own.get(id(each)) or self._copy_message(each) for each in messages]
-
-    def _copy_message(self, message: BaseMessage) -> BaseMessage:
-        second = self._again(message)
-        for name, value in vars(message).items():
-            # Strings are immutable: shared, they take no memory and compare at once.
-            if type(value) is str and vars(second).get(name) == value:
-                vars(second)[name] = value
-        return second
+        return [own.get(id(each)) or _copy_message(each) for each in messages]
 
 
-_get_content = attrgetter("__dict__", "__pydantic_extra__")
-"""All contents of a message; comparing them costs a tenth of copying the message."""
+_IMMUTABLE = frozenset({str, int, float, bool, bytes, type(None)})
+_get_extra = attrgetter("__pydantic_extra__")
+
+
+def _list_contents(messages: Sequence[BaseMessage]) -> _Contents:
+    """Return all contents of messages; comparing them costs a tenth of copying the messages."""
+    # Two lists, whose items are compared in C, and not a tuple for each message.
+    return list(map(vars, messages)), list(map(_get_extra, messages))
+
+
+def _copy_message(message: BaseMessage) -> BaseMessage:
+    """Return a copy that shares only what cannot change, such as texts, which compare at once."""
+    copied = message.model_copy()
+    for held in (vars(copied), _get_extra(copied)):
+        for name, value in (held or {}).items():
+            if type(value) not in _IMMUTABLE:
+                held[name] = _copy_value(value)
+    return copied
+
+
+def _copy_value(value: Any) -> Any:
+    if type(value) is dict:
+        return {
+            key: each if type(each) in _IMMUTABLE else _copy_value(each)
+            for key, each in value.items()
+        }
+    if type(value) is list:
+        return [each if type(each) in _IMMUTABLE else _copy_value(each) for each in value]
+    return deepcopy(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +124,7 @@ class HistoryPoint:
 class _CacheEntry:
     point: HistoryPoint
     later_ids: set[str] = field(default_factory=set)
+    plain_ids: set[str] = field(default_factory=set)
 
 
 class HistoryCache:
@@ -136,6 +154,11 @@ class HistoryCache:
             self._entries.move_to_end(place)
         return entry.point if entry else None
 
+    def get_plain_ids(self, place: ConversationPlace) -> Set[str]:
+        """Return checkpoints after the point that hold no snapshot of a level's channels."""
+        entry = self._entries.get(place)
+        return entry.plain_ids if entry else frozenset()
+
     def keep_point(self, place: ConversationPlace, point: HistoryPoint) -> None:
         """Cache a point, unless a later one of its conversation is cached."""
         held = self._entries.get(place)
@@ -147,7 +170,12 @@ class HistoryCache:
             self._entries.popitem(last=False)
 
     def note_checkpoint(
-        self, place: ConversationPlace, checkpoint_id: str, above: str | None
+        self,
+        place: ConversationPlace,
+        checkpoint_id: str,
+        above: str | None,
+        *,
+        holds_snapshot: bool,
     ) -> None:
         """Update the cache for a checkpoint that is stored."""
         entry = self._entries.get(place)
@@ -156,6 +184,8 @@ class HistoryCache:
         follows = above == entry.point.checkpoint_id or above in entry.later_ids
         if follows and len(entry.later_ids) < MAX_LATER_CHECKPOINTS:
             entry.later_ids.add(checkpoint_id)
+            # It may be stored again, and otherwise than before.
+            (entry.plain_ids.discard if holds_snapshot else entry.plain_ids.add)(checkpoint_id)
         else:
             del self._entries[place]
 

@@ -120,7 +120,7 @@ def load_checkpoint(row: CheckpointRow, serde: SerializerProtocol) -> Checkpoint
         raise CheckpointTampered(row.description, "it does not hold what a checkpoint holds")
     if held["id"] != row.checkpoint_id:
         raise CheckpointTampered(row.description, f"it holds checkpoint {held['id']!r}")
-    values, versions, seen = (held[name] for name in _CHECKPOINT_FIELDS[3:])
+    values, versions, seen = held["channel_values"], held["channel_versions"], held["versions_seen"]
     if not _VERSION_TYPES.issuperset(map(type, versions.values())):
         raise CheckpointTampered(row.description, "its channels have versions that are none")
     if not {dict}.issuperset(map(type, seen.values())):
@@ -142,21 +142,23 @@ def load_metadata(row: CheckpointRow) -> CheckpointMetadata:
     try:
         # Decoded here: `json.loads` would guess the encoding of bytes.
         stored: Any = row.metadata
-        held = json.loads(stored.decode() if type(stored) is bytes else stored)
+        held = _decode_json(stored.decode() if type(stored) is bytes else stored)
     except (TypeError, ValueError, RecursionError) as error:
         raise CheckpointTampered(row.description, f"its metadata is no JSON ({error})") from None
-    if not isinstance(held, dict):
+    if type(held) is not dict:
         raise CheckpointTampered(row.description, "its metadata is no JSON object")
-    if isinstance(held.get(DELTA_COUNTERS_KEY), (str, int, float)):
+    parents, counters = held.get("parents", {}), held.get(DELTA_COUNTERS_KEY, {})
+    if type(counters) in _SCALAR_TYPES:
         # Of a caller's config, which earlier versions stored; LangGraph then counts from 0.
         del held[DELTA_COUNTERS_KEY]
-    for key in ("parents", DELTA_COUNTERS_KEY):
-        if not isinstance(held.get(key, {}), dict):
+        counters = {}
+    for key, each in (("parents", parents), (DELTA_COUNTERS_KEY, counters)):
+        if type(each) is not dict:
             raise CheckpointTampered(row.description, f"{key!r} in its metadata is no JSON object")
     # Other programs may leave it out; LangGraph counts from it.
     if type(held.setdefault("step", -1)) is not int:
         raise CheckpointTampered(row.description, "'step' in its metadata is no whole number")
-    for counts in held.get(DELTA_COUNTERS_KEY, {}).values():
+    for counts in counters.values():
         match counts:
             case [int(), int()]:
                 pass
@@ -194,6 +196,9 @@ _CHECKPOINT_TYPES = (int, str, str, dict, dict, dict)
 """The fields of every checkpoint, and their types. Compared by type, which is fastest."""
 _TEXT_TYPES = {str}
 _VERSION_TYPES = {str, int, float}
+_SCALAR_TYPES = {str, int, float, bool}
+# As `json.loads`, which looks at the type of what it is given first.
+_decode_json = json.JSONDecoder().decode
 
 
 def _load_value(row: StoredRow, tag: Any, stored: Any, serde: SerializerProtocol) -> Any:

@@ -16,6 +16,7 @@ from typing import Any
 
 from echelons.checkpoints.storage.rows import CHECKPOINT_INDEX, CheckpointRow, StoredRow, WriteRow
 from echelons.errors import CheckpointTampered, InvalidSealKey, SealKeyMissing, UnknownSealKey
+from echelons.text.input_limits import list_items, refuse_unreadable
 
 MIN_KEY_BYTES = 16
 """Minimum length of a key in bytes; NIST SP 800-107 asks for 112 bits."""
@@ -162,7 +163,12 @@ class KeyedSeals(Seals):
 def choose_seals(keys: bytes | Sequence[bytes] | None, connection: Connection, path: str) -> Seals:
     """Return the `Seals` for the keys that a database was opened with."""
     if keys is not None:
-        return KeyedSeals([keys] if isinstance(keys, (bytes, bytearray, str)) else list(keys))
+        with refuse_unreadable(
+            lambda why: InvalidSealKey(f"keys that are none ({why})", MIN_KEY_BYTES)
+        ):
+            return KeyedSeals(
+                [keys] if isinstance(keys, (bytes, bytearray, str)) else list_items(keys)
+            )
     sealed = connection.execute("SELECT 1 FROM seals LIMIT 1").fetchone()
     return MissingKeySeals(path) if sealed else Seals()
 

@@ -33,6 +33,7 @@ from echelons.checkpoints.storage.type_codecs import (
 )
 from echelons.errors import CheckpointTampered, InvalidAllowedType, NotStorable
 from echelons.langgraph_internals import DeltaSnapshot
+from echelons.text.input_limits import list_items, refuse_unreadable, shorten_repr
 from echelons.text.redaction import redact_secrets
 
 MAX_VALUE_DEPTH = 64
@@ -62,9 +63,11 @@ class AllowlistSerializer(SerializerProtocol):
     """
 
     def __init__(self, types: Iterable[type[Any]] = ()) -> None:
-        if not isinstance(types, Iterable):
-            raise InvalidAllowedType(repr(types), "it is no list of types")
-        self._by_type = {**CODECS_BY_TYPE, **{kind: _build_codec(kind) for kind in types}}
+        with refuse_unreadable(lambda why: InvalidAllowedType(shorten_repr(types), why)):
+            if not isinstance(types, Iterable):
+                raise InvalidAllowedType(shorten_repr(types), "it is no list of types")
+            own = {kind: _build_codec(kind) for kind in list_items(types)}
+        self._by_type = {**CODECS_BY_TYPE, **own}
         self._by_key: Mapping[CodecKey, TypeCodec] = {
             **index_by_key(self._by_type.values()),
             **CODECS_BY_KEY,
@@ -244,8 +247,8 @@ def _encode_error(value: Any) -> str:
 
 
 def _build_codec(kind: Any) -> TypeCodec:
-    if not isinstance(kind, type):
-        raise InvalidAllowedType(repr(kind), "it is no type")
+    if not issubclass(type(kind), type):
+        raise InvalidAllowedType(shorten_repr(kind), "it is no type")
     if kind in CODECS_BY_TYPE:
         return CODECS_BY_TYPE[kind]
     if issubclass(kind, BaseModel):

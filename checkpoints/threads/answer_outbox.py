@@ -7,10 +7,12 @@ answer of a session is stored in the ledger first; the holder of the thread's le
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final, Protocol, TypeGuard, runtime_checkable
 
+from echelons.checkpoints.coordination.mailbox import has_later_question
 from echelons.checkpoints.ledger import (
     Ledger,
     RecordKind,
@@ -20,11 +22,14 @@ from echelons.checkpoints.ledger import (
     get_ledger,
 )
 from echelons.checkpoints.queries import LedgerQuery, ReadPlan, Saver
-from echelons.checkpoints.threads.pending_work import Question
+from echelons.checkpoints.threads.later_questions import read_later_questions
+from echelons.checkpoints.threads.pending_work import Question, sort_questions
 from echelons.checkpoints.threads.thread_status import ThreadStatus, read_thread_status
 from echelons.effects.human_review import find_review
 from echelons.errors import NoQuestionPending, QuestionClosed, UnknownQuestion, WrongAnswer
+from echelons.messaging.agent_question import build_missed_answer
 from echelons.text.input_limits import ID_PATTERN
+from echelons.text.json_schema import find_mismatch
 
 _NO_VALUE: Any = object()
 
@@ -39,21 +44,25 @@ class StoredAnswer:
 
 ANSWER: Final[RecordKind[StoredAnswer]] = RecordKind("answer", StoredAnswer)
 """An answer to a question."""
-OPEN_EPOCH: Final[RecordKind[int]] = RecordKind("open", int)
-"""The epoch of the run that answers may be left to."""
 
 
 def read_open_questions(thread_id: str) -> ReadPlan[list[Question]]:
-    """Return the unanswered questions of a root's thread."""
+    """Return the unanswered questions of a root's thread, also those that nobody waits for."""
     standing = yield from read_thread_status(thread_id)
     given = yield from read_stored_answers(thread_id, standing)
-    return [question for question in standing.questions if question.id not in given]
+    waiting = [question for question in standing.questions if question.id not in given]
+    later = yield from read_later_questions(thread_id)
+    return [*sort_questions([*waiting, *later.values()])] if later else waiting
 
 
 def read_stored_answers(thread_id: str, standing: ThreadStatus) -> ReadPlan[dict[str, Any]]:
-    """Return the stored answers to the pending questions of a thread, by question id."""
+    """Return the answers to pending questions of a thread, by question id.
+
+    They were stored, or the deadline of a question has passed, which is answered by that.
+    """
     if not standing.questions:
         return {}
+    late = yield from read_missed_answers(standing.questions)
 
     found: dict[str, VersionedValue[StoredAnswer] | None] = yield LedgerQuery(
         lambda ledger: {
@@ -61,7 +70,24 @@ def read_stored_answers(thread_id: str, standing: ThreadStatus) -> ReadPlan[dict
             for each in standing.question_ids
         }
     )
-    return {each: value.value.value for each, value in found.items() if _is_undelivered(value)}
+    stored = {each: value.value.value for each, value in found.items() if _is_undelivered(value)}
+    return {**late, **stored}
+
+
+def read_missed_answers(questions: Sequence[Question]) -> ReadPlan[dict[str, Any]]:
+    """Return what is delivered in place of the answers to questions that nobody answered in time.
+
+    By question id.
+    """
+    # Few questions have a deadline: else no time is asked for.
+    if all(each.deadline is None for each in questions):
+        return {}
+    now: datetime = yield LedgerQuery(lambda ledger: ledger.get_time())
+    return {
+        each.id: build_missed_answer(each.deadline, each.default)
+        for each in questions
+        if each.deadline is not None and datetime.fromisoformat(each.deadline) <= now
+    }
 
 
 def check_answers(
@@ -95,7 +121,7 @@ def check_answers(
             if not asked:
                 raise NoQuestionPending(thread)
             raise UnknownQuestion(question, list(asked))
-    accepted = {name: _accept_answer(asked[name], value) for name, value in answers.items()}
+    accepted = {name: accept_answer(asked[name], value) for name, value in answers.items()}
     return standing, given, accepted
 
 
@@ -182,8 +208,10 @@ class _QuestionAsked:
         """Return the result."""
         if not ID_PATTERN.fullmatch(self.question):
             return False
-        name = _build_answer_key(self.thread_id, self.question)
-        if get_ledger(saver).get_record(ANSWER, name) is not None:
+        name, ledger = _build_answer_key(self.thread_id, self.question), get_ledger(saver)
+        if ledger.get_record(ANSWER, name) is not None:
+            return True
+        if ledger.query(lambda open_: has_later_question(open_, self.thread_id, self.question)):
             return True
         return isinstance(saver, QuestionLog) and saver.has_question(self.thread_id, self.question)
 
@@ -198,8 +226,12 @@ def _is_undelivered(
     return found is not None and found.value.value is not _NO_VALUE
 
 
-def _accept_answer(question: Question, given: Any) -> Any:
-    """Return an answer in the form that the asking graph expects."""
+def accept_answer(question: Question, given: Any) -> Any:
+    """Return an answer in the form that the asking graph expects.
+
+    Raises:
+        WrongAnswer: It is not what the question asks for.
+    """
     value, review = given, find_review(question.value, question.schema)
     if review:
         try:
@@ -208,15 +240,8 @@ def _accept_answer(question: Question, given: Any) -> Any:
             raise WrongAnswer(question.id, given, str(error)) from error
     if question.schema is None:
         return value
-    # Few questions have a schema, and the library takes a tenth of a second to load.
-    from jsonschema import SchemaError, ValidationError, validate
-
-    try:
-        validate(value, question.schema)
-    except ValidationError as error:
-        raise WrongAnswer(question.id, given, error.message) from error
-    except SchemaError:
-        pass  # the schema itself is invalid: that is the tool's mistake, not the answer's
+    if why := find_mismatch(value, question.schema):
+        raise WrongAnswer(question.id, given, why)
     return value
 
 

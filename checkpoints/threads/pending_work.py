@@ -7,8 +7,9 @@ questions found here; the check before a resume reads the unfinished agents. Bot
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from itertools import chain
 from typing import Any
 
@@ -18,6 +19,7 @@ from langgraph.checkpoint.serde.types import ERROR, INTERRUPT, RESUME, SCHEDULED
 from langgraph.constants import START
 from langgraph.types import Interrupt
 
+from echelons.checkpoints.clock import utc_now
 from echelons.checkpoints.coordination.control_orders import ControlOrders, build_orders_key
 from echelons.checkpoints.coordination.race_ledger import plan_has_lost
 from echelons.checkpoints.delta_channels import MESSAGES
@@ -32,7 +34,8 @@ from echelons.delegation.race import RaceEntry
 from echelons.effects.human_review import ReviewedCall, find_review
 from echelons.guards.gate import PAUSE_KEY, Halt, is_pause
 from echelons.identity.lineage import Identity
-from echelons.langgraph_internals import BRANCH_PREFIX, NULL_TASK_ID
+from echelons.langgraph_internals import BRANCH_PREFIX, NULL_TASK_ID, compute_task_id
+from echelons.messaging.agent_question import read_question_value
 from echelons.tree.names import DELEGATING_TOOLS, PATH_SEPARATOR
 
 OPEN_TASK_CHANNELS = frozenset({ERROR, INTERRUPT, RESUME, SCHEDULED})
@@ -51,6 +54,12 @@ class Question:
         asked_at: Time of the checkpoint at which it waits, ISO 8601, UTC.
         schema: JSON Schema of the answer; `None` if any value will do, or if it is about tool
             calls and takes a `Decision` on each.
+        choices: The answers that it takes, if the agent has asked with choices.
+        urgent: Whether it comes first in the inbox.
+        deadline: Until when an answer is of use, ISO 8601, UTC; `None` for any time.
+        default: The answer that is taken when its deadline passes; `None` if it has none.
+        addressee: Name of the human that it is for; empty for anyone.
+        asker: Name of the asking agent.
     """
 
     __stored_as__ = "echelons.checkpoints.pending.Question"
@@ -61,6 +70,22 @@ class Question:
     thread_id: str
     asked_at: str
     schema: Mapping[str, Any] | None = None
+    choices: tuple[str, ...] = ()
+    urgent: bool = False
+    deadline: str | None = None
+    default: Any = None
+    addressee: str = ""
+    asker: str = ""
+
+    def __post_init__(self) -> None:
+        # Stored as an object, its tuples come back as lists.
+        object.__setattr__(self, "path", tuple(self.path))
+        object.__setattr__(self, "choices", tuple(self.choices))
+
+    @property
+    def age(self) -> timedelta:
+        """How long it has been waiting."""
+        return max(utc_now() - datetime.fromisoformat(self.asked_at), timedelta())
 
     @property
     def reviewed_calls(self) -> tuple[ReviewedCall, ...]:
@@ -89,7 +114,7 @@ class PendingWork:
     """What a stored run has to do or to wait for before it ends.
 
     Attributes:
-        questions: Its pending questions, in the order of the tree.
+        questions: Its pending questions, the urgent ones first, in the order of the tree.
         can_proceed: Whether it has work left that waits for no answer; paused work counts.
         withdrawn: Ids of the questions of stopped agents.
         paused: Paths of the pauses that hold its agents.
@@ -104,6 +129,8 @@ class PendingWork:
 def read_pending_work(root: CheckpointTuple, thread_id: str) -> ReadPlan[PendingWork]:
     """Return the pending work of a root's thread at a checkpoint of the root."""
     found = yield from _walk_open_tasks(root, thread_id)
+    if any(each.urgent for each in found.questions):
+        found = replace(found, questions=sort_questions(found.questions))
     identity = Identity.from_metadata(root.metadata)
     if identity is None or not found.questions:
         return found
@@ -120,20 +147,26 @@ def read_pending_work(root: CheckpointTuple, thread_id: str) -> ReadPlan[Pending
     return PendingWork(left, can_proceed, withdrawn, found.paused)
 
 
+def sort_questions(questions: Iterable[Question]) -> tuple[Question, ...]:
+    """Return questions in their order, but the urgent ones first."""
+    return tuple(sorted(questions, key=lambda each: not each.urgent))
+
+
 def _walk_open_tasks(level: CheckpointTuple, thread_id: str) -> ReadPlan[PendingWork]:
     tasks = _OpenTasks.from_checkpoint(level)
     found: list[Question] = []
     paused: set[str] = set()
     moves = tasks.has_unstarted
-    for task_id, interrupts in tasks.interrupted.items():
-        # An interrupt is copied into every level above, and stays there while the asking agent
-        # goes on: only the innermost task knows whether it is answered.
-        inner = yield from _find_inner_graph(task_id, level, tasks.nodes, thread_id)
+    for task_id, nodes in tasks.unfinished.items():
+        # An interrupt is copied into every level above when all work there has ended, and stays
+        # there while the asking agent goes on: only the innermost task knows of its question.
+        inner = yield from _find_inner_graph(task_id, level, nodes, thread_id)
         if inner and (yield from _has_lost_race(inner, thread_id)):
             # The asking agent learns that its race is over when the run goes on.
             moves = True
             continue
         below = (yield from _walk_open_tasks(inner, thread_id)) if inner else PendingWork()
+        interrupts = tasks.interrupted.get(task_id, ())
         own = [each for each in interrupts if tasks.waits_for(task_id, each.id, bool(inner))]
         asked = [each for each in own if not is_pause(each.value)]
         held = {str(each.value[PAUSE_KEY]) for each in own if is_pause(each.value)}
@@ -167,13 +200,23 @@ def _find_inner_graph(
 
 @dataclass(frozen=True, slots=True)
 class _OpenTasks:
-    """The open tasks of a checkpoint's next step."""
+    """The open tasks of a checkpoint's next step.
+
+    Attributes:
+        namespace: The namespace of the checkpoint.
+        nodes: The nodes of the step.
+        interrupted: The interrupts of each interrupted task, by its id.
+        answers: The number of answers that each task has taken.
+        has_unstarted: Whether tasks have neither ended nor asked, at work or not.
+        unfinished: The nodes that each interrupted or unstarted task may run, by its id.
+    """
 
     namespace: str
     nodes: tuple[str, ...]
     interrupted: Mapping[str, Collection[Interrupt]]
     answers: Mapping[str, int]
     has_unstarted: bool
+    unfinished: Mapping[str, tuple[str, ...]]
 
     @classmethod
     def from_checkpoint(cls, saved: CheckpointTuple) -> _OpenTasks:
@@ -186,7 +229,12 @@ class _OpenTasks:
         answers = {task: len(value) for task, channel, value in writes if channel == RESUME}
         untouched = len(nodes) + (START in values) > len(ended) + len(interrupted)
         unique = tuple(dict.fromkeys(nodes))
-        return cls(_get_namespace(saved), unique, interrupted, answers, untouched)
+        unfinished = dict.fromkeys(interrupted, unique)
+        if untouched:
+            computed = {task: (node,) for task, node in _iter_next_tasks(saved)}
+            unfinished = {**computed, **unfinished}
+            unfinished = {task: each for task, each in unfinished.items() if task not in ended}
+        return cls(_get_namespace(saved), unique, interrupted, answers, untouched, unfinished)
 
     def waits_for(self, task_id: str, question: str, runs_a_graph: bool) -> bool:
         """Return whether a task itself waits for the answer to a question."""
@@ -206,13 +254,30 @@ class _OpenTasks:
 
 def _build_question(level: CheckpointTuple, interrupt: Interrupt) -> Question:
     identity, schema = Identity.from_metadata(level.metadata), interrupt.response_schema
-    return Question(
+    path = identity.path if identity else ()
+    question = Question(
         id=interrupt.id,
         value=interrupt.value,
-        path=identity.path if identity else (),
+        path=path,
         thread_id=identity.thread_id if identity else "",
         asked_at=level.checkpoint["ts"],
         schema=schema if isinstance(schema, Mapping) else None,
+        asker=path[-1] if path else "",
+    )
+    asked = read_question_value(interrupt.value)
+    if asked is None:
+        return question
+    # A human is asked by its superior, and on the human's own thread.
+    *above, own = path or ("",)
+    return replace(
+        question,
+        asker=above[-1] if above and own == asked.addressee else own,
+        value=asked.text,
+        choices=asked.choices,
+        urgent=asked.urgent,
+        deadline=asked.deadline,
+        default=asked.default,
+        addressee=asked.addressee,
     )
 
 
@@ -277,6 +342,20 @@ def list_triggered_nodes(values: Mapping[str, Any]) -> list[str]:
     """Return the node of each task of the next step."""
     begun = [key.removeprefix(BRANCH_PREFIX) for key in values if key.startswith(BRANCH_PREFIX)]
     return [*(send.node for send in values.get(TASKS) or ()), *begun]
+
+
+def _iter_next_tasks(saved: CheckpointTuple) -> Iterator[tuple[str, str]]:
+    """Yield the id and the node of each task of the next step, in the order of the tree.
+
+    The id of a node that several channels trigger, as in a foreign graph, is another one.
+    """
+    values = saved.checkpoint["channel_values"]
+    for place, send in enumerate(values.get(TASKS) or ()):
+        yield compute_task_id(saved, send.node, place), send.node
+    for key in values:
+        if key.startswith(BRANCH_PREFIX):
+            node = key.removeprefix(BRANCH_PREFIX)
+            yield compute_task_id(saved, node), node
 
 
 def _list_answered_requests(saved: CheckpointTuple) -> Iterator[str]:

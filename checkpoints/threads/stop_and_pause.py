@@ -31,6 +31,7 @@ from echelons.errors import (
     UnknownPath,
 )
 from echelons.identity.lineage import Identity
+from echelons.text.input_limits import read_text
 from echelons.tree.names import PATH_SEPARATOR
 
 ControlOrder = Literal["stopped", "paused"]
@@ -53,6 +54,8 @@ def give_order(
         NothingRunning: Its last turn has ended.
         UnknownPath: There is no such agent.
     """
+    if path is not None and (path := read_text(given := path)) is None:
+        raise UnknownPath(given, sorted(known))
     saved: CheckpointTuple | None = yield OneCheckpoint(thread_id)
     identity = Identity.from_metadata(saved.metadata) if saved else None
     if saved is None or identity is None:

@@ -13,8 +13,9 @@ from typing import Any
 from uuid import UUID
 
 from langchain_core.messages import BaseMessage, HumanMessage
-from langgraph.checkpoint.base import CheckpointTuple
+from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 
+from echelons.checkpoints.coordination.answer_mark import OPEN_EPOCH
 from echelons.checkpoints.coordination.control_orders import ControlOrders, build_orders_key
 from echelons.checkpoints.coordination.failure_ledger import read_failures
 from echelons.checkpoints.coordination.usage_meter import METER
@@ -32,7 +33,7 @@ from echelons.checkpoints.queries import (
 )
 from echelons.checkpoints.storage.event_rows import LANGGRAPH_METADATA_KEYS
 from echelons.checkpoints.thread_events import EventKind, ThreadEvent
-from echelons.checkpoints.threads.answer_outbox import OPEN_EPOCH, read_open_questions
+from echelons.checkpoints.threads.answer_outbox import read_open_questions
 from echelons.checkpoints.threads.graph_state import read_graph_calls
 from echelons.checkpoints.threads.late_results import read_late_answers
 from echelons.checkpoints.threads.pending_work import Question
@@ -56,6 +57,7 @@ from echelons.checkpoints.threads.trace import (
 )
 from echelons.errors import (
     CheckpointTampered,
+    InvalidDatabase,
     LedgerDamaged,
     LedgerError,
     ThreadNotFound,
@@ -64,6 +66,7 @@ from echelons.errors import (
 from echelons.identity.failures import LoggedFailure
 from echelons.identity.lineage import METADATA_KEYS, STORED_KEYS_KEY, Identity
 from echelons.langgraph_internals import DELTA_COUNTERS_KEY
+from echelons.text.input_limits import read_text
 
 DAMAGE = (CheckpointTampered, LedgerDamaged, UnreadableRecord)
 """The errors of a thread whose stored rows cannot be read."""
@@ -102,7 +105,7 @@ class RootQuestions:
 
     Attributes:
         root: The thread; `damage` says why its questions cannot be read.
-        questions: The questions, in the order of the tree.
+        questions: The questions, urgent ones first, in the order of the tree.
     """
 
     root: RootThread
@@ -116,9 +119,14 @@ class ThreadStore:
 
     Args:
         saver: Any LangGraph checkpoint saver.
+
+    Raises:
+        InvalidDatabase: It is none.
     """
 
     def __init__(self, saver: Saver) -> None:
+        if not issubclass(type(saver), BaseCheckpointSaver):
+            raise InvalidDatabase(saver)
         self._saver = saver
 
     def roots(self) -> list[RootThread]:
@@ -176,19 +184,19 @@ class ThreadStore:
 
     def trace(self, root: str) -> Trace:
         """Return the threads under a root as a tree, with their requests and tool calls."""
-        return run_plan(self._saver, _read_trace(root))
+        return run_plan(self._saver, _read_trace(_check_thread_id(root)))
 
     async def atrace(self, root: str) -> Trace:
         """Async version of `trace`."""
-        return await arun_plan(self._saver, _read_trace(root))
+        return await arun_plan(self._saver, _read_trace(_check_thread_id(root)))
 
     def failures(self, root: str) -> tuple[LoggedFailure, ...]:
         """Return the latest failures under a root, at most 100, oldest first."""
-        return run_plan(self._saver, read_failures(root))
+        return run_plan(self._saver, read_failures(_check_thread_id(root)))
 
     async def afailures(self, root: str) -> tuple[LoggedFailure, ...]:
         """Async version of `failures`."""
-        return await arun_plan(self._saver, read_failures(root))
+        return await arun_plan(self._saver, read_failures(_check_thread_id(root)))
 
     def verify(self, root: str) -> list[TraceLink]:
         """Return every link between the threads under a root, with its state."""
@@ -318,8 +326,8 @@ _SPOILING_KEYS = {DELTA_COUNTERS_KEY, EARLIER_TURNS_KEY}
 
 
 def _find_thread(thread_id: str, root: str | None) -> ReadPlan[Thread]:
-    if not isinstance(thread_id, str):
-        raise ThreadNotFound(thread_id)
+    thread_id = _check_thread_id(thread_id)
+    root = None if root is None else _check_thread_id(root)
     rows: list[CheckpointTuple] = yield AllCheckpoints(root, {"agent_thread_id": thread_id})
     return (yield from read_thread(rows) if rows else _find_unstarted(thread_id, root))
 
@@ -342,6 +350,14 @@ def _find_unstarted(thread_id: str, root: str | None) -> ReadPlan[Thread]:
                 path = (*superior.path, agent)
                 return Thread(thread_id, agent, path, above, superior.id, "", 0, (), None)
     raise ThreadNotFound(thread_id)
+
+
+def _check_thread_id(given: Any) -> str:
+    text = read_text(given)
+    # Half a character (a lone surrogate) cannot be stored, so no thread has it.
+    if text is None or text.encode(errors="ignore").decode() != text:
+        raise ThreadNotFound(given)
+    return text
 
 
 def _is_derived(thread_id: str) -> bool:

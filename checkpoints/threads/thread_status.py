@@ -5,7 +5,7 @@ Reads one checkpoint, and those of the waiting agents, but never the conversatio
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,7 +20,7 @@ from echelons.checkpoints.threads.pending_work import (
     read_pending_work,
 )
 from echelons.checkpoints.threads.segments import list_pending_writes, read_past
-from echelons.identity.lineage import STORED_KEYS_KEY, Identity
+from echelons.identity.lineage import MAIL_KEY, STORED_KEYS_KEY, Identity
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class ThreadStatus:
 
     @property
     def questions(self) -> tuple[Question, ...]:
-        """The pending questions, in the order of the tree."""
+        """The pending questions, urgent ones first, in the order of the tree."""
         return self.pending_work.questions
 
     @property
@@ -59,6 +59,11 @@ class ThreadStatus:
     def identity(self) -> Identity | None:
         """The root in its current or last turn; `None` if neither is known."""
         return Identity.from_metadata(self.checkpoint.metadata) if self.checkpoint else None
+
+    @property
+    def checkpoint_id(self) -> str:
+        """Id of the root's latest checkpoint; empty if the thread has never run."""
+        return self.checkpoint.config["configurable"]["checkpoint_id"] if self.checkpoint else ""
 
     @property
     def turn(self) -> str:
@@ -87,9 +92,17 @@ def read_turn_messages(status: ThreadStatus) -> ReadPlan[tuple[BaseMessage, ...]
     if status.checkpoint is None:
         return ()
     past = yield from read_past(status.checkpoint, list_pending_writes(status.checkpoint))
-    messages = past.messages
-    tasks = (i for i in range(len(messages) - 1, -1, -1) if isinstance(messages[i], HumanMessage))
-    return messages[next(tasks, 0) :]
+    return select_turn_messages(past.messages)
+
+
+def select_turn_messages(messages: Sequence[BaseMessage]) -> tuple[BaseMessage, ...]:
+    """Return the messages of the last turn of a root's, its task first."""
+    tasks = (
+        i
+        for i in range(len(messages) - 1, -1, -1)
+        if isinstance(messages[i], HumanMessage) and MAIL_KEY not in messages[i].response_metadata
+    )
+    return tuple(messages[next(tasks, 0) :])
 
 
 def read_turn_status(thread_id: str, turn: str) -> ReadPlan[ThreadStatus | None]:

@@ -20,8 +20,9 @@ from echelons.delegation.candidates import Candidates
 from echelons.delegation.request import DelegationRequest, DelegationResponse, Status
 from echelons.delegation.request_builder import load_candidates, request_as_sent
 from echelons.errors import UnreadableRecord
-from echelons.identity.lineage import THREADS_KEY
-from echelons.tree.names import BUILT_IN_TOOLS
+from echelons.identity.lineage import MAIL_KEY, THREADS_KEY
+from echelons.messaging.mail import Mail, load_mail
+from echelons.tree.names import BUILT_IN_TOOLS, SEND_MESSAGE
 
 CUT_SHORT = "cut short: its superior has ended"
 """The reason of a request that has no answer and will not get one."""
@@ -77,6 +78,8 @@ class Trace:
         state: State of the link to it.
         requests: The requests that it was sent, in order; empty for a root.
         tools: Its own tool calls, by name, in order; those of a foreign graph, too.
+        mail: The messages of its mailbox that it has read, in order.
+        progress: What it has told the user while it was at work, if it is a root.
         subordinates: The threads that it called, in order.
     """
 
@@ -87,6 +90,8 @@ class Trace:
     requests: tuple[TracedRequest, ...]
     tools: tuple[str, ...]
     subordinates: tuple[Trace, ...]
+    mail: tuple[Mail, ...] = ()
+    progress: tuple[str, ...] = ()
 
     @property
     def status(self) -> str:
@@ -145,7 +150,11 @@ def build_trace(thread_id: str, threads: Mapping[str, Thread], ended: bool = Fal
     tools = tuple(_list_tools(thread.messages))
     subordinates = tuple(_build_subordinates(thread, threads, ended))
     above = thread.superior_thread_id
-    return Trace(thread_id, thread.agent, above, LinkState.OK, (), tools, subordinates)
+    mail = tuple(_list_mail(thread.messages))
+    progress = tuple(_list_progress(thread.messages))
+    return Trace(
+        thread_id, thread.agent, above, LinkState.OK, (), tools, subordinates, mail, progress
+    )
 
 
 def find_request(superior: Thread, thread_id: str) -> TracedRequest | None:
@@ -213,7 +222,11 @@ def _get_link_state(
 
 def _iterate_requests(thread: Thread, ended: bool) -> Iterator[tuple[str, TracedRequest]]:
     messages = thread.messages
-    tasks = [place for place, each in enumerate(messages) if isinstance(each, HumanMessage)]
+    tasks = [
+        place
+        for place, each in enumerate(messages)
+        if isinstance(each, HumanMessage) and MAIL_KEY not in each.response_metadata
+    ]
     for place, message in enumerate(messages):
         threads = _get_thread_ids(message)
         if not threads or not isinstance(message, AIMessage):
@@ -308,6 +321,21 @@ def _list_tools(messages: Sequence[BaseMessage]) -> Iterator[str]:
                 yield call["name"]
 
 
+def _list_mail(messages: Sequence[BaseMessage]) -> Iterator[Mail]:
+    for message in messages:
+        if isinstance(message, HumanMessage) and MAIL_KEY in message.response_metadata:
+            yield load_mail(str(message.text), message.response_metadata[MAIL_KEY])
+
+
+def _list_progress(messages: Sequence[BaseMessage]) -> Iterator[str]:
+    for message in messages:
+        # What other agents send their superior is in its mailbox.
+        if isinstance(message, ToolMessage) and message.name == SEND_MESSAGE:
+            sent: object = message.artifact
+            if isinstance(sent, Mapping) and "text" in sent:
+                yield str(sent["text"])
+
+
 def _get_thread_ids(message: BaseMessage) -> Mapping[str, str]:
     found: Any = message.response_metadata.get(THREADS_KEY) if message.response_metadata else None
     return found if isinstance(found, Mapping) else {}
@@ -333,6 +361,14 @@ def _format_lines(trace: Trace, first: str, rest: str) -> Iterator[str]:
     if asked and asked.why:
         target = f"{asked.route[-1]}: " if asked.route else ""
         yield f"{rest}{'│' if trace.subordinates else ' '}     why: {target}{asked.why}"
+    told = [
+        f"{mail.kind} from {mail.sender}{f' to {mail.to}' if mail.to else ''}: "
+        f"{shorten(mail.text, 100, placeholder='…')}"
+        for mail in trace.mail
+    ]
+    told += [f"told the user: {shorten(text, 100, placeholder='…')}" for text in trace.progress]
+    for said in told:
+        yield f"{rest}{'│' if trace.subordinates else ' '}     {said}"
     last = len(trace.subordinates) - 1
     for place, each in enumerate(trace.subordinates):
         turn, below = ("└── ", "    ") if place == last else ("├── ", "│   ")

@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from echelons.errors import InvalidCapability, InvalidExamples
+from echelons.text.input_limits import list_items, read_text, refuse_unreadable
 
 UNNAMED_CAPABILITY = "(not named yet)"
 
@@ -36,9 +37,13 @@ class Capability(BaseModel):
     examples: tuple[str, ...] = ()
 
     def __init__(self, confidence: float, examples: Iterable[str] = ()) -> None:
-        if not _is_confidence(confidence):
-            raise InvalidCapability("", UNNAMED_CAPABILITY, confidence)
-        super().__init__(confidence=float(confidence), examples=_check_examples(examples))
+        with refuse_unreadable(lambda _: InvalidCapability("", UNNAMED_CAPABILITY, confidence)):
+            if not _is_confidence(confidence):
+                raise InvalidCapability("", UNNAMED_CAPABILITY, confidence)
+            number = float(confidence)
+        with refuse_unreadable(lambda _: InvalidExamples(examples)):
+            texts = _check_examples(examples)
+        super().__init__(confidence=number, examples=texts)
 
 
 class DeclaredCapabilities(Mapping[str, float]):
@@ -77,16 +82,20 @@ def check_capabilities(agent: str, capabilities: Any) -> DeclaredCapabilities:
         InvalidCapability: A name is not a string or blank, or a confidence is not a number from
             0 to 1.
     """
-    if isinstance(capabilities, DeclaredCapabilities):
+    if type(capabilities) is DeclaredCapabilities:
         return capabilities
-    if not isinstance(capabilities, Mapping):
-        raise InvalidCapability(agent, capabilities, None)
+    with refuse_unreadable(lambda _: InvalidCapability(agent, capabilities, None)):
+        if not isinstance(capabilities, Mapping):
+            raise InvalidCapability(agent, capabilities, None)
+        entries = [(name, given) for name, given in list_items(capabilities.items())]
     kept: dict[str, Capability] = {}
-    for name, given in capabilities.items():
-        confidence = given.confidence if isinstance(given, Capability) else given
-        if not isinstance(name, str) or not name.strip() or not _is_confidence(confidence):
-            raise InvalidCapability(agent, name, confidence)
-        kept[name] = given if isinstance(given, Capability) else Capability(given)
+    for given_name, given in entries:
+        with refuse_unreadable(lambda _: InvalidCapability(agent, given_name, given)):  # noqa: B023
+            confidence = given.confidence if isinstance(given, Capability) else given
+            name = read_text(given_name)
+            if name is None or not name.strip() or not _is_confidence(confidence):
+                raise InvalidCapability(agent, given_name, confidence)
+            kept[name] = given if isinstance(given, Capability) else Capability(given)
     return DeclaredCapabilities(kept)
 
 
@@ -98,7 +107,8 @@ def _is_confidence(value: Any) -> bool:
 def _check_examples(examples: Any) -> tuple[str, ...]:
     if isinstance(examples, (str, bytes, Mapping)) or not hasattr(examples, "__iter__"):
         raise InvalidExamples(examples)
-    texts = tuple(examples)
-    if not all(isinstance(text, str) and text.strip() for text in texts):
-        raise InvalidExamples(texts)
+    given = list_items(examples)
+    texts = tuple(text for each in given if (text := read_text(each)) and text.strip())
+    if len(texts) < len(given):
+        raise InvalidExamples(tuple(given))
     return texts

@@ -174,11 +174,12 @@ def _import_agent(team: str, trusted: bool, loop: Runner | None) -> Agent:
             has = ", ".join(_list_agent_names(module)) or "no agents"
             raise InvalidTeam(team, f"the module has no {part!r}; it has {has}")
         found = getattr(found, part)
-    if not isinstance(found, Agent):
+    # What an object says of its class may be anything.
+    if not issubclass(type(found), Agent):
         found = _call_function(team, found, trusted, loop)
-    if not isinstance(found, Agent):
+    if not issubclass(type(found), Agent):
         raise InvalidTeam(team, f"it is of type {type(found).__name__}, no Agent; {WANTED}")
-    return found
+    return found  # type: ignore[no-any-return]
 
 
 def _call_function(team: str, make: Any, trusted: bool, loop: Runner | None) -> Any:
@@ -215,7 +216,7 @@ def _list_agent_names(module: Any) -> list[str]:
         name
         for name, value in vars(module).items()
         if not name.startswith("_")
-        if isinstance(value, Agent) or (inspect.isfunction(value) and _returns_agent(value))
+        if issubclass(type(value), Agent) or (inspect.isfunction(value) and _returns_agent(value))
     )
 
 

@@ -40,6 +40,11 @@ class RootStatus:
     state: RootState
     questions: tuple[Question, ...]
 
+    def select_questions(self, addressee: str) -> RootStatus:
+        """Return the status with only the questions for one human."""
+        chosen = tuple(each for each in self.questions if each.addressee == addressee)
+        return replace(self, questions=chosen)
+
 
 def _read_root_status(saver: SqliteCheckpointer, root: RootThread) -> RootStatus:
     from echelons.checkpoints.queries import OneCheckpoint, run_plan
@@ -47,10 +52,10 @@ def _read_root_status(saver: SqliteCheckpointer, root: RootThread) -> RootStatus
     from echelons.checkpoints.threads.pending_work import is_finished
 
     asked = tuple(run_plan(saver, read_open_questions(root.id)))
-    if asked:
-        return RootStatus(root, RootState.ASKING, asked)
-    finished = run_plan(saver, is_finished(OneCheckpoint(root.id)))
-    return RootStatus(root, RootState.FINISHED if finished else RootState.UNFINISHED, ())
+    # A turn may be finished with questions that nobody waits for.
+    if run_plan(saver, is_finished(OneCheckpoint(root.id))):
+        return RootStatus(root, RootState.FINISHED, asked)
+    return RootStatus(root, RootState.ASKING if asked else RootState.UNFINISHED, asked)
 
 
 def list_root_statuses(saver: SqliteCheckpointer, thread: str | None) -> list[RootStatus]:

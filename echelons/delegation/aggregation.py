@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from echelons.delegation.request import DelegationRequest, DelegationResponse, Status, Usage
+from echelons.messaging.agent_question import AgentQuestion
+from echelons.messaging.user_answer import UserAnswer
 from echelons.tree.names import PATH_SEPARATOR
 
 PATH_COST = 0.05
@@ -102,7 +104,10 @@ def aggregate_responses(
     unchanged = len(responses) == 1 and answer is responses[0]
     parts = answer.subordinate_responses if unchanged else without_results(responses)
     usage = sum((each.usage for each in responses), Usage())
-    return answer.model_copy(update={"usage": usage, "subordinate_responses": parts})
+    update: dict[str, Any] = {"usage": usage, "subordinate_responses": parts}
+    if told := collect_user_answers(responses):
+        update["user_answers"] = told
+    return answer.model_copy(update=update)
 
 
 def _covers_required(
@@ -159,6 +164,7 @@ def _build_questions(request: DelegationRequest, responses: Responses) -> Delega
         path=choose_best(responses).path,
         reason=f"more information is needed from you: {'; '.join(questions)}",
         partial_results=list_partial_results(responses),
+        questions=collect_questions(responses),
     )
 
 
@@ -187,9 +193,20 @@ def list_partial_results(responses: Iterable[DelegationResponse]) -> tuple[str, 
     return tuple(each.result for each in responses if each.status is Status.PARTIAL and each.result)
 
 
+def collect_questions(responses: Iterable[DelegationResponse]) -> tuple[AgentQuestion, ...]:
+    """Return the questions of several responses."""
+    return tuple(question for each in responses for question in each.questions)
+
+
+def collect_user_answers(responses: Iterable[DelegationResponse]) -> tuple[UserAnswer, ...]:
+    """Return what the user was asked for several responses."""
+    return tuple(told for each in responses for told in each.user_answers)
+
+
 def without_results(responses: Responses) -> tuple[DelegationResponse, ...]:
-    """Return responses without their results, which are stored in their agents' threads."""
-    return tuple(each.model_copy(update={"result": ""}) for each in responses)
+    """Return responses without results and questions, which are stored in their agents' threads."""
+    update: dict[str, Any] = {"result": "", "questions": (), "user_answers": ()}
+    return tuple(each.model_copy(update=update) for each in responses)
 
 
 def format_responder(response: DelegationResponse) -> str:

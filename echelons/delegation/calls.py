@@ -31,6 +31,8 @@ class SubordinateCall:
         group: Number of the call's task that it belongs to; several agents may be asked to do
             the same task.
         context: The context of the request.
+        thread_id: The thread that it goes on with, if it answers a question; empty for any other.
+        route: The agents below the subordinate, down to the one whose question it answers.
     """
 
     call_id: str
@@ -39,6 +41,8 @@ class SubordinateCall:
     reset: bool
     group: int = 1
     context: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    thread_id: str = ""
+    route: tuple[str, ...] = ()
 
     @property
     def arguments(self) -> dict[str, Any]:

@@ -9,6 +9,8 @@ from typing import Any
 from echelons.delegation.aggregation import (
     Responses,
     choose_best,
+    collect_questions,
+    collect_user_answers,
     format_responder,
     list_partial_results,
     settle_responses,
@@ -147,6 +149,7 @@ def join_call_responses(
             "thread_id": "",
             "usage": sum((each.usage for each in responses), Usage()),
             "subordinate_responses": without_results(responses),
+            "user_answers": collect_user_answers(responses),
         }
     )
 
@@ -187,4 +190,5 @@ def _build_joint_response(
         reason="" if status is Status.FULFILLED else "; ".join(unfulfilled),
         partial_results=list_partial_results(answers),
         failed=bool(answers) and all(each.failed for each in answers),
+        questions=collect_questions(answers),
     )

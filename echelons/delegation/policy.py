@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 from pydantic import Field, ValidationInfo, field_validator
 
 from echelons.guards.circuit_breaker import BreakerPolicy
+from echelons.messaging.sibling_messages import SiblingDecision
 from echelons.settings import Settings
 from echelons.text.input_limits import ID_PATTERN
 
@@ -45,6 +46,10 @@ class DelegationPolicy(Settings):
         deriver: Derives capabilities of agents that declare none; the root's applies to the
             tree. See `echelons.capabilities`; by default it uses the agents' names.
         threshold: The lowest score, from 0 to 1, of a candidate; the matcher's own by default.
+        sibling_messages: What becomes of a message from one of its subordinates to another:
+            `"copy"` delivers it, and shows the agent's model a copy; `"hold"` shows it to the
+            agent's model alone, which may pass it on; `"refuse"`; or a function that decides
+            about each, by its `sender`, `receiver` and `text`. One that fails holds it.
         breaker: When a failing subordinate is not called for a while.
         breaker_scope: Keeps the circuits of this tree apart from those of other trees in the same
             database whose agents have the same paths, such as those of another tenant: 1 to 128
@@ -69,6 +74,7 @@ class DelegationPolicy(Settings):
     matcher: Any = None
     deriver: Any = None
     threshold: float | None = Field(default=None, ge=0, le=1)
+    sibling_messages: Any = "copy"
     breaker: BreakerPolicy = Field(default_factory=BreakerPolicy)
     breaker_scope: str = Field(default="", pattern=rf"^({ID_PATTERN.pattern})?$")
 
@@ -79,6 +85,13 @@ class DelegationPolicy(Settings):
         fits = callable(getattr(given, "prepare", None) if info.field_name == "matcher" else given)
         if given is not None and not fits:
             raise ValueError(f"it is not {wanted[info.field_name or '']}")
+        return given
+
+    @field_validator("sibling_messages")
+    @classmethod
+    def _check_rule(cls, given: Any) -> Any:
+        if not callable(given) and given not in get_args(SiblingDecision):
+            raise ValueError("it is none of 'copy', 'hold' and 'refuse', and no function")
         return given
 
     def compute_timeout(self, levels: int) -> float | None:

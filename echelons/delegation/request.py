@@ -13,6 +13,8 @@ from typing import Any, ClassVar, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from echelons.errors import UnreadableRecord
+from echelons.messaging.agent_question import AgentQuestion
+from echelons.messaging.user_answer import UserAnswer
 
 MAX_HOPS = 10
 """Maximum hops of a request, unless the tree is deeper (source: recursive delegation)."""
@@ -167,6 +169,8 @@ class DelegationResponse(_Record):
         thread_id: The thread on which the work was done, if several were tried.
         failed: Whether the agent is unable because of an error, a timeout, or because it was not
             called, rather than by its own statement.
+        questions: The questions that must be answered first, if it asks with `ask_superior`.
+        user_answers: What the user was asked past the superior, and has answered.
     """
 
     __stored_as__ = "echelons.delegation.DelegationResponse"
@@ -183,6 +187,16 @@ class DelegationResponse(_Record):
     subordinate_responses: tuple[DelegationResponse, ...] = ()
     thread_id: str = ""
     failed: bool = False
+    questions: tuple[AgentQuestion, ...] = ()
+    user_answers: tuple[UserAnswer, ...] = ()
+
+    def with_thread(self, thread_id: str) -> Self:
+        """Return it with the thread on which its agent goes on when its questions are answered."""
+        if not self.questions:
+            return self
+        update = {"thread_id": thread_id}
+        asked = tuple(each.model_copy(update=update) for each in self.questions)
+        return self.model_copy(update={"questions": asked})
 
 
 def omit_result(artifact: Any, content: Any) -> Any:

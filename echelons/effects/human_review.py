@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
-from typing import Any, Literal, NoReturn, TypeAlias
+from typing import Any, Final, Literal, NoReturn, TypeAlias
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
@@ -17,11 +17,14 @@ from echelons.errors import InvalidSetting
 from echelons.text.input_limits import shorten_repr
 
 DecisionType: TypeAlias = Literal["approve", "edit", "reject", "respond"]
+APPROVAL_TYPE: Final = "tool_approval"
+"""The `type` of LangChain's question about one call."""
 
+_SCOPE = {"scope": "give 'thread', or leave it out for this call alone"}
 _FIELDS: Mapping[str, Mapping[str, str]] = {
-    "approve": {},
-    "edit": {"edited_action": 'give {"name": the tool, "args": its arguments}'},
-    "reject": {"message": "give the reason as a text, or leave it out"},
+    "approve": _SCOPE,
+    "edit": {"edited_action": 'give {"name": the tool, "args": its arguments}', **_SCOPE},
+    "reject": {"message": "give the reason as a text, or leave it out", **_SCOPE},
     "respond": {"message": "give the answer as a text"},
 }
 """The fields of each type beside the type, and what to give."""
@@ -39,8 +42,8 @@ _OLDER_FORM = {
 class Decision:
     """A human's decision on a tool call that waits for one.
 
-    Its JSON is LangChain's: an object of these fields. A word stands for a decision of that type
-    without more: `"approve"`.
+    Its JSON is LangChain's, with our field `scope`: an object of these fields. A word stands for a
+    decision of that type without more: `"approve"`.
 
     Attributes:
         type: `"approve"` runs the call; `"edit"` runs it with other arguments; `"reject"` does
@@ -48,6 +51,9 @@ class Decision:
         message: Of `"reject"`, the reason, if there is one; of `"respond"`, the answer.
         edited_action: Of `"edit"`, the tool and its arguments,
             `{"name": "mail", "args": {"to": "Ann"}}`.
+        scope: `"thread"` to decide likewise whenever the same agent makes the same call in the
+            thread, unasked; `None` for this call alone. Only for calls that `Permissions` hold, and
+            not of `"respond"`.
 
     Raises:
         InvalidSetting: Its type is unknown, a field is missing, or not one of its type.
@@ -60,18 +66,21 @@ class Decision:
     type: DecisionType
     message: str | None = None
     edited_action: Mapping[str, Any] | None = None
+    scope: Literal["thread"] | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.type, str) or self.type not in _FIELDS:
             self._refuse("type", f"give {_join_choices([*_FIELDS])}")
         own, message, action = _FIELDS[self.type], self.message, self.edited_action
-        for name in ("message", "edited_action"):
+        for name in ("message", "edited_action", "scope"):
             if getattr(self, name) is not None and name not in own:
                 self._refuse(name, f"{self.type!r} has no such field; leave it out")
         if not isinstance(message, str) and (message is not None or self.type == "respond"):
             self._refuse("message", own["message"])
         if self.type == "edit" and not _is_action(action):
             self._refuse("edited_action", own["edited_action"])
+        if self.scope not in (None, "thread"):
+            self._refuse("scope", own["scope"])
 
     def _refuse(self, name: str, why: str) -> NoReturn:
         raise InvalidSetting(type(self).__name__, name, getattr(self, name), why)
@@ -107,12 +116,14 @@ class ReviewedCall:
         arguments: Its arguments.
         allowed: Types of the decisions that it takes.
         description: What its graph says about it; may be empty.
+        can_be_standing: Whether a decision may hold for the same call in the rest of the thread.
     """
 
     tool: str
     arguments: Mapping[str, Any]
     allowed: tuple[str, ...]
     description: str = ""
+    can_be_standing: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +196,8 @@ def find_review(value: object, schema: Mapping[str, Any] | None = None) -> ToolR
         calls = [_build_call(each, allowed.get(each.name)) for each in read.action_requests]
         return ToolReview(tuple(calls), "request") if calls else None
     if isinstance(read, _Approval):
-        return ToolReview((_build_call(read, _list_types(schema or {})),), "approval")
+        types, can_be_standing = _list_types(schema or {}), _has_scope(schema or {})
+        return ToolReview((_build_call(read, types, can_be_standing),), "approval")
     interrupts = read if isinstance(read, list) else [read]
     calls = [
         ReviewedCall(
@@ -205,6 +217,8 @@ def _read_decision(call: ReviewedCall, given: object) -> Decision:
         choices = _join_choices(call.allowed)
         raise ValueError(f"{shorten_repr(kind)} is no decision for {call.tool}; give {choices}")
     decision = Decision.from_json(given)
+    if decision.scope and not call.can_be_standing:
+        raise ValueError(f"a decision on {call.tool} is for one call here; leave out 'scope'")
     if decision.edited_action and decision.edited_action["name"] != call.tool:
         other = shorten_repr(decision.edited_action["name"])
         raise ValueError(f"an edit changes the arguments of {call.tool}; it cannot call {other}")
@@ -268,7 +282,7 @@ class _Request(BaseModel):
 class _Approval(_Call):
     """LangChain's `ToolApprovalRequest`: one call; the schema has the decisions that it takes."""
 
-    type: Literal["tool_approval"]
+    type: Literal["tool_approval"]  # as `APPROVAL_TYPE`
 
 
 class _Action(BaseModel):
@@ -289,8 +303,19 @@ def _build_adapter() -> TypeAdapter[_Request | _Approval | _Interrupt | list[_In
     return TypeAdapter(_Request | _Approval | _Interrupt | list[_Interrupt])
 
 
-def _build_call(asked: _Call, allowed: Sequence[str] | None) -> ReviewedCall:
-    return ReviewedCall(asked.name, asked.args, tuple(allowed or _FIELDS), asked.description)
+def _build_call(
+    asked: _Call, allowed: Sequence[str] | None, can_be_standing: bool = False
+) -> ReviewedCall:
+    types = tuple(allowed or _FIELDS)
+    return ReviewedCall(asked.name, asked.args, types, asked.description, can_be_standing)
+
+
+def _has_scope(schema: Mapping[str, Any]) -> bool:
+    """Return whether a schema of ours lets a decision have a scope."""
+    ways = schema.get("oneOf")
+    return isinstance(ways, list) and any(
+        isinstance(each, Mapping) and "scope" in (each.get("properties") or {}) for each in ways
+    )
 
 
 def _list_types(schema: Mapping[str, Any]) -> list[str]:

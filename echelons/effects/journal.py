@@ -6,7 +6,7 @@ A call is identified by its task and its id: a resumed run makes the same call, 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -14,9 +14,9 @@ from hashlib import sha256
 from typing import Any, NamedTuple, Protocol, TypeVar
 from uuid import uuid5
 
-from echelons.errors import NoCall
+from echelons.errors import InvalidSetting, NoCall
 from echelons.identity.lineage import ECHELONS_NS
-from echelons.text.input_limits import shorten_repr
+from echelons.text.input_limits import refuse_unreadable, shorten_repr
 from echelons.text.sanitize import sanitize_value
 
 IDEMPOTENCY_KEY = "idempotency_key"
@@ -46,6 +46,9 @@ def effect(*, idempotent: bool = False, reads_only: bool = False) -> Callable[[F
             repeated after a crash.
         reads_only: A call changes nothing. No journal is kept of it.
 
+    Raises:
+        InvalidSetting: One of them is no boolean.
+
     Examples:
         >>> from echelons import effect, idempotency_key
         >>> @effect(idempotent=True)
@@ -54,6 +57,10 @@ def effect(*, idempotent: bool = False, reads_only: bool = False) -> Callable[[F
         >>> book("Rome")
         'booked Rome'
     """
+    given = {"idempotent": idempotent, "reads_only": reads_only}
+    for name, flag in given.items():
+        if type(flag) is not bool:
+            raise InvalidSetting("effect", name, flag, "give True or False")
     kind = EffectKind.IDEMPOTENT if idempotent else EffectKind.ONCE
     kind = EffectKind.READS_ONLY if reads_only else kind
 
@@ -86,11 +93,12 @@ def idempotency_key(call: object) -> str:
     Raises:
         NoCall: It is neither, or the tool was not called by an agent of a tree.
     """
-    config = call if isinstance(call, Mapping) else getattr(call, "config", None)
-    found = (config.get("configurable") or {}) if isinstance(config, Mapping) else {}
-    if IDEMPOTENCY_KEY not in found:
-        raise NoCall(shorten_repr(call))
-    return str(found[IDEMPOTENCY_KEY])
+    with refuse_unreadable(lambda _: NoCall(shorten_repr(call))):
+        config = call if isinstance(call, Mapping) else getattr(call, "config", None)
+        found = (config.get("configurable") or {}) if isinstance(config, Mapping) else {}
+        if IDEMPOTENCY_KEY not in found:
+            raise NoCall(shorten_repr(call))
+        return str(found[IDEMPOTENCY_KEY])
 
 
 @dataclass(frozen=True)
@@ -154,7 +162,8 @@ class JournalEntry:
         result: The result of a call that is done.
         lost: Why the result of a call that is done is missing; empty if it is not.
         answers: The answers that humans had given to the task when it was last started.
-        ours: Indices in `answers` of those that answer the journal's own questions.
+        ours: Indices in `answers` of those that answer questions of ours, not of the tool: whether
+            the call may run, which is the first if it was asked, and whether it happened.
         asked: Index of the answer for which the journal waits now; `None` if for none.
         waits_for: Ids of the interrupts for which a suspended call waits.
         heard: Number of answers it had when it was suspended.
@@ -189,8 +198,23 @@ class Journal(Protocol):
         """Return whether a journal is kept of a run."""
         ...
 
-    def begin(self, call: EffectCall, config: Mapping[str, Any]) -> CallStart:
+    def find(self, call: EffectCall, config: Mapping[str, Any]) -> JournalEntry | None:
+        """Return the entry of a call, `None` if it has not begun.
+
+        Raises:
+            LedgerError: The stored entry cannot be decoded.
+        """
+        ...
+
+    def begin(
+        self, call: EffectCall, config: Mapping[str, Any], answers: Sequence[Any] = ()
+    ) -> CallStart:
         """Record that a call is started, or return the entry that it already has.
+
+        Args:
+            call: The call.
+            config: The config of its task.
+            answers: What humans have answered before it begins; the tool does not get them.
 
         Raises:
             LeaseLost: Another process runs the thread now.

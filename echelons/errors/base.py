@@ -9,9 +9,26 @@ from reprlib import Repr
 from string import Formatter
 from typing import Any, ClassVar, dataclass_transform
 
-SHORT = Repr()
-SHORT.maxstring = SHORT.maxother = 200
+
+class ShortRepr(Repr):
+    """The `repr` of any value, shortened, also of one that has none; `length` in characters."""
+
+    def __init__(self, length: int) -> None:
+        super().__init__()
+        self.maxstring = self.maxother = length
+
+    def repr(self, x: Any) -> str:
+        """Return the shortened `repr` of a value."""
+        try:
+            return super().repr(x)
+        except Exception:  # noqa: BLE001  code of others; so does that of a huge int
+            return f"a value of type {type(x).__name__}"
+
+
+SHORT = ShortRepr(200)
 """How much of a refused value a message shows."""
+LONGEST_FIELD = 1000
+"""Characters of any field that a message shows."""
 
 
 class _MessageFormatter(Formatter):
@@ -21,10 +38,7 @@ class _MessageFormatter(Formatter):
     """
 
     def convert_field(self, value: Any, conversion: str | None) -> Any:
-        try:
-            return super().convert_field(value, conversion)
-        except Exception:  # noqa: BLE001  the `repr` of a refused object may fail
-            return SHORT.repr(value)
+        return SHORT.repr(value) if conversion == "r" else value
 
     def format_field(self, value: Any, format_spec: str) -> str:
         if format_spec == "short":
@@ -35,7 +49,9 @@ class _MessageFormatter(Formatter):
             return repr(str(value))
         if isinstance(value, tuple):
             return (format_spec or ", ").join(map(str, value)) or "none"
-        return format(value, format_spec)
+        shown = format(value, format_spec)
+        # Such as a stored name that was damaged.
+        return shown if len(shown) <= LONGEST_FIELD else f"{shown[: LONGEST_FIELD - 1]}…"
 
 
 class _FieldSignature:

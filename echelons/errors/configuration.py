@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from echelons.errors.base import EchelonsError
+from echelons.errors.base import SHORT, EchelonsError
 
 
 class ConfigurationError(EchelonsError):
@@ -25,8 +25,8 @@ class InvalidName(ConfigurationError):
     def _describe(self) -> str:
         why = self.why and f" ({self.why})"
         return (
-            f"{self.name!r} is no valid agent name{why}; use a letter, then up to 63 letters, "
-            "digits, '-' or '_', and none of the names of the level's own nodes"
+            f"{SHORT.repr(self.name)} is no valid agent name{why}; use a letter, then up to 63 "
+            "letters, digits, '-' or '_', and none of the names of the level's own nodes"
         )
 
 
@@ -80,16 +80,48 @@ class TreeTooDeep(ConfigurationError):
 class UnknownTool(ConfigurationError):
     """Something in `tools` is neither a LangChain tool nor a named function.
 
+    Also a name in `Permissions` that no tool or subordinate has: a rule for it would hold nothing.
+
     Attributes:
         agent: The agent that was given it.
         tool: What was given.
+        why: Of a name in `Permissions`, what is wrong with it; else empty.
     """
 
     agent: str
     tool: object
+    why: str = ""
     message = (
         "agent {agent!r}: {tool!r} is no tool; pass a LangChain tool or a function with a name and "
         "a docstring"
+    )
+
+    def _describe(self) -> str:
+        return self._fill(
+            "agent {agent!r} has a rule for {tool!r}: {why}" if self.why else self.message
+        )
+
+
+class PermissionsWidened(ConfigurationError, ValueError):
+    """An agent has a rule that is less strict than one of its superiors has for the same name.
+
+    Attributes:
+        agent: Path of the agent, from the superior on.
+        superior: The superior.
+        name: The tool or subordinate that both rules are for.
+        rule: The agent's rule.
+        limit: The superior's.
+    """
+
+    agent: str
+    superior: str
+    name: str
+    rule: str
+    limit: str
+    message = (
+        "{agent!r} has the rule {rule} for {name!r}, and {superior!r} above it has {limit}; an "
+        "agent can only narrow what its superiors allow ('allow', a predicate, 'ask', 'deny'): "
+        "leave the rule out, or make it as strict"
     )
 
 
@@ -108,9 +140,10 @@ class InvalidCapability(ConfigurationError):
 
     def _describe(self) -> str:
         owner = f"agent {self.agent!r}: " if self.agent else ""
+        given = f"{SHORT.repr(self.capability)} with confidence {SHORT.repr(self.confidence)}"
         return (
-            f"{owner}capability {self.capability!r} with confidence {self.confidence!r}; "
-            "a capability is a non-empty text, its confidence a number from 0 to 1"
+            f"{owner}capability {given}; a capability is a non-empty text, its confidence a number "
+            "from 0 to 1"
         )
 
 

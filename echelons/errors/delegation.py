@@ -262,6 +262,35 @@ class NothingRunning(ControlError):
     )
 
 
+class MessageRefused(ControlError):
+    """A message was sent to an agent that cannot read it.
+
+    Attributes:
+        path: The receiver's path or name, as it was given.
+        why: Why not, and what can be done.
+    """
+
+    path: str
+    why: str
+    message = "{path:short} was sent no message: {why}. Nothing was stored"
+
+
+class MailboxFull(ControlError):
+    """A message was sent to an agent that has too many unread ones.
+
+    Attributes:
+        path: The receiver's path.
+        limit: The largest number of unread messages.
+    """
+
+    path: str
+    limit: int
+    message = (
+        "{path:short} has {limit} unread messages, and may have no more; it reads them before its "
+        "next model call. Nothing was stored"
+    )
+
+
 class NotPaused(ControlError):
     """There is no pause to lift at a path.
 

@@ -209,8 +209,8 @@ class UnreadableRecord(EchelonsError):
     model: str
     why: str
     message = (
-        "a stored {model} cannot be read: {why}; the run that wrote it is still in the checkpoints "
-        "before it"
+        "a stored {model} cannot be read: {why}; other threads can be used. Restore a backup of "
+        "the database, delete the thread, or go on from a checkpoint before it"
     )
 
 

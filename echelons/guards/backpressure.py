@@ -25,6 +25,7 @@ class Backpressure:
         self._held: dict[str, Future[None]] = {}
         self._awaiting: dict[str, list[asyncio.Future[None]]] = {}
         self._has_loop = False
+        self._is_lifted = False
         self._is_closed = False
         self._is_ending = False
 
@@ -57,6 +58,16 @@ class Backpressure:
         with self._lock:
             self._taken.discard(task)
 
+    def lift(self) -> None:
+        """Hold back no more steps: its consumer asks for the result alone, and takes no events."""
+        self._is_lifted = True
+        self._release_held()
+
+    def forget_starts(self) -> None:
+        """Forget the steps that were held: they begin again, without having ended."""
+        with self._lock:
+            self._taken.clear()
+
     def close(self) -> None:
         """Let no more steps begin: its consumer has left."""
         self._is_closed = True
@@ -85,7 +96,7 @@ class Backpressure:
         await held
 
     def _must_wait(self, task: str) -> bool:
-        return task not in self._taken and self.is_open
+        return not self._is_lifted and task not in self._taken and self.is_open
 
     def _end_loop(self) -> None:
         self._is_ending = True

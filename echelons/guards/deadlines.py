@@ -13,7 +13,7 @@ from typing import Any
 from echelons.errors import NoCall
 from echelons.guards.gate import GATE_KEY, OPEN_GATE, Gate, Halt, get_gate
 from echelons.guards.scoped_gate import ScopedGate
-from echelons.text.input_limits import shorten_repr
+from echelons.text.input_limits import refuse_unreadable, shorten_repr
 
 DEADLINE_KEY = "__echelons_deadline"
 """Config key of a run's deadline; LangGraph does not store keys with this prefix."""
@@ -37,11 +37,12 @@ def time_left(call: object) -> float | None:
     Raises:
         NoCall: It is neither.
     """
-    config = call if isinstance(call, Mapping) else getattr(call, "config", None)
-    if not isinstance(config, Mapping):
-        raise NoCall(shorten_repr(call))
-    deadline = get_deadline(config)
-    return None if deadline is None else max(deadline - monotonic(), 0.0)
+    with refuse_unreadable(lambda _: NoCall(shorten_repr(call))):
+        config = call if isinstance(call, Mapping) else getattr(call, "config", None)
+        if not isinstance(config, Mapping):
+            raise NoCall(shorten_repr(call))
+        deadline = get_deadline(config)
+        return None if deadline is None else max(deadline - monotonic(), 0.0)
 
 
 def compute_deadline(config: Mapping[str, Any], seconds: Iterable[float | None]) -> float | None:
@@ -105,15 +106,20 @@ class DeadlineGate(ScopedGate):
 
 
 def with_deadline(
-    config: Mapping[str, Any], agent: str, seconds: float | None, clock: Callable[[], float]
+    config: Mapping[str, Any],
+    agent: str,
+    seconds: float | None,
+    clock: Callable[[], float],
+    begun: float | None = None,
 ) -> dict[str, Any]:
     """Return a subordinate's config, with a deadline of its own if that is the earlier one.
 
-    `config` is the superior's, `seconds` the subordinate's own time, `None` for no limit.
+    `config` is the superior's, `seconds` the subordinate's own time, `None` for no limit; `begun`
+    is when it began by the clock, if it was held since.
     """
     if seconds is None:
         return dict(config)
-    given, own = config["configurable"], clock() + seconds
+    given, own = config["configurable"], (clock() if begun is None else begun) + seconds
     inherited = given.get(DEADLINE_KEY)
     if inherited is not None and inherited <= own:
         return dict(config)

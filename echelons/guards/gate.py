@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Literal, Protocol, TypeVar
 
 from echelons.guards.backpressure import Backpressure
+from echelons.guards.held_attempts import HeldAttempts
+from echelons.guards.mailboxes import NO_MAILBOXES, Mailboxes
 
 T = TypeVar("T")
 
@@ -73,12 +76,22 @@ class Gate(Protocol):
     Attributes:
         backpressure: What holds back its steps, `None` if nothing does. `enter` waits for it in
             threads; in an event loop, the node does before.
+        held_attempts: Where the attempts are kept whose steps it holds, `None` if it holds none.
     """
 
     backpressure: Backpressure | None
+    held_attempts: HeldAttempts | None
+
+    @property
+    def mailboxes(self) -> Mailboxes:
+        """The mail of its agents, looked for at each step."""
+        ...
 
     def enter(self, step: Step, config: Mapping[str, Any]) -> Halt | Pause | None:
         """Count a step, or return the order that forbids it; only model calls are paused."""
+
+    def check_hold(self) -> None:
+        """Hold a step that is not counted, of a foreign graph, while the run has to become idle."""
 
     def leave(self, reply: Any, config: Mapping[str, Any]) -> Halt | None:
         """Count the tokens of a model's reply; return a `Halt` if it must not be acted on."""
@@ -86,6 +99,13 @@ class Gate(Protocol):
     async def arun(self, work: Callable[[], T]) -> T:
         """Call some of these methods in an event loop; all of it again if the ledger was busy."""
         ...
+
+    def get_time(self) -> datetime:
+        """Return the time of the clock by which the deadlines of questions are set, in UTC."""
+        ...
+
+    def note_deadline(self, deadline: datetime) -> None:
+        """Let a question's deadline be looked at before each step, as well as at the run's end."""
 
     def listen(
         self, config: Mapping[str, Any], callback: Callable[[Halt], None]
@@ -101,9 +121,14 @@ class OpenGate:
     """The gate of a node that runs outside of a tree: it admits every step."""
 
     backpressure: Backpressure | None = None
+    mailboxes: Mailboxes = NO_MAILBOXES
+    held_attempts: HeldAttempts | None = None
 
     def enter(self, step: Step, config: Mapping[str, Any]) -> None:
         """Admit the step."""
+
+    def check_hold(self) -> None:
+        """Hold nothing."""
 
     def leave(self, reply: Any, config: Mapping[str, Any]) -> None:
         """Admit the reply."""
@@ -111,6 +136,13 @@ class OpenGate:
     async def arun(self, work: Callable[[], T]) -> T:
         """Call it at once: nothing here waits."""
         return work()
+
+    def get_time(self) -> datetime:
+        """Return the time in UTC."""
+        return datetime.now(UTC)
+
+    def note_deadline(self, deadline: datetime) -> None:
+        """Look at nothing."""
 
     def listen(
         self, config: Mapping[str, Any], callback: Callable[[Halt], None]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import Any
 
 from echelons.guards.gate import Gate, Halt, Pause, Step
@@ -19,6 +20,8 @@ class ScopedGate(ABC):
         self.gate = gate
         self.arun = gate.arun
         self.backpressure = gate.backpressure
+        self.mailboxes = gate.mailboxes
+        self.held_attempts = gate.held_attempts
 
     @property
     @abstractmethod
@@ -29,9 +32,21 @@ class ScopedGate(ABC):
         """Count a step, or return the order that forbids it."""
         return self.halt or self.gate.enter(step, config)
 
+    def check_hold(self) -> None:
+        """Hold a step that is not counted, of a foreign graph, while the run has to become idle."""
+        self.gate.check_hold()
+
     def leave(self, reply: Any, config: Mapping[str, Any]) -> Halt | None:
         """Count the tokens of a reply; return a `Halt` if it must not be acted on."""
         return self.gate.leave(reply, config)
+
+    def get_time(self) -> datetime:
+        """Return the time of the clock by which the deadlines of questions are set, in UTC."""
+        return self.gate.get_time()
+
+    def note_deadline(self, deadline: datetime) -> None:
+        """Let a question's deadline be looked at before each step."""
+        self.gate.note_deadline(deadline)
 
     def listen(
         self, config: Mapping[str, Any], callback: Callable[[Halt], None]

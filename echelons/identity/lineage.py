@@ -45,6 +45,21 @@ UNASKED_KEY = "unasked"
 REQUEST_CONTEXT_KEY = "request_context"
 """Likewise, of a task: the context of the root's request."""
 
+MAIL_KEY = "mail"
+"""Likewise: marks a message of the mailbox, which is no task, with its sender."""
+
+CUT_KEY = "cut"
+"""Likewise: marks a reply that was cut off by an intervention."""
+
+QUESTIONS_KEY = "questions"
+"""Likewise: the deadlines of questions to the user, by call id."""
+
+USER_ANSWERS_KEY = "user_answers"
+"""Likewise, of the answer to a call: what the user was asked for it, and answered."""
+
+UNANSWERED_KEY = "unanswered"
+"""Likewise: the question to the user that nobody has answered, which its superior gets."""
+
 OWN_KEYS = frozenset(
     {
         THREADS_KEY,
@@ -55,6 +70,11 @@ OWN_KEYS = frozenset(
         REFUSED_KEY,
         UNASKED_KEY,
         REQUEST_CONTEXT_KEY,
+        MAIL_KEY,
+        CUT_KEY,
+        QUESTIONS_KEY,
+        USER_ANSWERS_KEY,
+        UNANSWERED_KEY,
     }
 )
 """The keys that only this library may write; removed from messages that come from outside."""

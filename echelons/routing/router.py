@@ -21,6 +21,7 @@ from echelons.routing.ranking import ProfileIndex, Ranking, RoutingQuery
 from echelons.routing.route import Route
 from echelons.routing.task_splitter import Part, SplitSteps, plan_parts
 from echelons.text.error_lines import describe_failure, format_traceback
+from echelons.text.input_limits import refuse_unreadable
 from echelons.text.redaction import Redactor, redact_secrets
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class Router:
 
     Raises:
         InvalidThreshold: The threshold is no number from 0 to 1.
+        MatcherFailed: The matcher cannot read the tree, or has no readable threshold.
 
     Examples:
         >>> from echelons import Agent
@@ -64,7 +66,8 @@ class Router:
         self.tree = tree
         self._redactor = redactor
         self.matcher: Matcher = matcher or LexicalMatcher()
-        limit = self.matcher.threshold if threshold is None else threshold
+        with refuse_unreadable(lambda why: MatcherFailed(type(self.matcher).__name__, why)):
+            limit = self.matcher.threshold if threshold is None else threshold
         number = isinstance(limit, (int, float)) and not isinstance(limit, bool)
         if not number or not 0 <= limit <= 1:
             raise InvalidThreshold(limit)

@@ -10,20 +10,28 @@ from langgraph.runtime import RunControl
 from langgraph.types import Command
 
 from echelons.checkpoints.coordination import turns
+from echelons.checkpoints.coordination.answer_mark import AnswerMark
 from echelons.checkpoints.coordination.turns import Turn, TurnEnd
-from echelons.checkpoints.ledger import Transaction, build_key
+from echelons.checkpoints.ledger import Transaction
 from echelons.checkpoints.queries import LedgerQuery, ReadPlan
 from echelons.checkpoints.threads import answer_outbox
 from echelons.checkpoints.threads.pending_work import Question
-from echelons.checkpoints.threads.thread_status import ThreadStatus, read_thread_status
+from echelons.checkpoints.threads.thread_status import (
+    ThreadStatus,
+    read_thread_status,
+    select_turn_messages,
+)
 from echelons.delegation.request import DelegationResponse, Usage
 from echelons.guards.backpressure import Backpressure
 from echelons.runtime.run_events import STREAM_MODES, EventTranslator, RunEvent, RunEventKind
-from echelons.runtime.turn_status import TurnStatus, describe_open_turn, read_turn_end
+from echelons.runtime.turn_status import (
+    TurnStatus,
+    build_turn_end,
+    describe_open_turn,
+    read_turn_end,
+)
 from echelons.text.redaction import Redactor, redact_secrets
-
-CLOSED_EPOCH = 0
-"""An epoch that no run has, stored while no run takes answers."""
+from echelons.tree.names import PATH_SEPARATOR
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +91,9 @@ class RunRecord:
         usage: Usage of all agents of the run together.
         started: Whether its first event has been requested.
         ended: Whether its last event has been taken.
-        paused: Whether the tree was stopped that way.
+        is_watched: Whether its events are taken, and not its result alone.
+        paused: Whether `control` has stopped the tree.
+        held: Whether its steps were held, for answers that were left to the run.
         run_end: The result; `None` until it ends.
         delivered: The questions whose answers it has delivered.
         withdrawn: Questions of stopped agents that it has continued for.
@@ -95,7 +105,9 @@ class RunRecord:
         self.usage = Usage()
         self.started = False
         self.ended = False
+        self.is_watched = True
         self.paused = False
+        self.held = False
         self.run_end: RunEnd | None = None
         self.delivered: set[str] = set()
         self.withdrawn: set[str] = set()
@@ -106,11 +118,24 @@ class RunRecord:
         """The stream options of LangGraph, with the control that stops it."""
         return {"stream_mode": list(STREAM_MODES), "subgraphs": True, "control": self.control}
 
+    def skip_events(self) -> None:
+        """Yield no more events up to the end of the run, and hold back none of its steps."""
+        self.is_watched = False
+        self.backpressure.lift()
+
+    def record_drain(self, mark: AnswerMark) -> None:
+        """Record why the tree was drained: to deliver answers, or as the run is paused or left."""
+        self.held = mark.has_held and not self.control.drain_requested
+        self.paused = not self.held
+
     def record_part(self, part: Any) -> Iterator[RunEvent]:
         """Yield the events of a part of LangGraph's stream, and record them.
 
         It goes on when the consumer asks for more: only then a step may begin that was announced.
         """
+        if not self.is_watched:
+            self.usage = self._translator.add_usage(self.usage, part)
+            return
         for event in self._translator.translate_part(part):
             if event.kind is RunEventKind.MESSAGE:
                 self.usage += event.usage
@@ -130,12 +155,14 @@ def read_run_end(thread_id: str, confidence: float) -> ReadPlan[RunEnd]:
     return RunEnd.from_turn_end((yield from read_turn_end(status, confidence)))
 
 
-def settle_run(turn: Turn, record: RunRecord, confidence: float) -> ReadPlan[Command[Any] | None]:
+def settle_run(
+    turn: Turn, mark: AnswerMark, record: RunRecord, confidence: float
+) -> ReadPlan[Command[Any] | None]:
     """End the run, or return its next input if answers have arrived meanwhile.
 
-    The run also continues if an agent with a pending question was stopped meanwhile, as its
-    superior can continue. This is one transaction, so that an answer either finds a run that
-    will deliver it, or has to wait for the thread.
+    The run also continues if its steps were held, or if an agent with a pending question was
+    stopped meanwhile, as its superior can continue. This is one transaction, so that an answer
+    either finds a run that will deliver it, or has to wait for the thread.
 
     Raises:
         LeaseLost: Another run holds the thread now.
@@ -144,16 +171,25 @@ def settle_run(turn: Turn, record: RunRecord, confidence: float) -> ReadPlan[Com
     turn.check_failures()
     status = yield from read_thread_status(turn.thread_id)
     withdrawn = status.pending_work.withdrawn - record.withdrawn
-    end = (yield from read_turn_end(status, confidence)) if status.finished else None
+    end: TurnEnd | None = None
+    if status.finished and (held := turn.root.get_messages(status.checkpoint_id)):
+        end = build_turn_end(status, select_turn_messages(held), confidence)
+    elif status.finished:
+        end = yield from read_turn_end(status, confidence)
+
+    missed = yield from answer_outbox.read_missed_answers(status.questions)
 
     def close_run(open_: Transaction) -> RunEnd | Command[Any] | None:
         open_.require_lease(turn.fence)
-        # A paused run may not have reached the tools that its answers are for: they stay due.
-        delivered = () if record.paused else record.delivered
+        # A run that was drained may not have reached the tools that its answers are for: they
+        # stay due.
+        delivered = () if record.paused or record.held else record.delivered
         due = answer_outbox.take_due_answers(open_, turn.thread_id, status.question_ids, delivered)
-        if (due or withdrawn) and not record.paused:
+        due = {**missed, **due}
+        if (due or withdrawn or record.held) and not record.paused:
+            mark.take(open_)
             return Command(resume=due) if due else None
-        _store_open_epoch(open_, turn, CLOSED_EPOCH)
+        mark.close(open_)
         if end is None:
             left = record.control.drain_reason or "" if record.paused else ""
             return RunEnd.from_open_turn(status, left, answered=due)
@@ -165,34 +201,11 @@ def settle_run(turn: Turn, record: RunRecord, confidence: float) -> ReadPlan[Com
         record.run_end = settled
         return None
     record.withdrawn |= withdrawn
+    if record.held:
+        record.held = False
+        answered = settled.resume if settled else ()
+        paths = [each.path for each in status.questions if each.id in answered]
+        above = {PATH_SEPARATOR.join(path[:end]) for path in paths for end in range(len(path) + 1)}
+        mark.held_attempts.restart(above)
+        record.backpressure.forget_starts()
     return settled  # type: ignore[no-any-return]  # a plan is sent what it asked for
-
-
-def open_for_answers(open_: Transaction, turn: Turn) -> None:
-    """Let other processes leave answers to a run from now on.
-
-    This comes after its own answers are stored: an answer that is left to a run which then ends
-    at a conflict would never be delivered.
-
-    Raises:
-        LeaseLost: Another run holds the thread now.
-    """
-    open_.require_lease(turn.fence)
-    _store_open_epoch(open_, turn, turn.fence.epoch)
-
-
-def is_open_for_answers(open_: Transaction, thread_id: str) -> bool:
-    """Return whether the run that holds a thread still takes answers."""
-    mark = open_.get_record(answer_outbox.OPEN_EPOCH, _open_key(thread_id))
-    holder = open_.get_last_holder(build_key(thread_id))
-    return mark is not None and holder is not None and mark.value == holder.epoch
-
-
-def _store_open_epoch(open_: Transaction, turn: Turn, epoch: int) -> None:
-    name = _open_key(turn.thread_id)
-    found = open_.get_record(answer_outbox.OPEN_EPOCH, name)
-    open_.compare_and_set(name, found.version if found else None, epoch)
-
-
-def _open_key(thread_id: str) -> str:
-    return build_key(thread_id, "open")

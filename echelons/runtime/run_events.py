@@ -16,16 +16,20 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 
 from echelons.checkpoints.storage.json_text import to_json_text
 from echelons.delegation.calls import load_fan_out
+from echelons.delegation.race import RaceEntry
 from echelons.delegation.request import DelegationResponse, Usage
 from echelons.delegation.request_builder import load_sent_requests
 from echelons.guards.gate import is_pause
+from echelons.identity.lineage import CUT_KEY, MAIL_KEY
 from echelons.langgraph_internals import SEVERAL_WRITES_KEY
+from echelons.messaging.agent_question import read_question_value
+from echelons.messaging.mail import Mail, load_mail
 from echelons.nodes.delegating.queued_request import QueuedRequest
 from echelons.nodes.messages import read_message_usage
 from echelons.text.content_blocks import describe_content
 from echelons.text.error_lines import find_server, read_error_text
 from echelons.text.redaction import Redactor, redact_secrets
-from echelons.tree.names import CALL_SUBORDINATE, PATH_SEPARATOR
+from echelons.tree.names import CALL_SUBORDINATE, PATH_SEPARATOR, RUN, SEND_MESSAGE
 
 STREAM_MODES = ("tasks", "messages", "custom")
 """The stream modes of LangGraph: starts and ends of tasks, chunks of replies, and what tools write.
@@ -47,6 +51,8 @@ class RunEventKind(StrEnum):
     QUESTION = "question"
     ERROR = "error"
     CUSTOM = "custom"
+    MAIL = "mail"
+    INTERVENTION = "intervention"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,17 +63,21 @@ class RunEvent:
         path: Path of the agent: `head/experiences/restaurants`.
         kind: What happened.
         content: Its text: a task, a chunk or the whole of a reply, a tool's name and
-            result, a question, an error, what a tool has written to the stream.
+            result, a question, an error, what a tool has written to the stream, a message of the
+            mailbox that the agent has read.
         reasoning: The reasoning of the model, where it is available.
         usage: Tokens and calls of the reply; zero for other kinds.
         thread_id: The agent's thread.
         data: Other facts as plain values: a call's arguments, the model name in a reply. A
-            question has an `id`, its `value` and, if it has one, the `schema` of its answer. A
+            question has an `id`, its `value` and, if it has them, the `schema` of its answer, and
+            its `choices`, `urgent`, `deadline`, `default` and `addressee`. A
             task that is not new to its agent, as the run was resumed, has `resumed`. A
             delegation and its responses share an `id`, and the `request` as it was sent; a
             response has its `status`, the answering `agent`, the `attempt`, and whether it is
             `final` or the next candidate follows. What a tool has written with LangGraph's
-            `get_stream_writer` is the `value`, any object.
+            `get_stream_writer` is the `value`, any object. A message of the mailbox, and
+            an intervention, has its sender (`from`), when it was sent (`at`), its `number` and its
+            `kind`. A reply that an intervention has cut off has `cut`.
     """
 
     __stored_as__ = "echelons.runtime.events.RunEvent"
@@ -113,12 +123,14 @@ class EventTranslator:
 
     def __init__(self, redact: Redactor = redact_secrets) -> None:
         self._redact = redact
-        self._tasks: dict[str, _TaskOrigin] = {}
+        # Each with its input.
+        self._tasks: dict[str, tuple[_TaskOrigin, Any]] = {}
         # The agent that works in a namespace of LangGraph.
         self._origins: dict[tuple[str, ...], _TaskOrigin] = {}
         self._begun: set[str] = set()
-        # Each by its id, until the root has stored it: only then it can be answered.
+        # Each by its id, until it is stored where it is found: only then it can be answered.
         self._questions: dict[str, RunEvent | None] = {}
+        self._decided_races: set[str] = set()
 
     def translate_part(self, part: tuple[tuple[str, ...], str, Any]) -> Iterator[RunEvent]:
         """Yield the events of a part of the stream."""
@@ -139,6 +151,38 @@ class EventTranslator:
         else:
             yield from self._translate_end(namespace, payload)
 
+    def add_usage(self, usage: Usage, part: tuple[tuple[str, ...], str, Any]) -> Usage:
+        """Return some usage with that of the `MESSAGE` events of a part, which are not made."""
+        namespace, mode, payload = part
+        if mode != "tasks":
+            return usage
+        if "input" in payload:
+            self._origins[namespace] = who = _TaskOrigin("", "", payload["name"])
+            self._tasks[payload["id"]] = who, payload["input"]
+        elif (task := self._tasks.pop(payload["id"], None)) and payload["name"] != "delegate":
+            for message, own in self._read_messages(namespace, payload, task[1]):
+                if isinstance(message, AIMessage):
+                    usage += own
+        return usage
+
+    def _read_messages(
+        self, namespace: tuple[str, ...], payload: Mapping[str, Any], state: Any
+    ) -> Iterator[tuple[BaseMessage, Usage]]:
+        """Yield the messages of a task's result with their usage, zero if it did not write them.
+
+        A foreign graph, or one in a tool or a function, hands replies on: from the input of a task
+        to its result, and to the tasks around it. Each is counted where it was written: in a task
+        that was not given it, and has no task within.
+        """
+        has_tasks_within = (*namespace, f"{payload['name']}:{payload['id']}") in self._origins
+        # A node of a level is never given what it writes, and may have been given a long thread.
+        given = [*_list_messages(state)] if _is_foreign(namespace) else ()
+        # A message gets its id when it is stored.
+        known = {id(each) for each in given} | {each.id for each in given if each.id}
+        for message in _list_messages(payload["result"]):
+            is_known = has_tasks_within or id(message) in known or message.id in known
+            yield message, Usage() if is_known else read_message_usage(message)
+
     def _translate_start(
         self, namespace: tuple[str, ...], payload: Mapping[str, Any]
     ) -> Iterator[RunEvent]:
@@ -149,14 +193,19 @@ class EventTranslator:
             payload["name"],
             _queued_request(payload["input"]),
         )
-        self._tasks[payload["id"]] = self._origins[namespace] = who
+        self._origins[namespace] = who
+        self._tasks[payload["id"]] = who, payload["input"]
         segment = f"{who.thread_id}/{metadata.get('request_id', '')}"
         # A segment begins with its first node; a delegation graph below it is no beginning.
         if who.node in ("reason", "run") and segment not in self._begun:
             self._begun.add(segment)
             state = payload["input"]
             messages = state.get("messages") if isinstance(state, dict) else None
-            tasks = (each for each in reversed(messages or ()) if isinstance(each, HumanMessage))
+            tasks = (
+                each
+                for each in reversed(messages or ())
+                if isinstance(each, HumanMessage) and MAIL_KEY not in each.response_metadata
+            )
             task = next(tasks, None)
             text = describe_content(task.content) if task else ""
             # A resumed segment has more in its state than its task.
@@ -166,38 +215,78 @@ class EventTranslator:
     def _translate_end(
         self, namespace: tuple[str, ...], payload: Mapping[str, Any]
     ) -> Iterator[RunEvent]:
-        who = self._tasks.pop(payload["id"], None)
-        if who is None:
+        task = self._tasks.pop(payload["id"], None)
+        if task is None:
             return
-        for each in payload["interrupts"]:
-            if is_pause(each["value"]):
-                continue
-            # A question passes through every level; the first task that reports it asks it.
-            if each["id"] not in self._questions:
-                self._questions[each["id"]] = _question_event(who, each)
-            # It is found from the root downwards, so only now.
-            if not namespace and (question := self._questions[each["id"]]):
-                self._questions[each["id"]] = None
-                yield question
+        who, state = task
+        if payload["interrupts"]:
+            yield from self._translate_questions(namespace, who, payload["interrupts"])
         if (error := payload["error"]) is not None:
             text, server = read_error_text(error), find_server(error)
             text = self._redact(f"{text} ({server})" if server else text)
             yield RunEvent(who.path, RunEventKind.ERROR, text, thread_id=who.thread_id)
         # The subordinate's node reports the responses of a delegation, and `delegate` repeats them.
         if who.node != "delegate":
-            for message in _written_messages(payload["result"]):
-                yield from _message_events(who, message)
+            for message, usage in self._read_messages(namespace, payload, state):
+                yield from _message_events(who, message, usage)
             if who.stored_request:
-                yield from _response_events(
-                    who, QueuedRequest.load(who.stored_request), payload["result"]
-                )
+                order = QueuedRequest.load(who.stored_request)
+                if order.race_entry and _is_last_place(order.race_entry, payload["result"]):
+                    self._decided_races.add(order.race_entry.race)
+                yield from _response_events(who, order, payload["result"])
+
+    def _translate_questions(
+        self, namespace: tuple[str, ...], who: _TaskOrigin, interrupts: Iterable[Mapping[str, Any]]
+    ) -> Iterator[RunEvent]:
+        for each in interrupts:
+            if is_pause(each["value"]):
+                continue
+            # A question passes through every level; the first task that reports it asks it.
+            if each["id"] not in self._questions:
+                self._questions[each["id"]] = _question_event(who, each)
+            question = self._questions[each["id"]]
+            if question and self._is_found(namespace):
+                self._questions[each["id"]] = None
+                yield question
+
+    def _is_found(self, namespace: tuple[str, ...]) -> bool:
+        """Return whether a question that is stored in a namespace can be answered there.
+
+        Not within a foreign graph, whose tasks are found only once they are interrupted, and not
+        within a race that others have won.
+        """
+        for depth, part in enumerate(namespace):
+            if part.startswith(f"{RUN}:") and depth + 1 < len(namespace):
+                return False
+            origin = self._origins.get(namespace[: depth + 1])
+            asked = origin.stored_request if origin else None
+            race = RaceEntry.load(asked["part"]).race if asked and "part" in asked else None
+            if race in self._decided_races:
+                return False
+        return True
+
+
+def _is_last_place(entry: RaceEntry, result: Any) -> bool:
+    """Return whether the end of a request in a race has decided it, or came after that."""
+    parts = (result.get("parts") or {}) if isinstance(result, dict) else {}
+    return any(0 < entry.enough <= part["place"] for part in parts.values())
+
+
+def build_mail_event(path: str, thread_id: str, mail: Mail) -> RunEvent:
+    """Return the event of a message that an agent has read."""
+    is_intervention = mail.kind == "intervention"
+    kind = RunEventKind.INTERVENTION if is_intervention else RunEventKind.MAIL
+    return RunEvent(path, kind, mail.text, thread_id=thread_id, data=mail.to_metadata())
 
 
 def _question_event(who: _TaskOrigin, asked: Mapping[str, Any]) -> RunEvent:
-    data = {"id": asked["id"], "value": asked["value"]}
+    value, facts = asked["value"], dict[str, Any]()
+    if question := read_question_value(value):
+        value, facts = question.text, question.facts
+    data = {"id": asked["id"], "value": value, **facts}
     if isinstance(schema := asked.get("response_schema"), Mapping):
         data["schema"] = schema
-    text = str(asked["value"])
+    text = str(value)
     return RunEvent(who.path, RunEventKind.QUESTION, text, thread_id=who.thread_id, data=data)
 
 
@@ -216,25 +305,42 @@ def _token_events(chunk: BaseMessage, metadata: Mapping[str, Any]) -> Iterator[R
     )
 
 
-def _message_events(who: _TaskOrigin, message: BaseMessage) -> Iterator[RunEvent]:
+def _is_foreign(namespace: tuple[str, ...]) -> bool:
+    """Return whether a namespace is within a node that runs what is no level of the tree."""
+    return any(each.startswith((f"{RUN}:", "act:")) for each in namespace)
+
+
+def _message_events(who: _TaskOrigin, message: BaseMessage, usage: Usage) -> Iterator[RunEvent]:
     if isinstance(message, AIMessage):
+        data = {"model": str(message.response_metadata.get("model_name", ""))}
+        if CUT_KEY in message.response_metadata:
+            data["cut"] = message.response_metadata[CUT_KEY]
         yield RunEvent(
             who.path,
             RunEventKind.MESSAGE,
             str(message.text),
             _reasoning_text(message),
-            read_message_usage(message),
+            usage,
             who.thread_id,
-            {"model": str(message.response_metadata.get("model_name", ""))},
+            data,
         )
         yield from _call_events(who, message)
+    elif isinstance(message, HumanMessage) and MAIL_KEY in message.response_metadata:
+        mail = load_mail(str(message.text), message.response_metadata[MAIL_KEY])
+        yield build_mail_event(who.path, who.thread_id, mail)
     # A message that `reason` wrote or joined itself is no response of a subordinate.
     elif isinstance(message, ToolMessage) and who.stored_request is None:
-        data = {"id": message.tool_call_id, "status": message.status, "name": message.name}
+        facts = {"id": message.tool_call_id, "status": message.status, "name": message.name}
         content = str(message.text)
         yield RunEvent(
-            who.path, RunEventKind.TOOL_RESULT, content, thread_id=who.thread_id, data=data
+            who.path, RunEventKind.TOOL_RESULT, content, thread_id=who.thread_id, data=facts
         )
+        # What the root tells the user, who has no mailbox.
+        if message.name == SEND_MESSAGE and isinstance(sent := message.artifact, Mapping):
+            told = {"kind": "message", "from": who.path, "to": sent["to"]}
+            yield RunEvent(
+                who.path, RunEventKind.MAIL, sent["text"], thread_id=who.thread_id, data=told
+            )
 
 
 def _call_events(who: _TaskOrigin, message: AIMessage) -> Iterator[RunEvent]:
@@ -265,9 +371,7 @@ def _response_events(who: _TaskOrigin, order: QueuedRequest, result: Any) -> Ite
         tried = next_.earlier_responses
         yield _response_event(who, order, tried[-1], tried, final=False)
         return
-    artifacts = [
-        each.artifact for each in _written_messages(result) if isinstance(each, ToolMessage)
-    ]
+    artifacts = [each.artifact for each in _list_messages(result) if isinstance(each, ToolMessage)]
     entries = (result.get("parts") or {}).values()
     for stored in (*artifacts, *(each["response"] for each in entries)):
         whole = DelegationResponse.load(stored)
@@ -311,11 +415,14 @@ def _queued_request(state: Any) -> Mapping[str, Any] | None:
     return queue[0] if queue else None
 
 
-def _written_messages(result: Any) -> Iterator[BaseMessage]:
-    held = result.get("messages") if isinstance(result, dict) else None
-    if isinstance(held, dict):  # several writes of one task: {"$writes": [...]}
-        held = [each for write in held.get(SEVERAL_WRITES_KEY, ()) for each in write]
-    yield from (each for each in held or () if isinstance(each, BaseMessage))
+def _list_messages(state: Any) -> Iterator[BaseMessage]:
+    """Yield the messages of a state or of an update."""
+    held = state.get("messages") if isinstance(state, dict) else None
+    # Several writes of one task: {"$writes": [...]}.
+    writes = held.get(SEVERAL_WRITES_KEY, ()) if isinstance(held, dict) else [held]
+    for write in writes:
+        messages = write if isinstance(write, (list, tuple)) else [write]
+        yield from (each for each in messages if isinstance(each, BaseMessage))
 
 
 def _reasoning_text(message: AIMessage) -> str:

@@ -6,7 +6,8 @@ Tools of all levels read it. Only the metadata and the stored keys are stored.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -24,8 +25,12 @@ from echelons.text.input_limits import (
     ID_PATTERN,
     NOTE_BYTES,
     check_metadata,
+    copy_plain,
     is_label,
+    list_items,
     measure_size,
+    read_text,
+    refuse_unreadable,
     shorten_repr,
 )
 from echelons.text.redaction import is_secret_name
@@ -64,21 +69,24 @@ class RunOptions:
             InvalidOption: Another argument holds something that cannot be passed, or stored.
             InputTooLarge: What is to be stored is larger than 4 KiB.
         """
-        notes, keys = check_metadata(metadata), tuple(_iterate("stored_keys", stored_keys))
+        notes, keys = check_metadata(metadata), _check_texts("stored_keys", stored_keys)
         for key in filter(is_written_by_library, notes):
             raise InvalidNote(shorten_repr(key), _TAKEN)
         given = _check_configurable(configurable)
         for key in keys:
             if why := _explain_unstorable(key, notes):
                 raise InvalidOption("stored_keys", shorten_repr(key), why)
-            if not isinstance(value := given.get(key, ""), _SCALARS):
+            if key not in given:
+                continue
+            value = given[key]
+            if not issubclass(type(value), _SCALARS):
                 why = f"it is of type {type(value).__name__}; only texts, numbers, true and false"
                 raise InvalidOption(
                     "stored_keys", f"{key}={shorten_repr(value)}", f"{why} are stored"
                 )
-        own = cls(
-            notes, context, given, _check_callbacks(callbacks), tuple(_iterate("tags", tags)), keys
-        )
+            given[key] = copy_plain(value, "metadata and stored_keys", NOTE_BYTES)[0]
+        handlers = _check_callbacks(callbacks)
+        own = cls(notes, context, given, handlers, _check_texts("tags", tags), keys)
         measure_size(own.stored_metadata, "metadata and stored_keys", NOTE_BYTES)
         return own
 
@@ -136,39 +144,51 @@ class RunOptions:
         }
 
 
-def _iterate(option: str, given: Any) -> Iterator[str]:
-    """Yield the texts of an argument."""
-    if isinstance(given, (str, bytes, Mapping)) or not hasattr(given, "__iter__"):
-        raise InvalidOption(option, shorten_repr(given), "it is no list of texts")
-    for each in given:
+def _check_texts(option: str, given: Any) -> tuple[str, ...]:
+    """Return the texts of an argument."""
+    with _refuse_unreadable_option(option, given):
+        if isinstance(given, (str, bytes, Mapping)) or not hasattr(given, "__iter__"):
+            raise InvalidOption(option, shorten_repr(given), "it is no list of texts")
+        texts = list_items(given)
+    for each in texts:
         if not is_label(each):
             raise InvalidOption(option, shorten_repr(each), "it is no text that can be printed")
-        yield each
+    return tuple(read_text(each) or "" for each in texts)
 
 
 def _check_callbacks(given: Any) -> Callbacks:
-    if given is None or isinstance(given, BaseCallbackManager):
-        return given
-    handlers = list(given) if isinstance(given, (list, tuple)) else [given]
+    if given is None or issubclass(type(given), BaseCallbackManager):
+        return given  # type: ignore[no-any-return]
+    is_list = issubclass(type(given), (list, tuple))
+    with _refuse_unreadable_option("callbacks", given):
+        handlers = list_items(given) if is_list else [given]
     for each in handlers:
-        if not isinstance(each, BaseCallbackHandler) or not isinstance(given, (list, tuple)):
+        if not is_list or not issubclass(type(each), BaseCallbackHandler):
             why = "give a list of LangChain's callback handlers, or a callback manager"
             raise InvalidOption("callbacks", shorten_repr(each), why)
     return handlers
 
 
 def _check_configurable(given: Any) -> dict[str, Any]:
-    if not isinstance(given, Mapping | None):
-        raise InvalidOption("configurable", shorten_repr(given), "it is no mapping")
-    for key in given or {}:
-        if why := _explain_unusable(key):
-            raise InvalidOption("configurable", shorten_repr(key), why)
-    return dict(given or {})
+    if given is None:
+        return {}
+    with _refuse_unreadable_option("configurable", given):
+        if not isinstance(given, Mapping):
+            raise InvalidOption("configurable", shorten_repr(given), "it is no mapping")
+        entries = list_items(given.items())
+        for key, _ in entries:
+            if why := _explain_unusable(read_text(key)):
+                raise InvalidOption("configurable", shorten_repr(key), why)
+        return {read_text(key) or "": value for key, value in entries}
 
 
-def _explain_unusable(key: object) -> str:
+def _refuse_unreadable_option(option: str, given: object) -> AbstractContextManager[None]:
+    return refuse_unreadable(lambda why: InvalidOption(option, shorten_repr(given), why))
+
+
+def _explain_unusable(key: str | None) -> str:
     """Return why a key of `configurable` cannot be passed; empty if it can."""
-    if not isinstance(key, str) or not is_label(key):
+    if key is None or not is_label(key):
         return "a key is a text that can be printed"
     if key.startswith("__"):
         return "names that begin with '__' are LangGraph's and ours; choose another"

@@ -23,6 +23,7 @@ from echelons.checkpoints.checkpointer import SqliteCheckpointer
 from echelons.checkpoints.ledger import LeaseHolder
 from echelons.checkpoints.queries import OneCheckpoint, ReadPlan, arun_plan, run_plan
 from echelons.checkpoints.threads.answer_outbox import read_open_questions
+from echelons.checkpoints.threads.mail_delivery import NO_MODEL, post_mail
 from echelons.checkpoints.threads.pending_work import Question
 from echelons.checkpoints.threads.stop_and_pause import (
     ControlOrder,
@@ -37,9 +38,12 @@ from echelons.errors import (
     InvalidAgent,
     InvalidDatabase,
     InvalidThread,
+    MessageRefused,
     ThreadNotFound,
+    UnknownPath,
 )
 from echelons.identity.lineage import derive_root_thread_id
+from echelons.messaging.mail import MailKind
 from echelons.runtime.run_options import RunOptions
 from echelons.runtime.session_requests import (
     MISSING,
@@ -59,7 +63,7 @@ from echelons.runtime.session_run import (
     end_runs,
 )
 from echelons.runtime.turn_engine import TurnEngine
-from echelons.text.input_limits import is_label
+from echelons.text.input_limits import is_label, read_text
 from echelons.text.redaction import Redactor, redact_secrets
 from echelons.tree.traversal import walk_tree
 
@@ -125,12 +129,16 @@ class Session:
         stored_keys: Sequence[str] = (),
         redactor: Redactor = redact_secrets,
     ) -> None:
-        if not isinstance(agent, Agent):
+        # What an object says of its class may be anything.
+        if not issubclass(type(agent), Agent):
             raise InvalidAgent(agent)
         if not is_label(thread):
             raise InvalidThread(thread)
-        self.thread = thread
+        self.thread = thread = read_text(thread) or ""
         options = RunOptions.check(metadata, context, configurable, callbacks, tags, stored_keys)
+        is_path = issubclass(type(database), (str, Path))
+        if not is_path and not issubclass(type(database), BaseCheckpointSaver):
+            raise InvalidDatabase(database)
         options.check_saver(database)
         self.graph = agent.compile(database, store=store, redactor=redactor)
         saver = self.graph.checkpointer
@@ -333,6 +341,58 @@ class Session:
         """Async version of `pause`."""
         return await arun_plan(self._saver, self._give_order("paused", path))
 
+    def send_message(self, path: str, text: str) -> str:
+        """Send an agent a message, in whichever process it runs, or while it is idle or paused.
+
+        It is no task: the agent reads it before its next model call, and in one more call if its
+        last reply was under way. Each message is told once, those of one sender in order.
+
+        Args:
+            path: Names from the root, such as `"head/north"`.
+            text: What it says, 64 KiB at most.
+
+        Returns:
+            Path of the receiver.
+
+        Raises:
+            UnknownPath: The tree has no such agent.
+            MessageRefused: It was stopped, or reads no messages, such as a function.
+            MailboxFull: It has 1,000 unread messages.
+            InvalidInput: The text is empty, too large (`InputTooLarge`), or none.
+        """
+        return run_plan(self._saver, self._post_mail(path, text, "message"))
+
+    async def asend_message(self, path: str, text: str) -> str:
+        """Async version of `send_message`."""
+        return await arun_plan(self._saver, self._post_mail(path, text, "message"))
+
+    def steer(self, path: str, text: str) -> str:
+        """Redirect an agent at work, in whichever process it runs.
+
+        It is sent an intervention: a message that goes before what it was told so far, and cuts off
+        the reply that is under way at its next chunk. What the agent has said stays in its thread,
+        and none of the calls of that reply runs. A model that sends no chunks ends its reply first,
+        and calls that run already end, too.
+
+        Args:
+            path: Names from the root, such as `"head/north"`.
+            text: What it is to do, 64 KiB at most.
+
+        Returns:
+            Path of the receiver.
+
+        Raises:
+            UnknownPath: The tree has no such agent.
+            MessageRefused: It was stopped, or reads no messages, such as a function.
+            MailboxFull: It has 1,000 unread messages.
+            InvalidInput: The text is empty, too large (`InputTooLarge`), or none.
+        """
+        return run_plan(self._saver, self._post_mail(path, text, "intervention"))
+
+    async def asteer(self, path: str, text: str) -> str:
+        """Async version of `steer`."""
+        return await arun_plan(self._saver, self._post_mail(path, text, "intervention"))
+
     def take_over(self) -> LeaseHolder:
         """Take the thread from a run of another process that hangs, and free it for `resume`.
 
@@ -357,7 +417,7 @@ class Session:
         return await arun_plan(self._saver, take_over_thread(self.thread_id, self.thread))
 
     def inbox(self) -> list[Question]:
-        """Return the questions that wait for an answer, in the order of the tree."""
+        """Return the questions that wait for an answer: urgent ones first, else as in the tree."""
         return run_plan(self._saver, read_open_questions(self.thread_id))
 
     async def ainbox(self) -> list[Question]:
@@ -390,6 +450,16 @@ class Session:
         known = frozenset(place.path_text for place in walk_tree(self.graph.agent))
         with self._name_thread_in_errors():
             return (yield from give_order(order, self.thread_id, path, known))
+
+    def _post_mail(self, path: str, text: str, kind: MailKind) -> ReadPlan[str]:
+        members = {place.path_text: place.member for place in walk_tree(self.graph.agent)}
+        if (name := read_text(path)) is None:
+            raise UnknownPath(path, sorted(members))
+        path = name
+        if path in members and not isinstance(members[path], Agent):
+            raise MessageRefused(path, NO_MODEL)
+        with self._name_thread_in_errors():
+            return (yield from post_mail(self.thread_id, path, text, members, kind))
 
     @contextmanager
     def _name_thread_in_errors(self) -> Iterator[None]:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any, NamedTuple, TypeAlias
 from uuid import uuid4
 
@@ -18,10 +19,13 @@ from langchain_core.messages import HumanMessage
 from langgraph.types import Command
 
 from echelons.checkpoints.coordination import turns
+from echelons.checkpoints.coordination.answer_mark import mark_answers_left
+from echelons.checkpoints.coordination.change_signals import get_signals
 from echelons.checkpoints.coordination.turns import TurnEnd
-from echelons.checkpoints.ledger import Lease, Transaction, build_key
+from echelons.checkpoints.ledger import Lease, Ledger, Transaction, build_key
 from echelons.checkpoints.queries import LedgerQuery, ReadPlan
 from echelons.checkpoints.threads import answer_outbox
+from echelons.checkpoints.threads.later_questions import read_later_questions, store_later_answers
 from echelons.checkpoints.threads.stop_and_pause import (
     check_paused,
     lift_pauses,
@@ -40,17 +44,28 @@ from echelons.errors import (
     InterventionPending,
     InvalidId,
     InvalidTask,
+    InvalidValue,
     NothingToResume,
+    NotPaused,
     ThreadBusy,
     ThreadNotFound,
     TurnReused,
     UnfinishedTurn,
 )
 from echelons.identity.lineage import REQUEST_CONTEXT_KEY
-from echelons.runtime.run_end import RunEnd, is_open_for_answers
+from echelons.runtime.run_end import RunEnd, read_run_end
 from echelons.runtime.turn_status import read_turn_end
 from echelons.text.content_blocks import copy_blocks, find_block_fault
-from echelons.text.input_limits import check_context, check_id, check_value, shorten_repr
+from echelons.text.input_limits import (
+    MESSAGE_BYTES,
+    check_context,
+    check_id,
+    check_value,
+    list_items,
+    read_text,
+    refuse_unreadable,
+    shorten_repr,
+)
 
 Task: TypeAlias = str | Sequence[Mapping[str, Any]]
 """A task: a text, or content blocks as LangChain writes them, such as a text and a picture."""
@@ -58,6 +73,7 @@ Task: TypeAlias = str | Sequence[Mapping[str, Any]]
 MISSING: Any = object()
 """The default of an answer that was not given; `None` is a valid answer."""
 QUEUED = "queued: the run that holds the thread takes the answers"
+STORED = "stored: the agent that has asked is told before its next model call"
 FORGOTTEN = "nothing is left of the turn in the database"
 
 
@@ -230,13 +246,33 @@ class AnswerRequest(SessionRequest):
     """Answers to questions.
 
     Attributes:
-        answers: By question.
+        answers: By question, without those to questions that nobody waits for: they are stored at
+            once.
+        has_stored: Whether there were any of those.
     """
 
     answers: Mapping[str, Any]
+    has_stored: bool = field(default=False, init=False)
+
+    def decide_early(self, thread: SessionThread) -> ReadPlan[None]:
+        """Check the answers, and store those to questions that nobody waits for."""
+        later = yield from read_later_questions(thread.id)
+        own = {key: each for key, each in self.answers.items() if key in later}
+        self.answers = {key: each for key, each in self.answers.items() if key not in later}
+        accepted = {key: answer_outbox.accept_answer(later[key], own[key]) for key in own}
+        # Both before anything is stored: all of them are accepted, or none.
+        if self.answers:
+            yield from super(AnswerRequest, self).decide_early(thread)
+        if accepted:
+            yield from store_later_answers(thread.id, later, accepted)
+            # What was decided before that was of another version of the store.
+            self.has_stored, self.early = True, None
 
     def decide(self, thread: SessionThread) -> ReadPlan[RunDecision]:
         """Check the answers, and continue with them."""
+        if not self.answers:
+            end = yield from read_run_end(thread.id, thread.confidence)
+            return replace(end, replayed=True, reason=end.reason or STORED)
         checked = yield from answer_outbox.check_answers(thread.name, thread.id, self.answers)
         status, given, accepted = checked
         return _continue_with(Command(resume={**given, **accepted}), status)
@@ -253,16 +289,24 @@ class AnswerRequest(SessionRequest):
 
     def meet_other_run(self, thread: SessionThread, busy: ThreadBusy) -> ReadPlan[RunEnd | None]:
         """Leave the answers to the run that holds the thread, unless it is starting or ending."""
+        if not self.answers:
+            return RunEnd("running", reason=STORED, queued=True)
         before = yield from answer_outbox.read_answer_versions(thread.id, self.answers)
         checked = yield from answer_outbox.check_answers(thread.name, thread.id, self.answers)
 
         def leave(open_: Transaction) -> bool:
-            if not is_open_for_answers(open_, thread.id):
+            if not mark_answers_left(open_, thread.id):
                 return False
             answer_outbox.store_answers(open_, thread.id, checked[2], before)
             return True
 
-        left = yield LedgerQuery(lambda ledger: ledger.commit(leave))
+        def leave_and_signal(ledger: Ledger) -> bool:
+            left = ledger.commit(leave)
+            if left:
+                get_signals(ledger).notify()
+            return left
+
+        left = yield LedgerQuery(leave_and_signal)
         return RunEnd("running", reason=QUEUED, queued=True) if left else None
 
 
@@ -282,7 +326,10 @@ class ResumeRequest(SessionRequest):
         if status.checkpoint is None:
             raise ThreadNotFound(thread.name)
         if self.path is not None:
-            yield from check_paused(thread.id, self.path)
+            path = read_text(self.path)
+            if path is None:
+                raise NotPaused(self.path, ())
+            yield from check_paused(thread.id, path)
         if status.finished:
             raise NothingToResume(thread.name)
         continued = yield from _continue_turn(thread, status)
@@ -309,15 +356,21 @@ def build_send_request(
         InvalidId: `turn_id` has other characters than letters, digits and `._:-`.
         InvalidInput: `request_context` is no JSON object, or too large.
     """
-    given: Any = task
-    if isinstance(given, (list, tuple)) and given:
-        if why := find_block_fault(given):
-            raise InvalidTask(task, why)
-        given = copy_blocks(given, "the task")
-    elif not isinstance(given, str) or not given.strip():
+    given: Any = read_text(task)
+    if given is not None:
+        given = check_value(given, "the task")
+    elif issubclass(type(task), (list, tuple)):
+        with refuse_unreadable(lambda why: InvalidTask(task, why)):
+            given = list_items(task)
+            fault = find_block_fault(given) if given else ""
+        if not fault:
+            given = copy_blocks(given, "the task")
+            # What a block said of itself may have been something else.
+            fault = find_block_fault(given) if given else ""
+        if fault:
+            raise InvalidTask(task, fault)
+    if not given or (isinstance(given, str) and not given.strip()):
         raise InvalidTask(task)
-    else:
-        check_value(given, "the task")
     turn = None if turn_id is None else check_id(turn_id, "turn_id")
     context = check_context(request_context, "request_context")
     return SendRequest(given, turn, context)
@@ -331,28 +384,34 @@ def build_answer_request(question: str | Mapping[str, Any], value: Any) -> Answe
         AnswerUnnamed: A value is given beside several answers.
         AnswerMissing: No value is given.
     """
-    for key in question if isinstance(question, Mapping) else [question]:
-        if not isinstance(key, str):
-            raise InvalidId("id of a question", shorten_repr(key))
-    answers = question if isinstance(question, Mapping) else {question: value}
-    if isinstance(question, Mapping) and value is not MISSING:
+    with refuse_unreadable(lambda why: InvalidValue("the answers", shorten_repr(question), why)):
+        is_mapping = isinstance(question, Mapping)
+        pairs = (
+            list_items(question.items()) if isinstance(question, Mapping) else [(question, value)]
+        )
+        answers: dict[str, Any] = {}
+        for key, each in pairs:
+            if (name := read_text(key)) is None:
+                raise InvalidId("id of a question", shorten_repr(key))
+            answers[name] = each if each is MISSING else _to_json(each)
+    if is_mapping and value is not MISSING:
         raise AnswerUnnamed(value, list(answers))
     if not answers:
         raise AnswerMissing
-    for key, each in answers.items():
+    for name, each in answers.items():
         if each is MISSING:
-            raise AnswerMissing(key)
-    plain = {key: _to_json(each) for key, each in answers.items()}
-    for key, each in plain.items():
-        check_value(each, f"the answer to {key!r}")
-    return AnswerRequest(plain)
+            raise AnswerMissing(name)
+        answers[name] = check_value(each, f"the answer to {shorten_repr(name)}")
+    return AnswerRequest(answers)
 
 
 def _to_json(answer: Any) -> Any:
     """Return an answer with its decisions as JSON: alone, in a list, or in LangChain's form."""
     listed = answer.get("decisions") if isinstance(answer, Mapping) else answer
     if isinstance(listed, list | tuple):
-        plain = [each.to_json() if isinstance(each, Decision) else each for each in listed]
+        # It may never end; one more item than bytes are allowed is too large.
+        items = islice(listed, MESSAGE_BYTES + 1)
+        plain = [each.to_json() if isinstance(each, Decision) else each for each in items]
         return plain if listed is answer else {**answer, "decisions": plain}
     return answer.to_json() if isinstance(answer, Decision) else answer
 

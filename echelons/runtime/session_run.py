@@ -169,6 +169,7 @@ class Run(_TurnRun):
 
     def result(self) -> Result:
         """Drive the turn to its end and return its result."""
+        self._record.skip_events()
         for _ in self:
             pass
         end, saver, thread = self._record.run_end, self._engine.saver, self._engine.thread
@@ -278,6 +279,8 @@ class _EventPump:
     def request_event(self, *, to_end: bool) -> asyncio.Future[RunEvent | None]:
         """Return a future of the next event, of `None` at the end or, with `to_end`, only there."""
         loop = asyncio.get_running_loop()
+        if to_end:
+            self._record.skip_events()
         self._taken, self._to_end = loop.create_future(), to_end
         if self._task is None:
             self._task = loop.create_task(self._run(), context=copy_context())

@@ -20,13 +20,14 @@ from langgraph.types import Command
 
 from echelons.background_loop import LOOP_KEY, BackgroundLoop
 from echelons.checkpoints.checkpointer import SqliteCheckpointer
+from echelons.checkpoints.coordination.answer_mark import AnswerMark
 from echelons.checkpoints.coordination.turns import TURN_KEY, Turn
 from echelons.checkpoints.ledger import Lease, Transaction, build_key, get_ledger
 from echelons.checkpoints.queries import LedgerQuery, OneCheckpoint, ReadPlan, arun_plan, run_plan
 from echelons.errors import ThreadBusy
 from echelons.graphs.compiled_tree import AgentGraph
 from echelons.graphs.invocation.resume_check import check_checkpoint
-from echelons.runtime.run_end import RunEnd, RunRecord, open_for_answers, settle_run
+from echelons.runtime.run_end import RunEnd, RunRecord, settle_run
 from echelons.runtime.run_events import RunEvent
 from echelons.runtime.run_options import RunOptions
 from echelons.runtime.session_requests import SessionRequest, SessionThread, StartRun
@@ -86,15 +87,16 @@ class TurnEngine:
             if isinstance(begun, RunEnd):
                 record.run_end = begun
                 return
-            given, turn, options = begun
+            given, turn, mark, options = begun
             while record.run_end is None:
                 try:
                     with closing(self._stream(given, turn, options, record)) as parts:
                         for part in parts:
                             yield from record.record_part(part)
                 except GraphDrained:
-                    record.paused = True
-                given = run_plan(self.saver, settle_run(turn, record, self.thread.confidence))
+                    record.record_drain(mark)
+                settling = settle_run(turn, mark, record, self.thread.confidence)
+                given = run_plan(self.saver, settling)
 
     async def arun_request(
         self, request: SessionRequest, record: RunRecord
@@ -110,7 +112,7 @@ class TurnEngine:
             if isinstance(begun, RunEnd):
                 record.run_end = begun
                 return
-            given, turn, options = begun
+            given, turn, mark, options = begun
             while record.run_end is None:
                 try:
                     async with aclosing(self._astream(given, turn, options, record)) as parts:
@@ -118,10 +120,9 @@ class TurnEngine:
                             for event in record.record_part(part):
                                 yield event
                 except GraphDrained:
-                    record.paused = True
-                given = await arun_plan(
-                    self.saver, settle_run(turn, record, self.thread.confidence)
-                )
+                    record.record_drain(mark)
+                settling = settle_run(turn, mark, record, self.thread.confidence)
+                given = await arun_plan(self.saver, settling)
 
     def _take_lease(self, request: SessionRequest) -> Lease | RunEnd:
         while True:
@@ -145,11 +146,12 @@ class TurnEngine:
 
     def _begin_turn(
         self, request: SessionRequest, lease: Lease, record: RunRecord
-    ) -> ReadPlan[tuple[Any, Turn, RunOptions] | RunEnd]:
+    ) -> ReadPlan[tuple[Any, Turn, AnswerMark, RunOptions] | RunEnd]:
         """Decide, check that the tree can run, and store what must not be lost.
 
         Returns:
-            The input of the graph, the turn and its options, or the result if nothing is to run.
+            The input of the graph, the turn, its mark and its options, or the result if nothing
+            is to run.
         """
         decision = yield from request.decide_under_lease(self.thread, lease)
         if isinstance(decision, RunEnd):
@@ -157,17 +159,19 @@ class TurnEngine:
         options = self.options.complete(decision.stored_keys)
         if not isinstance(decision.graph_input, Mapping):
             yield from check_checkpoint(self.graph.agent, OneCheckpoint(self.thread.id))
+        mark = AnswerMark(self.thread.id, lease.fence)
         turn = Turn(
             self.thread.id,
             decision.turn,
             lease.fence,
             decision.task,
             backpressure=record.backpressure,
+            answer_mark=mark,
         )
         write = yield from request.plan_writes(self.thread, decision)
 
         def begin(open_: Transaction) -> None:
-            open_for_answers(open_, turn)
+            mark.open(open_)
             write(open_)
             # `SqliteCheckpointer` announces a turn with its first checkpoint; other savers keep
             # the ledger in memory, where both are lost together.
@@ -175,7 +179,7 @@ class TurnEngine:
                 turn.announce(open_)
 
         yield LedgerQuery(lambda ledger: ledger.commit(begin))
-        return decision.graph_input, turn, options
+        return decision.graph_input, turn, mark, options
 
     def _stream(
         self, given: Any, turn: Turn, options: RunOptions, record: RunRecord

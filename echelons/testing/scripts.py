@@ -13,6 +13,7 @@ from typing import TypeAlias, cast
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from echelons.errors import InvalidScript, ScriptExhausted, ScriptMissing
+from echelons.identity.lineage import MAIL_KEY
 from echelons.testing.steps import Call, Reply, as_reply
 
 ANY_AGENT = "*"
@@ -28,14 +29,14 @@ PositionCounter: TypeAlias = Callable[[Sequence[BaseMessage]], int]
 
 
 def count_turn_answers(messages: Sequence[BaseMessage]) -> int:
-    """Return the number of answers after the last human message, which begins a turn.
+    """Return the number of answers after the last task, which begins a turn.
 
     A delegation passes its message to the subordinate as a human message, so a script per
     turn is a script per delegation.
     """
     answers = 0
     for message in reversed(messages):
-        if isinstance(message, HumanMessage):
+        if isinstance(message, HumanMessage) and MAIL_KEY not in message.response_metadata:
             break
         answers += isinstance(message, AIMessage)
     return answers

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from copy import deepcopy
 from typing import Any
 
-from echelons.text.input_limits import INPUT_BYTES, MESSAGE_BYTES, measure_size, shorten_repr
+from echelons.text.input_limits import (
+    INPUT_BYTES,
+    MESSAGE_BYTES,
+    copy_plain,
+    measure_size,
+    shorten_repr,
+)
 
 _DATA_TYPES = frozenset({"image", "audio", "video", "file"})
 _MODEL_TYPES = frozenset(
@@ -75,10 +80,11 @@ def _find_data_fault(block: Mapping[str, Any]) -> str:
 def copy_blocks(blocks: Sequence[Mapping[str, Any]], what: str) -> list[dict[str, Any]]:
     """Return a copy of blocks: plain data, with at most 1 MiB of text and 4 MiB of other data.
 
-    Raises the errors of `measure_size`.
+    Raises the errors of `copy_plain`.
     """
-    measure_blocks(blocks, what)
-    return [deepcopy(dict(each)) for each in blocks]
+    plain = list(copy_plain(blocks, what, MESSAGE_BYTES + INPUT_BYTES)[0])
+    measure_blocks(plain, what)
+    return plain
 
 
 def measure_blocks(content: Sequence[Any], what: str) -> int:

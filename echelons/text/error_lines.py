@@ -45,7 +45,7 @@ def describe_error(error: BaseException, redactor: Redactor = redact_secrets) ->
 def read_error_text(error: BaseException) -> str:
     """Return the text of an exception, also of one that has none."""
     try:
-        return str(error)
+        return str.__str__(str(error))
     except Exception:  # noqa: BLE001  code of others: its `__str__` may fail too
         return "its text cannot be read"
 
@@ -56,7 +56,10 @@ def format_traceback(error: BaseException, redactor: Redactor = redact_secrets) 
     It has the causes, the notes and the exceptions of a group. Of one longer than 64 KiB, the
     middle is left out.
     """
-    whole = "".join(TracebackException.from_exception(error).format()).rstrip()
+    try:
+        whole = "".join(TracebackException.from_exception(error).format()).rstrip()
+    except Exception:  # noqa: BLE001  code of others: the exception, or a cause, cannot be read
+        whole = f"the traceback of {type(error).__name__} cannot be read"
     stored = apply_redactor(redactor, whole).encode()
     if len(stored) > TRACEBACK_BYTES:
         end = TRACEBACK_BYTES // 4 * 3 - len(_LEFT_OUT)

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any, Protocol, runtime_checkable
 
 from echelons.errors import InvalidName, InvalidSubordinate
+from echelons.text.input_limits import list_items
 from echelons.tree.names import check_name
 
 
@@ -91,7 +92,7 @@ def adopt_members(superior: str, subordinates: Any) -> tuple[Member, ...]:
     """
     if isinstance(subordinates, (str, bytes, Mapping)) or not hasattr(subordinates, "__iter__"):
         raise InvalidSubordinate(superior, subordinates, "pass a list of subordinates")
-    return tuple(adopt_member(superior, each) for each in subordinates)
+    return tuple(adopt_member(superior, each) for each in list_items(subordinates))
 
 
 def adopt_member(superior: str, subordinate: Any, name: str | None = None) -> Member:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from echelons.errors import InvalidName
+from echelons.text.input_limits import read_text
 
 NAME_PATTERN = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 """Valid as a LangGraph node, a part of a namespace, and a message name for providers."""
@@ -19,9 +20,19 @@ PATH_SEPARATOR = "/"
 CALL_SUBORDINATE = "call_subordinate"
 DELEGATE_MANY = "delegate_many"
 REPORT = "report"
+ASK_SUPERIOR = "ask_superior"
+ASK_USER = "ask_user"
+ASK_LATER = "ask_later"
+SEND_MESSAGE = "send_message"
 DELEGATING_TOOLS = frozenset({CALL_SUBORDINATE, DELEGATE_MANY})
 """Built-in tools with which an agent calls its subordinates."""
-BUILT_IN_TOOLS = DELEGATING_TOOLS | {REPORT}
+BUILT_IN_TOOLS = DELEGATING_TOOLS | {
+    REPORT,
+    ASK_SUPERIOR,
+    ASK_USER,
+    ASK_LATER,
+    SEND_MESSAGE,
+}
 """Tools that Echelons adds to an agent's own."""
 
 
@@ -36,8 +47,9 @@ def check_name(name: object) -> str:
         >>> check_name("restaurants")
         'restaurants'
     """
-    if not isinstance(name, str) or not NAME_PATTERN.fullmatch(name):
+    text = read_text(name)
+    if text is None or not NAME_PATTERN.fullmatch(text):
         raise InvalidName(name)
-    if name in RESERVED_NAMES:
+    if text in RESERVED_NAMES:
         raise InvalidName(name, "a node of every level is called so")
-    return name
+    return text

@@ -17,10 +17,11 @@ from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, HumanMe
 from langchain_core.runnables import RunnableConfig, ensure_config
 from langgraph.types import Command, Overwrite
 
-from echelons.checkpoints.delta_channels import MESSAGES, normalize_messages
+from echelons.checkpoints.delta_channels import MESSAGES, convert_messages, normalize_messages
 from echelons.checkpoints.inherited_config import is_embedded
 from echelons.errors import (
     AnswerWithoutCall,
+    CheckpointNotFound,
     ForbiddenRole,
     InputTooLarge,
     InvalidMessages,
@@ -36,6 +37,7 @@ from echelons.text.input_limits import (
     check_id,
     check_label,
     measure_size,
+    refuse_unreadable,
     shorten_repr,
 )
 
@@ -57,18 +59,23 @@ def validate_input(given: Any, config: RunnableConfig | None) -> Any:
     configurable = ensure_config(config).get("configurable") or {}
     embedded = is_embedded(configurable)
     if not embedded:
-        _check_configurable(configurable)
-    if given is None or isinstance(given, Command):
+        with refuse_unreadable(
+            lambda why: InvalidOption("configurable", shorten_repr(configurable), why)
+        ):
+            _check_configurable(configurable)
+    if given is None or issubclass(type(given), Command):
         return given
     if embedded:
         return normalize_messages(given)
     if configurable.get("thread_id") is not None:
         check_id(configurable["thread_id"], "thread_id")
-    if not isinstance(given, Mapping) or given.get(MESSAGES) is None:
-        raise InvalidMessages(given, "the input is no mapping with the key 'messages'")
-    if isinstance(given[MESSAGES], Overwrite):
-        raise InvalidMessages(given[MESSAGES], "an input adds to the conversation")
-    return {MESSAGES: validate_messages(normalize_messages({MESSAGES: given[MESSAGES]})[MESSAGES])}
+    with refuse_unreadable(lambda why: InvalidMessages(given, why)):
+        messages = given.get(MESSAGES) if isinstance(given, Mapping) else None
+        if messages is None:
+            raise InvalidMessages(given, "the input is no mapping with the key 'messages'")
+        if isinstance(messages, Overwrite):
+            raise InvalidMessages(messages, "an input adds to the conversation")
+        return {MESSAGES: validate_messages(convert_messages(messages))}
 
 
 def _check_configurable(configurable: Mapping[str, Any]) -> None:
@@ -89,6 +96,16 @@ def _check_configurable(configurable: Mapping[str, Any]) -> None:
         if not isinstance(given := configurable.get(name), str | int | UUID | None):
             why = "an id is a text or a UUID; give one, or leave it out"
             raise InvalidOption("configurable", f"{name}={shorten_repr(given)}", why)
+    for name in ("thread_id", "assistant_id", "graph_id"):
+        # Both are read of each, here where what they raise is named.
+        str(configurable.get(name) or "")
+    namespace, checkpoint_id = map(configurable.get, ("checkpoint_ns", "checkpoint_id"))
+    if type(namespace) not in (str, type(None)):
+        why = "a namespace of LangGraph's is a text; leave it out for the root's"
+        raise InvalidOption("configurable", f"checkpoint_ns={shorten_repr(namespace)}", why)
+    if type(checkpoint_id) not in (str, type(None)):
+        thread_id = str(configurable.get("thread_id"))
+        raise CheckpointNotFound(checkpoint_id, thread_id, namespace or "")
 
 
 def validate_messages(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
@@ -132,7 +149,8 @@ def _measure_message(message: BaseMessage, what: str) -> int:
     held = {**vars(message), **(message.__pydantic_extra__ or {})}
     artifact = held.pop("artifact", None)
     # An artifact may be any object; whether it can be stored, the saver decides.
-    with suppress(InvalidValue):
-        measure_size(artifact, what, MESSAGE_BYTES)
+    if artifact is not None:
+        with suppress(InvalidValue):
+            measure_size(artifact, what, MESSAGE_BYTES)
     size = measure_blocks(held.pop("content"), what) if isinstance(message.content, list) else 0
     return size + measure_size(held, what, MESSAGE_BYTES)

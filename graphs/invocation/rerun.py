@@ -16,26 +16,27 @@ from langgraph.checkpoint.serde.types import INTERRUPT
 
 from echelons.checkpoints.inherited_config import with_saver
 from echelons.graphs.invocation.run_services import RunServices
+from echelons.langgraph_internals import CHECKPOINT_MAP_KEY
 from echelons.nodes.delegating.attempt import is_failure
 
 
 def stream_until_settled(
-    run: Callable[[Any], Iterator[Any]], given: Any, services: RunServices, config: RunnableConfig
+    run: Callable[..., Iterator[Any]], given: Any, services: RunServices, config: RunnableConfig
 ) -> Iterator[Any]:
     """Yield the parts of a run, and of its reruns until no interrupt is obsolete.
 
     Args:
-        run: Starts a run with an input.
+        run: Starts a run with an input and the keyword `config`.
         given: The input of the first run; reruns get `None`.
         services: The services of the run; its gate is closed at the end, also after an error.
-        config: The config of the run, for the log of a failure that ends it.
+        config: The config of the first run; reruns begin at the checkpoint that it ended with.
     """
     with services.gate:
         while True:
             services.races.begin()
             questions: list[Any] = []
             try:
-                for part in run(given):
+                for part in run(given, config=config):
                     if _is_root_interrupt(part):
                         questions.append(part)
                     else:
@@ -48,11 +49,11 @@ def stream_until_settled(
             if not services.races.has_obsolete_question:
                 yield from questions
                 return
-            given = None
+            given, config = None, _without_checkpoint(config)
 
 
 async def astream_until_settled(
-    run: Callable[[Any], AsyncIterator[Any]],
+    run: Callable[..., AsyncIterator[Any]],
     given: Any,
     services: RunServices,
     config: RunnableConfig,
@@ -64,7 +65,9 @@ async def astream_until_settled(
             questions: list[Any] = []
             try:
                 # Closed with this generator: LangGraph cancels at once, not at garbage collection.
-                async with aclosing(cast("AsyncGenerator[Any]", run(given))) as parts:
+                async with aclosing(
+                    cast("AsyncGenerator[Any]", run(given, config=config))
+                ) as parts:
                     async for part in parts:
                         if _is_root_interrupt(part):
                             questions.append(part)
@@ -79,7 +82,14 @@ async def astream_until_settled(
                 for question in questions:
                     yield question
                 return
-            given = None
+            given, config = None, _without_checkpoint(config)
+
+
+def _without_checkpoint(config: RunnableConfig) -> RunnableConfig:
+    """Return a run's config without the past checkpoint that it named, if it did."""
+    named = ("checkpoint_id", CHECKPOINT_MAP_KEY)
+    kept = {key: value for key, value in config["configurable"].items() if key not in named}
+    return {**config, "configurable": kept}
 
 
 def _is_root_interrupt(part: Any) -> bool:

@@ -30,7 +30,7 @@ from echelons.checkpoints.threads.pending_work import (
     build_open_agent,
     find_unfinished_agents,
 )
-from echelons.errors import MissingAgents
+from echelons.errors import InvalidId, MissingAgents
 from echelons.identity.lineage import Identity
 from echelons.nodes.delegating.request_queue import REFUSE
 from echelons.nodes.dispatch import assign_nodes
@@ -53,6 +53,7 @@ def check_resume(agent: Agent, own: Any, given: Any, config: Mapping[str, Any]) 
 
     Raises:
         CheckpointNotFound: The config names a checkpoint that the thread does not have.
+        InvalidId: There is a saver, but the config names no thread.
         MissingAgents: The thread waits in agents or nodes that the tree does not have.
     """
     planned = _plan_check(agent, own, given, config)
@@ -73,8 +74,10 @@ def _plan_check(
     """Return the saver and the plan of the check, if there is anything to check."""
     configurable = config.get("configurable") or {}
     saver = get_saver(configurable) or (own if isinstance(own, BaseCheckpointSaver) else None)
-    if saver is None or configurable.get("thread_id") is None:
+    if saver is None:
         return None
+    if configurable.get("thread_id") is None:
+        raise InvalidId("thread_id", "None")
     resumes = given is None or isinstance(given, Command) or is_resuming(configurable)
     named = () if is_embedded(configurable) else list_named_checkpoints(configurable)
     if not resumes and not named:

@@ -4,6 +4,9 @@ LangGraph gives every graph a step before the first, in which `__start__` forwar
 A tree pays for it twice a level, for nothing: the caller of a nested graph knows its first
 node. Such a graph is inspected as LangGraph made it, and run by a copy whose input also
 triggers the first node.
+
+LangGraph merges the config of a call with the config around it, and each of its values with
+itself. A nested graph whose config is the one around it is run without.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from langchain_core.runnables import RunnableConfig
 
 from echelons.graphs.pregel.inline_writes import InlineGraph
 from echelons.graphs.pregel.state_updates import EditableGraph
-from echelons.langgraph_internals import BRANCH_PREFIX
+from echelons.langgraph_internals import BRANCH_PREFIX, parent_config
 
 EntrySelector: TypeAlias = Callable[[Mapping[str, Any], Mapping[str, Any]], str]
 """Returns the name of the first node from an input and a config."""
@@ -35,15 +38,25 @@ class DirectGraph(EditableGraph):
         self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
     ) -> Iterator[Any]:
         """Run the graph, see `CompiledStateGraph.stream`."""
-        return self._runner.stream(self._with_entry_trigger(input, config), config, **kwargs)
+        given = self._with_entry_trigger(input, config)
+        return self._runner.stream(given, _without_inherited(config), **kwargs)
 
     def astream(
         self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
     ) -> AsyncIterator[Any]:
         """Async version of `stream`."""
-        return self._runner.astream(self._with_entry_trigger(input, config), config, **kwargs)
+        given = self._with_entry_trigger(input, config)
+        return self._runner.astream(given, _without_inherited(config), **kwargs)
 
     def _with_entry_trigger(self, given: Any, config: RunnableConfig | None) -> Any:
         if not isinstance(given, Mapping):
             return given
         return {**given, f"{BRANCH_PREFIX}{self.entry(given, config or {})}": None}
+
+
+def _without_inherited(config: RunnableConfig | None) -> RunnableConfig | None:
+    """Return a config without what LangGraph also takes from the config around the call."""
+    if config is None or config is not parent_config.get():
+        return config
+    # These tell LangGraph that the graph is nested.
+    return {"configurable": config["configurable"]}

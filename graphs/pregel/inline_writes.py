@@ -40,7 +40,9 @@ from echelons.checkpoints.checkpointer import SqliteCheckpointer, TaskWrites
 from echelons.checkpoints.coordination.turns import TURN_KEY, get_turn
 from echelons.checkpoints.delta_channels import MESSAGES
 from echelons.checkpoints.storage.connection import DatabaseBusy
+from echelons.graphs.pregel.root_state import note_root_state
 from echelons.graphs.pregel.token_stream import stream_only_tokens
+from echelons.guards.gate import GATE_KEY
 from echelons.langgraph_internals import (
     RESUMING_KEY,
     STREAM_QUEUE_NAME,
@@ -164,7 +166,8 @@ class InlineLoop(SyncPregelLoop):
             turn = get_turn(configurable)
             if turn and turn.backpressure:
                 turn.backpressure.guard_loop(self.stack)
-            stream_only_tokens(self.manager)
+            stream_only_tokens(self.manager, self.config["configurable"].get(GATE_KEY))
+            note_root_state(self.manager, turn, configurable["thread_id"])
 
     def _run_inline(self, work: Callable[..., Any], *args: Any, **kwargs: Any) -> Future[Any]:
         if self.durability == "sync":
@@ -231,8 +234,10 @@ class AsyncInlineLoop(AsyncPregelLoop):
         self._saver = find_saver(self.checkpointer) if self.durability == "sync" else None
         self._stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._stored.set_result(None)
-        if TURN_KEY in self.config["configurable"] and not self.is_nested:
-            stream_only_tokens(self.manager)
+        configurable = self.config["configurable"]
+        if TURN_KEY in configurable and not self.is_nested:
+            stream_only_tokens(self.manager, self.config["configurable"].get(GATE_KEY))
+            note_root_state(self.manager, get_turn(configurable), configurable["thread_id"])
 
     def _run_inline(
         self, work: Callable[..., Any], *args: Any, **kwargs: Any

@@ -32,7 +32,7 @@ from echelons.errors import InvalidOption
 from echelons.graphs.pregel.inline_writes import InlineGraph
 from echelons.identity.lineage import Identity
 from echelons.langgraph_internals import parent_config
-from echelons.text.input_limits import shorten_repr
+from echelons.text.input_limits import list_items, refuse_unreadable, shorten_repr
 
 Supersteps = Sequence[Sequence[StateUpdate]]
 
@@ -73,13 +73,14 @@ class EditableGraph(InlineGraph):
         Raises:
             InvalidOption: A key of its `configurable` is no text.
         """
-        given: Any = (config or {}).get("configurable") or {}
-        if not isinstance(given, Mapping):
-            raise InvalidOption("configurable", shorten_repr(given), "it is no mapping")
-        for key in given:
-            if not isinstance(key, str):
-                raise InvalidOption("configurable", shorten_repr(key), "a key is a text")
-        return ensure_config(merge_configs(self.config, config))
+        with refuse_unreadable(lambda why: InvalidOption("config", shorten_repr(config), why)):
+            given: Any = (config or {}).get("configurable") or {}
+            if not isinstance(given, Mapping):
+                raise InvalidOption("configurable", shorten_repr(given), "it is no mapping")
+            for key in list_items(given):
+                if not isinstance(key, str):
+                    raise InvalidOption("configurable", shorten_repr(key), "a key is a text")
+            return ensure_config(merge_configs(self.config, config))
 
     def _build_initial_identity(self, around: RunnableConfig) -> Identity | None:
         """Return the identity of the state where nothing is stored yet."""

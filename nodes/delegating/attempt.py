@@ -17,6 +17,7 @@ from langgraph.errors import (
     EmptyChannelError,
     EmptyInputError,
     GraphBubbleUp,
+    GraphDrained,
     GraphInterrupt,
     InvalidUpdateError,
     ParentCommand,
@@ -47,8 +48,9 @@ from echelons.guards.deadlines import (
     get_timeout_halt,
     with_deadline,
 )
-from echelons.guards.gate import HALT_KEY
+from echelons.guards.gate import HALT_KEY, get_gate
 from echelons.identity.failures import get_failure_log
+from echelons.langgraph_internals import parent_config
 from echelons.nodes.delegating.cancel_on_stop import CancelOnStop
 from echelons.tree.names import PATH_SEPARATOR
 
@@ -93,12 +95,14 @@ class AttemptOptions(NamedTuple):
         target: Name of the agent that answers: the subordinate, or the target of a relayed request.
         timeout: Seconds for the attempt; `None` for no limit.
         race_entry: The attempt's race entry, if others are asked in parallel.
+        begun: When it began, by the clock of its run, if it was held since.
     """
 
     path: str
     target: str
     timeout: float | None
     race_entry: RaceEntry | None = None
+    begun: float | None = None
 
 
 class AttemptResult(NamedTuple):
@@ -125,10 +129,12 @@ def attempt(
     admission = circuits.admit(options.path)
     if not admission.admitted:
         return AttemptResult(_build_open_circuit_failure(options, admission))
+    begun = monotonic() if options.begun is None else options.begun
     try:
-        own: Any = with_deadline(config, options.target, options.timeout, monotonic)
+        own: Any = _with_own_deadline(config, options)
         outcome = run_level(level, level_input, own)
     except BaseException as ended:
+        _note_hold(config, begun, ended)
         circuits.note(options.path, admission, AttemptOutcome.NOTHING)
         if _must_propagate(ended, config, options):
             raise
@@ -146,10 +152,12 @@ async def aattempt(
     if not admission.admitted:
         return AttemptResult(_build_open_circuit_failure(options, admission))
     note = partial(circuits.note, options.path, admission)
+    begun = monotonic() if options.begun is None else options.begun
     try:
-        own: Any = with_deadline(config, options.target, options.timeout, monotonic)
+        own: Any = _with_own_deadline(config, options)
         outcome = await arun_level(level, level_input, own)
     except BaseException as ended:
+        _note_hold(config, begun, ended)
         await circuits.arun(partial(note, AttemptOutcome.NOTHING))
         if _must_propagate(ended, config, options):
             raise
@@ -178,6 +186,21 @@ def _must_propagate(error: BaseException, config: RunnableConfig, options: Attem
     return get_races(config).register_waiting(part)
 
 
+def _with_own_deadline(config: RunnableConfig, options: AttemptOptions) -> dict[str, Any]:
+    return with_deadline(config, options.target, options.timeout, monotonic, options.begun)
+
+
+def _note_hold(config: RunnableConfig, begun: float, ended: BaseException) -> None:
+    """Keep when an attempt began, if it was held; its time starts again if it asks a person."""
+    held = get_gate(config).held_attempts
+    if held is None:
+        return
+    if isinstance(ended, GraphDrained):
+        held.keep(config, begun)
+    else:
+        held.forget(config)
+
+
 def _build_open_circuit_failure(options: AttemptOptions, admission: Admission) -> LevelFailure:
     agent = options.path.rpartition(PATH_SEPARATOR)[2]
     return LevelFailure(
@@ -204,6 +227,7 @@ def run_level(
     version also cancels the run when the subordinate is stopped, and at its deadline. Nothing else
     invokes the level of a subordinate.
     """
+    around = parent_config.set(config)
     try:
         outcome = level.invoke(level_input, config)
     except ParentCommand:
@@ -212,6 +236,8 @@ def run_level(
         if not is_failure(error):
             raise
         outcome = LevelFailure(get_failure_log(config).record(error, config).reason)
+    finally:
+        parent_config.reset(around)
     halt = None if "forward" in level_input else find_timeout(config, monotonic)
     if halt is None:
         return outcome
@@ -228,6 +254,7 @@ async def arun_level(
     deadline = None if "forward" in level_input else get_deadline(config)
     timer = asyncio.timeout(None if deadline is None else max(0.0, deadline - monotonic()))
     with CancelOnStop(config) as cancelled:
+        around = parent_config.set(config)
         try:
             async with timer:
                 return await level.ainvoke(level_input, config)
@@ -239,6 +266,8 @@ async def arun_level(
             if not is_failure(error):
                 raise
             return LevelFailure((await get_failure_log(config).arecord(error, config)).reason)
+        finally:
+            parent_config.reset(around)
     why = cancelled.halt.reason if cancelled.halt else ""
     return LevelFailure(why, AttemptOutcome.NOTHING)
 

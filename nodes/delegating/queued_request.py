@@ -18,6 +18,8 @@ from echelons.delegation.request import DelegationRequest, DelegationResponse, S
 from echelons.errors import UnreadableRecord
 from echelons.identity.lineage import derive_message_id, derive_subordinate_thread_id
 from echelons.identity.thread_history import Head
+from echelons.messaging.agent_question import format_questions
+from echelons.messaging.user_answer import format_user_answers
 from echelons.tree.names import CALL_SUBORDINATE
 
 
@@ -175,8 +177,13 @@ def build_tool_message(
     plain = answer.status is Status.FULFILLED
     note = f"[{answer.status}] {answer.reason}".strip()
     # An agent that only asks may give its question as its result and as its reason.
-    is_said = not answer.result or answer.result == answer.reason
+    asked = "\n".join(each.text for each in answer.questions)
+    is_said = not answer.result or answer.result in (answer.reason, asked)
     content = answer.result if plain else note if is_said else f"{note}\n{answer.result}"
+    if answer.questions:
+        content = f"{content}\n{format_questions(answer.questions)}"
+    if answer.user_answers:
+        content = f"{content}\n{format_user_answers(answer.user_answers)}"
     return ToolMessage(
         content,
         id=derive_message_id(queued.thread_id, f"answer/{queued.request.id}"),

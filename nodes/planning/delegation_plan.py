@@ -48,7 +48,10 @@ class DelegationPlan:
         """Add a request; one that names no subordinate goes to the routed candidates."""
         if request.subordinate:
             self.requests.append(request)
-        if routed and routed.candidates.remaining:
+        if request.route:
+            way = (request.subordinate, *request.route)
+            self.candidates[request.call_id] = Candidates((way,))
+        elif routed and routed.candidates.remaining:
             self.candidates[request.call_id] = routed.candidates
         elif not request.subordinate:
             short = routed.route.short if routed else ()
@@ -64,7 +67,8 @@ class DelegationPlan:
         unable; else it goes to the candidates that have not answered. `answered` returns the
         candidates that have answered a request's task, with their status.
         """
-        for each in [each for each in self.requests if not each.reset]:
+        # An answer to a question is no task, and may be that to another question, too.
+        for each in [each for each in self.requests if not (each.reset or each.thread_id)]:
             known = answered(each)
             candidates = self.candidates.get(each.call_id, Candidates(((each.subordinate,),)))
             able = [way for way in candidates.remaining if known.get(way) is Status.FULFILLED]
@@ -184,6 +188,7 @@ def choose_threads(
     for each in delegations:
         way = targets.get(each.call_id, "")
         thread = None if each.reset else latest.get((each.subordinate, way))
+        thread = each.thread_id or thread
         if thread is None:
             superior, message_id = identity.thread_id, message.id or ""
             thread = derive_subordinate_thread_id(superior, message_id, each.call_id)

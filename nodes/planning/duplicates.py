@@ -15,7 +15,7 @@ from echelons.delegation.calls import SubordinateCall, iterate_requests
 from echelons.delegation.candidates import AgentPath
 from echelons.delegation.request import DelegationResponse, Status
 from echelons.identity.lineage import REFUSED_KEY, derive_request_id
-from echelons.tree.names import DELEGATING_TOOLS
+from echelons.tree.names import DELEGATING_TOOLS, SEND_MESSAGE
 
 
 def find_answered(
@@ -36,6 +36,7 @@ def find_answered(
     known: dict[AgentPath, Status] = {}
     answers: dict[str, ToolMessage] = {}
     for message in reversed(messages):
+        # A message from outside may change the answer.
         if isinstance(message, HumanMessage):
             break
         if isinstance(message, ToolMessage):
@@ -61,7 +62,7 @@ def _has_other_work(
         for call in message.tool_calls
         if (answer := answers.get(call["id"] or "")) and REFUSED_KEY not in answer.response_metadata
     ]
-    if any(call["name"] not in DELEGATING_TOOLS for call in run):
+    if any(call["name"] not in (*DELEGATING_TOOLS, SEND_MESSAGE) for call in run):
         return True
     return any(
         asked.message != task.message or asked.context != task.context

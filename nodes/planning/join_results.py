@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
 from echelons.delegation.aggregation import settle_responses
 from echelons.delegation.calls import FanOutCall, load_fan_out
@@ -27,23 +27,27 @@ class JoinedState:
 
     Attributes:
         state: The state.
-        answers: The new answers in it.
+        added: The messages in it that are not stored yet: answers, and mail.
         finished_parts: The ids of the requests that they are made of, to be deleted from `parts`.
     """
 
     state: Mapping[str, Any]
-    answers: Sequence[ToolMessage] = ()
+    added: Sequence[BaseMessage] = ()
     finished_parts: Mapping[str, None] = field(default_factory=dict)
 
     def rebase_update(self, update: dict[str, Any]) -> dict[str, Any]:
         """Return an update of the joined state as an update of the original state."""
-        if not self.answers:
+        if not self.added:
             return update
-        return {
-            **update,
-            "messages": [*self.answers, *update.get("messages", ())],
-            "parts": {**self.finished_parts, **update.get("parts", {})},
-        }
+        whole = {**update, "messages": [*self.added, *update.get("messages", ())]}
+        if self.finished_parts:
+            whole["parts"] = {**self.finished_parts, **update.get("parts", {})}
+        return whole
+
+    def add_messages(self, messages: Sequence[BaseMessage]) -> JoinedState:
+        """Return the state with further messages, which the model reads last."""
+        state = {**self.state, "messages": [*self.state["messages"], *messages]}
+        return replace(self, state=state, added=[*self.added, *messages])
 
 
 def join_parts(state: Mapping[str, Any], identity: Identity) -> JoinedState:

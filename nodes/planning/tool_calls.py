@@ -6,9 +6,10 @@ Pure. `reason` parses each reply with it; the result is all that the level does 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from sys import maxsize
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from langchain_core.messages import (
@@ -24,12 +25,34 @@ from pydantic import BaseModel, ValidationError
 from echelons.delegation.calls import FanOutCall, SubordinateCall, build_part_id
 from echelons.delegation.join_policies import parse_join
 from echelons.errors import DelegationError, InvalidJoin, TooWide
+from echelons.identity.thread_history import Head
+from echelons.messaging.agent_question import AgentQuestion, build_question_id
 from echelons.nodes.messages import find_cut_off
+from echelons.nodes.planning.outgoing_mail import SUPERIOR, MessageCall
 from echelons.nodes.planning.refused_calls import CUT_OFF, REFUSED, mark_refused
-from echelons.nodes.planning.tool_schemas import CallSubordinateArgs, DelegateManyArgs, ReportArgs
-from echelons.tree.names import CALL_SUBORDINATE, DELEGATE_MANY, REPORT
+from echelons.nodes.planning.tool_schemas import (
+    MAX_SHOWN_SIBLINGS,
+    AskLaterArgs,
+    AskSuperiorArgs,
+    AskUserArgs,
+    CallSubordinateArgs,
+    DelegateManyArgs,
+    ReportArgs,
+    SendMessageArgs,
+)
+from echelons.tree.names import (
+    ASK_LATER,
+    ASK_SUPERIOR,
+    ASK_USER,
+    CALL_SUBORDINATE,
+    DELEGATE_MANY,
+    PATH_SEPARATOR,
+    REPORT,
+    SEND_MESSAGE,
+)
 
 M = TypeVar("M", bound=BaseModel)
+NO_HEADS: Mapping[str, Head] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +63,9 @@ class ParsedReply:
         requests: The delegations, in order: calls with one request, and calls with several.
         answers: Tool messages for calls that are answered at once: reports and errors.
         report: The report, if there is a valid one.
+        questions: The questions to a superior agent, with which the segment ends.
+        messages: The messages to its superior and its siblings.
+        waits: How long questions to the user may wait, in seconds, by call id.
         refused: Delegations that are not sent, each with the reason.
         remaining_width: How many more calls may run in parallel with these.
     """
@@ -49,6 +75,9 @@ class ParsedReply:
     report: ReportArgs | None = None
     refused: tuple[tuple[SubordinateCall, DelegationError], ...] = ()
     remaining_width: int = maxsize
+    questions: tuple[AgentQuestion, ...] = ()
+    messages: tuple[MessageCall, ...] = ()
+    waits: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +88,14 @@ class CallableTools:
         tools: Names of its own tools.
         subordinates: Names of its direct subordinates.
         can_report: Whether it has a superior agent to report to.
+        can_ask: Whether it may ask its superior; if that is no agent, `act` asks the user.
+        can_contact_user: Whether it may ask the user past its superior.
+        can_ask_later: Whether it may ask the user without waiting for the answer.
         width: Most parallel calls in one message; `None` for no limit.
         has_deeper_levels: Whether a subordinate has subordinates of its own.
+        can_send: Whether it may send messages.
+        name: Its own name.
+        siblings: Names of the agents with the same superior, its own included.
     """
 
     tools: Collection[str] = ()
@@ -68,17 +103,30 @@ class CallableTools:
     can_report: bool = False
     width: int | None = None
     has_deeper_levels: bool = False
+    can_ask: bool = False
+    can_send: bool = False
+    name: str = ""
+    siblings: Sequence[str] = ()
+    can_contact_user: bool = False
+    can_ask_later: bool = False
 
     @property
     def only_subordinate(self) -> str:
         """Name of the only subordinate; empty if there is none, or several."""
         return self.subordinates[0] if len(self.subordinates) == 1 else ""
 
+    def has_sibling(self, name: str) -> bool:
+        """Return whether another agent of a name has the same superior."""
+        return name != self.name and name in self.siblings
+
     @property
     def names(self) -> tuple[str, ...]:
         """Names of all tools that are bound to the model."""
         delegating = (CALL_SUBORDINATE, DELEGATE_MANY)[: len(self.subordinates)]
-        return (*self.tools, *delegating, *[REPORT] * self.can_report)
+        upwards = (*[REPORT] * self.can_report, *[ASK_SUPERIOR] * self.can_ask)
+        upwards += (ASK_USER,) * self.can_contact_user
+        upwards += (ASK_LATER,) * self.can_ask_later
+        return (*self.tools, *delegating, *upwards, *[SEND_MESSAGE] * self.can_send)
 
 
 def assign_call_ids(message: AIMessage) -> AIMessage:
@@ -106,13 +154,16 @@ def assign_call_ids(message: AIMessage) -> AIMessage:
     return message.model_copy(update={"tool_calls": calls, "invalid_tool_calls": broken})
 
 
-def parse_calls(message: AIMessage, callable_tools: CallableTools) -> ParsedReply:
+def parse_calls(
+    message: AIMessage, callable_tools: CallableTools, heads: Mapping[str, Head] = NO_HEADS
+) -> ParsedReply:
     """Return the parsed calls of a message whose calls all have unique ids.
 
     Of a reply that was cut off, no call is accepted: any may have lost a part of its arguments.
+    `heads` are the threads of the subordinates, whose questions a call may answer.
     """
     width = callable_tools.width
-    out = _CallParser(callable_tools, maxsize if width is None else width)
+    out = _CallParser(callable_tools, maxsize if width is None else width, heads)
     calls = (*message.tool_calls, *message.invalid_tool_calls)
     if calls and (cut_off := find_cut_off(message)):
         why = (
@@ -128,7 +179,14 @@ def parse_calls(message: AIMessage, callable_tools: CallableTools) -> ParsedRepl
         why = broken.get("error") or "the arguments are no valid JSON object"
         out.add_error(broken.get("id") or "", broken.get("name") or "unknown", why)
     return ParsedReply(
-        tuple(out.requests), tuple(out.answers), out.report, tuple(out.refused), out.remaining_width
+        tuple(out.requests),
+        tuple(out.answers),
+        out.report,
+        tuple(out.refused),
+        out.remaining_width,
+        tuple(out.questions),
+        tuple(out.messages),
+        out.waits,
     )
 
 
@@ -150,25 +208,25 @@ def answer_open_calls(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
     open call is answered with `not run`.
     """
     given: list[Any] = [*messages]
-    pending: Sequence[ToolCall] = ()
-    open_calls: list[tuple[int, Sequence[ToolCall]]] = []
     # A thread may have thousands of messages, so nothing is called for an ordinary one.
-    for place, message in enumerate(given):
-        kind = type(message)
-        if kind is ToolMessage or (kind not in _OTHER_KINDS and isinstance(message, ToolMessage)):
-            answered = message.tool_call_id
-            if pending and pending[0]["id"] == answered and not pending[1:]:
+    kinds: list[type[Any]] = [*map(type, given)]
+    if not _ORDINARY_KINDS.issuperset(kinds):
+        kinds = [_find_base_kind(each) for each in kinds]
+    callers = [n for n, kind in enumerate(kinds) if kind is AIMessage and given[n].tool_calls]
+    kinds.append(BaseMessage)  # the end answers nothing
+    open_calls: list[tuple[int, Sequence[ToolCall]]] = []
+    for place in callers:
+        pending: Sequence[ToolCall] = given[place].tool_calls
+        after = place + 1
+        while kinds[after] is ToolMessage and pending:
+            answered = given[after].tool_call_id
+            if pending[0]["id"] == answered and not pending[1:]:
                 pending = ()
-            elif pending:
+            else:
                 pending = [call for call in pending if (call["id"] or "") != answered]
-            continue
+            after += 1
         if pending:
-            open_calls.append((place, pending))
-            pending = ()
-        if kind is AIMessage or (kind not in _OTHER_KINDS and isinstance(message, AIMessage)):
-            pending = message.tool_calls
-    if pending:
-        open_calls.append((len(given), pending))
+            open_calls.append((after, pending))
     for place, calls in reversed(open_calls):
         named = {call["id"] or "": call["name"] for call in calls}
         given[place:place] = [
@@ -178,18 +236,26 @@ def answer_open_calls(messages: Iterable[BaseMessage]) -> list[BaseMessage]:
     return given
 
 
-_OTHER_KINDS = frozenset({AIMessage, HumanMessage, SystemMessage})
-"""Kinds of messages of which none is a tool message; any other kind may be a subclass."""
+_ORDINARY_KINDS = frozenset({AIMessage, HumanMessage, SystemMessage, ToolMessage})
+"""The usual kinds of messages; any other may be a subclass of one."""
+
+
+def _find_base_kind(kind: type[Any]) -> type[Any]:
+    return next((each for each in (ToolMessage, AIMessage) if issubclass(kind, each)), kind)
 
 
 @dataclass
 class _CallParser:
     callable_tools: CallableTools
     remaining_width: int
+    heads: Mapping[str, Head]
     requests: list[SubordinateCall | FanOutCall] = field(default_factory=list)
     answers: list[ToolMessage] = field(default_factory=list)
     report: ReportArgs | None = None
     refused: list[tuple[SubordinateCall, DelegationError]] = field(default_factory=list)
+    questions: list[AgentQuestion] = field(default_factory=list)
+    messages: list[MessageCall] = field(default_factory=list)
+    waits: dict[str, float] = field(default_factory=dict)
 
     def add_call(self, call: ToolCall) -> None:
         name, call_id = call["name"], call["id"] or ""
@@ -199,6 +265,14 @@ class _CallParser:
             self._add_fan_out(call_id, call["args"])
         elif name == REPORT and self.callable_tools.can_report:
             self._add_report(call_id, call["args"])
+        elif name == ASK_SUPERIOR and self.callable_tools.can_ask:
+            self._add_question(call_id, call["args"])
+        elif name == SEND_MESSAGE and self.callable_tools.can_send:
+            self._add_message(call_id, call["args"])
+        elif name == ASK_USER and self.callable_tools.can_contact_user:
+            self._add_user_question(call_id, call["args"])
+        elif name == ASK_LATER and self.callable_tools.can_ask_later:
+            self._add_later_question(call_id, call["args"])
         elif name in self.callable_tools.tools:
             if too_wide := self._reserve_width(1):
                 self.add_error(call_id, name, too_wide.reason)
@@ -252,11 +326,24 @@ class _CallParser:
             self.requests.append(FanOutCall(call_id, join, tuple(parts)))
 
     def _check_subordinate(self, wanted: CallSubordinateArgs) -> str:
-        """Return the error text for an unknown subordinate; empty if the name is valid."""
+        """Return the error text for a call to an unknown subordinate; empty if it is valid."""
         name, choices = wanted.subordinate, self.callable_tools.subordinates
-        if not name or name in choices:
+        if name and name not in choices:
+            return f"no subordinate is called {name!r}; name one of: {', '.join(choices)}"
+        if wanted.answers is None:
             return ""
-        return f"no subordinate is called {name!r}; name one of: {', '.join(choices)}"
+        thread = self._find_asking_thread(wanted.answers)
+        if not thread:
+            return f"answers: no subordinate has asked a question with the id {wanted.answers!r}"
+        if name and name != self.heads[thread]["agent"]:
+            asking = self.heads[thread]["agent"]
+            return f"answers: the question {wanted.answers!r} is one of {asking!r}, not of {name!r}"
+        return "answers: it goes on with a conversation; leave reset out" if wanted.reset else ""
+
+    def _find_asking_thread(self, question: str) -> str:
+        """Return the id of the subordinate's thread that asked a question, empty for none."""
+        found = [each for each in self.heads if build_question_id(each) == question]
+        return found[0] if found else ""
 
     def _build_subordinate_call(
         self, call_id: str, wanted: CallSubordinateArgs, group: int = 1
@@ -265,18 +352,76 @@ class _CallParser:
         name = wanted.subordinate or (
             "" if self.callable_tools.has_deeper_levels else self.callable_tools.only_subordinate
         )
-        given = wanted.context or {}
-        return SubordinateCall(call_id, name, wanted.message, wanted.reset, group, given)
+        call = SubordinateCall(
+            call_id, name, wanted.message, wanted.reset, group, wanted.context or {}
+        )
+        if wanted.answers is None:
+            return call
+        thread = self._find_asking_thread(wanted.answers)
+        head = self.heads[thread]
+        below = tuple(filter(None, head.get("way", "").split(PATH_SEPARATOR)))
+        return replace(call, subordinate=head["agent"], thread_id=thread, route=below)
 
     def _add_report(self, call_id: str, args: Mapping[str, Any]) -> None:
         report = _validate_args(ReportArgs, args)
         if isinstance(report, str):
             self.add_error(call_id, REPORT, report)
-        elif self.report is not None:
-            self.add_error(call_id, REPORT, "reported already in this message")
+        elif why := self._find_earlier_end():
+            self.add_error(call_id, REPORT, why)
         else:
             self.report = report
             self.answers.append(ToolMessage("reported", tool_call_id=call_id, name=REPORT))
+
+    def _add_question(self, call_id: str, args: Mapping[str, Any]) -> None:
+        asked = _validate_args(AskSuperiorArgs, args)
+        if isinstance(asked, str):
+            self.add_error(call_id, ASK_SUPERIOR, asked)
+        elif not self.callable_tools.can_report:
+            if too_wide := self._reserve_width(1):
+                self.add_error(call_id, ASK_SUPERIOR, too_wide.reason)
+        elif self.report is not None:
+            self.add_error(call_id, ASK_SUPERIOR, self._find_earlier_end())
+        else:
+            self.questions.append(asked.build_question())
+            text = "asked: the next message is the answer"
+            self.answers.append(ToolMessage(text, tool_call_id=call_id, name=ASK_SUPERIOR))
+
+    def _add_message(self, call_id: str, args: Mapping[str, Any]) -> None:
+        wanted = _validate_args(SendMessageArgs, args)
+        if isinstance(wanted, str):
+            self.add_error(call_id, SEND_MESSAGE, wanted)
+        elif wanted.to != SUPERIOR and not self.callable_tools.has_sibling(wanted.to):
+            shown = self.callable_tools.siblings[:MAX_SHOWN_SIBLINGS]
+            own = self.callable_tools.name
+            known = ", ".join((SUPERIOR, *(each for each in shown if each != own)))
+            why = f"no agent beside you is called {wanted.to!r}; name one of: {known}"
+            self.add_error(call_id, SEND_MESSAGE, why)
+        else:
+            self.messages.append(MessageCall(call_id, wanted.to, wanted.message))
+
+    def _add_user_question(self, call_id: str, args: Mapping[str, Any]) -> None:
+        asked = _validate_args(AskUserArgs, args)
+        if isinstance(asked, str):
+            self.add_error(call_id, ASK_USER, asked)
+        elif too_wide := self._reserve_width(1):
+            self.add_error(call_id, ASK_USER, too_wide.reason)
+        elif asked.deadline_seconds is not None:
+            self.waits[call_id] = asked.deadline_seconds
+
+    def _add_later_question(self, call_id: str, args: Mapping[str, Any]) -> None:
+        asked = _validate_args(AskLaterArgs, args)
+        if isinstance(asked, str):
+            self.add_error(call_id, ASK_LATER, asked)
+        elif too_wide := self._reserve_width(1):
+            self.add_error(call_id, ASK_LATER, too_wide.reason)
+
+    def _find_earlier_end(self) -> str:
+        """Return why the message cannot end the segment in another way; empty if it can."""
+        if self.report is not None:
+            return "reported already in this message"
+        if self.questions:
+            return "asked your superior already in this message; report when you have the answer"
+        return ""
 
 
 def _validate_args(model: type[M], args: Mapping[str, Any]) -> M | str:
@@ -284,7 +429,14 @@ def _validate_args(model: type[M], args: Mapping[str, Any]) -> M | str:
         return model.model_validate(args)
     except ValidationError as error:
         return "; ".join(
-            f"{'.'.join(str(part) for part in each['loc'])}: "
-            f"{each['msg'].removeprefix('Value error, ')}"
+            ": ".join(
+                filter(
+                    None,
+                    (
+                        ".".join(str(part) for part in each["loc"]),
+                        each["msg"].removeprefix("Value error, "),
+                    ),
+                )
+            )
             for each in error.errors(include_url=False, include_context=False)
         )

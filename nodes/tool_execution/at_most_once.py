@@ -103,8 +103,12 @@ class _Execution:
         if call.effect_kind is EffectKind.READS_ONLY or not journal.keeps(self.config):
             if refusal:
                 return refusal.build_update(False)
-            return (yield self._build_run_step(self.config, lambda _: None))
-        begun: CallStart = yield self._step(partial(journal.begin, call, self.config))
+            prior = self.journaled_call.prior_answers
+            own = Scratchpad(self.config).skip_places(range(len(prior))) if prior else self.config
+            return (yield self._build_run_step(own, lambda _: None))
+        begun: CallStart = yield self._step(
+            partial(journal.begin, call, self.config, self.journaled_call.prior_answers)
+        )
         finishes = begun.entry.state is CallState.DONE or (
             refusal is None or refusal.halt.kind == "limit"
         )

@@ -15,7 +15,7 @@ from langgraph.config import get_config
 
 from echelons.delegation.request import CURRENT_REQUEST_KEY, DelegationRequest
 from echelons.errors import NoRequest
-from echelons.identity.lineage import REQUEST_CONTEXT_KEY, require_identity
+from echelons.identity.lineage import MAIL_KEY, REQUEST_CONTEXT_KEY, require_identity
 from echelons.langgraph_internals import READ_KEY
 
 USER = "user"
@@ -51,8 +51,12 @@ def with_root_request(config: RunnableConfig) -> RunnableConfig:
 def _read_root_request(config: RunnableConfig) -> DelegationRequest:
     # Of the tool's own level: a graph that the tool runs has a state of its own.
     state: dict[str, Any] = config["configurable"][READ_KEY](["messages"])
-    humans = (each for each in reversed(state["messages"]) if isinstance(each, HumanMessage))
-    task, identity = next(humans, HumanMessage("")), require_identity(config)
+    tasks = (
+        each
+        for each in reversed(state["messages"])
+        if isinstance(each, HumanMessage) and MAIL_KEY not in each.response_metadata
+    )
+    task, identity = next(tasks, HumanMessage("")), require_identity(config)
     return DelegationRequest(
         id=identity.turn,
         origin=USER,

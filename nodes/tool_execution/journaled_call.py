@@ -5,8 +5,9 @@ In an event loop a tool without an async form runs in a thread, which may outliv
 
 from __future__ import annotations
 
+import json
 from asyncio import CancelledError
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -50,6 +51,8 @@ class JournaledCall:
         kwargs: Further arguments of LangGraph.
         is_threaded: Whether the tool runs in a thread in an event loop.
         needs_loop: Whether the tool is only async: a synchronous run needs its session's loop.
+        is_edited: Whether a human has changed its arguments, which the model is told.
+        prior_answers: What humans have answered before it begins; the tool does not get it.
     """
 
     call: EffectCall
@@ -58,6 +61,8 @@ class JournaledCall:
     kwargs: Mapping[str, Any]
     is_threaded: bool
     needs_loop: bool = False
+    is_edited: bool = False
+    prior_answers: Sequence[Any] = ()
 
     def invoke(self, config: RunnableConfig) -> Any:
         """Execute the call and return the node's update; an exception becomes its answer."""
@@ -70,7 +75,7 @@ class JournaledCall:
                     return {"messages": [end]}
             else:
                 done = self.tools.invoke([self.tool_call], config, **self.kwargs)
-            return sanitize_output(done, config)
+            return self._add_note(sanitize_output(done, config))
         except Exception as error:  # noqa: BLE001  a tool raises anything; signals go on
             cause, failure = self._find_cause(error), None
             if cause:
@@ -89,9 +94,8 @@ class JournaledCall:
             configurable = {**config["configurable"], DETACHED_CALL_KEY: detached}
             own = {**config, "configurable": configurable}
         try:
-            return sanitize_output(
-                await self.tools.ainvoke([self.tool_call], own, **self.kwargs), config
-            )
+            done = await self.tools.ainvoke([self.tool_call], own, **self.kwargs)
+            return self._add_note(sanitize_output(done, config))
         except CancelledError:
             if detached:
                 detached.detach()
@@ -135,11 +139,32 @@ class JournaledCall:
                 ]
             )
             try:
-                return sanitize_output(update, config)
+                return self._add_note(sanitize_output(update, config))
             except ToolException as refused:
                 error = refused
         failure = get_failure_log(config).record(error, config, self.call.tool)
         return self._build_error_result(error, failure, config)
+
+    def _add_note(self, outcome: Any) -> Any:
+        """Return an output whose answer tells the model of changed arguments, if there are any."""
+        if not self.is_edited:
+            return outcome
+        if isinstance(outcome, list):
+            return [self._add_note(each) for each in outcome]
+        if isinstance(outcome, Mapping) and "messages" in outcome:
+            return {**outcome, "messages": self._add_note(outcome["messages"])}
+        if isinstance(outcome, Command):
+            return replace(outcome, update=self._add_note(outcome.update))
+        if not isinstance(outcome, ToolMessage) or outcome.tool_call_id != self.tool_call["id"]:
+            return outcome
+        content, note = outcome.content, self._build_note()
+        block = {"type": "text", "text": note}
+        noted = f"{content}\n{note}" if isinstance(content, str) else [*content, block]
+        return outcome.model_copy(update={"content": noted})
+
+    def _build_note(self) -> str:
+        shown = json.dumps(self.tool_call["args"], default=repr, ensure_ascii=False)
+        return f"[A human has changed the arguments of this call to {shown}]"
 
     def _find_cause(self, error: Exception) -> Exception | None:
         """Return the exception that the tool raised, `None` if the call did not fit its schema.
@@ -179,6 +204,7 @@ class JournaledCall:
 
     def _build_message(self, text: str, status: Any) -> ToolMessage:
         given = self.tool_call
+        text = f"{text}\n{self._build_note()}" if self.is_edited else text
         return ToolMessage(text, tool_call_id=given["id"], name=given["name"], status=status)
 
 

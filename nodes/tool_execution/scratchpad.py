@@ -74,12 +74,21 @@ class Scratchpad:
         """Return the answer to our question at a place, or `MISSING`."""
         if self.answer_count > place:
             return self._pad.resume[place]
-        loose = self._peek_unaddressed()
-        if loose is not MISSING:
-            # Consumed, or the tool's next question would get it too.
-            self._pad.get_null_resume(True)
-            self._pad.resume.append(loose)
+        # Consumed, or the next question would get it too; a peek would also return what a question
+        # above has consumed.
+        loose = self._pad.get_null_resume(True)
+        if loose is None:
+            return MISSING
+        self._pad.resume.append(loose)
         return loose
+
+    def set_first_answer(self, answer: Any) -> None:
+        """Replace the first answer, or take its place for a question that is not asked."""
+        self._pad.resume[:1] = [answer]
+
+    def note_answers(self) -> None:
+        """Have the answers stored with the task, whose graph may ask questions of its own."""
+        self._send([(RESUME, list(self._pad.resume))])
 
     def discard_answers(self, place: int) -> None:
         """Discard the answers from a place on, as they are invalid."""

@@ -28,8 +28,15 @@ def ignore(what: str) -> None:
     """Hear what is being done."""
 
 
-def test_ours_and_the_hand_written_tree_do_all_works_in_processes_of_their_own() -> None:
-    results = compare([OWN, HANDWRITTEN], TINY, ignore)
+def test_ours_and_the_hand_written_tree_do_all_works_beside_one_that_cannot_start() -> None:
+    broken = replace(OWN, module="nobody", setting="broken")
+    ours, theirs, by_hand = compare([OWN, broken, HANDWRITTEN], TINY, ignore)
+
+    assert theirs.chain is None
+    # It is reported with its last word.
+    assert theirs.wrong[CHAIN].startswith("cannot start: ModuleNotFoundError")
+    assert "cannot start" in as_markdown([ours, theirs], TINY, {})
+    results = [ours, by_hand]
     assert [each.wrong for each in results] == [{}, {}]
     for each in results:
         assert each.chain is not None
@@ -45,15 +52,6 @@ def test_a_peer_that_does_not_know_a_work_says_so_and_goes_on() -> None:
         with pytest.raises(PeerFailed, match="KeyError"):
             peer.do("nothing", 0)
         assert peer.do(CHAIN, 0).turns == 6
-
-
-def test_a_peer_that_cannot_start_is_reported_with_its_last_word() -> None:
-    broken = replace(OWN, module="nobody", setting="broken")
-    ours, theirs = compare([OWN, broken], TINY, ignore)
-    assert ours.chain
-    assert theirs.chain is None
-    assert theirs.wrong[CHAIN].startswith("cannot start: ModuleNotFoundError")
-    assert "cannot start" in as_markdown([ours, theirs], TINY, {})
 
 
 def test_a_work_that_was_cut_short_has_no_figures(monkeypatch: pytest.MonkeyPatch) -> None:

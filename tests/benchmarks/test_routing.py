@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.benchmarks import routing
 from tests.benchmarks.requests import Requests
 from tests.benchmarks.routing import auroc, chosen, main, scaled
 
@@ -34,7 +35,10 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_benchmark_measures_and_stores(folder: Path, tmp_path: Path) -> None:
+def test_the_benchmark_measures_and_stores(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(routing, "SIZES", (20, 40))
     main([str(folder)], target=tmp_path / "figures")
 
     stored = json.loads((tmp_path / "figures.json").read_text(encoding="utf-8"))

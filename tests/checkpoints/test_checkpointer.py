@@ -6,8 +6,6 @@ import json
 import os
 import sqlite3
 import stat
-import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -25,6 +23,7 @@ from echelons import Agent, SqliteCheckpointer
 from echelons.errors import DatabaseClosed, StorageError
 from echelons.identity.lineage import METADATA_KEYS
 from echelons.testing import ScriptedModel, delegate
+from tests.fork_server import ForkServer
 
 ROWS = ("checkpoints", "writes", "events")
 
@@ -447,14 +446,13 @@ with SqliteCheckpointer(path) as saver:
 """
 
 
-def test_several_processes_write_to_one_file_and_nothing_is_lost(path: Path) -> None:
+def test_several_processes_write_to_one_file_and_nothing_is_lost(
+    path: Path, fork_server: ForkServer
+) -> None:
     SqliteCheckpointer(path).close()
-    writers = [
-        subprocess.Popen([sys.executable, "-c", WRITER, str(path), thread, "10"])
-        for thread in ("a", "b")
-    ]
+    writers = [fork_server.start("-c", WRITER, str(path), thread, "10") for thread in ("a", "b")]
 
-    assert [writer.wait(60) for writer in writers] == [0, 0]
+    assert [writer.communicate() for writer in writers] == [("", "")] * 2
 
     with SqliteCheckpointer(path) as saver:
         for thread in ("a", "b"):

@@ -54,6 +54,7 @@ from echelons.langgraph_internals import (
     StreamMessagesHandler,
     SyncPregelLoop,
     advance_checkpoint_ids,
+    compute_task_id,
     parent_config,
     search_where,
     supports_async,
@@ -84,6 +85,50 @@ def asking(state: State) -> State:
 @pytest.fixture
 def saver() -> InMemorySaver:
     return InMemorySaver()
+
+
+# The ids of tasks that have written nothing: checkpoints/threads/pending_work.py
+
+
+def test_the_id_of_a_task_is_known_from_the_checkpoint_before_it(saver: InMemorySaver) -> None:
+    ids: dict[tuple[str, ...], str] = {}
+
+    def note(config: RunnableConfig, name: str) -> None:
+        namespace = config["configurable"]["checkpoint_ns"]
+        ids[(name, *namespace.split(NS_SEP)[:-1])] = namespace.rpartition(":")[2]
+
+    def work(state: Any, config: RunnableConfig) -> State:
+        note(config, f"work{state}")
+        raise GraphBubbleUp
+
+    def fan(state: State, config: RunnableConfig) -> State:
+        note(config, "fan")
+        return {}
+
+    inner: Builder = StateGraph(State)
+    inner.add_node("work", work)
+    inner.add_node("fan", fan)
+    inner.add_edge(START, "fan")
+    inner.add_conditional_edges("fan", lambda _: [Send("work", 1), Send("work", 2)], ["work"])
+    outer: Builder = StateGraph(State)
+    outer.add_node("begin", lambda state: {})
+    outer.add_node("graph", inner.compile())
+    outer.add_edge(START, "begin")
+    outer.add_edge("begin", "graph")
+    with pytest.raises(GraphBubbleUp):
+        outer.compile(saver).invoke({"seen": []}, CONFIG)
+
+    root = saver.get_tuple(CONFIG)
+    assert root
+    task = compute_task_id(root, "graph")
+    below: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": f"graph:{task}"}}
+    saved = saver.get_tuple(below)
+    assert saved
+    place = f"graph:{task}"
+    sent = [compute_task_id(saved, "work", each) for each in (0, 1)]
+    assert sent == [ids["work1", place], ids["work2", place]]
+    fanned = {each[1] for each in ids if each[0] == "fan"}
+    assert fanned == {place}
 
 
 # What a graph lends to a graph that it runs: checkpoints/inherited_config.py

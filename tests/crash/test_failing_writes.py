@@ -15,14 +15,14 @@ from pathlib import Path
 import pytest
 
 from echelons.errors import StorageError
-from echelons.testing.crash import Fault, Watch, run, watched
+from echelons.testing.crash import Fault, Watch, watched
 from tests.crash.drivers.trials import Report, differing
 from tests.crash.drivers.trip import EFFECTS, Place, live, seen
+from tests.fork_server import ForkServer
 from tests.proof import sample
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="forks and signals of POSIX")
 
-REPOSITORY = Path(__file__).parents[2]
 TEXTS = {
     "full": "database or disk is full",
     "locked": "database is locked",
@@ -31,11 +31,11 @@ TEXTS = {
 
 
 @pytest.fixture(scope="module")
-def reports(tmp_path_factory: pytest.TempPathFactory) -> list[Report]:
+def reports(tmp_path_factory: pytest.TempPathFactory, fork_server: ForkServer) -> list[Report]:
     """What came of each trip; nothing happens to the first one."""
     folder = str(tmp_path_factory.mktemp("failures"))
     step = sample(421, 1)
-    return list(run("tests.crash.drivers.failing", folder, str(step), folder=REPOSITORY))
+    return list(fork_server.load("tests.crash.drivers.failing", folder, str(step)))
 
 
 def test_a_write_that_fails_is_named(reports: list[Report]) -> None:

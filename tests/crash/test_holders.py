@@ -9,24 +9,23 @@ from pathlib import Path
 
 import pytest
 
-from echelons.testing.crash import run
 from tests.crash.drivers.together import task
 from tests.crash.drivers.trials import Report, differing
+from tests.fork_server import ForkServer
 from tests.proof import sample
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="forks and signals of POSIX")
 
-REPOSITORY = Path(__file__).parents[2]
 TURNS = sample(4, 15)
 KILLS = sample(3, 20)
 
 
 @pytest.fixture(scope="module")
-def stopped(tmp_path_factory: pytest.TempPathFactory) -> list[Report]:
+def stopped(tmp_path_factory: pytest.TempPathFactory, fork_server: ForkServer) -> list[Report]:
     """What came of trips that were stopped, taken over and woken; the first one was not."""
     folder = str(tmp_path_factory.mktemp("stopped"))
     driver = "tests.crash.drivers.stopped"
-    return list(run(driver, folder, "1", str(sample(4, 200)), folder=REPOSITORY))
+    return list(fork_server.load(driver, folder, "1", str(sample(4, 200))))
 
 
 @pytest.fixture(scope="module")
@@ -73,10 +72,10 @@ def test_whenever_a_holder_is_stopped_nothing_is_lost_or_there_twice(
 
 @pytest.mark.parametrize("processes", [2, 4])
 def test_every_acknowledged_turn_of_several_processes_is_there_once_though_many_die(
-    processes: int, tmp_path: Path
+    processes: int, tmp_path: Path, fork_server: ForkServer
 ) -> None:
     arguments = str(tmp_path), str(processes), str(TURNS), str(KILLS)
-    found = run("tests.crash.drivers.together", *arguments, folder=REPOSITORY)
+    found = fork_server.load("tests.crash.drivers.together", *arguments)
 
     tasks = [[task(each, number) for number in range(TURNS)] for each in range(processes)]
     assert found["died"] == KILLS

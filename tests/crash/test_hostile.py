@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from itertools import product
+from collections.abc import Callable, Iterator, Mapping
+from itertools import count, product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from uuid import uuid4
 
 import pytest
@@ -15,8 +15,17 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.runnables import RunnableConfig
 from langgraph.types import Command, interrupt
 
-from echelons import Agent, EchelonsError, Session, SqliteCheckpointer
-from echelons.errors import CheckpointNotFound, InvalidOption
+from echelons import (
+    Agent,
+    Capability,
+    DelegationPolicy,
+    EchelonsError,
+    Session,
+    SqliteCheckpointer,
+    ThreadStore,
+    effect,
+)
+from echelons.errors import CheckpointNotFound, InputTooLarge, InvalidOption
 from echelons.testing import Call, ScriptedModel, delegate
 from tests.proof import sample
 
@@ -243,6 +252,195 @@ def test_a_thread_whose_checkpoints_have_no_step_goes_on() -> None:
 
         assert graph.invoke(Command(resume="yes"), GOOD)["messages"][-1].text == "done"
         assert graph.invoke({"messages": "again"}, GOOD)["__interrupt__"]
+
+
+def fail(*_: Any) -> Any:
+    raise RuntimeError("boom")
+
+
+def failing(kind: type[Any]) -> type[Any]:
+    """Return a class whose objects cannot be read by their own methods."""
+    names = ["__str__", "__repr__", "__len__", "__iter__", "__bool__", "__eq__", "__lt__", "__gt__"]
+    names += ["__le__", "__ge__", "encode", "strip", "isprintable", "items", "keys", "get"]
+    methods: dict[str, Any] = {**dict.fromkeys(names, fail), "__hash__": object.__hash__}
+    return type(f"Failing{kind.__name__}", (kind,), methods)
+
+
+class Endless(Mapping[str, int]):
+    """Says that it has one item, and never ends."""
+
+    def __getitem__(self, name: str) -> int:
+        return 1
+
+    def __iter__(self) -> Iterator[str]:
+        return map(str, count())
+
+    def __len__(self) -> int:
+        return 1
+
+
+Liar = type("Liar", (), {"__class__": property(lambda _: str)})
+Silent = type("Silent", (), {"__class__": property(fail)})
+
+
+OBJECTS: dict[str, Callable[[], Any]] = {
+    "failing text": lambda: failing(str)("x"),
+    "failing mapping": lambda: failing(dict)(a=1),
+    "failing list": lambda: failing(list)(["x"]),
+    "failing number": lambda: failing(int)(2**70),
+    "endless": Endless,
+    "liar": Liar,
+    "silent": Silent,
+    "huge": lambda: 10**5000,
+}
+ARGUMENTS: dict[str, Callable[[Session, Any], Any]] = {
+    "agent": lambda session, given: Session(given, ":memory:"),
+    "database": lambda session, given: Session(session.graph.agent, given),
+    "thread": lambda session, given: Session(session.graph.agent, ":memory:", thread=given),
+    "metadata": lambda session, given: Session(session.graph.agent, ":memory:", metadata=given),
+    "passed": lambda session, given: Session(session.graph.agent, ":memory:", configurable=given),
+    "tags": lambda session, given: Session(session.graph.agent, ":memory:", tags=given),
+    "kept": lambda session, given: Session(session.graph.agent, ":memory:", stored_keys=given),
+    "memory": lambda session, given: Session(session.graph.agent, ":memory:", store=given),
+    "task": lambda session, given: session.send(given).result(),
+    "block": lambda session, given: session.send([given]).result(),
+    "part of a block": lambda session, given: session.send([{"type": "image", "url": given}]),
+    "turn": lambda session, given: session.send("go", turn_id=given).result(),
+    "context": lambda session, given: session.send("go", request_context=given),
+    "question": lambda session, given: session.answer(given, "x"),
+    "answers": lambda session, given: session.answer(given),
+    "stopped": lambda session, given: session.stop(given),
+    "thread of a store": lambda session, given: session.thread_store.get(given),
+    "root of a store": lambda session, given: session.thread_store.trace(given),
+    "store": lambda _, given: ThreadStore(given),
+    "name": lambda _, given: Agent(given),
+    "tools": lambda _, given: Agent("head", tools=given),
+    "subordinates": lambda _, given: Agent("head", subordinates=given),
+    "capabilities": lambda _, given: Agent("head", capabilities=given),
+    "examples": lambda _, given: Capability(0.5, examples=given),
+    "threshold": lambda _, given: DelegationPolicy(threshold=given),
+    "seal": lambda _, given: SqliteCheckpointer(":memory:", seal=given),
+    "clock": lambda _, given: SqliteCheckpointer(":memory:", clock=given),
+    "configured thread": lambda session, given: session.graph.invoke(
+        {"messages": "go"}, configured(thread_id=given)
+    ),
+    "configured checkpoint": lambda session, given: session.graph.invoke(
+        {"messages": "go"}, configured(checkpoint_id=given)
+    ),
+    "messages": lambda session, given: session.graph.invoke({"messages": [given]}, GOOD),
+}
+
+
+@pytest.mark.parametrize(("argument", "given"), [*product(ARGUMENTS, OBJECTS)][:: sample(3, 1)])
+def test_an_object_that_cannot_be_read_is_refused_by_name(
+    argument: str, given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    model = ScriptedModel(["done"])
+    with SqliteCheckpointer(":memory:") as saver:
+        session = Session(Agent("head", model=model), saver)
+        try:
+            ARGUMENTS[argument](session, OBJECTS[given]())
+        except EchelonsError as error:
+            assert len(str(error).encode()) < 2000
+        else:
+            assert "text" in given
+
+        if not model.calls:
+            assert session.send("go").result().text == "done"
+
+
+class Pairless(Endless):
+    """A mapping whose items are no pairs."""
+
+    def items(self) -> Any:
+        return [1, 2]
+
+
+OTHERS: dict[str, Callable[[Session], Any]] = {
+    "effect": lambda _: effect(idempotent=failing(int)(1)),
+    "effect of a text": lambda _: effect(reads_only=cast("bool", "no")),
+    "no thread": lambda session: session.graph.invoke({"messages": "go"}),
+    "thread of none": lambda session: session.graph.invoke(
+        {"messages": "go"}, configured(thread_id=None)
+    ),
+    "endless configurable": lambda session: session.graph.invoke(
+        {"messages": "go"}, {"configurable": cast("dict[str, Any]", Endless())}
+    ),
+    "input without a class": lambda session: session.graph.invoke(Silent(), GOOD),
+    "checkpoints": lambda session: session.graph.invoke(
+        {"messages": "go"}, configured(checkpoint_map=None)
+    ),
+    "compared checkpoints": lambda session: session.graph.invoke(
+        {"messages": "go"}, configured(checkpoint_map=failing(str)("x"))
+    ),
+    "offload": lambda _: SqliteCheckpointer(":memory:", offload=failing(int)(1)),
+    "path": lambda session: Session(session.graph.agent, "x" * 10**6),
+    "receiver": lambda session: session.send_message(cast("str", {"head"}), "x"),
+    "steered": lambda session: session.steer(cast("str", Silent()), "x"),
+    "message": lambda session: session.steer("head", cast("str", Silent())),
+    "endless mapping": lambda session: session.graph.invoke(
+        {"messages": [{"role": "user", "content": "x", "kept": Endless()}]}, GOOD
+    ),
+    "half a character": lambda session: session.thread_store.failures("\ud83d"),
+    "capabilities": lambda _: Agent("head", capabilities=cast("Any", Pairless())),
+}
+
+
+class EndlessList(list[str]):
+    """Says that it is empty, and never ends."""
+
+    def __iter__(self) -> Iterator[str]:
+        while True:
+            yield ""
+
+
+def test_an_answer_or_a_message_with_a_list_that_never_ends_is_too_large() -> None:
+    with SqliteCheckpointer(":memory:") as saver:
+        session = Session(asking(), saver)
+        session.send("go").result()
+        [question] = session.inbox()
+        message = {"role": "user", "content": "x", "kept": EndlessList()}
+        with pytest.raises(InputTooLarge):
+            session.answer(question.id, EndlessList())
+        with pytest.raises(InputTooLarge):
+            session.graph.invoke({"messages": [message]}, configured(thread_id="other"))
+
+        assert session.answer(question.id, "yes").result().text == "done"
+
+
+@pytest.mark.parametrize("place", OTHERS)
+def test_what_is_read_before_a_run_is_refused_by_name(place: str) -> None:
+    model = ScriptedModel(["done"])
+    with SqliteCheckpointer(":memory:") as saver:
+        session = Session(Agent("head", model=model), saver)
+        with pytest.raises(EchelonsError) as refused:
+            OTHERS[place](session)
+
+        assert len(str(refused.value)) < 1000
+        assert session.send("go").result().text == "done"
+
+
+def test_a_map_of_checkpoints_that_is_none_is_refused_also_if_it_is_empty() -> None:
+    with SqliteCheckpointer(":memory:") as saver:
+        graph = looking().compile(saver)
+        graph.invoke({"messages": "go"}, GOOD)
+        with pytest.raises(InvalidOption):
+            graph.invoke({"messages": "again"}, configured(checkpoint_map=[]))
+
+        assert graph.invoke(Command(resume="yes"), GOOD)["messages"][-1].text == "done"
+
+
+def test_a_text_of_any_class_is_stored_as_a_plain_one() -> None:
+    text = type("Text", (str,), {"__str__": fail, "__repr__": fail})
+    with SqliteCheckpointer(":memory:") as saver:
+        session = Session(alone(), saver, thread=text("trip"), metadata={text("a"): text("b")})
+        session.send([{"type": "text", "text": text("go")}]).result()
+
+        assert [each.name for each in session.threads()] == ["trip"]
+        assert session.threads()[0].metadata == {"a": "b"}
+        [task, _] = session.thread_store.get(session.thread_id).messages
+        assert repr(task.content) == "[{'type': 'text', 'text': 'go'}]"
 
 
 @pytest.mark.parametrize(("place", "text"), [*product(PLACES, TEXTS)][:: sample(3, 1)])

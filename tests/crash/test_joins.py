@@ -9,27 +9,25 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
-from echelons.testing.crash import run
 from tests.crash.drivers.trials import Report, differing
+from tests.fork_server import ForkServer
 from tests.proof import sample
 from tests.scenarios.drivers.races import ENDS, PLACES
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="forks and signals of POSIX")
 
-REPOSITORY = Path(__file__).parents[2]
 BRANCHES = 3
 """Tasks that a race has under way at most."""
 
 
 @pytest.fixture(scope="module")
-def every(tmp_path_factory: pytest.TempPathFactory) -> list[Report]:
+def every(tmp_path_factory: pytest.TempPathFactory, fork_server: ForkServer) -> list[Report]:
     """What came of every race."""
     folder = str(tmp_path_factory.mktemp("races"))
-    return list(run("tests.crash.drivers.joins", folder, str(sample(2401, 29)), folder=REPOSITORY))
+    return list(fork_server.load("tests.crash.drivers.joins", folder, str(sample(2401, 29))))
 
 
 @pytest.fixture(params=["first", "quorum"])

@@ -7,33 +7,33 @@ killed once or several times, and a process that knows nothing of that brings it
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import pytest
 
-from echelons.testing.crash import run
 from tests.crash.drivers.trials import Report, differing
+from tests.fork_server import ForkServer
 from tests.proof import sample
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="forks and signals of POSIX")
 
-REPOSITORY = Path(__file__).parents[2]
 DRIVER = "tests.crash.drivers.killed"
 
 
 @pytest.fixture(scope="module", params=["at random", "under wrong clocks", "at statements"])
 def reports(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    fork_server: ForkServer,
 ) -> list[Report]:
     """What came of each trip; nothing happens to the first one."""
     folder = str(tmp_path_factory.mktemp("trips"))
     if request.param == "at random":
-        return list(run(DRIVER, folder, "random", "1", str(sample(12, 2000)), folder=REPOSITORY))
+        return list(fork_server.load(DRIVER, folder, "random", "1", str(sample(12, 2000))))
     if request.param == "under wrong clocks":
-        return list(run(DRIVER, folder, "clocks", "1", str(sample(6, 200)), folder=REPOSITORY))
+        return list(fork_server.load(DRIVER, folder, "clocks", "1", str(sample(6, 200))))
     # Each statement has two sides; an odd step alternates between them.
     step = sample(777, 1)
-    return list(run(DRIVER, folder, "statements", str(step), "1", folder=REPOSITORY))
+    return list(fork_server.load(DRIVER, folder, "statements", str(step), "1"))
 
 
 def test_the_processes_did_die(reports: list[Report]) -> None:

@@ -245,7 +245,7 @@ def test_what_is_no_tool_is_refused(given: Any) -> None:
 
     assert refused.value.agent == "head"
     assert refused.value.tool is given
-    for part in ("'head'", repr(given), "docstring"):
+    for part in ("'head'", repr(given)[:80], "docstring"):
         assert part in str(refused.value)
 
 
@@ -314,7 +314,7 @@ def test_any_other_confidence_is_refused(confidence: Any) -> None:
 
     assert (refused.value.agent, refused.value.capability) == ("head", "food")
     assert refused.value.confidence is confidence
-    for part in ("'head'", "'food'", repr(confidence), "from 0 to 1"):
+    for part in ("'head'", "'food'", repr(confidence)[:15], "from 0 to 1"):
         assert part in str(refused.value)
 
 

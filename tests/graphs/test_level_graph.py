@@ -36,9 +36,9 @@ def scripted() -> ScriptedModel:
 @pytest.mark.parametrize(
     ("own", "expected"),
     [
-        ({}, {"reason"}),
+        ({}, {"reason", "act"}),
         ({"tools": [search]}, {"reason", "act"}),
-        ({"subordinates": [Agent("eat")]}, {"reason", "delegate"}),
+        ({"subordinates": [Agent("eat")]}, {"reason", "act", "delegate"}),
         ({"tools": [search], "subordinates": [measure]}, {"reason", "act", "delegate"}),
     ],
 )
@@ -78,19 +78,18 @@ def test_each_agent_is_shown_its_own_tools_only() -> None:
     head.compile().invoke({"messages": [("user", "go")]})
 
     assert [set(call.tools) for call in model.calls] == [
-        {"measure", "call_subordinate"},
-        {"search", "report"},
-        {"measure", "call_subordinate"},
+        {"measure", "call_subordinate", "ask_superior", "send_message", "ask_later"},
+        {"search", "report", "ask_superior", "send_message"},
+        {"measure", "call_subordinate", "ask_superior", "send_message", "ask_later"},
     ]
 
 
-def test_an_agent_without_anything_to_call_is_shown_no_tools() -> None:
+def test_an_agent_without_tools_and_subordinates_can_still_talk_to_its_superior() -> None:
     model = scripted()
 
     Agent("head", model=model).compile().invoke({"messages": [("user", "go")]})
 
-    assert model.bindings == []
-    assert model.calls[0].tools == ()
+    assert model.calls[0].tools == ("ask_superior", "send_message", "ask_later")
 
 
 def test_a_root_has_nobody_to_report_to() -> None:

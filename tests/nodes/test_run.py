@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableLambda
+from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.types import Command, interrupt
 
-from echelons import Agent, DelegationResponse, Status, ThreadStore
+from echelons import Agent, DelegationResponse, Human, Status, ThreadStore
 from echelons.errors import EventLoopMissing
 from echelons.nodes.run import build_answer_update
 from echelons.testing import ScriptedModel, Step, delegate
@@ -235,3 +236,31 @@ async def test_a_slow_function_does_not_hold_up_the_event_loop() -> None:
     await graph.compile().ainvoke({"messages": [("user", "go")]})
 
     assert ran_on and loop_thread not in ran_on
+
+
+def test_a_human_is_asked_the_task_and_its_answer_is_the_response() -> None:
+    saver = InMemorySaver()
+    graph = team(Human("anna"), "Sign it").compile(saver)
+    asking = graph.invoke({"messages": [("user", "plan")]}, CONFIG)
+    [question] = asking["__interrupt__"]
+    assert question.value == {
+        "kind": "agent_question",
+        "question": "Sign it",
+        "addressee": "anna",
+    }
+
+    ended = graph.invoke(Command(resume={"status": "partial", "result": "half"}), CONFIG)
+
+    [response] = responses(ended["messages"])
+    assert (response.status, response.result, response.failed) == (Status.PARTIAL, "half", False)
+    [thread] = ThreadStore(saver).subordinates(CONFIG["configurable"]["thread_id"])
+    said = ThreadStore(saver).get(thread).messages
+    assert [(each.text, each.name) for each in said] == [("Sign it", None), ("half", "anna")]
+
+
+def test_a_human_that_nobody_can_reach_is_unable() -> None:
+    result = team(Human("anna")).compile().invoke({"messages": [("user", "plan")]}, CONFIG)
+
+    [response] = responses(result["messages"])
+    assert response.status is Status.UNABLE
+    assert response.reason.startswith("no_checkpointer: ")

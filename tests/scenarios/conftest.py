@@ -13,6 +13,7 @@ import pytest
 from langchain_core.runnables import RunnableConfig
 
 from echelons import Result, Session, SqliteCheckpointer
+from tests.fork_server import ForkServer
 from tests.proof import WHOLE
 from tests.scenarios.drivers.forks import Forks
 
@@ -149,9 +150,9 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
 
 
 @pytest.fixture(scope="session")
-def runaway() -> Iterator[Forks]:
+def runaway(fork_server: ForkServer) -> Iterator[Forks]:
     """Runs trees that get out of hand, each in a process of its own."""
-    forks = Forks("tests.scenarios.drivers.runaway")
+    forks = Forks(fork_server, "tests.scenarios.drivers.runaway")
     yield forks
     forks.end()
 

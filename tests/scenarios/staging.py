@@ -229,7 +229,7 @@ class Stage:
 
     @contextmanager
     def _clockwork(self) -> Iterator[None]:
-        def own_time(config: Any, agent: str, seconds: float | None, _: Any) -> dict[str, Any]:
+        def own_time(config: Any, agent: str, seconds: float | None, *_: Any) -> dict[str, Any]:
             thread = config["metadata"]["agent_thread_id"]
             self._above[thread] = config["metadata"]["superior_thread_id"]
             return with_deadline(

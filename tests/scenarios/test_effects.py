@@ -7,16 +7,14 @@ any of the answers, or right behind its effect, and a human says what is to beco
 from __future__ import annotations
 
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from echelons.testing.crash import run
+from tests.fork_server import ForkServer
 from tests.proof import sample
 from tests.scenarios.drivers.effects import AFTER_EFFECT, OUTCOMES, POINTS, WAYS
 
-REPOSITORY = Path(__file__).parents[2]
 TOLD = {
     "happened": "booked by hand",
     "not_happened": "Error: the call was cut short and did not happen; it was not tried again.",
@@ -26,11 +24,15 @@ Report = dict[str, Any]
 
 
 @pytest.fixture(scope="module", params=["sync", "async"])
-def deaths(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
+def deaths(
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    fork_server: ForkServer,
+) -> Any:
     """A report for each way in which a call can be cut short and decided."""
     place = str(tmp_path_factory.mktemp("deaths"))
     step = str(sample(4, 1))
-    reports = run("tests.scenarios.drivers.effects", place, request.param, step, folder=REPOSITORY)
+    reports = fork_server.load("tests.scenarios.drivers.effects", place, request.param, step)
     assert len(reports) == sample(14, 54)
     # Each question, each point of death and each answer is among them.
     assert {(each["questions"], each["dies_at"]) for each in reports} == set(POINTS)

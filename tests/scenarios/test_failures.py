@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import signal
-import subprocess
-import sys
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,6 +30,7 @@ from echelons.checkpoints.coordination.failure_ledger import MAX_KEPT_FAILURES
 from echelons.errors import InvalidOption
 from echelons.identity.failures import LoggedFailure
 from echelons.testing import Call, ScriptedModel, delegate
+from tests.fork_server import ForkServer
 
 if TYPE_CHECKING:
     from tests.scenarios.conftest import World
@@ -466,15 +464,10 @@ Session(head, "trip.sqlite").send("go").result()
 """
 
 
-def test_a_failure_is_stored_before_its_process_is_killed(tmp_path: Path) -> None:
-    ended = subprocess.run(
-        [sys.executable, "-c", FALLING],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def test_a_failure_is_stored_before_its_process_is_killed(
+    tmp_path: Path, fork_server: ForkServer
+) -> None:
+    ended = fork_server.run("-c", FALLING, cwd=tmp_path)
 
     assert ended.returncode == -signal.SIGKILL
     with Session(Agent("head"), tmp_path / "trip.sqlite") as session:

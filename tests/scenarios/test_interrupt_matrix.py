@@ -19,6 +19,7 @@ import pytest
 
 from echelons import Question, Session, SqliteCheckpointer
 from echelons.errors import QuestionClosed, QuestionError, UnknownQuestion, WrongAnswer
+from tests.fork_server import ForkServer
 from tests.proof import sample
 from tests.scenarios.drivers.askers import Askers, heard
 from tests.scenarios.drivers.elsewhere import Elsewhere
@@ -43,9 +44,9 @@ some_trees = trees(CELLS[::3])
 
 
 @pytest.fixture(scope="module")
-def elsewhere() -> Iterator[Elsewhere]:
+def elsewhere(fork_server: ForkServer) -> Iterator[Elsewhere]:
     """Another process, which lives as long as these tests."""
-    place = Elsewhere()
+    place = Elsewhere(fork_server)
     yield place
     place.end()
 
@@ -218,9 +219,14 @@ def test_answers_come_during_a_run_and_two_at_once_from_two_places(
     tmp_path: Path, depth: int, width: int, world: World, elsewhere: Elsewhere
 ) -> None:
     """One more branch is at work for as long as they come; two give each at the same time."""
-    done = Event()
+    begun, done = Event(), Event()
+
+    def work() -> None:
+        begun.set()
+        assert done.wait(30)
+
     case = Case(tmp_path / "t.sqlite", (depth, width), world)
-    case.askers = Askers(depth, width, lambda: assert_set(done))
+    case.askers = Askers(depth, width, work)
     case.session = Session(case.askers.agent, case.saver)
     elsewhere.do("open", str(case.database), depth, width, True)
     results: list[Any] = []
@@ -230,6 +236,9 @@ def test_answers_come_during_a_run_and_two_at_once_from_two_places(
         outside = Session(case.askers.agent, saver)
         while len(asked := outside.inbox()) < width:
             assert running.is_alive()
+        # Were it still to begin, an answer would be delivered before it, and each tool that waits
+        # for another would run once more up to its question.
+        assert begun.wait(30)
         taken = {each.value: at_once(outside, elsewhere, each.id) for each in asked}
         assert outside.inbox() == []
         assert elsewhere.do("answer", {asked[0].id: "no"}) == {"error": "QuestionClosed"}
@@ -264,10 +273,6 @@ def test_two_answers_at_once_to_a_thread_that_rests_are_one_answer(
     [only] = taken
     assert heard(case.session)["q1"] == [only]
     assert [each.value for each in case.session.inbox()] == case.askers.questions[1:]
-
-
-def assert_set(event: Event) -> None:
-    assert event.wait(30)
 
 
 def at_once(outside: Session, elsewhere: Elsewhere, question: str) -> str:

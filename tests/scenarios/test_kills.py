@@ -19,13 +19,12 @@ from langgraph.types import interrupt
 from echelons import Agent, Session, SqliteCheckpointer
 from echelons.errors import QuestionClosed
 from echelons.testing import Call, ScriptedModel, delegate
-from echelons.testing.crash import run
 from tests.failure_ids import without_ids
+from tests.fork_server import ForkServer
 
 if TYPE_CHECKING:
     from tests.scenarios.conftest import World
 
-REPOSITORY = Path(__file__).parents[2]
 BRANCHES = 2
 """Tasks that the tree has under way at most."""
 
@@ -38,13 +37,15 @@ Report = dict[str, Any]
     ids=["sync after each", "async before each"],
 )
 def deaths(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    fork_server: ForkServer,
 ) -> list[Report]:
     """A report for every second write of a run at which its process was killed."""
     world, when, first = request.param
     place = str(tmp_path_factory.mktemp("deaths"))
     driver = "tests.scenarios.drivers.killed"
-    reports = run(driver, place, world, when, first, folder=REPOSITORY)
+    reports = fork_server.load(driver, place, world, when, first)
     assert len(reports) > 20
     return list(reports)
 

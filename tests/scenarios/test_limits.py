@@ -151,7 +151,7 @@ def bomb(counter: Counter, limits: Limits) -> Agent:
     return agent("a", 3, limits)
 
 
-@pytest.mark.parametrize("limit", [10, sample(20, 250)])
+@pytest.mark.parametrize("limit", sample([10], [10, 250]))
 def test_a_fan_out_bomb_does_not_take_one_step_more(world: World, limit: int) -> None:
     counter = Counter()
 
@@ -163,7 +163,7 @@ def test_a_fan_out_bomb_does_not_take_one_step_more(world: World, limit: int) ->
     check_closed(messages)
 
 
-@pytest.mark.parametrize("limit", [10, sample(20, 250)])
+@pytest.mark.parametrize("limit", sample([10], [10, 250]))
 def test_a_fan_out_bomb_does_not_make_one_model_call_more(world: World, limit: int) -> None:
     counter = Counter()
 

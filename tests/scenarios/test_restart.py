@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.fork_server import ForkServer
 from tests.scenarios.drivers.forks import Forks
 
 SCOUT, PILOT = "head/north/camp/scout", "head/south/harbour/pilot"
@@ -44,9 +45,9 @@ class Trip:
 
 
 @pytest.fixture(scope="module")
-def forks() -> Iterator[Forks]:
+def forks(fork_server: ForkServer) -> Iterator[Forks]:
     """Runs expeditions, each in a process of its own."""
-    forks = Forks("tests.scenarios.drivers.expedition")
+    forks = Forks(fork_server, "tests.scenarios.drivers.expedition")
     yield forks
     forks.end()
 

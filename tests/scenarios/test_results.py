@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import pytest
+from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import BaseMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -75,6 +77,86 @@ def test_a_finished_turn_has_the_response_of_its_root(
     [north, _] = response.subordinate_responses
     assert [each.agent for each in north.subordinate_responses] == ["camp"]
     assert response.usage == result.usage == Usage(model_calls=6)
+
+
+class CountingSaver(SqliteCheckpointer):
+    """Counts how often the history of a conversation is read."""
+
+    reads = 0
+
+    def get_delta_channel_history(self, **kwargs: Any) -> Any:
+        self.reads += 1
+        return super().get_delta_channel_history(**kwargs)
+
+
+def test_the_end_of_a_turn_is_not_read_from_the_database_again(world: World) -> None:
+    head = team({"head": [delegate("north", "go"), "over"]})
+    with CountingSaver(":memory:") as saver:
+        session = Session(head, saver)
+        result = world.send(session, "go")
+
+        assert saver.reads == 0
+        assert session.thread_store.get(session.thread_id).messages[-1].text == "over"
+    response = check_response(result, Status.FULFILLED, "", "over")
+    assert [each.agent for each in response.subordinate_responses] == ["north"]
+
+
+class Editor(BaseCallbackHandler):
+    """Edits the answer of a root at the end of its run."""
+
+    raise_error = True
+
+    def __init__(self) -> None:
+        self.session: Session | None = None
+
+    def on_chain_end(
+        self, outputs: Any, *, run_id: UUID, parent_run_id: UUID | None = None, **kwargs: Any
+    ) -> None:
+        if self.session and parent_run_id is None:
+            [*_, answer] = outputs["messages"]
+            edited = {"messages": [answer.model_copy(update={"content": "edited"})]}
+            self.session.graph.update_state(self.session.config, edited)
+
+
+def test_an_answer_that_is_edited_at_the_end_of_its_run_is_the_result(
+    world: World, saver: SqliteCheckpointer
+) -> None:
+    editor = Editor()
+    editor.session = Session(team({"head": ["over"]}), saver, callbacks=[editor])
+
+    result = world.send(editor.session, "go")
+
+    assert result.text == "edited"
+
+
+def test_a_result_alone_has_the_usage_of_the_events(
+    world: World, saver: SqliteCheckpointer
+) -> None:
+    def build_session(thread: str) -> Session:
+        model = ScriptedModel(
+            {
+                "head": [
+                    Reply("", [delegate("camp", "go")], usage=(1, 2)),
+                    Reply("over", usage=(3, 4)),
+                ],
+                "camp": [Reply("", [Call("look")], usage=(5, 6)), Reply("seen", usage=(7, 8))],
+            }
+        )
+        return Session(
+            Agent("head", model=model, subordinates=[Agent("camp", tools=[look])]),
+            saver,
+            thread=thread,
+        )
+
+    result = world.send(build_session("1"), "go")
+
+    events = list(build_session("2").send("go"))
+    said = [each.usage for each in events if each.kind == "message"]
+    assert (
+        result.usage
+        == sum(said, Usage())
+        == Usage(input_tokens=16, output_tokens=20, model_calls=4)
+    )
 
 
 def test_a_turn_that_asks_names_who_asks(world: World, saver: SqliteCheckpointer) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -17,6 +15,7 @@ import pytest
 from echelons import Session, SqliteCheckpointer
 from echelons.checkpoints.threads.stop_and_pause import take_over_thread
 from echelons.errors import NotTakenOver, StorageError, ThreadBusy, ThreadNotFound
+from tests.fork_server import REPOSITORY, ForkedProcess, ForkServer
 from tests.scenarios.drivers.hung import THREAD, build_tree
 
 if TYPE_CHECKING:
@@ -24,8 +23,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
 
-REPOSITORY = Path(__file__).parents[2]
-Hang = Callable[[str], "subprocess.Popen[str]"]
+Hang = Callable[[str], ForkedProcess]
 
 
 @pytest.fixture
@@ -34,23 +32,14 @@ def database(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def hang(database: Path) -> Iterator[Hang]:
+def hang(database: Path, fork_server: ForkServer) -> Iterator[Hang]:
     """Starts a process that stops itself in a tool, or in a transaction."""
-    started: list[subprocess.Popen[str]] = []
+    started: list[ForkedProcess] = []
 
-    def start(mode: str) -> subprocess.Popen[str]:
-        words = [sys.executable, "-m", "tests.scenarios.drivers.hung", str(database), mode]
-        started.append(
-            subprocess.Popen(
-                words,
-                cwd=REPOSITORY,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                encoding="utf-8",
-            )
-        )
-        _, status = os.waitpid(started[-1].pid, os.WUNTRACED)
-        assert os.WIFSTOPPED(status)
+    def start(mode: str) -> ForkedProcess:
+        words = ("-m", "tests.scenarios.drivers.hung", str(database), mode)
+        started.append(fork_server.start(*words, cwd=REPOSITORY))
+        started[-1].wait_until_stopped()
         return started[-1]
 
     yield start
@@ -59,7 +48,7 @@ def hang(database: Path) -> Iterator[Hang]:
         each.communicate()
 
 
-def wake(process: subprocess.Popen[str]) -> str:
+def wake(process: ForkedProcess) -> str:
     """Wake a process, and return the error that its run ended with."""
     process.send_signal(signal.SIGCONT)
     return process.communicate()[0].strip()

@@ -10,6 +10,7 @@ from echelons.cli import database, output, unfinished_threads
 from echelons.cli.command import command
 from echelons.cli.exit_codes import ExitCode
 from echelons.cli.options import RunOutputOptions, ThreadOptions
+from echelons.messaging.mail import USER, load_mail
 from echelons.text.content_blocks import read_block_texts
 from echelons.tree.names import PATH_SEPARATOR
 
@@ -113,11 +114,13 @@ def build_run_events(stored: StoredEvent) -> Iterator[RunEvent]:
 
 def _build_message_events(stored: StoredEvent) -> Iterator[RunEvent]:
     from echelons.delegation.request import Usage
-    from echelons.runtime.run_events import RunEvent, RunEventKind
+    from echelons.runtime.run_events import RunEvent, RunEventKind, build_mail_event
 
     path, thread, data = stored.agent_path, stored.agent_thread_id, stored.event.data
     text, artifact = read_block_texts(data["content"]), data.get("artifact")
     match data["role"]:
+        case "human" if "mail" in data:
+            yield build_mail_event(path, thread, load_mail(text, data["mail"]))
         case "human":
             yield RunEvent(path, RunEventKind.TASK, text, thread_id=thread)
         case "ai":
@@ -129,6 +132,8 @@ def _build_message_events(stored: StoredEvent) -> Iterator[RunEvent]:
             )
             # Older databases do not have the model.
             facts = {"model": str(data.get("model", ""))}
+            if "cut" in data:
+                facts["cut"] = str(data["cut"])
             yield RunEvent(
                 path, RunEventKind.MESSAGE, text, usage=usage, thread_id=thread, data=facts
             )
@@ -137,6 +142,10 @@ def _build_message_events(stored: StoredEvent) -> Iterator[RunEvent]:
         case "tool":
             facts = {"id": data.get("tool_call_id", ""), "status": data.get("status", "")}
             yield RunEvent(path, RunEventKind.TOOL_RESULT, text, thread_id=thread, data=facts)
+            if isinstance(artifact, dict) and artifact.get("to") == USER:
+                told = {"kind": "message", "from": path, "to": USER}
+                said = str(artifact.get("text", ""))
+                yield RunEvent(path, RunEventKind.MAIL, said, thread_id=thread, data=told)
 
 
 def _build_response_events(superior: str, stored: dict[str, Any]) -> Iterator[RunEvent]:

@@ -1,4 +1,4 @@
-"""`echelons stop`, `pause` and `takeover`: orders to a turn, whichever process runs it."""
+"""`echelons stop`, `pause`, `steer` and their like: to a turn, whichever process runs it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ import typer
 
 from echelons.cli import database, output, unfinished_threads
 from echelons.cli.command import command
-from echelons.cli.display.text_format import build_command_line, check_name_argument
+from echelons.cli.display.text_format import (
+    build_command_line,
+    check_name_argument,
+    read_text_argument,
+)
 from echelons.cli.exit_codes import ExitCode
 from echelons.cli.options import (
     DatabaseOptions,
@@ -26,6 +30,7 @@ from echelons.identity.lineage import derive_root_thread_id
 if TYPE_CHECKING:
     from echelons.checkpoints.threads.stop_and_pause import ControlOrder
     from echelons.checkpoints.threads.store import RootThread
+    from echelons.messaging.mail import MailKind
 
 PathArgument = Annotated[
     str | None,
@@ -33,6 +38,20 @@ PathArgument = Annotated[
         metavar="PATH",
         help="The agent, such as [b]head/north[/b], with all below it; by default the whole tree.",
         callback=check_name_argument,
+    ),
+]
+ReceiverArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="PATH",
+        help="The agent, such as [b]head/north[/b], at work or not.",
+        callback=check_name_argument,
+    ),
+]
+TextArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="TEXT", help="What it is told; [b]-[/b] reads it from the standard input."
     ),
 ]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Take it over without asking first.")]
@@ -58,6 +77,72 @@ def pause(
 ) -> ExitCode:
     """Pause an agent and all below it, or the whole tree, before the next model call."""
     return _give_order("paused", path, team, place, how)
+
+
+@command
+def message(
+    path: ReceiverArgument,
+    text: TextArgument,
+    team: TeamOption = None,
+    *,
+    place: ThreadOptions,
+    how: OutputOptions,
+) -> ExitCode:
+    """Send an agent a message, which it reads before its next model call, in any process.
+
+    Without [b]--thread[/b], it goes to the latest thread.
+    """
+    return _send_mail("message", path, text, team, place, how)
+
+
+@command
+def steer(
+    path: ReceiverArgument,
+    text: TextArgument,
+    team: TeamOption = None,
+    *,
+    place: ThreadOptions,
+    how: OutputOptions,
+) -> ExitCode:
+    """Redirect an agent at work, in any process: its reply that is under way is cut off.
+
+    Without [b]--thread[/b], it goes to the latest thread.
+    """
+    return _send_mail("intervention", path, text, team, place, how)
+
+
+def _send_mail(
+    kind: MailKind,
+    path: str,
+    text: str,
+    team: str | None,
+    place: ThreadOptions,
+    how: OutputOptions,
+) -> ExitCode:
+    """Send mail to an agent that has ever begun, or else to one that the team declares."""
+    from echelons.checkpoints.ledger import build_key
+    from echelons.checkpoints.queries import run_plan
+    from echelons.checkpoints.threads.mail_delivery import post_mail
+
+    said = read_text_argument(text)
+    with database.open_database(place.db) as saver:
+        root = database.choose_shown_root(saver, place.thread, quietly=how.json)
+        try:
+            sent_to = run_plan(saver, post_mail(root.id, path, said, kind=kind))
+        except UnknownPath:
+            track = output.choose_tracker(silent=how.json)
+            declared = _list_agent_paths(root, team, track, have_model=True)
+            sent_to = run_plan(saver, post_mail(root.id, path, said, declared, kind))
+        running = saver.ledger.get_holder(build_key(root.id)) is not None
+    thread = database.root_label(root)
+    if how.json:
+        output.print_json({"sent_to": sent_to, "thread": thread, "running": running})
+        return ExitCode.FINISHED
+    article = "an" if kind == "intervention" else "a"
+    output.print_result(f"sent {sent_to} {article} {kind} in thread {thread}")
+    if not running:
+        output.print_remark(f"it is not running now; the {kind} is read when it goes on")
+    return ExitCode.FINISHED
 
 
 @command
@@ -131,8 +216,9 @@ def _give_order(
 
 
 def _list_agent_paths(
-    root: RootThread, team: str | None, track: output.Tracker | None
+    root: RootThread, team: str | None, track: output.Tracker | None, *, have_model: bool = False
 ) -> frozenset[str]:
+    from echelons.agent import Agent
     from echelons.tree.traversal import walk_tree
 
     try:
@@ -141,4 +227,8 @@ def _list_agent_paths(
         if team is not None:
             raise
         return frozenset()  # without --team, agents that have begun can still be named
-    return frozenset(place.path_text for place in walk_tree(agent))
+    return frozenset(
+        place.path_text
+        for place in walk_tree(agent)
+        if isinstance(place.member, Agent) or not have_model
+    )

@@ -63,12 +63,28 @@ MessageOption = Annotated[
 ]
 
 
+AddresseeOption = Annotated[
+    str | None,
+    typer.Option(
+        "--for",
+        metavar="NAME",
+        help="Only the questions for one [b]Human[/b] of the tree.",
+        callback=check_value_argument,
+    ),
+]
+
+
 @command
-def inbox(place: ThreadOptions, how: OutputOptions) -> ExitCode:
+def inbox(
+    addressee: AddresseeOption = None, *, place: ThreadOptions, how: OutputOptions
+) -> ExitCode:
     """List the questions that wait for an answer, of all threads or of one."""
     with database.open_database(place.db) as saver:
         listed = unfinished_threads.list_root_statuses(saver, place.thread)
+    if addressee is not None:
+        listed = [each.select_questions(addressee) for each in listed]
     found = [each for each in listed if each.questions]
+    found.sort(key=lambda each: not any(question.urgent for question in each.questions))
     for each in listed:
         database.print_damage(each.root)
     for each in found:

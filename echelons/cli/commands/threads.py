@@ -17,6 +17,7 @@ from echelons.cli.display.text_format import check_name_argument, escape_control
 from echelons.cli.exit_codes import ExitCode
 from echelons.cli.options import OutputOptions, ThreadOptions, complete_thread
 from echelons.errors import ThreadNotFound
+from echelons.messaging.mail import load_mail
 from echelons.text.content_blocks import describe_content
 from echelons.tree.names import PATH_SEPARATOR
 
@@ -190,6 +191,9 @@ def _format_conversation(agent: str, events: Sequence[ThreadEvent]) -> str:
 
 def _format_message(agent: str, data: Mapping[str, Any]) -> str:
     who = {"human": "task", "ai": agent, "tool": "result"}.get(data["role"], data["role"])
+    if "mail" in data:
+        mail = load_mail(str(data["content"]), data["mail"])
+        who, data = f"{mail.kind} from {mail.sender}", {**data, "content": mail.text}
     if data.get("status") == "error":
         who = f"{who} (error)"
     words = describe_content(data["content"])

@@ -84,6 +84,8 @@ def _trace_to_json(trace: Trace) -> dict[str, Any]:
             for request in trace.requests
         ],
         "tools": list(trace.tools),
+        "progress": list(trace.progress),
+        "mail": [asdict(each) for each in trace.mail],
         "subordinates": [_trace_to_json(each) for each in trace.subordinates],
     }
 

@@ -202,6 +202,13 @@ class AgentBoard:
     def _on_custom(self, row: AgentRow, event: RunEvent) -> None:
         self._mark_running(row, shorten_line(event.content))
 
+    def _on_mail(self, row: AgentRow, event: RunEvent) -> None:
+        read = f"reads from {event.data['from']}: {shorten_line(event.content)}"
+        self._mark_running(row, shorten_line(read))
+
+    def _on_intervention(self, row: AgentRow, event: RunEvent) -> None:
+        self._mark_running(row, shorten_line(f"is redirected: {shorten_line(event.content)}"))
+
     def _on_delegation(self, row: AgentRow, event: RunEvent) -> None:
         row.pending += 1
         row.state, row.detail = AgentState.WAITING, ""

@@ -17,6 +17,7 @@ from echelons.cli.display.text_format import (
     format_tool_call,
 )
 from echelons.errors import NoOpenThread, QuestionNotNamed, UnknownQuestion
+from echelons.messaging.human_request import is_human_request
 from echelons.tree.names import PATH_SEPARATOR
 
 if TYPE_CHECKING:
@@ -41,7 +42,19 @@ def _format_question(question: Question, given: Path | None) -> str:
     answers = [build_command_line("answer", question.id, *way, db=given) for way in ways]
     how = "with one of:\n  " if len(answers) > 1 else "with: "
     listed = "\n  ".join(answers)
-    return f"{PATH_SEPARATOR.join(question.path)} asks:\n  {words}\nAnswer it {how}{listed}"
+    asks = f"{PATH_SEPARATOR.join(question.path)} asks"
+    if is_human_request(question.schema):
+        asks = f"{PATH_SEPARATOR.join(question.path[:-1])} asks {question.addressee}"
+    urgently = " urgently" * question.urgent
+    return f"{asks}{urgently}:\n  {words}\n{_format_deadline(question)}Answer it {how}{listed}"
+
+
+def _format_deadline(question: Question) -> str:
+    """Return until when a question waits, as a line; empty if it waits for any time."""
+    if question.deadline is None:
+        return ""
+    then = "" if question.default is None else f", then {_to_json(question.default)} is taken"
+    return escape_controls(f"It waits until {question.deadline}{then}.") + "\n"
 
 
 def _list_answer_arguments(question: Question) -> Iterator[tuple[str, ...]]:
@@ -53,6 +66,9 @@ def _list_answer_arguments(question: Question) -> Iterator[tuple[str, ...]]:
         yield from _list_decision_arguments(question.reviewed_calls)
     elif is_outcome_question(question.value):
         yield from (("happened", "--result", "TEXT"), ("not_happened",), ("run_again",))
+    elif is_human_request(schema):
+        yield ("VALUE",)
+        yield "--json-value", json.dumps({"status": "unable", "reason": "TEXT"})
     elif choices := list_choices(question.value, schema):
         yield from map(_build_choice_arguments, choices)
     elif schema is None or schema.get("type") == "string":
@@ -72,7 +88,9 @@ def format_question(value: Any, schema: Mapping[str, Any] | None = None) -> str:
     from echelons.effects.unknown_outcome import is_outcome_question
 
     words = format_question_value(value)
-    if schema is None or is_outcome_question(value) or find_review(value, schema):
+    if schema is None or is_human_request(schema):
+        return words
+    if is_outcome_question(value) or find_review(value, schema):
         return words
     if schema.get("type") == "string" and schema.keys() <= {"type", "title"}:
         return words
@@ -139,6 +157,8 @@ def _list_decision_arguments(calls: Sequence[ReviewedCall]) -> Iterator[tuple[st
             yield kind, "--message", "TEXT"
         elif len(calls) == 1:
             yield "--json-value", json.dumps(_build_example(calls[0], kind), default=str)
+    if len(calls) == 1 and calls[0].can_be_standing:
+        yield "--json-value", json.dumps({"type": "approve", "scope": "thread"})
     if len(calls) > 1:
         each_one = [_build_example(each, each.allowed[0]) for each in calls]
         yield "--json-value", json.dumps(each_one, default=str)
@@ -162,6 +182,12 @@ def question_to_json(question: Question, thread: str) -> dict[str, Any]:
         "asked_at": question.asked_at,
         "schema": question.schema,
         "thread": thread,
+        "choices": [*question.choices],
+        "urgent": question.urgent,
+        "deadline": question.deadline,
+        "default": question.default,
+        "addressee": question.addressee,
+        "asker": question.asker,
         "reviewed_calls": [asdict(each) for each in question.reviewed_calls],
     }
 

@@ -15,6 +15,7 @@ from echelons.cli.display.agent_board import AgentBoard
 from echelons.cli.display.question_text import format_question
 from echelons.cli.display.text_format import format_tool_call, join_lines, shorten_line
 from echelons.cli.options import RunOutputOptions
+from echelons.messaging.mail import USER
 from echelons.runtime.run_events import RunEvent, RunEventKind
 
 STOPPING_LINE = "stopping at the end of the current step; Ctrl-C again stops at once"
@@ -115,5 +116,13 @@ _FORMATTERS: dict[RunEventKind, Callable[[RunEvent], str]] = {
         f"asks you: {join_lines(format_question(event.data['value'], event.data.get('schema')))}"
     ),
     RunEventKind.ERROR: lambda event: f"fails: {shorten_line(event.content)}",
+    RunEventKind.MAIL: lambda event: (
+        f"tells you: {shorten_line(event.content)}"
+        if event.data.get("to") == USER
+        else f"reads from {event.data['from']}: {shorten_line(event.content)}"
+    ),
+    RunEventKind.INTERVENTION: lambda event: (
+        f"is redirected by {event.data['from']}: {shorten_line(event.content)}"
+    ),
     RunEventKind.CUSTOM: lambda event: f"writes: {shorten_line(event.content)}",
 }

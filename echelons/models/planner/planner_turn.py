@@ -13,7 +13,9 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from pydantic import BaseModel
 
+from echelons.identity.lineage import MAIL_KEY
 from echelons.language.tokens import TokenizedText
+from echelons.messaging.mail import load_mail
 from echelons.models.planner.task_context import TaskBrief, TaskContext
 from echelons.models.planner.toolbox import DELEGATE_TOOL
 from echelons.text.content_blocks import read_block_texts
@@ -61,10 +63,14 @@ class PlannerTurn:
     @classmethod
     def from_messages(cls, messages: Sequence[BaseMessage]) -> PlannerTurn:
         """Return the last turn of `messages`; without a human message its task is empty."""
-        humans = [i for i, message in enumerate(messages) if isinstance(message, HumanMessage)]
+        humans = [
+            i
+            for i, message in enumerate(messages)
+            if isinstance(message, HumanMessage) and not _is_message(message)
+        ]
         if not humans:
             return cls(TaskContext(TaskBrief("")))
-        texts = (read_block_texts(messages[i].content) for i in reversed(humans))
+        texts = (_read_task(messages[i]) for i in reversed(humans))
         brief, *before = map(TaskBrief.from_text, texts)
         thread = [text for one in before for text in (one.task, one.earlier)]
         said = TaskContext(brief, tuple(TokenizedText(text) for text in thread if text.strip()))
@@ -73,6 +79,17 @@ class PlannerTurn:
         given = {m.tool_call_id: m for m in since if isinstance(m, ToolMessage)}
         answers = tuple(_read_answer(call, given.get(call["id"] or "")) for call in calls)
         return cls(said, tuple(call["name"] for call in calls), answers)
+
+
+def _is_message(message: HumanMessage) -> bool:
+    """Return whether a message from outside is no task; an intervention is one."""
+    return bool(message.response_metadata.get(MAIL_KEY, {}).get("kind") == "message")
+
+
+def _read_task(message: BaseMessage) -> str:
+    text = read_block_texts(message.content)
+    mail = message.response_metadata.get(MAIL_KEY)
+    return load_mail(text, mail).text if mail else text
 
 
 def _read_answer(call: Mapping[str, Any], message: ToolMessage | None) -> CallAnswer:

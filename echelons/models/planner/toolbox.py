@@ -17,7 +17,15 @@ from echelons.models.planner.tool_parameters import ToolParameter, read_paramete
 DELEGATE_TOOL: Final = "call_subordinate"
 REPORT_TOOL: Final = "report"
 BUILT_IN_TOOLS: Final = frozenset(
-    {DELEGATE_TOOL, REPORT_TOOL, "delegate_many", "ask_superior", "contact_user", "send_message"}
+    {
+        DELEGATE_TOOL,
+        REPORT_TOOL,
+        "delegate_many",
+        "ask_superior",
+        "ask_user",
+        "ask_later",
+        "send_message",
+    }
 )
 """Tools that any agent may have, none of which is its own."""
 

@@ -74,8 +74,8 @@ def _commands(place: Path, python: Path, pins: Path) -> list[list[str]]:
             [uv, "pip", "install", "--quiet", "--python", str(python), "-r", str(pins)],
         ]
     return [
-        [sys.executable, "-m", "venv", str(place)],
-        [str(python), "-m", "pip", "install", "--quiet", "-r", str(pins)],
+        [sys.executable, "-m", "venv", "--without-pip", str(place)],
+        [sys.executable, "-m", "pip", "--python", str(python), "install", "-q", "-r", str(pins)],
     ]
 
 

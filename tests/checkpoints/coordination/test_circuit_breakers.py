@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -27,6 +24,7 @@ from echelons.guards.circuit_breaker import (
     FailureIntensity,
 )
 from echelons.testing import FakeClock
+from tests.fork_server import ForkServer
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -105,7 +103,9 @@ def test_of_a_thousand_who_ask_at_once_exactly_one_is_the_probe(
         assert sum(pool.map(ask, range(1000))) == 1
 
 
-def test_a_circuit_survives_the_death_of_its_process(tmp_path: Path, clock: Calendar) -> None:
+def test_a_circuit_survives_the_death_of_its_process(
+    tmp_path: Path, clock: Calendar, fork_server: ForkServer
+) -> None:
     script = f"""
 import os, signal
 from echelons import SqliteCheckpointer
@@ -116,7 +116,7 @@ for _ in range(3):
     breakers.note("head/eat", breakers.admit("head/eat"), AttemptOutcome.FAILED)
 os.kill(os.getpid(), signal.SIGKILL)
 """
-    killed = subprocess.run([sys.executable, "-c", script], check=False, env={**os.environ})
+    killed = fork_server.run("-c", script)
 
     assert killed.returncode == -signal.SIGKILL
     with SqliteCheckpointer(tmp_path / "t.sqlite") as saver:

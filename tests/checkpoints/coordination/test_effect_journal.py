@@ -111,6 +111,23 @@ def test_a_result_that_is_too_large_is_left_out_with_the_reason(saver: Saver) ->
     assert "the limit is 8388608" in found.lost
 
 
+@pytest.mark.parametrize("result", [{"text": "x" * 9_000_000}, object()], ids=["large", "odd"])
+def test_what_a_human_had_answered_is_kept_with_a_result_that_is_lost(
+    saver: Saver, result: Any
+) -> None:
+    entry = JOURNAL.begin(call(), config(saver), [{"type": "approve"}]).entry
+    assert (entry.answers, entry.ours) == (({"type": "approve"},), (0,))
+    assert JOURNAL.find(call(), config(saver)) == entry
+
+    JOURNAL.end(call(), entry, result, config(saver))
+
+    found = JOURNAL.find(call(), config(saver))
+    assert found
+    assert found.lost
+    assert (found.answers, found.ours) == (entry.answers, entry.ours)
+    assert JOURNAL.find(call("2"), config(saver)) is None
+
+
 def test_who_was_overtaken_may_not_go_on(saver: Saver) -> None:
     mine = begun(saver)
     JOURNAL.note(call(), replace(mine, at=""), config(saver))

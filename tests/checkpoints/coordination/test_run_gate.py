@@ -11,17 +11,28 @@ from typing import Any
 
 import pytest
 from langchain_core.messages import AIMessage
+from langgraph.errors import GraphDrained
 
 from echelons import Limits, SqliteCheckpointer
+from echelons.checkpoints.coordination.answer_mark import AnswerMark, mark_answers_left
 from echelons.checkpoints.coordination.change_signals import get_signals
 from echelons.checkpoints.coordination.control_orders import ControlOrders, build_orders_key
 from echelons.checkpoints.coordination.run_gate import TreeGate
-from echelons.checkpoints.ledger import Fence, Ledger, MemoryLedger, get_ledger
+from echelons.checkpoints.ledger import Fence, Ledger, MemoryLedger, build_key, get_ledger
 from echelons.errors import LeaseLost, StorageError
 from echelons.guards.gate import Halt, Pause, Step
+from echelons.guards.scoped_gate import ScopedGate
 from echelons.identity.lineage import Identity
 
 ROOT = Identity(agent="head", path=("head",), thread_id="t", tree="x", turn="1")
+
+
+class OtherGate(ScopedGate):
+    """A gate around another that lets everything pass."""
+
+    @property
+    def halt(self) -> None:
+        return None
 
 
 def config(path: str) -> Mapping[str, Any]:
@@ -76,6 +87,56 @@ def test_what_this_process_writes_is_noticed_after_a_signal() -> None:
         get_signals(saver.ledger).notify()
 
         assert passing.enter(Step.MODEL, config("head")) == Pause("head")
+
+
+def leave_an_answer(ledger: Ledger) -> None:
+    assert ledger.commit(lambda open_: mark_answers_left(open_, "t"))
+
+
+def marked_gate(saver: SqliteCheckpointer, mark: AnswerMark) -> TreeGate:
+    passing = gate(saver)
+    passing.answer_mark = mark
+    return passing
+
+
+def test_no_step_begins_once_an_answer_is_left_to_the_run_until_it_is_taken(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "t.sqlite"
+    with SqliteCheckpointer(path) as saver, SqliteCheckpointer(path) as other:
+        with saver.ledger.lease(build_key("t")) as lease:
+            mark = AnswerMark("t", lease.fence)
+            saver.ledger.commit(mark.open)
+            passing = marked_gate(saver, mark)
+            assert passing.enter(Step.MODEL, config("head")) is None
+
+            leave_an_answer(other.ledger)
+
+            for step in Step:
+                with pytest.raises(GraphDrained, match="answered"):
+                    passing.enter(step, config("head/north"))
+            with pytest.raises(GraphDrained):
+                OtherGate(passing).check_hold()
+            assert mark.has_held
+            # The next run of the tree begins when they are taken.
+            saver.ledger.commit(mark.take)
+            passing = marked_gate(saver, mark)
+            assert passing.enter(Step.MODEL, config("head")) is None
+            passing.check_hold()
+            assert not mark.has_held
+
+
+def test_an_agent_that_is_stopped_ends_though_an_answer_is_left_to_the_run() -> None:
+    with SqliteCheckpointer(":memory:") as saver, saver.ledger.lease(build_key("t")) as lease:
+        mark = AnswerMark("t", lease.fence)
+        saver.ledger.commit(mark.open)
+        passing = marked_gate(saver, mark)
+        leave_an_answer(saver.ledger)
+        order(saver.ledger, ControlOrders(stopped=("head/north",)))
+
+        assert isinstance(passing.enter(Step.TOOL, config("head/north")), Halt)
+        with pytest.raises(GraphDrained):
+            passing.enter(Step.TOOL, config("head"))
 
 
 def test_a_pause_holds_up_models_only() -> None:

@@ -8,22 +8,23 @@ from typing import Any
 
 import pytest
 
-from echelons.testing.crash import run
+from tests.fork_server import ForkServer
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="forks and signals of POSIX")
 
-REPOSITORY = Path(__file__).parents[3]
 BEFORE = {"mail": ["before"], "turn": "before", "epoch": 2, "next": 2, "files": []}
 
 
-def deaths(folder: Path, work: str) -> list[Any]:
+def deaths(fork_server: ForkServer, folder: Path, work: str) -> list[Any]:
     """Return what each death during some work left, the work itself last."""
     driver = "tests.checkpoints.ledger.drivers.killed"
-    return list(run(driver, str(folder), work, folder=REPOSITORY))
+    return list(fork_server.load(driver, str(folder), work))
 
 
-def test_an_append_is_there_or_not_whenever_its_process_dies(tmp_path: Path) -> None:
-    *died, done = deaths(tmp_path, "append")
+def test_an_append_is_there_or_not_whenever_its_process_dies(
+    fork_server: ForkServer, tmp_path: Path
+) -> None:
+    *died, done = deaths(fork_server, tmp_path, "append")
 
     assert done == {**BEFORE, "mail": ["before", "new"], "next": 3}
     # To begin, to check the fence, to find the end of the stream, to append, to commit.
@@ -31,25 +32,29 @@ def test_an_append_is_there_or_not_whenever_its_process_dies(tmp_path: Path) -> 
 
 
 def test_two_changes_of_a_commit_are_there_together_whenever_its_process_dies(
-    tmp_path: Path,
+    fork_server: ForkServer, tmp_path: Path
 ) -> None:
-    *died, done = deaths(tmp_path, "both")
+    *died, done = deaths(fork_server, tmp_path, "both")
 
     assert done == {**BEFORE, "mail": ["before", "new"], "turn": "new", "next": 3}
     assert len(died) > 5
     assert all(left == BEFORE for left in died)
 
 
-def test_a_lease_can_be_taken_whenever_the_process_that_took_it_dies(tmp_path: Path) -> None:
-    *died, done = deaths(tmp_path, "lease")
+def test_a_lease_can_be_taken_whenever_the_process_that_took_it_dies(
+    fork_server: ForkServer, tmp_path: Path
+) -> None:
+    *died, done = deaths(fork_server, tmp_path, "lease")
 
     assert done == {**BEFORE, "epoch": 3}
     assert len(died) > 3
     assert all(left == BEFORE for left in died)
 
 
-def test_a_migration_is_done_or_not_begun_whenever_its_process_dies(tmp_path: Path) -> None:
-    *died, done = deaths(tmp_path, "migration")
+def test_a_migration_is_done_or_not_begun_whenever_its_process_dies(
+    fork_server: ForkServer, tmp_path: Path
+) -> None:
+    *died, done = deaths(fork_server, tmp_path, "migration")
 
     assert {"events", "ledger_entries", "echelons_schema"} <= set(done["left"])
     assert len(died) > 10

@@ -15,6 +15,7 @@ from echelons import SqliteCheckpointer
 from echelons.checkpoints.ledger import Ledger, SqliteLedger, require_lease
 from echelons.errors import LeaseLost, StorageError, ThreadBusy
 from tests.checkpoints.ledger.drivers.remote import Remote
+from tests.fork_server import ForkServer
 
 Start = Callable[[int], list[Remote]]
 
@@ -35,12 +36,14 @@ def idle() -> Iterator[list[Remote]]:
 
 
 @pytest.fixture
-def start(idle: list[Remote], database: Path, saver: SqliteCheckpointer) -> Iterator[Start]:
+def start(
+    idle: list[Remote], database: Path, saver: SqliteCheckpointer, fork_server: ForkServer
+) -> Iterator[Start]:
     """What brings so many other processes to the same database."""
     started: list[Remote] = []
 
     def start(count: int) -> list[Remote]:
-        started.extend(idle.pop() if idle else Remote() for _ in range(count))
+        started.extend(idle.pop() if idle else Remote(fork_server) for _ in range(count))
         for process in started:
             process.tell("open", str(database))
         for process in started:

@@ -66,6 +66,12 @@ writes = st.one_of(
 wholes = st.sampled_from([{}, {}, {}, {MESSAGES: [HumanMessage("whole", id="9")]}, {HEADS: {}}])
 
 
+class Eager(SqliteCheckpointer):
+    """Caches every history, however short it is."""
+
+    shortest_cached = 0
+
+
 class Twins(RuleBasedStateMachine):
     """One saver that remembers, another on the same file, and one that never remembers."""
 
@@ -73,7 +79,7 @@ class Twins(RuleBasedStateMachine):
         super().__init__()
         self.folder = TemporaryDirectory()
         path = Path(self.folder.name) / "t.sqlite"
-        self.savers = [SqliteCheckpointer(path, remembered=2), SqliteCheckpointer(path)]
+        self.savers = [Eager(path, remembered=2), Eager(path)]
         self.fresh = SqliteCheckpointer(path, remembered=0)
         for each in (*self.savers, self.fresh):
             each.conn.execute("PRAGMA synchronous=OFF")
@@ -208,7 +214,7 @@ TestTwins.settings = settings(
 # In the runs of a tree
 
 
-class Counting(SqliteCheckpointer):
+class Counting(Eager):
     """Counts the rows of checkpoints and writes that are read."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -273,6 +279,17 @@ def test_without_memory_it_reads_ever_more(path: Path) -> None:
     assert found[39] > 3 * found[2]
 
 
+def test_a_short_conversation_is_read_again_and_a_longer_one_is_not(path: Path) -> None:
+    class Patient(Counting):
+        shortest_cached = SqliteCheckpointer.shortest_cached
+
+    with Patient(path) as saver, Counting(path, remembered=0) as forgetful:
+        found, again = costs(saver, head(), 20), costs(forgetful, head(), 20, thread="other")
+
+    assert found[1:3] == again[1:3]
+    assert found[19] == found[10] < again[10]
+
+
 def test_no_more_conversations_are_kept_than_asked_for(path: Path) -> None:
     with Counting(path, remembered=3) as saver:
         for each in "abcde":
@@ -295,6 +312,20 @@ def test_another_process_is_heard_at_the_next_turn(path: Path, saver: Counting) 
     with SqliteCheckpointer(path, remembered=0) as fresh:
         assert said(saver) == said(fresh)
     assert len(said(saver)) == 12
+
+
+@pytest.mark.parametrize("is_stored_again", [False, True])
+def test_a_snapshot_after_what_is_remembered_is_found(path: Path, is_stored_again: bool) -> None:
+    whole = {MESSAGES: [HumanMessage("whole", id="9")]}
+    with Eager(path) as saver:
+        put(saver, "1", None, {})
+        values(saver, "1", [*DELTA_CHANNELS])  # remembered from here on
+        if is_stored_again:
+            put(saver, "2", "1", {})
+        put(saver, "2", "1", whole)
+        put(saver, "3", "2", {})
+
+        assert values(saver, "3", [*DELTA_CHANNELS]) == {**whole, HEADS: {}}
 
 
 def test_a_fork_of_the_past_begins_with_what_was_said_then(path: Path, saver: Counting) -> None:

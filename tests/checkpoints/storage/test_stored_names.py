@@ -16,39 +16,12 @@ OURS = [DelegationRequest, DelegationResponse, Status, Usage, Limits, Question, 
 OURS += [RunEvent, RunEventKind]
 QUESTION = Question("1", "sure?", ("head", "clerk"), "t", "2026-01-01T00:00:00+00:00")
 STORED: list[tuple[Any, bytes]] = [
-    (
-        DelegationResponse(
-            request_id="1",
-            agent="clerk",
-            result="2",
-            status=Status.FULFILLED,
-            path=("head", "clerk"),
-            confidence=0.9,
-        ),
-        (
-            b"\xc8\x01(\x05\x94\xb3echelons.delegation\xb2DelegationResponse\x8c\xaareque"
-            b"st_id\xa11\xa5agent\xa5clerk\xa6status\xc7&\x00\x93\xb3echelons.delegation"
-            b"\xa6Status\xa9fulfilled\xa6result\xa12\xaaconfidence\xcb?\xec\xcc\xcc\xcc"
-            b"\xcc\xcc\xcd\xa4path\x92\xa4head\xa5clerk\xa5usage\x83\xacinput_tokens\x00"
-            b"\xadoutput_tokens\x00\xabmodel_calls\x00\xa6reason\xa0\xafpartial_results"
-            b"\x90\xb5subordinate_responses\x90\xa9thread_id\xa0\xa6failed\xc2\xb3model_v"
-            b"alidate_json"
-        ),
-    ),
     (Status.PARTIAL, b"\xc7$\x00\x93\xb3echelons.delegation\xa6Status\xa7partial"),
     (
         Usage(input_tokens=1, output_tokens=2),
         (
             b"\xc7Z\x05\x94\xb3echelons.delegation\xa5Usage\x83\xacinput_tokens\x01\xadou"
             b"tput_tokens\x02\xabmodel_calls\x00\xb3model_validate_json"
-        ),
-    ),
-    (
-        QUESTION,
-        (
-            b"\xc7\x81\x02\x93\xbcechelons.checkpoints.pending\xa8Question\x86\xa2id\xa11"
-            b"\xa5value\xa5sure?\xa4path\x92\xa4head\xa5clerk\xa9thread_id\xa1t\xa8asked_"
-            b"at\xb92026-01-01T00:00:00+00:00\xa6schema\xc0"
         ),
     ),
     (
@@ -98,6 +71,35 @@ GROWN: list[tuple[Any, bytes, bytes]] = [
             b"\xa6origin\xa4head\xa7current\xa5clerk\xa4task\xa5count\xa7context\x80\xa4p"
             b"ath\x92\xa4head\xa5clerk\xa8max_hops\n\xa8attempts\x01\xa6budget\x80\xa8dea"
             b"dline\xc0\xa5route\x90\xb3model_validate_json"
+        ),
+    ),
+    (
+        DelegationResponse(
+            request_id="1",
+            agent="clerk",
+            result="2",
+            status=Status.FULFILLED,
+            path=("head", "clerk"),
+            confidence=0.9,
+        ),
+        b"\xb3echelons.delegation\xb2DelegationResponse",
+        (
+            b"\xc8\x01(\x05\x94\xb3echelons.delegation\xb2DelegationResponse\x8c\xaareque"
+            b"st_id\xa11\xa5agent\xa5clerk\xa6status\xc7&\x00\x93\xb3echelons.delegation"
+            b"\xa6Status\xa9fulfilled\xa6result\xa12\xaaconfidence\xcb?\xec\xcc\xcc\xcc"
+            b"\xcc\xcc\xcd\xa4path\x92\xa4head\xa5clerk\xa5usage\x83\xacinput_tokens\x00"
+            b"\xadoutput_tokens\x00\xabmodel_calls\x00\xa6reason\xa0\xafpartial_results"
+            b"\x90\xb5subordinate_responses\x90\xa9thread_id\xa0\xa6failed\xc2\xb3model_v"
+            b"alidate_json"
+        ),
+    ),
+    (
+        QUESTION,
+        b"\xbcechelons.checkpoints.pending\xa8Question",
+        (
+            b"\xc7\x81\x02\x93\xbcechelons.checkpoints.pending\xa8Question\x86\xa2id\xa11"
+            b"\xa5value\xa5sure?\xa4path\x92\xa4head\xa5clerk\xa9thread_id\xa1t\xa8asked_"
+            b"at\xb92026-01-01T00:00:00+00:00\xa6schema\xc0"
         ),
     ),
     (

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.errors import GraphDrained
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.types import Command, interrupt
 
@@ -111,6 +112,21 @@ def test_the_ids_are_those_that_langgraph_takes_answers_under(saver: Any) -> Non
 
     assert {each.id for each in asked(saver)} == {each.id for each in interrupts}
     graph.invoke(Command(resume={each.id: "yes" for each in asked(saver)}), CONFIG)
+    assert asked(saver) == []
+
+
+def test_a_question_is_found_though_an_agent_in_the_same_step_has_not_ended(saver: Any) -> None:
+    def leave(messages: Any) -> Any:
+        raise GraphDrained("left")
+
+    with pytest.raises(GraphDrained):
+        team(walk=leave).compile(saver).invoke(TASK, CONFIG)
+
+    assert asking(saver) == [("head/days/eat", "where?"), ("head/sure", "sure?")]
+    assert run_plan(saver, read_thread_status("t")).pending_work.can_proceed
+    answers = {each.id: "yes" for each in asked(saver)}
+    end = team().compile(saver).invoke(Command(resume=answers), CONFIG)
+    assert end["messages"][-1].text == "end"
     assert asked(saver) == []
 
 

@@ -17,6 +17,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from echelons.cli.app import app
+from tests.fork_server import Ended, ForkedProcess, ForkServer
 
 TRIPS = '''
 """Teams that a test calls by name."""
@@ -171,6 +172,7 @@ both = Agent(
 )
 hanging = Agent("head", model=ScriptedModel(hang))
 number = 3
+liar = type("Liar", (), {"__class__": property(lambda _: Agent)})()
 
 
 def made() -> Agent:
@@ -273,18 +275,27 @@ def environment(**more: str) -> dict[str, str]:
     return {**os.environ, "PYTHONUTF8": "1", **more}
 
 
-MAIN = [sys.executable, "-c", "from echelons.cli.app import main; main()"]
-Finished = subprocess.CompletedProcess[str]
-Started = subprocess.Popen[str]
+MAIN = ("-c", "from echelons.cli.app import main; main()")
+Started = ForkedProcess | subprocess.Popen[str]
 
 
 @pytest.fixture
-def process(folder: Path) -> Callable[..., Finished]:
+def process(folder: Path, fork_server: ForkServer) -> Callable[..., Ended]:
     """Calls the command line in a process of its own, and waits for its end."""
 
-    def call(*words: str, **more: str) -> Finished:
-        return subprocess.run(
-            [*MAIN, *words],
+    def call(*words: str, **more: str) -> Ended:
+        return fork_server.run(*MAIN, *words, cwd=folder, env=environment(**more))
+
+    return call
+
+
+@pytest.fixture
+def interpreter(folder: Path) -> Callable[..., Ended]:
+    """Calls the command line in a new interpreter, and waits for its end."""
+
+    def call(*words: str, **more: str) -> Ended:
+        done = subprocess.run(
+            [sys.executable, *MAIN, *words],
             cwd=folder,
             env=environment(**more),
             stdin=subprocess.DEVNULL,
@@ -293,38 +304,41 @@ def process(folder: Path) -> Callable[..., Finished]:
             timeout=60,
             check=False,
         )
+        return Ended(done.returncode, done.stdout, done.stderr)
 
     return call
 
 
 @pytest.fixture
-def terminal(folder: Path) -> Callable[..., tuple[int, str]]:
+def terminal(folder: Path, fork_server: ForkServer) -> Callable[..., tuple[int, str]]:
     """Calls the command line on a terminal; gives its exit code and all that it wrote."""
 
     def call(*words: str, columns: int = 80) -> tuple[int, str]:
-        ours, theirs = pty.openpty()
-        given = environment(TERM="xterm", COLUMNS=str(columns), LINES="30")
-        with subprocess.Popen(
-            [*MAIN, *words], cwd=folder, env=given, stdin=theirs, stdout=theirs, stderr=theirs
-        ) as process:
-            os.close(theirs)
-            shown = b"".join(iter(lambda: _read(ours), b"")).decode()
+        ours, running = start_on_terminal(fork_server, words, folder, columns)
+        shown = b"".join(iter(lambda: _read(ours), b"")).decode()
         os.close(ours)
-        return process.returncode, shown
+        return running.wait(), shown
 
     return call
+
+
+def start_on_terminal(
+    server: ForkServer, words: Sequence[str], folder: Path, columns: int
+) -> tuple[int, ForkedProcess]:
+    """Return our end of a new terminal, and a command that runs on the other."""
+    ours, theirs = pty.openpty()
+    given = environment(TERM="xterm", COLUMNS=str(columns), LINES="30")
+    streams = dict.fromkeys(("stdin", "stdout", "stderr"), theirs)
+    process = server.start(*MAIN, *words, cwd=folder, env=given, **streams)
+    os.close(theirs)
+    return ours, process
 
 
 class LiveTerminal:
     """A terminal of 80 columns with a running command, whose screen can be waited for."""
 
-    def __init__(self, words: Sequence[str], folder: Path) -> None:
-        self._ours, theirs = pty.openpty()
-        given = environment(TERM="xterm", COLUMNS="80", LINES="30")
-        self._process = subprocess.Popen(
-            [*MAIN, *words], cwd=folder, env=given, stdin=theirs, stdout=theirs, stderr=theirs
-        )
-        os.close(theirs)
+    def __init__(self, ours: int, process: ForkedProcess) -> None:
+        self._ours, self._process = ours, process
         self._shown = b""
 
     def wait_for(self, pattern: str, timeout: float = 60) -> None:
@@ -356,12 +370,13 @@ class LiveTerminal:
 
 
 @pytest.fixture
-def live(folder: Path) -> Iterator[Callable[..., LiveTerminal]]:
+def live(folder: Path, fork_server: ForkServer) -> Iterator[Callable[..., LiveTerminal]]:
     """Calls the command line on a terminal, and leaves it running."""
     with ExitStack() as stack:
 
         def call(*words: str) -> LiveTerminal:
-            return stack.enter_context(closing(LiveTerminal(words, folder)))
+            running = LiveTerminal(*start_on_terminal(fork_server, words, folder, 80))
+            return stack.enter_context(closing(running))
 
         yield call
 
@@ -386,22 +401,28 @@ def _heed_interrupts() -> None:
 
 
 @pytest.fixture
-def start(folder: Path) -> Iterator[Callable[..., Started]]:
-    """Calls the command line in a process of its own, and leaves it running."""
+def start(folder: Path, fork_server: ForkServer) -> Iterator[Callable[..., Started]]:
+    """Calls the command line in a process of its own, and leaves it running.
+
+    With `new`, the process is a new interpreter.
+    """
     started: list[Started] = []
 
-    def call(*words: str) -> Started:
-        process = subprocess.Popen(
-            [*MAIN, *words],
-            cwd=folder,
-            env=environment(),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            encoding="utf-8",
-            # A script's background job ignores Ctrl-C, and so would all that it starts.
-            preexec_fn=_heed_interrupts,  # noqa: PLW1509  nothing else runs in the tests
-        )
+    def call(*words: str, new: bool = False) -> Started:
+        if new:
+            process: Started = subprocess.Popen(
+                [sys.executable, *MAIN, *words],
+                cwd=folder,
+                env=environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                encoding="utf-8",
+                # A script's background job ignores Ctrl-C, and so would all that it starts.
+                preexec_fn=_heed_interrupts,  # noqa: PLW1509  nothing else runs in the tests
+            )
+        else:
+            process = fork_server.start(*MAIN, *words, cwd=folder, env=environment())
         started.append(process)
         return process
 

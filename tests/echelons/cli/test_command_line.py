@@ -15,9 +15,10 @@ import pytest
 from typer.testing import Result
 
 from echelons.cli.exit_codes import EXIT_CODE_MEANINGS
+from tests.fork_server import Ended
 
 Call = Callable[..., Result]
-Process = Callable[..., subprocess.CompletedProcess[str]]
+Process = Callable[..., Ended]
 COMMANDS = [
     "run",
     "inbox",
@@ -174,12 +175,12 @@ def test_a_subordinate_that_fails_shows_no_trace_but_its_reason(
     assert "Traceback" in process("run", "cracks:head", "Go", "--debug").stderr
 
 
-def test_a_terminal_without_unicode_gets_plain_signs(process: Process) -> None:
-    done = process("draw", "trips:asking", PYTHONUTF8="0", PYTHONIOENCODING="ascii")
+def test_a_terminal_without_unicode_gets_plain_signs(interpreter: Process) -> None:
+    done = interpreter("draw", "trips:asking", PYTHONUTF8="0", PYTHONIOENCODING="ascii")
     assert done.stdout == "head: Plans trips\n`-- clerk: Books tables\n"
 
     task = "Ångström → Zürich"
-    asked = process("run", "trips:plain", task, PYTHONUTF8="1", PYTHONIOENCODING="ascii")
+    asked = interpreter("run", "trips:plain", task, PYTHONUTF8="1", PYTHONIOENCODING="ascii")
     assert asked.returncode == 0
     assert "begins: Angstrom ? Zurich" in asked.stderr
 
@@ -222,9 +223,9 @@ def test_the_shell_completes_teams_and_threads(echelons: Call, process: Process)
 
 
 def test_completion_without_a_database_offers_nothing_and_makes_none(
-    process: Process, folder: Path
+    interpreter: Process, folder: Path
 ) -> None:
-    assert completed(process, "trace", "--thread", "ro") == []
+    assert completed(interpreter, "trace", "--thread", "ro") == []
     assert not (folder / "trips.sqlite").exists()
 
 

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from typer.testing import Result
 
+from tests.fork_server import ForkedProcess
+
 Call = Callable[..., Result]
-Start = Callable[..., subprocess.Popen[str]]
+Start = Callable[..., ForkedProcess]
 
 
-def interrupt_when_begun(running: subprocess.Popen[str], pipes: Path) -> None:
+def interrupt_when_begun(running: ForkedProcess, pipes: Path) -> None:
     """Press Ctrl-C as soon as the step is under way, and wait until that has been noticed."""
     (pipes / "begun").read_text()
     running.send_signal(signal.SIGINT)
@@ -29,7 +30,7 @@ def interrupt_when_begun(running: subprocess.Popen[str], pipes: Path) -> None:
 def test_ctrl_c_lets_the_step_end_and_the_turn_goes_on_from_there(
     start: Start, pipes: Path, echelons: Call
 ) -> None:
-    running = start("run", "trips:waiting", "Open", "--thread", "rome")
+    running = start("run", "trips:waiting", "Open", "--thread", "rome", new=True)
     interrupt_when_begun(running, pipes)
     (pipes / "go").write_text("opened")
     stdout, stderr = running.communicate(timeout=60)

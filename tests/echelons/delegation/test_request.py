@@ -97,7 +97,7 @@ def test_what_is_no_response_is_refused_by_name(stored: Any) -> None:
 
     assert refused.value.model == "DelegationResponse"
     assert refused.value.why in str(refused.value)
-    for part in ("DelegationResponse", "cannot be read", "checkpoints before it"):
+    for part in ("DelegationResponse", "cannot be read", "checkpoint before it"):
         assert part in str(refused.value)
 
 

@@ -29,6 +29,7 @@ async def held(pressure: Backpressure, task: str = "a") -> asyncio.Task[None]:
 
 RELEASES: list[Callable[[Backpressure], None]] = [
     lambda pressure: pressure.take_start("a"),
+    lambda pressure: pressure.lift(),
     lambda pressure: pressure.close(),
 ]
 
@@ -99,3 +100,16 @@ async def test_what_was_taken_or_closed_before_waits_for_nothing() -> None:
     await held(pressure)
     pressure.close()
     await pressure.await_start("a")
+
+
+async def test_nothing_is_held_back_any_more_where_only_the_result_is_asked_for() -> None:
+    pressure = Backpressure()
+    with ExitStack() as stack:
+        pressure.guard_loop(stack)
+        pressure.lift()
+
+        await pressure.await_start("a")
+        assert pressure.wait_for_start("b")
+        # Who leaves such a run lets no more steps begin, like any other.
+        pressure.close()
+        assert not pressure.wait_for_start("c")

@@ -18,6 +18,7 @@ from echelons.models import openai_chat, resolve_model
 from echelons.testing import Call, Reply, ScriptedModel, delegate
 from echelons.testing.openai_server import Drop, Hang, HttpError
 from echelons.text.error_lines import describe_error
+from echelons.text.json_schema import find_schema_fault
 
 Serve = Callable[..., tuple[ChatOpenAI, Any]]
 
@@ -324,3 +325,45 @@ async def test_a_root_whose_server_is_not_there_names_its_address(
         assert error.__notes__[-1] == "the request was for http://127.0.0.1:9"
     failed = [each.content for each in events if each.kind == "error"]
     assert failed == ["Connection error. (http://127.0.0.1:9)"] * 2
+
+
+def test_a_tree_of_three_levels_asks_is_answered_and_ends(serve: Serve) -> None:
+    year = {"question": "Which year?", "schema": {"type": "string", "pattern": "^[0-9]{4}$"}}
+    model, server = serve(
+        delegate("mid", "find it"),
+        delegate("low", "find it"),
+        Call("ask_superior", year),
+        Call("ask_superior", {**year, "choices": ["1999", "2000"]}),
+        [
+            Call("ask_superior", {"question": "Which year is it?", "choices": ["1999", "2000"]}),
+            Call("ask_later", {"question": "Which month?"}),
+        ],
+        delegate("mid", "1999"),
+        delegate("low", "1999"),
+        "found it",
+        "low has found it",
+        "it is found",
+    )
+    mid = Agent("mid", subordinates=[Agent("low", tools=[search])])
+    with Session(Agent("head", model=model, subordinates=[mid]), ":memory:") as session:
+        [question] = session.send("find it").result().questions
+        assert question.choices == ("1999", "2000")
+        assert session.answer(question.id, "1999").result().text == "it is found"
+
+    assert server.errors == []
+    offered = [
+        each["function"] for request in server.requests for each in request.body.get("tools", ())
+    ]
+    assert {each["name"] for each in offered} == {
+        "ask_superior",
+        "ask_later",
+        "call_subordinate",
+        "report",
+        "search",
+        "send_message",
+    }
+    assert [find_schema_fault(each["parameters"]) for each in offered] == [""] * len(offered)
+    # What an agent is told about its superior does not say whether that is an agent or a human.
+    told = [each for each in offered if each["name"] == "ask_superior"]
+    assert len(told) == len(server.requests)
+    assert told == [told[0]] * len(told)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -109,19 +110,20 @@ tree = Agent("head", subordinates=[
 
 def test_every_process_learns_the_same() -> None:
     code = (
-        f"{MIXED}print(Router(CapabilityMap.discover(tree), threshold=0).route('my limit').json())"
+        f"{MIXED}router = Router(CapabilityMap.discover(tree), threshold=0)\n"
+        "learnt = router.route('my limit').json()"
     )
-    runs = {
-        subprocess.run(
-            [sys.executable, "-c", code],
-            capture_output=True,
-            check=True,
-            env={**os.environ, "PYTHONHASHSEED": seed},
-        ).stdout
-        for seed in ("1", "2")
-    }
+    elsewhere = subprocess.run(
+        [sys.executable, "-c", f"{code}\nprint(learnt)"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONHASHSEED": "1"},  # ours is random
+    ).stdout
 
-    assert len(runs) == 1
+    here: dict[str, Any] = {}
+    exec(code, here)
+    assert elsewhere == f"{here['learnt']}\n"
 
 
 def test_an_agent_with_one_example_is_found_beside_others() -> None:

@@ -164,6 +164,16 @@ async def test_what_is_no_failure_of_the_matcher_is_not_swallowed(error: BaseExc
             await router.aroute(TASK)
 
 
+def test_a_matcher_without_a_readable_threshold_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def threshold(self: object) -> float:
+        raise ValueError("not yet")
+
+    monkeypatch.setattr(Fixed, "threshold", property(threshold))
+
+    with pytest.raises(MatcherFailed, match=r"the matcher Fixed failed: .*ValueError: not yet"):
+        Router(travel(), Fixed())
+
+
 def test_a_matcher_that_cannot_read_the_tree_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     def prepare(self: object, profiles: object) -> Fixed:
         raise ValueError("no profile has a password=hunter2")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
@@ -23,6 +21,7 @@ from echelons.checkpoints.ledger import build_key
 from echelons.errors import NothingToResume, StorageError, ThreadBusy, UnfinishedTurn
 from echelons.runtime.session_run import _EventPump
 from echelons.testing import Call, ScriptedModel, delegate
+from tests.fork_server import ForkServer
 
 CALLS = ["head", "middle", "leaf", "leaf", "middle", "head"]
 
@@ -212,17 +211,11 @@ atexit.register(lambda: print(*tree.steps))
     ],
 )
 def test_a_process_ends_with_a_run_that_was_left_and_another_resumes_it(
-    at: int, how: str, tmp_path: Path
+    at: int, how: str, tmp_path: Path, fork_server: ForkServer
 ) -> None:
     database = tmp_path / "t.sqlite"
 
-    ended = subprocess.run(
-        [sys.executable, "-c", SCRIPT, str(at), str(database), how],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    ended = fork_server.run("-c", SCRIPT, str(at), str(database), how)
 
     assert (ended.returncode, ended.stderr) == (0, "")
     at_leaving, at_exit = ended.stdout.splitlines()

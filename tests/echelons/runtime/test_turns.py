@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -28,6 +26,7 @@ from echelons.errors import (
     WrongAnswer,
 )
 from echelons.testing import Call, ScriptedModel, delegate
+from tests.fork_server import ForkServer
 
 # Many of these sessions are on a saver whose ledger is in memory, on purpose.
 pytestmark = pytest.mark.filterwarnings("ignore::echelons.errors.ForeignSaverWarning")
@@ -298,7 +297,7 @@ def test_a_run_that_fails_lets_the_thread_go(saver: Any) -> None:
     assert Session(counting(), saver).resume().result().text == "1 messages"
 
 
-def test_a_killed_process_lets_the_thread_go(tmp_path: Path) -> None:
+def test_a_killed_process_lets_the_thread_go(tmp_path: Path, fork_server: ForkServer) -> None:
     script = f"""
 import os, signal
 from echelons import Agent, Session
@@ -308,7 +307,7 @@ def reply(messages):
 agent = Agent("head", model=ScriptedModel(reply))
 Session(agent, {str(tmp_path / "t.sqlite")!r}).send("go", turn_id="1").result()
 """
-    killed = subprocess.run([sys.executable, "-c", script], check=False)
+    killed = fork_server.run("-c", script)
 
     assert killed.returncode == -9
     with Session(counting(), tmp_path / "t.sqlite") as session:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from echelons.text.error_lines import LONGEST_ERROR, describe_error
+from echelons.text.error_lines import LONGEST_ERROR, describe_error, format_traceback
 
 
 @pytest.mark.parametrize(
@@ -66,3 +66,23 @@ def test_a_long_error_is_cut_and_shows_it() -> None:
     )
     exact = "x" * (LONGEST_ERROR - len("ValueError: "))
     assert describe_error(ValueError(exact)) == f"ValueError: {exact}"
+
+
+def test_an_error_whose_parts_cannot_be_read_still_has_a_line_and_a_traceback() -> None:
+    class Mute(Exception):
+        def __getattribute__(self, name: str) -> object:
+            raise RuntimeError(name)
+
+    class Text(str):
+        def strip(self, chars: str | None = None) -> str:
+            raise RuntimeError
+
+        def __str__(self) -> str:
+            return self
+
+    class Strange(Exception):
+        def __str__(self) -> str:
+            return Text("strange")
+
+    assert describe_error(Strange()) == "Strange: strange"
+    assert format_traceback(Mute()) == "the traceback of Mute cannot be read"

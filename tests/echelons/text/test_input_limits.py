@@ -105,7 +105,7 @@ def test_nobody_may_call_something_so(name: Any) -> None:
 
 @given(JSON)
 def test_json_is_taken_as_it_is(value: Any) -> None:
-    assert check_value(value, "the answer") is value
+    assert check_value(value, "the answer") == value
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def test_notes_are_texts_and_numbers_under_plain_keys() -> None:
         ({"a": ["x"]}, InvalidNote),
         ({"a": {"b": 1}}, InvalidNote),
         ({"a": b"x"}, InvalidNote),
-        ({"a": 2**70}, InvalidValue),
+        ({"a": 2**70}, InvalidNote),
         ({"a": "\ud800"}, InvalidText),
         ({"a": "x" * NOTE_BYTES}, InputTooLarge),
         ({str(n): "x" for n in range(NOTE_BYTES)}, InputTooLarge),

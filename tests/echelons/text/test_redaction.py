@@ -125,5 +125,16 @@ def test_a_redactor_that_fails_lets_nothing_through() -> None:
     assert apply_redactor(lambda _: returned, "hunter2") == FAILED_REDACTOR  # type: ignore[arg-type,return-value]
 
 
+def test_a_redacted_text_of_any_class_is_a_plain_one() -> None:
+    class Text(str):
+        def __add__(self, other: str) -> str:
+            raise ValueError
+
+        def __str__(self) -> str:
+            raise ValueError
+
+    assert type(apply_redactor(Text, "hunter2")) is str
+
+
 def test_a_redacted_text_can_be_stored() -> None:
     assert apply_redactor(str, "half a \ud83d") == "half a �"

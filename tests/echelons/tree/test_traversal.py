@@ -198,18 +198,15 @@ def test_every_process_comes_to_the_same_fingerprint() -> None:
         "from echelons import Agent; from echelons.tree.traversal import fingerprint_tree;"
         "print(fingerprint_tree(Agent('head', subordinates=[Agent('eat'), Agent('sleep')])))"
     )
-    found = {
-        subprocess.run(
-            [sys.executable, "-c", code],
-            capture_output=True,
-            text=True,
-            check=True,
-            env={"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(sys.path)},
-        ).stdout.strip()
-        for seed in ("1", "2")
-    }
+    found = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PYTHONHASHSEED": "1", "PYTHONPATH": ":".join(sys.path)},  # ours is random
+    ).stdout.strip()
 
-    assert found == {fingerprint_tree(Agent("head", subordinates=[Agent("sleep"), Agent("eat")]))}
+    assert found == fingerprint_tree(Agent("head", subordinates=[Agent("sleep"), Agent("eat")]))
 
 
 # Capabilities

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+from contextlib import suppress
 from typing import Any
 
 import pytest
-from langchain_core.runnables import Runnable, RunnableLambda
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langgraph.errors import (
     EmptyChannelError,
     EmptyInputError,
@@ -22,6 +23,7 @@ from langgraph.types import Command
 
 from echelons.errors import MissingAgents, StorageError, UnreadableRecord
 from echelons.guards.circuit_breaker import AttemptOutcome
+from echelons.langgraph_internals import parent_config
 from echelons.nodes.delegating.attempt import LevelFailure, arun_level, run_level
 from tests.failure_ids import without_ids
 
@@ -135,3 +137,37 @@ async def test_the_whole_of_an_error_is_in_the_log(caplog: pytest.LogCaptureFixt
         assert record.exc_info is None
         [reference] = re.findall(r"failure [0-9a-f]{12}", failed.reason)
         assert reference in record.getMessage()
+
+
+class Level(Runnable[Any, Any]):
+    """Notes the config around each call of it, and may fail."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.around: list[Any] = []
+        self._error = error
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+        self.around.append(parent_config.get())
+        if self._error:
+            raise self._error
+        return {}
+
+
+@pytest.mark.parametrize("error", [None, ValueError("broken"), StorageError("t.sqlite", "full")])
+async def test_a_level_has_its_own_config_around_it_and_leaves_that_of_its_superior(
+    error: Exception | None,
+) -> None:
+    level, own = Level(error), RunnableConfig(tags=["own"])
+    superior = RunnableConfig(tags=["superior"])
+    token = parent_config.set(superior)
+    try:
+        with suppress(StorageError):
+            run_level(level, {}, own)
+        assert parent_config.get() is superior
+        with suppress(StorageError):
+            await arun_level(level, {}, own)
+        assert parent_config.get() is superior
+    finally:
+        parent_config.reset(token)
+
+    assert level.around == [own, own]

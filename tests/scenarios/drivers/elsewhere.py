@@ -11,26 +11,24 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from echelons import Result, Session
 from echelons.errors import EchelonsError
+from tests.fork_server import REPOSITORY, ForkServer
 from tests.scenarios.drivers.askers import Askers
-
-REPOSITORY = Path(__file__).parents[3]
 
 
 class Elsewhere:
     """Such a process, from outside."""
 
-    def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.scenarios.drivers.elsewhere"],
+    def __init__(self, server: ForkServer) -> None:
+        self._process = server.start(
+            "-m",
+            "tests.scenarios.drivers.elsewhere",
             cwd=REPOSITORY,
             stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
+            stderr=2,
         )
 
     def tell(self, method: str, *arguments: Any) -> None:

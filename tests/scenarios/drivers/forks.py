@@ -7,20 +7,15 @@ calls the module's ``main`` with them in a fork, and answers with the fork's exi
 
 from __future__ import annotations
 
-import gc
 import json
 import subprocess
 import sys
 from functools import partial
 from importlib import import_module
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from echelons import Agent
-from echelons.testing import ScriptedModel
 from echelons.testing.crash import fork
-
-REPOSITORY = Path(__file__).parents[3]
+from tests.fork_server import REPOSITORY, ForkServer
 
 
 class Ended(NamedTuple):
@@ -34,14 +29,13 @@ class Forks:
     """Such a process, from outside.
 
     Args:
+        server: It forks the process.
         module: The driver's name, as after ``python -m``.
     """
 
-    def __init__(self, module: str) -> None:
-        command = [sys.executable, "-m", "tests.scenarios.drivers.forks", module]
-        self._process = subprocess.Popen(
-            command, cwd=REPOSITORY, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
+    def __init__(self, server: ForkServer, module: str) -> None:
+        command = ("-m", "tests.scenarios.drivers.forks", module)
+        self._process = server.start(*command, cwd=REPOSITORY, stdin=subprocess.PIPE, stderr=2)
 
     def run(self, *arguments: str) -> Ended:
         """Call the driver in a process of its own, and wait for its end."""
@@ -59,11 +53,6 @@ class Forks:
 def main(module: str) -> None:
     """Fork for each line until nobody writes any more."""
     work = import_module(module).main
-    # What is imported and made here need not be in each fork.
-    Agent("head", model=ScriptedModel(["done"])).compile(":memory:").invoke(
-        {"messages": [("user", "go")]}, {"configurable": {"thread_id": "1"}}
-    )
-    gc.freeze()
     for line in sys.stdin:
         process = fork(partial(work, *json.loads(line)))
         code = process.wait()

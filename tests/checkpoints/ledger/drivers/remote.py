@@ -13,14 +13,12 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from echelons import SqliteCheckpointer
 from echelons.checkpoints.ledger import Lease, SqliteLedger
 from echelons.errors import EchelonsError, ThreadBusy
-
-REPOSITORY = Path(__file__).parents[4]
+from tests.fork_server import REPOSITORY, ForkServer
 
 
 class Obedient:
@@ -98,13 +96,13 @@ class Obedient:
 class Remote:
     """Such a process, from outside."""
 
-    def __init__(self) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.checkpoints.ledger.drivers.remote"],
+    def __init__(self, server: ForkServer) -> None:
+        self.process = server.start(
+            "-m",
+            "tests.checkpoints.ledger.drivers.remote",
             cwd=REPOSITORY,
             stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
+            stderr=2,
         )
         self._unanswered = 0
         self._stopped = False
@@ -151,8 +149,7 @@ class Remote:
     def wait_until_stopped(self) -> None:
         """Wait until it has stopped itself."""
         self._stopped = True
-        _, status = os.waitpid(self.pid, os.WUNTRACED)
-        assert os.WIFSTOPPED(status)
+        self.process.wait_until_stopped()
 
     def go_on(self) -> None:
         """Let it go on where it was stopped."""

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 from typer.testing import Result
 
+from tests.fork_server import ForkedProcess
+
 Call = Callable[..., Result]
-Started = subprocess.Popen[str]
+Started = ForkedProcess
 Start = Callable[..., Started]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,8 +11,50 @@ from typing import Any
 import pytest
 from typer.testing import Result
 
+from tests.fork_server import ForkedProcess
+
 Call = Callable[..., Result]
-Start = Callable[..., "subprocess.Popen[str]"]
+Start = Callable[..., ForkedProcess]
+
+
+def test_a_message_is_read_when_its_receiver_goes_on(echelons: Call) -> None:
+    echelons("run", "trips:two", "Both", "--thread", "oslo")
+
+    sent = echelons("message", "head/one", "Two seats.\n")
+    told = echelons("message", "head", "-", "--thread", "oslo", "--json", given="And a table.")
+
+    assert (sent.exit_code, sent.stdout) == (0, "sent head/one a message in thread oslo\n")
+    assert "read when it goes on" in sent.stderr
+    assert json.loads(told.stdout) == {"sent_to": "head", "thread": "oslo", "running": False}
+    for code in (4, 0):
+        (first, *_others) = echelons("inbox", "--json").stdout.splitlines()
+        assert echelons("answer", json.loads(first)["id"], "yes").exit_code == code
+    assert "message from the user: And a table." in echelons("trace").stdout
+    assert "message from the user:\n  And a table." in echelons("show", "oslo").stdout
+    assert (
+        "head  reads from the user: And a table." in echelons("attach", "--thread", "oslo").stderr
+    )
+
+
+def test_an_intervention_for_who_is_idle_is_kept(echelons: Call) -> None:
+    echelons("run", "trips:two", "Both", "--thread", "oslo")
+
+    sent = echelons("steer", "head/one", "Three seats.", "--json")
+
+    assert json.loads(sent.stdout) == {"sent_to": "head/one", "thread": "oslo", "running": False}
+    said = echelons("steer", "head/other", "None.").stdout
+    assert said == "sent head/other an intervention in thread oslo\n"
+
+
+def test_a_message_to_nobody_is_refused(echelons: Call) -> None:
+    assert echelons("message", "head", "Hello").exit_code == 3
+    echelons("run", "trips:plain", "Hello", "--thread", "rome")
+
+    refused = echelons("message", "head/nobody", "Hello")
+
+    assert refused.exit_code == 3
+    assert "no agent 'head/nobody' in the tree" in refused.stderr
+    assert echelons("message", "head", " ").exit_code == 3
 
 
 def test_a_turn_that_asks_is_stopped_and_resume_brings_it_to_its_end(echelons: Call) -> None:
@@ -152,7 +193,7 @@ def test_of_several_threads_one_must_be_named(echelons: Call) -> None:
 
 
 @pytest.fixture
-def holder(start: Start, pipes: Path) -> subprocess.Popen[str]:
+def holder(start: Start, pipes: Path) -> ForkedProcess:
     """A process whose tool waits at the pipe `go`."""
     running = start("run", "trips:waiting", "Open", "--thread", "rome")
     (pipes / "begun").read_text()
@@ -160,7 +201,7 @@ def holder(start: Start, pipes: Path) -> subprocess.Popen[str]:
 
 
 def test_a_thread_is_taken_from_a_process_that_hangs_and_resumed(
-    echelons: Call, pipes: Path, holder: subprocess.Popen[str]
+    echelons: Call, pipes: Path, holder: ForkedProcess
 ) -> None:
     assert "echelons takeover" in echelons("resume").stderr
 
@@ -177,7 +218,7 @@ def test_a_thread_is_taken_from_a_process_that_hangs_and_resumed(
 
 
 def test_a_person_reads_who_holds_the_thread_and_what_is_risked_before_it_is_taken(
-    echelons: Call, live: Callable[..., Any], holder: subprocess.Popen[str]
+    echelons: Call, live: Callable[..., Any], holder: ForkedProcess
 ) -> None:
     asked = live("takeover", "rome")
     asked.wait_for(rf"Process {holder.pid} on \S+ has held thread\s+rome")
@@ -198,7 +239,7 @@ def test_a_person_reads_who_holds_the_thread_and_what_is_risked_before_it_is_tak
 
 
 def test_without_a_terminal_a_thread_is_taken_only_with_yes(
-    echelons: Call, holder: subprocess.Popen[str]
+    echelons: Call, holder: ForkedProcess
 ) -> None:
     refused = echelons("takeover", "rome", given="y\n")
 

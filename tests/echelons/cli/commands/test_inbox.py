@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,9 +13,10 @@ from typer.testing import Result
 
 from echelons import Session
 from echelons.cli.team_loader import TeamSpec, load_team
+from tests.fork_server import Ended
 
 Call = Callable[..., Result]
-Process = Callable[..., subprocess.CompletedProcess[str]]
+Process = Callable[..., Ended]
 
 
 def ids(shown: str) -> list[str]:
@@ -308,7 +308,7 @@ CLERKS = '''
 from langchain.agents import create_agent
 from langchain.agents.middleware import HumanInTheLoopMiddleware
 
-from echelons import Agent
+from echelons import Agent, Permissions
 from echelons.testing import Call, ScriptedModel, delegate
 
 
@@ -340,6 +340,12 @@ def made(*calls):
 DONE = "the clerk is done"
 one = made(Call("mail", {"to": "bob"}))
 both = made(Call("mail", {"to": "bob"}), Call("drop", {"path": "/x"}))
+own = Agent(
+    "head",
+    model=ScriptedModel({"*": [Call("mail", {"to": "bob"}), Call("mail", {"to": "bob"}), DONE]}),
+    tools=[mail],
+    permissions=Permissions(approvals={"mail": "ask"}),
+)
 '''
 
 
@@ -370,6 +376,25 @@ def test_a_tool_call_that_waits_is_shown_with_the_commands_that_decide(
     ]
     assert shown.splitlines() == lines
     assert echelons("inbox").stdout.splitlines()[1:-1] == lines
+
+
+def test_a_call_that_permissions_hold_can_be_approved_for_the_thread(
+    echelons: Call, clerks: Path
+) -> None:
+    shown = echelons("run", "clerks:own", "A mail", "--thread", "rome").stdout
+
+    ways = re.findall(r"echelons answer \w+ (.*) --db", shown)
+    standing = '{"type": "approve", "scope": "thread"}'
+    edit = '{"type": "edit", "edited_action": {"name": "mail", "args": {"to": "bob"}}}'
+    assert "head asks:\n  May this call run?\n  mail(to='bob')\n" in shown
+    assert ways == [
+        "approve",
+        f"--json-value '{edit}'",
+        "reject",
+        f"--json-value '{standing}'",
+    ]
+    assert echelons("answer", standing, "--json-value", "--quiet").exit_code == 0
+    assert clerks.read_text() == "bob\nbob\n"
 
 
 def test_several_calls_are_shown_with_a_decision_for_all_and_one_for_each(
@@ -457,3 +482,38 @@ def test_an_ordinary_question_takes_no_message(echelons: Call) -> None:
 
     assert refused.exit_code == 2
     assert "--message is for a decision on tool calls" in refused.stderr
+
+
+HUMANS = """
+from echelons import Human
+
+both = [delegate("anna", "Sign it"), delegate("bert", "Pay it")]
+humans = Agent(
+    "head",
+    model=ScriptedModel([both, "Done."]),
+    subordinates=[Human("anna", "Signs"), Human("bert", "Pays")],
+)
+"""
+
+
+def test_the_inbox_lists_the_questions_for_one_human_and_how_to_answer(
+    echelons: Call, folder: Path
+) -> None:
+    with (folder / "trips.py").open("a", encoding="utf-8") as file:
+        file.write(HUMANS)
+    echelons("run", "trips:humans", "Have it signed", "--thread", "rome")
+
+    shown = echelons("inbox", "--for", "anna").stdout
+    [signing] = map(json.loads, echelons("inbox", "--for", "anna", "--json").stdout.splitlines())
+
+    assert "thread rome\nhead asks anna:\n  Sign it\nAnswer it with one of:\n" in shown
+    assert f"echelons answer {signing['id']} VALUE " in shown
+    assert '--json-value \'{"status": "unable", "reason": "TEXT"}\'' in shown
+    assert "bert" not in shown
+    assert (signing["addressee"], signing["asker"], signing["value"]) == ("anna", "head", "Sign it")
+    assert echelons("inbox", "--for", "cleo").stdout == ""
+    unable = '{"status": "unable", "reason": "ill"}'
+    echelons("answer", signing["id"], unable, "--json-value")
+    [paying] = map(json.loads, echelons("inbox", "--json").stdout.splitlines())
+    assert paying["addressee"] == "bert"
+    assert "Done." in echelons("answer", paying["id"], "paid").stdout

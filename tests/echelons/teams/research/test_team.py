@@ -1,5 +1,6 @@
 """A folder becomes a hierarchy: folders above, documents below, each with its own tools."""
 
+import json
 import subprocess
 import sys
 import time
@@ -184,19 +185,16 @@ def test_a_team_is_the_same_in_every_process(corpus: Path) -> None:
         "root = team(sys.argv[1])\n"
         "print(fingerprint_tree(root), json.dumps(dict(root.capabilities)))"
     )
-    runs = {
-        subprocess.run(
-            [sys.executable, "-c", code, str(corpus)],
-            capture_output=True,
-            text=True,
-            check=True,
-            env={"PYTHONHASHSEED": seed},
-        ).stdout
-        for seed in ("1", "2")
-    }
+    elsewhere = subprocess.run(
+        [sys.executable, "-c", code, str(corpus)],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PYTHONHASHSEED": "1"},  # ours is random
+    ).stdout
 
-    assert len(runs) == 1
-    assert runs.pop().startswith(fingerprint_tree(team(corpus)))
+    root = team(corpus)
+    assert elsewhere == f"{fingerprint_tree(root)} {json.dumps(dict(root.capabilities))}\n"
 
 
 part = st.text("abA_-.1 é", min_size=1, max_size=5).filter(lambda name: name[0] not in ". ")

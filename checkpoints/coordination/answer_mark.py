@@ -1,0 +1,90 @@
+"""`AnswerMark`: the mark of a run that answers may be left to it, and whether any were left.
+
+A run that holds a thread delivers the answers that others leave to it. It can do so only when the
+tree is idle, as LangGraph resumes an interrupted task only in a new invocation. So the gate of the
+run holds the next step of each agent once an answer has been left, and the run becomes idle soon.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from echelons.checkpoints.ledger import Fence, RecordKind, Transaction, build_key
+from echelons.guards.held_attempts import HeldAttempts
+
+OPEN_EPOCH: Final[RecordKind[int]] = RecordKind("open", int)
+"""The epoch of the run that answers may be left to."""
+CLOSED_EPOCH = 0
+"""An epoch that no run has, stored while no run takes answers."""
+
+
+class AnswerMark:
+    """The mark of one run; each answer that is left to the run gives it a new version.
+
+    Args:
+        thread_id: The root's thread.
+        fence: The run's lease.
+
+    Attributes:
+        has_held: Whether a step was held since answers were last taken.
+        held_attempts: The attempts whose steps were held.
+    """
+
+    def __init__(self, thread_id: str, fence: Fence) -> None:
+        self.has_held = False
+        self.held_attempts = HeldAttempts()
+        self._thread_id = thread_id
+        self._fence = fence
+        self._version: int | None = None
+
+    def open(self, open_: Transaction) -> None:
+        """Let others leave answers to the run from now on.
+
+        This comes after its own answers are stored: an answer that is left to a run which then ends
+        at a conflict would never be delivered.
+
+        Raises:
+            LeaseLost: Another run holds the thread now.
+        """
+        open_.require_lease(self._fence)
+        self._version = _store_epoch(open_, self._thread_id, self._fence.epoch)
+
+    def close(self, open_: Transaction) -> None:
+        """Let others leave no more answers to the run."""
+        _store_epoch(open_, self._thread_id, CLOSED_EPOCH)
+
+    def take(self, open_: Transaction) -> None:
+        """Note that the answers left so far are taken, in the transaction that reads them."""
+        found = open_.get_record(OPEN_EPOCH, _build_mark_key(self._thread_id))
+        self._version = found.version if found else None
+        self.has_held = False
+
+    def is_left_behind(self, open_: Transaction) -> bool:
+        """Return whether answers wait that the run has not taken."""
+        found = open_.get_record(OPEN_EPOCH, _build_mark_key(self._thread_id))
+        return found is not None and found.version != self._version
+
+
+def mark_answers_left(open_: Transaction, thread_id: str) -> bool:
+    """Tell the run that holds a thread that answers are left to it, in their transaction.
+
+    Returns:
+        Whether it takes answers; if not, nothing is written.
+    """
+    found = open_.get_record(OPEN_EPOCH, _build_mark_key(thread_id))
+    holder = open_.get_last_holder(build_key(thread_id))
+    if found is None or holder is None or found.value != holder.epoch:
+        return False
+    # Its version grows; the value stays as earlier versions read it.
+    _store_epoch(open_, thread_id, holder.epoch)
+    return True
+
+
+def _store_epoch(open_: Transaction, thread_id: str, epoch: int) -> int | None:
+    name = _build_mark_key(thread_id)
+    found = open_.get_record(OPEN_EPOCH, name)
+    return open_.compare_and_set(name, found.version if found else None, epoch)
+
+
+def _build_mark_key(thread_id: str) -> str:
+    return build_key(thread_id, OPEN_EPOCH.name)

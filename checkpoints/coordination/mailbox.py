@@ -1,0 +1,563 @@
+"""`TreeMailboxes`: the mail of a root's thread, kept in the ledger and read by one run.
+
+Each receiver, named by its path, has a `Mailbox` with its counts, and each message a record of its
+own. What was read is recorded for each checkpoint of the root after which it was, in the
+transaction that stores the messages with the receiver's thread, so each is told exactly once: until
+then, a run that goes on finds it unread. Other savers share no transaction with the ledger, so
+there it counts as read right before.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from threading import Lock
+from typing import Any, Final, NamedTuple, TypeAlias
+from urllib.parse import quote, unquote
+from uuid import uuid5
+
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.checkpoint.serde.types import ERROR, INTERRUPT
+
+from echelons.checkpoints.clock import utc_now
+from echelons.checkpoints.coordination.branches import Branch, read_branch
+from echelons.checkpoints.coordination.change_signals import get_signals
+from echelons.checkpoints.coordination.control_orders import ControlOrders, build_orders_key
+from echelons.checkpoints.coordination.turns import get_turn
+from echelons.checkpoints.inherited_config import stores_each_step
+from echelons.checkpoints.ledger import Ledger, RecordKind, Transaction, build_key, get_ledger
+from echelons.checkpoints.ledger.records import MAX_RECORD_SIZE
+from echelons.checkpoints.ledger.sqlite_ledger import SqliteTransaction
+from echelons.checkpoints.queries import LedgerQuery, ReadPlan, arun_plan, run_plan
+from echelons.errors import MailboxFull, MessageRefused, QuestionClosed
+from echelons.guards.gate import Halt
+from echelons.identity.lineage import ECHELONS_NS
+from echelons.langgraph_internals import CHECKPOINT_MAP_KEY, TASK_ID_KEY
+from echelons.messaging.mail import MAX_UNREAD, Mail, MailKind, OutgoingMail
+
+Cut: TypeAlias = Callable[[Sequence[Any]], None]
+"""Cuts a reply off, given its chunks so far."""
+Ranges = list[list[int]]
+"""Numbers as ranges, each with its first and its last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mailbox:
+    """The counts of one receiver.
+
+    Attributes:
+        sent: Number of messages that it was sent.
+        read: Those that it has read on any branch.
+    """
+
+    sent: int = 0
+    read: Ranges = field(default_factory=list)
+
+    @property
+    def unread(self) -> int:
+        """The number of messages that no branch has read."""
+        return self.sent - sum(last - first + 1 for first, last in self.read)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMail:
+    """A message as it is stored.
+
+    Attributes:
+        sender: Path of the agent that sent it, or `USER`.
+        text: What it says.
+        at: When it was sent, ISO 8601, UTC.
+        after: The checkpoint of the root after which it was sent; empty before the first.
+        kind: Its kind.
+        to: Path of the agent that a copied or held message is for; else empty.
+    """
+
+    sender: str
+    text: str
+    at: str
+    after: str = ""
+    kind: MailKind = "message"
+    to: str = ""
+
+
+MAILBOX: Final[RecordKind[Mailbox]] = RecordKind("mailbox", Mailbox)
+"""The counts of a receiver of messages."""
+MAIL: Final[RecordKind[StoredMail]] = RecordKind("mail", StoredMail)
+"""A message to an agent."""
+MAIL_READ: Final[RecordKind[Ranges]] = RecordKind("mail-read", Ranges)
+"""The numbers of the messages that an agent has read after one checkpoint of the root."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaterQuestion:
+    """A question to the user for whose answer its agent does not wait.
+
+    Attributes:
+        question: It, as JSON of an `AgentQuestion`.
+        path: Path of the asking agent.
+        agent_thread_id: The agent's thread.
+        at: When it was asked, ISO 8601, UTC.
+        after: The checkpoint of the root after which it was asked.
+        answered: Whether it was answered.
+    """
+
+    question: dict[str, Any]
+    path: str
+    agent_thread_id: str
+    at: str
+    after: str = ""
+    answered: bool = False
+
+
+LATER: Final[RecordKind[LaterQuestion]] = RecordKind("later", LaterQuestion)
+"""A question for whose answer nobody waits."""
+STEERED: Final[RecordKind[int]] = RecordKind("steered", int)
+"""The number of the latest intervention among the messages of a receiver."""
+
+
+def check_room(open_: Transaction, thread_id: str, path: str, more: int = 1) -> None:
+    """Check that an agent may be sent more messages.
+
+    Raises:
+        MailboxFull: It would have too many unread ones.
+    """
+    found = open_.get_record(MAILBOX, _build_mailbox_key(thread_id, path))
+    if (found.value.unread if found else 0) + more > MAX_UNREAD:
+        raise MailboxFull(path, MAX_UNREAD)
+
+
+def add_mail(open_: Transaction, thread_id: str, path: str, mail: StoredMail) -> int:
+    """Add a message to the mailbox of an agent; return its number."""
+    key = _build_mailbox_key(thread_id, path)
+    found = open_.get_record(MAILBOX, key)
+    box = found.value if found else Mailbox()
+    number = box.sent + 1
+    open_.compare_and_set(key, found.version if found else None, {"sent": number, "read": box.read})
+    value = {
+        "sender": mail.sender,
+        "text": mail.text,
+        "at": mail.at,
+        "after": mail.after,
+        "kind": mail.kind,
+    }
+    if mail.to:
+        value["to"] = mail.to
+    open_.compare_and_set(_build_mail_key(thread_id, path, number), None, value)
+    if mail.kind == "intervention":
+        key = build_key(thread_id, STEERED.name, quote(path, safe=""))
+        last = open_.get_record(STEERED, key)
+        open_.compare_and_set(key, last.version if last else None, number)
+    return number
+
+
+def list_later_questions(open_: Transaction, thread_id: str) -> dict[str, LaterQuestion]:
+    """Return the unanswered questions of a thread for whose answers nobody waits, by their ids."""
+    prefix = build_key(thread_id, LATER.name, "")
+    found = {key: open_.get_record(LATER, key) for key in open_.list_keys(prefix)}
+    return {
+        key.removeprefix(prefix): each.value
+        for key, each in found.items()
+        if each and not each.value.answered
+    }
+
+
+def has_later_question(open_: Transaction, thread_id: str, question_id: str) -> bool:
+    """Return whether such a question was asked, answered or not."""
+    return open_.get_record(LATER, build_key(thread_id, LATER.name, question_id)) is not None
+
+
+def answer_later_question(
+    open_: Transaction, thread_id: str, question_id: str, mail: StoredMail
+) -> None:
+    """Close a question, and put its answer into the mailbox of the agent that asked.
+
+    Raises:
+        QuestionClosed: It has been answered already.
+        MailboxFull: The agent has too many unread messages.
+    """
+    key = build_key(thread_id, LATER.name, question_id)
+    found = open_.get_record(LATER, key)
+    if found is None or found.value.answered:
+        raise QuestionClosed(question_id, [])
+    add_mail(open_, thread_id, found.value.path, mail)
+    open_.compare_and_set(key, found.version, {**asdict(found.value), "answered": True})
+
+
+def has_mailboxes(open_: Transaction, thread_id: str) -> bool:
+    """Return whether any agent of a thread was ever sent a message."""
+    return bool(open_.list_keys(build_key(thread_id, MAILBOX.name, "")))
+
+
+class ReadMark(NamedTuple):
+    """The messages that an agent has read after one checkpoint of its root."""
+
+    thread_id: str
+    path: str
+    after: str
+    numbers: tuple[int, ...]
+
+    def store(self, open_: Transaction) -> None:
+        """Record that they were read."""
+        key = build_key(
+            self.thread_id, MAIL_READ.name, quote(self.path, safe=""), quote(self.after, safe="")
+        )
+        found = open_.get_record(MAIL_READ, key)
+        ranges = add_numbers(found.value if found else [], self.numbers)
+        open_.compare_and_set(key, found.version if found else None, ranges)
+        key = _build_mailbox_key(self.thread_id, self.path)
+        if box := open_.get_record(MAILBOX, key):
+            read = add_numbers(box.value.read, self.numbers)
+            open_.compare_and_set(key, box.version, {"sent": box.value.sent, "read": read})
+
+
+class SentMail(NamedTuple):
+    """A message that an agent has sent."""
+
+    thread_id: str
+    path: str
+    mail: StoredMail
+
+    def store(self, open_: Transaction) -> None:
+        """Add it to the mailbox of its receiver."""
+        add_mail(open_, self.thread_id, self.path, self.mail)
+
+
+class MailWrites:
+    """What tasks of this process have read and sent whose writes are not stored yet.
+
+    Attributes:
+        pending: By task, the messages read and sent.
+        has_sent: Whether messages were stored of which no run has been told.
+    """
+
+    def __init__(self) -> None:
+        self.pending: dict[str, list[ReadMark | SentMail]] = {}
+        self.has_sent = False
+
+    def store(
+        self, cursor: sqlite3.Cursor, task_id: str, writes: Sequence[tuple[str, Any]]
+    ) -> None:
+        """Store what a task has read and sent, in the transaction that stores its writes."""
+        if task_id in self.pending and not any(name in (ERROR, INTERRUPT) for name, _ in writes):
+            open_ = SqliteTransaction(cursor, utc_now, MAX_RECORD_SIZE)
+            for each in self.pending.pop(task_id):
+                each.store(open_)
+                self.has_sent = self.has_sent or isinstance(each, SentMail)
+
+    def signal(self, ledger: Ledger) -> None:
+        """Let the runs of this process look for the messages that were stored."""
+        self.has_sent = False
+        get_signals(ledger).count_write()
+
+
+class TreeMailboxes:
+    """Reads the mailboxes of one run. Safe for any number of threads.
+
+    Args:
+        saver: The saver of the run.
+        thread_id: LangGraph's id of the thread.
+
+    Attributes:
+        has_mail: Whether any agent of the thread was ever sent a message.
+        interventions: The number of the latest intervention of each agent that had one.
+    """
+
+    def __init__(self, saver: BaseCheckpointSaver[Any], thread_id: str) -> None:
+        self.has_mail = False
+        self._saver = saver
+        self._ledger: Ledger = get_ledger(saver)
+        self._thread_id = thread_id
+        self._lock = Lock()
+        # An agent may work on several threads at once: each message is told to one of them.
+        self._readers: dict[tuple[str, int], str] = {}
+        # Agents with nothing to read, until somebody writes again.
+        self._empty: set[str] = set()
+        self._refreshes = 0
+        self.interventions: Mapping[str, int] = {}
+        # Interventions that were there when an agent last read its mail on a thread, and those of
+        # the replies under way, by the namespaces of their tasks.
+        self._known: dict[tuple[str, str], int] = {}
+        self._replies: dict[str, tuple[int, Cut, Mapping[str, Any]]] = {}
+        self._cuts: dict[str, int] = {}
+
+    def refresh(self, open_: Transaction) -> None:
+        """Look for messages again: something was written to the ledger."""
+        has_mail = has_mailboxes(open_, self._thread_id)
+        interventions: dict[str, int] = {}
+        if has_mail:
+            prefix = build_key(self._thread_id, STEERED.name, "")
+            for key in open_.list_keys(prefix):
+                if found := open_.get_record(STEERED, key):
+                    interventions[unquote(key.removeprefix(prefix))] = found.value
+        with self._lock:
+            self._empty.clear()
+            self._refreshes += 1
+            self.has_mail, self.interventions = has_mail, interventions
+
+    def begin_reply(self, config: Mapping[str, Any], cut: Cut) -> None:
+        """Let interventions cut off the reply that the agent of a node's config begins."""
+        known = self._known.get(_get_reader(config), 0) if self._known else 0
+        self._replies[config["configurable"]["checkpoint_ns"]] = known, cut, config
+        own = getattr(self._saver, "mail_writes", None)
+        if isinstance(own, MailWrites) and own.pending:
+            # A run that could not store it may have left something.
+            own.pending.pop(config["configurable"][TASK_ID_KEY], None)
+
+    def end_reply(self, config: Mapping[str, Any], *, has_failed: bool) -> None:
+        """Note that the reply has ended; if it has failed, others may be told what it was."""
+        self._replies.pop(config["configurable"]["checkpoint_ns"], None)
+        if has_failed and self._readers:
+            path, thread = _get_reader(config)
+            with self._lock:
+                for key, reader in [*self._readers.items()]:
+                    if key[0] == path and reader == thread:
+                        del self._readers[key]
+                self._empty.discard(path)
+
+    def take_cut(self, namespace: str, path: str) -> Cut | None:
+        """Return what cuts a reply off, if an intervention has come in since it began.
+
+        Args:
+            namespace: Of the task that calls the model, and no graph within it.
+            path: Path of its agent. If it is at work on several threads, one of them is told.
+        """
+        latest = self.interventions.get(path, 0)
+        with self._lock:
+            known, cut, config = self._replies.get(namespace, (latest, None, {}))
+            if cut is None or latest <= known:
+                return None
+            self._replies[namespace] = latest, cut, config
+            is_first = latest > self._cuts.get(path, 0)
+            self._cuts[path] = latest
+            # Another thread may have read it without being cut.
+            thread = _get_reader(config)[1]
+            is_own = self._readers.get((path, latest), thread) == thread
+        return cut if is_first and is_own else None
+
+    def read(self, config: Mapping[str, Any]) -> Sequence[Mail]:
+        """Return the unread messages of the agent of a node's config, oldest first."""
+        return run_plan(self._saver, self._plan_read(config))
+
+    async def aread(self, config: Mapping[str, Any]) -> Sequence[Mail]:
+        """Async version of `read`."""
+        return await arun_plan(self._saver, self._plan_read(config))
+
+    def note_read(self, mail: Sequence[Mail], config: Mapping[str, Any]) -> None:
+        """Let messages count as read once the writes of the node's task are stored."""
+        numbers = tuple(each.number for each in mail)
+        if numbers:
+            after = _get_root_checkpoint(config["configurable"])
+            self._write([ReadMark(self._thread_id, _get_path(config), after, numbers)], config)
+
+    async def anote_read(self, mail: Sequence[Mail], config: Mapping[str, Any]) -> None:
+        """Async version of `note_read`."""
+        await self._ledger.arun(lambda: self.note_read(mail, config))
+
+    def post(
+        self, groups: Sequence[Sequence[OutgoingMail]], config: Mapping[str, Any]
+    ) -> list[str]:
+        """Send groups of messages once the writes of the node's task are stored.
+
+        Returns:
+            Why each group is not sent; empty for one that is.
+        """
+        turn = str(config["metadata"].get("turn_id", ""))
+        orders_key = build_orders_key(self._thread_id, turn)
+
+        def check(open_: Transaction) -> list[str]:
+            orders, more = ControlOrders.read(open_, orders_key), Counter[str]()
+            return [self._check_group(open_, group, orders, more) for group in groups]
+
+        errors = self._ledger.query(check)
+        now, after = utc_now().isoformat(), _get_root_checkpoint(config["configurable"])
+        sent = [
+            SentMail(
+                self._thread_id,
+                each.path,
+                StoredMail(each.sender, each.text, now, after, each.kind, each.to),
+            )
+            for group, error in zip(groups, errors, strict=True)
+            for each in group
+            if not error
+        ]
+        if sent:
+            self._write(sent, config)
+        return errors
+
+    async def apost(
+        self, groups: Sequence[Sequence[OutgoingMail]], config: Mapping[str, Any]
+    ) -> list[str]:
+        """Async version of `post`."""
+        return await self._ledger.arun(lambda: self.post(groups, config))
+
+    def _check_group(
+        self,
+        open_: Transaction,
+        group: Sequence[OutgoingMail],
+        orders: ControlOrders,
+        more: Counter[str],
+    ) -> str:
+        """Return why a group of messages cannot be sent; `more` are those before it."""
+        for each in group:
+            order = orders.find_order(each.path)
+            if isinstance(order, Halt):
+                return str(MessageRefused(each.path, order.why))
+        try:
+            for each in group:
+                check_room(open_, self._thread_id, each.path, more[each.path] + 1)
+        except MailboxFull as error:
+            return str(error)
+        more.update(each.path for each in group)
+        return ""
+
+    def _write(self, what: Sequence[ReadMark | SentMail], config: Mapping[str, Any]) -> None:
+        """Store what a task has read and sent with its writes, or at once where these are not."""
+        given = config["configurable"]
+        own = getattr(self._saver, "mail_writes", None)
+        if isinstance(own, MailWrites) and stores_each_step(given):
+            own.pending.setdefault(given[TASK_ID_KEY], []).extend(what)
+            return
+        turn = get_turn(given)
+
+        def store(open_: Transaction) -> None:
+            if turn:
+                turn.check_in(open_)
+            for each in what:
+                each.store(open_)
+
+        self._ledger.commit(store)
+        get_signals(self._ledger).count_write()
+
+    def keep_question(
+        self, question: Mapping[str, Any], call_id: str, config: Mapping[str, Any]
+    ) -> bool:
+        """Keep a question of an agent for the user, once for each call."""
+        given, metadata = config["configurable"], config["metadata"]
+        task = f"{given[TASK_ID_KEY]}/{call_id}"
+        key = build_key(self._thread_id, LATER.name, uuid5(ECHELONS_NS, f"later/{task}").hex)
+        turn = get_turn(given)
+        asked = LaterQuestion(
+            question={**question},
+            path=_get_path(config),
+            agent_thread_id=str(metadata.get("agent_thread_id", "")),
+            at=self._ledger.get_time().isoformat(),
+            after=_get_root_checkpoint(given),
+        )
+
+        def keep(open_: Transaction) -> None:
+            if turn:
+                turn.check_in(open_)
+            # A call that was cut short after this is made again.
+            if open_.get_record(LATER, key) is None:
+                open_.compare_and_set(key, None, asdict(asked))
+
+        self._ledger.commit(keep)
+        return True
+
+    def _plan_read(self, config: Mapping[str, Any]) -> ReadPlan[list[Mail]]:
+        path, thread = _get_reader(config)
+        self._known[path, thread] = self.interventions.get(path, 0)
+        if path in self._empty:
+            return []
+        current = _get_root_checkpoint(config["configurable"])
+        branch: Branch | None = None
+        refreshes = self._refreshes
+        sent, marks = yield LedgerQuery(lambda ledger: ledger.query(self._query_counts(path)))
+        if any(after != current for after in marks):
+            branch = yield from read_branch(self._thread_id, current)
+        seen = [
+            numbers
+            for after, numbers in marks.items()
+            if after == current or (branch and branch.sees(after))
+        ]
+        read = {number for numbers in seen for number in iterate_numbers(numbers)}
+        unread = [number for number in range(1, sent + 1) if number not in read]
+        found: dict[int, StoredMail] = yield LedgerQuery(
+            lambda ledger: ledger.query(self._query_mail(path, unread))
+        )
+        if branch is None and any(each.after not in ("", current) for each in found.values()):
+            branch = yield from read_branch(self._thread_id, current)
+        mail = [
+            Mail(number, each.sender, each.text, each.at, each.kind, each.to)
+            for number, each in found.items()
+            if each.after in ("", current) or (branch and branch.sees(each.after))
+        ]
+        with self._lock:
+            # Not if another of its threads has yet to be told, or if somebody has written since.
+            if not mail and refreshes == self._refreshes:
+                self._empty.add(path)
+            readers = self._readers
+            return [
+                each for each in mail if readers.setdefault((path, each.number), thread) == thread
+            ]
+
+    def _query_counts(self, path: str) -> Callable[[Transaction], tuple[int, dict[str, Ranges]]]:
+        key = _build_mailbox_key(self._thread_id, path)
+        prefix = build_key(self._thread_id, MAIL_READ.name, quote(path, safe=""), "")
+
+        def query(open_: Transaction) -> tuple[int, dict[str, Ranges]]:
+            box = open_.get_record(MAILBOX, key)
+            if box is None:
+                return 0, {}
+            records = {each: open_.get_record(MAIL_READ, each) for each in open_.list_keys(prefix)}
+            return box.value.sent, {
+                unquote(each.removeprefix(prefix)): found.value
+                for each, found in records.items()
+                if found
+            }
+
+        return query
+
+    def _query_mail(
+        self, path: str, numbers: Collection[int]
+    ) -> Callable[[Transaction], dict[int, StoredMail]]:
+        def query(open_: Transaction) -> dict[int, StoredMail]:
+            keys = {each: _build_mail_key(self._thread_id, path, each) for each in numbers}
+            records = {each: open_.get_record(MAIL, key) for each, key in keys.items()}
+            return {each: found.value for each, found in records.items() if found}
+
+        return query
+
+
+def add_numbers(ranges: Ranges, numbers: Iterable[int]) -> Ranges:
+    """Return ranges with some numbers added.
+
+    Examples:
+        >>> add_numbers([[1, 3]], [4, 7, 6])
+        [[1, 4], [6, 7]]
+    """
+    out: Ranges = []
+    for first, last in sorted([*ranges, *([each, each] for each in numbers)]):
+        if out and first <= out[-1][1] + 1:
+            out[-1][1] = max(out[-1][1], last)
+        else:
+            out.append([first, last])
+    return out
+
+
+def iterate_numbers(ranges: Ranges) -> Iterable[int]:
+    """Yield the numbers of ranges."""
+    for first, last in ranges:
+        yield from range(first, last + 1)
+
+
+def _get_path(config: Mapping[str, Any]) -> str:
+    return str(config["metadata"].get("agent_path", ""))
+
+
+def _get_reader(config: Mapping[str, Any]) -> tuple[str, str]:
+    return _get_path(config), str(config["metadata"].get("agent_thread_id", ""))
+
+
+def _get_root_checkpoint(configurable: Mapping[str, Any]) -> str:
+    return str(configurable[CHECKPOINT_MAP_KEY][""])
+
+
+def _build_mailbox_key(thread_id: str, path: str) -> str:
+    return build_key(thread_id, MAILBOX.name, quote(path, safe=""))
+
+
+def _build_mail_key(thread_id: str, path: str, number: int) -> str:
+    return build_key(thread_id, MAIL.name, quote(path, safe=""), str(number))

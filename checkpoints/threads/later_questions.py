@@ -1,0 +1,99 @@
+"""Plans for the questions for whose answers nobody waits: listed, checked and answered.
+
+The answer to one is mail, which the agent reads before its next model call.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from langgraph.checkpoint.base import CheckpointTuple
+
+from echelons.checkpoints.coordination.branches import read_branch
+from echelons.checkpoints.coordination.change_signals import get_signals
+from echelons.checkpoints.coordination.mailbox import (
+    LaterQuestion,
+    StoredMail,
+    answer_later_question,
+    list_later_questions,
+)
+from echelons.checkpoints.ledger import Ledger, Transaction
+from echelons.checkpoints.queries import LedgerQuery, OneCheckpoint, ReadPlan
+from echelons.checkpoints.threads.pending_work import Question
+from echelons.messaging.agent_question import AgentQuestion
+from echelons.messaging.mail import MAIL_BYTES, USER
+from echelons.text.input_limits import measure_size
+from echelons.tree.names import PATH_SEPARATOR
+
+
+def read_later_questions(thread_id: str) -> ReadPlan[dict[str, Question]]:
+    """Return the open questions of a thread for whose answers nobody waits, by their ids."""
+    found: dict[str, LaterQuestion] = yield LedgerQuery(
+        lambda ledger: ledger.query(lambda open_: list_later_questions(open_, thread_id))
+    )
+    if not found:
+        return {}
+    current = yield from _read_root_checkpoint(thread_id)
+    # A fork of the past has not asked what was asked after it.
+    branch = yield from read_branch(thread_id, current)
+    return {
+        key: _build_question(key, each) for key, each in found.items() if branch.sees(each.after)
+    }
+
+
+def store_later_answers(
+    thread_id: str, questions: Mapping[str, Question], answers: Mapping[str, Any]
+) -> ReadPlan[None]:
+    """Store answers to such questions, all of them or none.
+
+    Raises:
+        InputTooLarge: One of them is larger than a message may be.
+        QuestionClosed: Another caller has answered one of them first.
+        MailboxFull: The agent that has asked has too many unread messages.
+    """
+    texts = {key: _render_answer(questions[key], each) for key, each in answers.items()}
+    for key, text in texts.items():
+        measure_size(text, f"the answer to {key!r} with its question", MAIL_BYTES)
+    after = yield from _read_root_checkpoint(thread_id)
+
+    def store(ledger: Ledger) -> None:
+        at = ledger.get_time().isoformat()
+
+        def answer(open_: Transaction) -> None:
+            for key, text in texts.items():
+                mail = StoredMail(USER, text, at, after, "answer")
+                answer_later_question(open_, thread_id, key, mail)
+
+        ledger.commit(answer)
+        get_signals(ledger).notify()
+
+    yield LedgerQuery(store)
+
+
+def _read_root_checkpoint(thread_id: str) -> ReadPlan[str]:
+    saved: CheckpointTuple | None = yield OneCheckpoint(thread_id)
+    return str(saved.config["configurable"]["checkpoint_id"]) if saved else ""
+
+
+def _render_answer(question: Question, answer: Any) -> str:
+    said = answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
+    return f"{question.value}\n{said}"
+
+
+def _build_question(key: str, stored: LaterQuestion) -> Question:
+    asked = AgentQuestion.load(stored.question)
+    path = tuple(stored.path.split(PATH_SEPARATOR))
+    return Question(
+        id=key,
+        value=asked.text,
+        path=path,
+        thread_id=stored.agent_thread_id,
+        asked_at=stored.at,
+        schema=asked.response_schema,
+        choices=asked.choices,
+        urgent=asked.urgent,
+        addressee=asked.addressee,
+        asker=path[-1],
+    )

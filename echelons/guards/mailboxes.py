@@ -1,0 +1,120 @@
+"""`Mailboxes`: where the agents of a run read their mail; implemented in `checkpoints`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from echelons.messaging.mail import Mail, OutgoingMail
+
+
+class Mailboxes(Protocol):
+    """The mailboxes of the agents of one run.
+
+    Attributes:
+        has_mail: Whether any agent of the thread was ever sent a message. Only then anything else
+            is called.
+    """
+
+    has_mail: bool
+
+    def begin_reply(self, config: Mapping[str, Any], cut: Callable[[Sequence[Any]], None]) -> None:
+        """Let interventions cut off the reply that the agent of a node's config begins.
+
+        `cut` is called with its chunks so far, at a chunk.
+        """
+        ...
+
+    def end_reply(self, config: Mapping[str, Any], *, has_failed: bool) -> None:
+        """Note that the reply has ended; if it has failed, others may be told what it was."""
+        ...
+
+    def read(self, config: Mapping[str, Any]) -> Sequence[Mail]:
+        """Return the unread messages of the agent of a node's config, oldest first."""
+        ...
+
+    async def aread(self, config: Mapping[str, Any]) -> Sequence[Mail]:
+        """Async version of `read`."""
+        ...
+
+    def note_read(self, mail: Sequence[Mail], config: Mapping[str, Any]) -> None:
+        """Let messages count as read once the writes of the node's task are stored."""
+        ...
+
+    async def anote_read(self, mail: Sequence[Mail], config: Mapping[str, Any]) -> None:
+        """Async version of `note_read`."""
+        ...
+
+    def post(
+        self, groups: Sequence[Sequence[OutgoingMail]], config: Mapping[str, Any]
+    ) -> list[str]:
+        """Send groups of messages once the writes of the node's task are stored.
+
+        Returns:
+            Why each group is not sent; empty for one that is.
+        """
+        ...
+
+    async def apost(
+        self, groups: Sequence[Sequence[OutgoingMail]], config: Mapping[str, Any]
+    ) -> list[str]:
+        """Async version of `post`."""
+        ...
+
+    def keep_question(
+        self, question: Mapping[str, Any], call_id: str, config: Mapping[str, Any]
+    ) -> bool:
+        """Keep a question of an agent for the user, as JSON, once for each call.
+
+        Return whether it was kept.
+        """
+        ...
+
+
+class NoMailboxes:
+    """The mailboxes of a run without a ledger that others could write to: always empty."""
+
+    has_mail = False
+
+    def begin_reply(self, config: Mapping[str, Any], cut: Callable[[Sequence[Any]], None]) -> None:
+        """Do nothing: there is no intervention."""
+
+    def end_reply(self, config: Mapping[str, Any], *, has_failed: bool) -> None:
+        """Do nothing."""
+
+    def read(self, config: Mapping[str, Any]) -> Sequence[Mail]:
+        """Return no messages."""
+        return ()
+
+    async def aread(self, config: Mapping[str, Any]) -> Sequence[Mail]:
+        """Async version of `read`."""
+        return ()
+
+    def note_read(self, mail: Sequence[Mail], config: Mapping[str, Any]) -> None:
+        """Do nothing."""
+
+    async def anote_read(self, mail: Sequence[Mail], config: Mapping[str, Any]) -> None:
+        """Async version of `note_read`."""
+
+    def post(
+        self, groups: Sequence[Sequence[OutgoingMail]], config: Mapping[str, Any]
+    ) -> list[str]:
+        """Refuse all messages."""
+        return [UNSTORED if each else "" for each in groups]
+
+    def keep_question(
+        self, question: Mapping[str, Any], call_id: str, config: Mapping[str, Any]
+    ) -> bool:
+        """Return that it was not kept."""
+        return False
+
+    async def apost(
+        self, groups: Sequence[Sequence[OutgoingMail]], config: Mapping[str, Any]
+    ) -> list[str]:
+        """Async version of `post`."""
+        return self.post(groups, config)
+
+
+UNSTORED = "nothing of this run is stored, so no message can be delivered"
+NO_MAILBOXES = NoMailboxes()

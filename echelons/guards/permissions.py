@@ -1,0 +1,183 @@
+"""`Permissions` of an agent: which calls run, wait for a human's approval, or are refused."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import deepcopy
+from typing import Any, Final, Literal, TypeAlias, cast
+
+from pydantic import Field, StrictBool, field_validator
+
+from echelons.errors import InvalidSetting
+from echelons.settings import Settings
+from echelons.text.error_lines import describe_error
+from echelons.text.input_limits import shorten_repr
+
+LOG = logging.getLogger(__name__)
+
+Verdict: TypeAlias = Literal["allow", "ask", "deny"]
+ApprovalRule: TypeAlias = Verdict | Callable[[Mapping[str, Any]], Verdict]
+"""A verdict on each call, or a predicate that returns the verdict on one from its arguments."""
+
+RulesByName: TypeAlias = Mapping[str, tuple[ApprovalRule, ...]]
+"""The rules for each name on the path to an agent, from the root on."""
+
+_RANKS: Final[Mapping[str, int]] = {"allow": 0, "ask": 2, "deny": 3}
+_PREDICATE_RANK = 1
+
+
+class ApprovalRules(Mapping[str, ApprovalRule]):
+    """Rules by the name of a tool or subordinate. Immutable, and pickled like any object."""
+
+    __slots__ = ("_rules",)
+
+    def __init__(self, rules: Mapping[str, ApprovalRule]) -> None:
+        self._rules = dict(rules)
+
+    def __getitem__(self, name: str) -> ApprovalRule:
+        return self._rules[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._rules)
+
+    def __len__(self) -> int:
+        return len(self._rules)
+
+    def __repr__(self) -> str:
+        return repr(self._rules)
+
+
+class Permissions(Settings):
+    """What an agent and all agents below it may do without a human.
+
+    Each rule is for the calls of one tool, or the tasks of one subordinate, of the agent or of an
+    agent below it. `"allow"` lets a call run, `"ask"` holds it until a human has approved it, and
+    `"deny"` refuses it. A predicate decides by the arguments: those of the tool, or `message` and
+    `context` of a task. It returns one of the three words; if it returns anything else, or fails,
+    the call is asked about. It is called again when a run is resumed, so it should be quick and
+    depend on the arguments alone.
+
+    Of the rules on the path from the root to an agent, the strictest verdict holds. A subordinate's
+    own rule may only narrow what its superiors have for the same name: of `"allow"`, a predicate,
+    `"ask"` and `"deny"`, each is narrower than the ones before it.
+
+    Attributes:
+        approvals: The rules by the name of a tool or subordinate.
+        contact_user: Whether the agent may ask the user past its superior, with `ask_user` and
+            `ask_later`. This is for the agent alone, and not for those below it.
+
+    Raises:
+        InvalidSetting: A rule is neither a verdict nor a predicate, a predicate is asynchronous, or
+            a setting has an unknown name.
+
+    Examples:
+        >>> def ask_from_100(arguments):
+        ...     return "ask" if arguments["amount"] >= 100 else "allow"
+        >>> permissions = Permissions(approvals={"pay": ask_from_100, "drop_table": "deny"})
+        >>> permissions.approvals["drop_table"]
+        'deny'
+    """
+
+    approvals: Mapping[str, ApprovalRule] = Field(default_factory=lambda: ApprovalRules({}))
+    contact_user: StrictBool = False
+
+    @field_validator("approvals", mode="plain")
+    @classmethod
+    def _check_approvals(cls, given: Any) -> ApprovalRules:
+        if isinstance(given, ApprovalRules):
+            return given
+        if not isinstance(given, Mapping):
+            why = "give a mapping from the name of a tool or subordinate to its rule"
+            raise InvalidSetting(cls.__name__, "approvals", given, why)
+        for name, rule in given.items():
+            if why := _find_fault(name, rule):
+                raise InvalidSetting(cls.__name__, f"approvals[{shorten_repr(name)}]", rule, why)
+        return ApprovalRules(given)
+
+
+NO_PERMISSIONS: Final = Permissions()
+"""The permissions of an agent that declares none: it adds nothing to its superiors' rules."""
+
+
+def extend_rules(above: RulesByName, permissions: Permissions) -> RulesByName:
+    """Return the rules that hold for an agent, of those of its superiors and its own permissions.
+
+    What is only `"allow"` is left out, as it changes nothing.
+
+    Examples:
+        >>> extend_rules({"pay": ("ask",)}, Permissions(approvals={"pay": "deny", "look": "allow"}))
+        {'pay': ('ask', 'deny')}
+    """
+    if permissions is NO_PERMISSIONS:
+        return above
+    rules = dict(above)
+    for name, rule in permissions.approvals.items():
+        if rule != "allow":
+            rules[name] = (*rules.get(name, ()), rule)
+    return rules
+
+
+def rank_rule(rule: ApprovalRule) -> int:
+    """Return how strict a rule is; a predicate is stricter than `"allow"`."""
+    return _RANKS[rule] if isinstance(rule, str) else _PREDICATE_RANK
+
+
+def describe_rule(rule: ApprovalRule) -> str:
+    """Return a rule for a message."""
+    return repr(rule) if isinstance(rule, str) else "a predicate"
+
+
+def judge_call(rules: Iterable[ApprovalRule], name: str, arguments: Mapping[str, Any]) -> Verdict:
+    """Return the strictest verdict of some rules on a call.
+
+    Args:
+        rules: The rules for the name on the path to the agent.
+        name: Name of the tool or subordinate, for the log.
+        arguments: The arguments of the call.
+
+    Examples:
+        >>> judge_call(["allow", lambda arguments: "ask"], "pay", {"amount": 7})
+        'ask'
+    """
+    strictest: Verdict = "allow"
+    for rule in rules:
+        verdict = _apply_predicate(rule, name, arguments) if callable(rule) else rule
+        if _RANKS[verdict] > _RANKS[strictest]:
+            strictest = verdict
+    return strictest
+
+
+def _apply_predicate(
+    predicate: Callable[[Mapping[str, Any]], Verdict], name: str, arguments: Mapping[str, Any]
+) -> Verdict:
+    try:
+        # A copy: what it changes must not reach the tool.
+        found: Any = predicate(deepcopy(dict(arguments)))
+    except Exception as error:  # noqa: BLE001  code of others: whatever it raises, a human decides
+        LOG.warning("the predicate for %r failed: %s", name, describe_error(error))
+        return "ask"
+    if isinstance(found, str) and found in _RANKS:
+        return cast("Verdict", found)
+    if inspect.iscoroutine(found):
+        found.close()
+    LOG.warning("the predicate for %r returned %s", name, shorten_repr(found))
+    return "ask"
+
+
+def _find_fault(name: object, rule: object) -> str:
+    """Return what is wrong with a rule; empty if nothing is."""
+    if not isinstance(name, str) or not name:
+        return "a rule is for the name of a tool or subordinate"
+    if isinstance(rule, str):
+        return "" if rule in _RANKS else "give 'allow', 'ask', 'deny' or a predicate"
+    if not callable(rule) or isinstance(rule, type):
+        return "give 'allow', 'ask', 'deny' or a function from the arguments to one of these"
+    # An object of a class with an `async def __call__` is asynchronous, too.
+    bodies = (rule, type(rule).__call__)
+    if any(map(inspect.iscoroutinefunction, bodies)) or any(
+        map(inspect.isasyncgenfunction, bodies)
+    ):
+        return "a predicate is not asynchronous; let it decide by the arguments alone"
+    return ""

@@ -1,0 +1,1 @@
+"""What agents and people say to each other beside tasks and answers."""

@@ -1,0 +1,205 @@
+"""`AgentQuestion`: a question of an agent to its superior, which is another agent or a human.
+
+A response carries it to a superior's model, an interrupt to the user.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Self, TypedDict, TypeGuard
+
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
+
+from echelons.errors import InvalidInput, UnreadableRecord
+from echelons.text.input_limits import measure_size
+from echelons.text.json_schema import find_mismatch, find_schema_fault
+from echelons.tree.names import CALL_SUBORDINATE, PATH_SEPARATOR
+
+QUESTION_BYTES = 64 * 1024
+"""Maximum size of a question with its choices and its schema, in bytes; models read it."""
+QUESTION_ID_LENGTH = 8
+"""Characters of a thread's id that name a question to a model, which has to repeat them."""
+QUESTION_KIND = "agent_question"
+"""The `kind` in the value of an interrupt that asks such a question."""
+MISSED_KIND = "missed_answer"
+"""The `kind` of what stands for an answer that was not given in time."""
+
+
+class AgentQuestion(BaseModel):
+    """A question of an agent.
+
+    Attributes:
+        text: The question in words.
+        choices: The answers that it takes; empty if any will do.
+        answer_schema: JSON Schema of the answer; `None` if it has none.
+        urgent: Whether it comes before others.
+        deadline: Until when an answer is of use, ISO 8601, UTC; `None` for any time.
+        default: The answer that is taken when its deadline passes; `None` if it has none.
+        addressee: Name of the human that it is for; empty for anyone.
+        path: Agents from the one that reads it down to the one that asks.
+        thread_id: The thread of the first of them below the reader, on which an answer goes on.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    text: str
+    choices: tuple[str, ...] = ()
+    answer_schema: dict[str, Any] | None = None
+    urgent: bool = False
+    deadline: str | None = None
+    default: Any = None
+    addressee: str = ""
+    path: tuple[str, ...] = ()
+    thread_id: str = ""
+
+    @field_validator("deadline")
+    @classmethod
+    def _check_deadline(cls, given: str | None) -> str | None:
+        if given is not None and datetime.fromisoformat(given).tzinfo is None:
+            raise ValueError("a deadline has a time zone")
+        return given
+
+    @property
+    def response_schema(self) -> dict[str, Any] | None:
+        """JSON Schema of the answers that it takes; `None` if any value will do."""
+        # Each choice fits the question's own schema.
+        return {"enum": [*self.choices]} if self.choices else self.answer_schema
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What it has beside its text, as the user is told."""
+        told = {"choices", "urgent", "deadline", "default", "addressee"}
+        return self.model_dump(mode="json", exclude_defaults=True, include=told)
+
+    def stored(self) -> dict[str, Any]:
+        """Return it as JSON, without what it does not have."""
+        return self.model_dump(mode="json", exclude_defaults=True)
+
+    @classmethod
+    def load(cls, stored: object) -> Self:
+        """Return the question from the JSON of `stored`, without the fields of a newer version.
+
+        Raises:
+            UnreadableRecord: It is damaged.
+        """
+        try:
+            return cls.model_validate(stored, extra="ignore")
+        except ValidationError as error:
+            raise UnreadableRecord(cls.__name__, str(error)) from error
+
+    def build_interrupt_value(self) -> dict[str, Any]:
+        """Return the value of the interrupt that asks the user."""
+        return {"kind": QUESTION_KIND, "question": self.text, **self.facts}
+
+
+class MissedAnswer(TypedDict):
+    """What is delivered in place of an answer when the deadline of a question has passed.
+
+    Attributes:
+        kind: `"missed_answer"`.
+        deadline: The deadline, ISO 8601, UTC.
+        default: The answer that is taken; `None` if the question has none.
+    """
+
+    kind: str
+    deadline: str
+    default: Any
+
+
+def build_missed_answer(deadline: str, default: Any) -> MissedAnswer:
+    """Return what is delivered in place of an answer that was not given by the deadline."""
+    return MissedAnswer(kind=MISSED_KIND, deadline=deadline, default=default)
+
+
+def is_missed_answer(answer: object) -> TypeGuard[MissedAnswer]:
+    """Return whether what was delivered stands for an answer that was not given in time."""
+    return isinstance(answer, Mapping) and answer.get("kind") == MISSED_KIND
+
+
+def find_question_fault(
+    text: str, choices: Sequence[str] | None, schema: Mapping[str, Any] | None = None
+) -> str:
+    """Return why a question cannot be asked; empty if it can.
+
+    Examples:
+        >>> find_question_fault("Which city?", [])
+        'choices: give at least one, or leave them out'
+    """
+    try:
+        measure_size([text, choices, schema], "the question", QUESTION_BYTES)
+    except InvalidInput as error:
+        return str(error)
+    fault = ""
+    if not text.strip():
+        fault = "question: it is empty"
+    elif choices is not None and not choices:
+        fault = "choices: give at least one, or leave them out"
+    elif choices and not all(each.strip() for each in choices):
+        fault = "choices: one of them is empty"
+    elif schema is not None and (why := find_schema_fault(schema)):
+        fault = f"schema: it is no JSON Schema: {why}"
+    elif schema is not None:
+        faults = (find_mismatch(each, schema) for each in choices or ())
+        why = next(filter(None, faults), "")
+        fault = f"choices: one of them does not fit the schema: {why}" if why else ""
+    return fault
+
+
+def find_default_fault(default: object, schema: Mapping[str, Any] | None) -> str:
+    """Return why an answer cannot be the default of a question; empty if it can."""
+    try:
+        measure_size(default, "the default", QUESTION_BYTES)
+    except InvalidInput as error:
+        return str(error)
+    why = find_mismatch(default, schema) if schema is not None else ""
+    return f"default: the question does not take it: {why}" if why else ""
+
+
+def build_question_id(thread_id: str) -> str:
+    """Return the id by which an answer names the thread of a subordinate that has asked."""
+    return thread_id[:QUESTION_ID_LENGTH]
+
+
+def format_questions(questions: Iterable[AgentQuestion]) -> str:
+    r"""Return questions as a superior's model reads them: who asks what, and how to answer.
+
+    The urgent ones come first.
+
+    Examples:
+        >>> asked = AgentQuestion(
+        ...     text="By day?", choices=("yes", "no"), path=("head", "eat"), thread_id="5eb1a2c3-40"
+        ... )
+        >>> print(format_questions([asked]))
+        eat asks: By day?
+        choices: ["yes", "no"]
+        To answer, give call_subordinate your answer as the message and answers="5eb1a2c3".
+    """
+    in_order = sorted(questions, key=lambda each: not each.urgent)
+    return "\n".join(map(_format_question, in_order))
+
+
+def _format_question(question: AgentQuestion) -> str:
+    lines = [f"{PATH_SEPARATOR.join(question.path[1:])} asks: {question.text}"]
+    if question.choices:
+        lines.append(f"choices: {json.dumps(question.choices, ensure_ascii=False)}")
+    elif question.answer_schema is not None:
+        schema = json.dumps(question.answer_schema, ensure_ascii=False)
+        lines.append(f"The answer is JSON of this schema: {schema}")
+    lines.append(
+        f"To answer, give {CALL_SUBORDINATE} your answer as the message and "
+        f'answers="{build_question_id(question.thread_id)}".'
+    )
+    return "\n".join(lines)
+
+
+def read_question_value(value: object) -> AgentQuestion | None:
+    """Return the question that the value of an interrupt asks, `None` if a tool asks on its own."""
+    if not isinstance(value, Mapping) or value.get("kind") != QUESTION_KIND:
+        return None
+    told = {key: each for key, each in value.items() if key not in ("kind", "question")}
+    try:
+        return AgentQuestion.model_validate({**told, "text": value.get("question")}, extra="ignore")
+    except ValidationError:
+        return None

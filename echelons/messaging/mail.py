@@ -1,0 +1,120 @@
+"""`Mail`: a message to an agent at work, idle or paused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from echelons.errors import InvalidValue
+from echelons.text.input_limits import measure_size, read_text, shorten_repr
+
+MailKind: TypeAlias = Literal["message", "intervention", "copy", "held", "answer"]
+"""The kind of a piece of mail. An intervention also cuts off the reply that is under way; `"copy"`
+shows a superior what one of its subordinates has sent another, `"held"` what was not delivered; an
+`"answer"` is that to a question of the receiver."""
+MAIL_BYTES = 64 * 1024
+"""Maximum size of a message in bytes of UTF-8: a model reads it."""
+MAX_UNREAD = 1000
+"""Maximum number of unread messages of one receiver."""
+USER = "the user"
+"""The sender of what people and code send; agents are named by their paths."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mail:
+    """A message to an agent.
+
+    Attributes:
+        number: Its number among those that the receiver was sent, from 1.
+        sender: Path of the agent that sent it; `USER` for people and code.
+        text: What it says.
+        at: When it was sent, ISO 8601, UTC.
+        kind: Its kind.
+        to: Path of the agent that a copied or held message is for; else empty.
+    """
+
+    number: int
+    sender: str
+    text: str
+    at: str
+    kind: MailKind = "message"
+    to: str = ""
+
+    def to_metadata(self) -> dict[str, Any]:
+        """Return what is noted with the message in the receiver's thread."""
+        noted = {"kind": self.kind, "from": self.sender, "number": self.number, "at": self.at}
+        return {**noted, "to": self.to} if self.to else noted
+
+
+@dataclass(frozen=True, slots=True)
+class OutgoingMail:
+    """A message that an agent sends.
+
+    Attributes:
+        path: Path of the agent whose mailbox it goes to.
+        sender: Path of the agent that sends it.
+        text: What it says.
+        kind: Its kind.
+        to: Path of the agent that a copied or held message is for; else empty.
+    """
+
+    path: str
+    sender: str
+    text: str
+    kind: MailKind = "message"
+    to: str = ""
+
+
+def render_mail(sender: str, text: str, kind: MailKind = "message", to: str = "") -> str:
+    r"""Return a message as text for a model: quoted, since it may hold anything.
+
+    Examples:
+        >>> render_mail("head/flights", 'Two seats are "left".')
+        'Message from head/flights: "Two seats are \\"left\\"."'
+    """
+    said = json.dumps(text, ensure_ascii=False)
+    if kind == "intervention":
+        return f"Intervention by {sender}, which goes before what you were told so far: {said}"
+    if kind == "copy":
+        return f"Copy of a message from {sender} to {to}: {said}"
+    if kind == "held":
+        return f"Message from {sender} to {to}, held back; pass it on if it should be: {said}"
+    if kind == "answer":
+        return f"Answer of {sender}, after the question that you asked: {said}"
+    return f"Message from {sender}: {said}"
+
+
+def load_mail(rendered: str, metadata: Mapping[str, Any]) -> Mail:
+    """Return a message from its text for a model, and what is noted with it.
+
+    Examples:
+        >>> sent = Mail(1, "head/flights", "Two seats are left.", "2026-11-23T07:00:00+00:00")
+        >>> load_mail(render_mail(sent.sender, sent.text), sent.to_metadata()) == sent
+        True
+    """
+    text = json.JSONDecoder().raw_decode(rendered, rendered.index('"'))[0]
+    return Mail(
+        number=metadata["number"],
+        sender=metadata["from"],
+        text=text,
+        at=metadata["at"],
+        kind=metadata["kind"],
+        to=metadata.get("to", ""),
+    )
+
+
+def check_mail_text(text: object) -> str:
+    """Return the text of a message.
+
+    Raises:
+        InvalidValue: It is no text, or empty.
+        InputTooLarge: It has more than `MAIL_BYTES`.
+        InvalidText: It has a lone surrogate.
+    """
+    said = read_text(text)
+    if not said or not said.strip():
+        raise InvalidValue("a message", shorten_repr(text), "it says nothing; give some words")
+    measure_size(said, "a message", MAIL_BYTES)
+    return said

@@ -1,0 +1,98 @@
+"""Checks the approval rules of an agent against the tree below it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from echelons.errors import PermissionsWidened, UnknownTool
+from echelons.guards.permissions import (
+    NO_PERMISSIONS,
+    ApprovalRule,
+    Permissions,
+    describe_rule,
+    rank_rule,
+)
+from echelons.tree.members import Member
+from echelons.tree.traversal import TreePlace, walk_tree
+
+
+def check_permissions(root: Member) -> None:
+    """Check the approval rules of an agent against all members below it.
+
+    Raises:
+        PermissionsWidened: An agent below has a rule that is less strict than this agent's.
+        UnknownTool: A rule names no tool or subordinate of the agent or below it, or a tool inside
+            a foreign graph.
+    """
+    rules = get_permissions(root).approvals
+    if not rules:
+        return
+    places = [*walk_tree(root)]
+    known = {name for place in places for name in _list_tools(place.member)}
+    known |= {place.member.name for place in places[1:]}
+    foreign = {name: place for place in places for name in _list_foreign_tools(place.member)}
+    for name in rules:
+        if name in foreign:
+            graph = foreign[name].path_text
+            why = (
+                f"it is a tool inside the foreign graph {graph!r}, whose calls cannot be held; "
+                "name the graph itself, or approve them in the graph"
+            )
+            raise UnknownTool(root.name, name, why)
+        if name not in known:
+            listed = ", ".join(sorted(known)) or "none"
+            why = f"a rule names a tool or a subordinate of the agent or below it: {listed}"
+            raise UnknownTool(root.name, name, why)
+    for place in places[1:]:
+        _check_narrowing(place, root.name, rules)
+
+
+def get_permissions(member: Member) -> Permissions:
+    """Return the permissions of a member; those without any for one that is no agent."""
+    permissions: Permissions = getattr(member, "permissions", NO_PERMISSIONS)
+    return permissions
+
+
+def _check_narrowing(
+    place: TreePlace, superior: str, superiors: Mapping[str, ApprovalRule]
+) -> None:
+    for name, rule in get_permissions(place.member).approvals.items():
+        above = superiors.get(name, "allow")
+        if rank_rule(rule) < rank_rule(above):
+            raise PermissionsWidened(
+                place.path_text,
+                superior,
+                name,
+                describe_rule(rule),
+                describe_rule(above),
+            )
+
+
+def _list_tools(member: Member) -> Iterator[str]:
+    for tool in getattr(member, "tools", ()):
+        yield str(getattr(tool, "name", None) or tool.__name__)
+
+
+def _list_foreign_tools(member: Member) -> Iterator[str]:
+    """Yield the names of the tools inside a foreign graph or Runnable, as far as they are seen."""
+    left: list[Any] = [getattr(member, "graph", None) or getattr(member, "runnable", None)]
+    seen: set[int] = set()
+    while left:
+        thing = left.pop()
+        if thing is None or id(thing) in seen:
+            continue
+        seen.add(id(thing))
+        agent = getattr(thing, "agent", None)
+        if isinstance(agent, Member):
+            # A tree inside the graph.
+            for place in walk_tree(agent):
+                yield from _list_tools(place.member)
+            continue
+        tools, nodes = getattr(thing, "tools_by_name", None), getattr(thing, "nodes", None)
+        if isinstance(tools, Mapping):
+            yield from map(str, tools)
+        if isinstance(nodes, Mapping):
+            left += nodes.values()
+        # The parts of a node, and of a sequence.
+        left += [getattr(thing, "bound", None), *(getattr(thing, "steps", None) or ())]

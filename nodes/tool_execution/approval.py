@@ -1,0 +1,194 @@
+"""Asks a human whether a call may run, where the permissions of its agent say so.
+
+The question comes before anything of the call has begun, and takes the first place among the
+questions of its task. The rules are generators, whose steps are the blocking operations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+
+from langchain_core.messages import ToolCall, ToolMessage
+from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import BaseTool
+from pydantic import BaseModel
+
+from echelons.effects.approvals import (
+    ApprovalAnswer,
+    GuardedCall,
+    StandingDecisions,
+    build_approval_request,
+    build_approval_schema,
+    parse_decision,
+)
+from echelons.effects.human_review import Decision
+from echelons.effects.journal import EffectCall, EffectKind, Journal
+from echelons.errors import InvalidSetting
+from echelons.guards.permissions import ApprovalRule, RulesByName, judge_call
+from echelons.nodes.messages import sanitize_message
+from echelons.nodes.planning.refused_calls import mark_refused
+from echelons.nodes.tool_execution.at_most_once import PlanStep
+from echelons.nodes.tool_execution.journaled_call import INVALID_CALL_TEXT
+from echelons.nodes.tool_execution.scratchpad import MISSING, Scratchpad
+
+T = TypeVar("T")
+ApprovalPlan: TypeAlias = Generator[PlanStep, Any, T]
+
+NOT_ASKED: Final = {"type": "not_asked"}
+"""In the first place among the answers of a task: the call was allowed, and nobody was asked."""
+
+
+class ToolApproval(NamedTuple):
+    """Whether a tool call may run.
+
+    Attributes:
+        answer: What came of asking.
+        places: What stands in the first place among the answers of the task, if that is ours: the
+            tool's own questions come after it.
+    """
+
+    answer: ApprovalAnswer
+    places: Sequence[Any] = ()
+
+
+class ToolApprovals:
+    """The approval of the tool calls of one agent.
+
+    Args:
+        rules: The rules that hold for the agent.
+        tools: Its tools.
+        journal: Knows the calls that have begun: they are not asked about any more.
+        decisions: The decisions that hold for a whole thread.
+    """
+
+    def __init__(
+        self,
+        rules: RulesByName,
+        tools: Sequence[BaseTool],
+        journal: Journal,
+        decisions: StandingDecisions,
+    ) -> None:
+        self._rules = {each.name: rules[each.name] for each in tools if each.name in rules}
+        self._tools = {each.name: each for each in tools}
+        self._journal = journal
+        self._decisions = decisions
+
+    def has_rule(self, tool: str) -> bool:
+        """Return whether the calls of a tool may have to be approved."""
+        return tool in self._rules
+
+    def plan(self, call: EffectCall, config: RunnableConfig) -> ApprovalPlan[ToolApproval]:
+        """Return whether a call may run, which a human may have to be asked.
+
+        Raises:
+            GraphInterrupt: A human is asked.
+        """
+        pad, journal = Scratchpad(config), self._journal
+        is_journaled = call.effect_kind is not EffectKind.READS_ONLY and journal.keeps(config)
+        if is_journaled:
+            find = partial(journal.find, call, config)
+            entry = yield PlanStep(find, partial(journal.arun, find, config))
+            if entry:
+                pad.restore_answers(entry.answers)
+                decision = _read_decision(pad.answers[0]) if 0 in entry.ours else None
+                return ToolApproval(ApprovalAnswer("allowed", decision))
+        elif pad.answers[:1] == (NOT_ASKED,):
+            # The tool itself has asked since then.
+            return ToolApproval(ApprovalAnswer("allowed"), pad.answers[:1])
+        rules, schema = self._rules[call.tool], _build_edit_schema(self._tools[call.tool])
+        asked = GuardedCall(
+            call.thread_id, call.path, "tool", call.tool, call.arguments, call.call_id
+        )
+        answer = yield from plan_approval(asked, rules, self._decisions, pad, config, schema)
+        if not pad.answer_count and not is_journaled:
+            # Nothing else would tell an answer to the tool's first question from an approval.
+            pad.set_first_answer(NOT_ASKED)
+        return ToolApproval(answer, pad.answers[:1])
+
+
+def plan_approval(
+    call: GuardedCall,
+    rules: Sequence[ApprovalRule],
+    decisions: StandingDecisions,
+    pad: Scratchpad,
+    config: RunnableConfig,
+    edit_schema: Mapping[str, Any] | None = None,
+) -> ApprovalPlan[ApprovalAnswer]:
+    """Return whether a call that has not begun may run.
+
+    Args:
+        call: The call.
+        rules: The rules for it on the path to its agent.
+        decisions: The decisions that hold for a whole thread.
+        pad: The answers of the task; the first is to this question, if there is one.
+        config: The config of the task.
+        edit_schema: The schema of the arguments that an edit may give; `None` if it takes no edit.
+
+    Raises:
+        GraphInterrupt: A human is asked.
+    """
+    verdict = judge_call(rules, call.name, call.arguments)
+    if verdict == "deny":
+        return ApprovalAnswer("denied")
+    if verdict == "allow" and not pad.answer_count:
+        return ApprovalAnswer("allowed")
+    schema, fault = build_approval_schema(call, edit_schema), ""
+    if (given := pad.take_answer(0)) is not MISSING:
+        # A session has checked it; LangGraph's `Command(resume=...)` has not.
+        try:
+            decision = parse_decision(call, schema, given)
+        except ValueError as error:
+            fault = str(error)
+            pad.discard_answers(0)
+        else:
+            if decision.scope:
+                keep = partial(decisions.keep, call, decision, config)
+                yield PlanStep(keep, partial(decisions.arun, keep, config))
+            return _apply_decision(decision, call, rules, pad)
+    elif standing := (
+        yield PlanStep(
+            partial(decisions.find, call, config), partial(decisions.afind, call, config)
+        )
+    ):
+        return _apply_decision(standing, call, rules, pad)
+    raise pad.build_interrupt(0, build_approval_request(call, fault), schema)
+
+
+def build_rejected_update(call: ToolCall, answer: ApprovalAnswer) -> dict[str, Any]:
+    """Return the update of a call that may not run, with the reason for the model."""
+    message = ToolMessage(
+        f"{INVALID_CALL_TEXT}{answer.reason}",
+        tool_call_id=call["id"] or "",
+        name=call["name"],
+        status="error",
+    )
+    return {"messages": [mark_refused(sanitize_message(message))]}
+
+
+def _apply_decision(
+    decision: Decision, call: GuardedCall, rules: Sequence[ApprovalRule], pad: Scratchpad
+) -> ApprovalAnswer:
+    edited = decision.edited_action
+    if edited and judge_call(rules, call.name, edited["args"]) == "deny":
+        return ApprovalAnswer("denied")
+    # With the call, so that it is repeated as it was approved.
+    pad.set_first_answer(decision.to_json())
+    return ApprovalAnswer("rejected" if decision.type == "reject" else "allowed", decision)
+
+
+def _read_decision(answer: object) -> Decision | None:
+    """Return the decision with which a call has begun; `None` for an answer to something else."""
+    try:
+        return Decision.from_json(answer)
+    except InvalidSetting:
+        return None
+
+
+def _build_edit_schema(tool: BaseTool) -> Mapping[str, Any]:
+    schema: Any = tool.tool_call_schema
+    if not (isinstance(schema, type) and issubclass(schema, BaseModel)):
+        return schema if isinstance(schema, Mapping) else {"type": "object"}
+    # What the tool does not know it would pass over, and so would a misspelt argument.
+    return {"additionalProperties": False, **schema.model_json_schema()}

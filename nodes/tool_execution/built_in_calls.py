@@ -1,0 +1,160 @@
+"""Executes calls of built-in tools that `act` runs: questions to the user.
+
+They change nothing in the world, so no journal is kept of them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from langchain_core.messages import AIMessage, ToolCall, ToolMessage
+from langchain_core.runnables import RunnableConfig
+from langgraph.errors import GraphInterrupt
+from langgraph.types import interrupt
+from pydantic import ValidationError
+
+from echelons.guards.gate import get_gate
+from echelons.identity.lineage import (
+    QUESTIONS_KEY,
+    UNANSWERED_KEY,
+    USER_ANSWERS_KEY,
+    require_identity,
+)
+from echelons.identity.thread_history import ThreadHistory
+from echelons.langgraph_internals import READ_KEY
+from echelons.messaging.agent_question import AgentQuestion, MissedAnswer, is_missed_answer
+from echelons.messaging.user_answer import UserAnswer
+from echelons.nodes.planning.refused_calls import mark_refused
+from echelons.nodes.planning.tool_schemas import AskLaterArgs, AskSuperiorArgs, AskUserArgs
+from echelons.nodes.tool_execution.at_most_once import Refusal
+from echelons.text.json_schema import find_mismatch
+from echelons.tree.names import ASK_LATER, ASK_SUPERIOR, ASK_USER
+
+
+def execute_built_in_call(
+    call: ToolCall, config: RunnableConfig, refusal: Refusal | None, history: ThreadHistory
+) -> Any:
+    """Execute a call of a built-in tool, and return the node's update.
+
+    Args:
+        call: The call; its arguments have been checked, unless a person wrote it into the state.
+        config: The config of its task.
+        refusal: The gate's refusal to start it, if there is one.
+        history: Tells whether the run is stored, so that it can wait for an answer.
+
+    Raises:
+        GraphInterrupt: It asks the user.
+    """
+    try:
+        question = _build_question(call, config)
+    except ValidationError as error:
+        return _build_error_update(call, f"the arguments are not valid: {error}")
+    if refusal and refusal.halt.kind != "limit":
+        return refusal.build_update(False)
+    if not history.is_durable(config):
+        why = "nothing of this run is stored, so nobody can answer; decide by yourself"
+        return _build_error_update(call, why)
+    if call["name"] == ASK_LATER:
+        return _build_kept_update(call, question, config)
+    try:
+        answer = _ask_user(question)
+    except GraphInterrupt:
+        if refusal:
+            return refusal.build_update(False)
+        if question.deadline is not None:
+            get_gate(config).note_deadline(datetime.fromisoformat(question.deadline))
+        raise
+    return _build_answered_update(call, question, answer, config)
+
+
+def _build_kept_update(
+    call: ToolCall, question: AgentQuestion, config: RunnableConfig
+) -> dict[str, Any]:
+    """Keep a question for whose answer the agent does not wait."""
+    mailboxes = get_gate(config).mailboxes
+    if not mailboxes.keep_question(question.stored(), call["id"] or "", config):
+        return _build_error_update(call, "nothing of this run is stored, so nobody can answer")
+    return {"messages": [_build_answer(call, "asked; you are told when there is an answer; go on")]}
+
+
+def _build_answered_update(
+    call: ToolCall, question: AgentQuestion, answer: Any, config: RunnableConfig
+) -> Any:
+    if question.deadline is not None and is_missed_answer(answer):
+        return _build_missed_update(call, question, answer, config)
+    text = _format_answer(answer)
+    message = _build_answer(call, text)
+    if call["name"] == ASK_USER:
+        message = _mark_answer(message, question, text)
+    return {"messages": [message]}
+
+
+def _build_question(call: ToolCall, config: RunnableConfig) -> AgentQuestion:
+    if call["name"] == ASK_SUPERIOR:
+        return AskSuperiorArgs.model_validate(call["args"]).build_question()
+    if call["name"] == ASK_LATER:
+        return AskLaterArgs.model_validate(call["args"]).build_question()
+    asked = AskUserArgs.model_validate(call["args"])
+    state: dict[str, Any] = config["configurable"][READ_KEY](["messages"])
+    for message in reversed(state["messages"]):
+        if isinstance(message, AIMessage):
+            noted: Mapping[str, Any] = message.response_metadata.get(QUESTIONS_KEY) or {}
+            return asked.build_question((noted.get(call["id"] or "") or {}).get("deadline"))
+    return asked.build_question()
+
+
+def _ask_user(question: AgentQuestion) -> Any:
+    """Return the user's answer to a question, which fits its schema, or that there is none."""
+    schema = question.response_schema
+    while True:
+        answer = interrupt(question.build_interrupt_value(), response_schema=schema)
+        # A session has checked it; `Command(resume=...)` of LangGraph has not. It is asked again.
+        if schema is None or is_missed_answer(answer) or not find_mismatch(answer, schema):
+            return answer
+
+
+def _build_missed_update(
+    call: ToolCall, question: AgentQuestion, missed: MissedAnswer, config: RunnableConfig
+) -> Any:
+    """Return the update of a call whose question was not answered by its deadline.
+
+    Its default is taken. Without one, the superior is asked; a root goes on without an answer.
+    """
+    text, default = f"no answer by {missed['deadline']}", missed["default"]
+    if default is not None:
+        text = f"{text}; taken instead: {_format_answer(default)}"
+    answer = _build_answer(call, text)
+    if default is None and require_identity(config).request_id:
+        metadata = {**answer.response_metadata, UNANSWERED_KEY: _build_passed_on(question)}
+        answer = answer.model_copy(update={"response_metadata": metadata})
+    return {"messages": [_mark_answer(answer, question, text)]}
+
+
+def _mark_answer(message: ToolMessage, question: AgentQuestion, text: str) -> ToolMessage:
+    """Return the answer to a call, marked with what the superior is told of it."""
+    told = [UserAnswer.shorten(question.text, text).stored()]
+    metadata = {**message.response_metadata, USER_ANSWERS_KEY: told}
+    return message.model_copy(update={"response_metadata": metadata})
+
+
+def _build_passed_on(question: AgentQuestion) -> dict[str, Any]:
+    """Return a question as it goes to the superior, whose answer has no deadline."""
+    return question.model_copy(update={"deadline": None, "default": None}).stored()
+
+
+def _format_answer(answer: Any) -> str:
+    return answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
+
+
+def _build_answer(call: ToolCall, text: str) -> ToolMessage:
+    return ToolMessage(text, tool_call_id=call["id"] or "", name=call["name"])
+
+
+def _build_error_update(call: ToolCall, why: str) -> dict[str, Any]:
+    answer = ToolMessage(
+        f"Error: {why}", tool_call_id=call["id"] or "", name=call["name"], status="error"
+    )
+    return {"messages": [mark_refused(answer)]}

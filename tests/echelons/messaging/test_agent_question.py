@@ -1,0 +1,85 @@
+"""A question of an agent is stored as JSON, and read back from an interrupt and from a response."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from echelons.delegation import DelegationResponse, Status
+from echelons.errors import UnreadableRecord
+from echelons.messaging.agent_question import (
+    AgentQuestion,
+    format_questions,
+    read_question_value,
+)
+
+WHOLE = AgentQuestion(text="Which?", choices=("a", "b"), urgent=True, default="a", addressee="Ann")
+
+
+def test_the_value_of_an_interrupt_gives_the_question_back() -> None:
+    value = WHOLE.build_interrupt_value()
+
+    assert value["kind"] == "agent_question"
+    assert read_question_value(value) == WHOLE
+    # Of a later release.
+    assert read_question_value({**value, "colour": "red"}) == WHOLE
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "Which?",
+        {"question": "Which?"},
+        {"kind": "agent_question"},
+        {"kind": "agent_question", "question": 3},
+    ],
+)
+def test_the_question_of_a_tool_is_none_of_ours(value: Any) -> None:
+    assert read_question_value(value) is None
+
+
+def test_a_response_without_questions_is_stored_as_before() -> None:
+    response = DelegationResponse(request_id="r", agent="eat", status=Status.FULFILLED)
+
+    assert "questions" not in response.stored()
+    assert DelegationResponse.load(response.stored()) == response
+
+
+def test_a_response_with_questions_is_read_without_what_a_later_release_has_added() -> None:
+    response = DelegationResponse(
+        request_id="r", agent="eat", status=Status.NEEDS_INPUT, questions=(WHOLE,)
+    )
+    stored = response.stored()
+    stored["questions"][0]["colour"] = "red"
+
+    assert DelegationResponse.load(stored) == response
+
+
+def test_a_damaged_question_is_named() -> None:
+    with pytest.raises(UnreadableRecord, match="AgentQuestion"):
+        AgentQuestion.load({"text": 3})
+
+
+def test_a_superior_reads_the_schema_of_an_answer() -> None:
+    asked = AgentQuestion(
+        text="How many?",
+        answer_schema={"type": "integer"},
+        path=("head", "inn", "eat"),
+        thread_id="5eb1a2c3-4d",
+    )
+
+    assert format_questions([asked]).splitlines() == [
+        "inn/eat asks: How many?",
+        'The answer is JSON of this schema: {"type": "integer"}',
+        'To answer, give call_subordinate your answer as the message and answers="5eb1a2c3".',
+    ]
+
+
+def test_the_urgent_questions_come_first_for_a_model() -> None:
+    calm = AgentQuestion(text="When?", path=("head", "eat"), thread_id="1")
+    urgent = AgentQuestion(text="Now?", urgent=True, path=("head", "eat"), thread_id="2")
+
+    assert format_questions([calm, urgent]).index("Now?") < format_questions([calm, urgent]).index(
+        "When?"
+    )

@@ -1,0 +1,118 @@
+"""A rule that would hold nothing is refused when the tree is built, and so is one that widens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain_core.runnables import RunnableLambda, RunnableSequence
+from langgraph.graph import START, MessagesState, StateGraph
+
+from echelons import Agent, Permissions, subordinate
+from echelons.errors import PermissionsWidened, UnknownTool
+from echelons.testing import ScriptedModel
+
+
+def mail(to: str) -> str:
+    """Send a mail."""
+    return to
+
+
+def decide(arguments: Mapping[str, Any]) -> Any:
+    return "ask"
+
+
+def rules(**approvals: Any) -> Permissions:
+    return Permissions(approvals=approvals)
+
+
+def test_a_rule_names_a_tool_or_a_subordinate_of_any_level_below() -> None:
+    clerk = Agent("clerk", tools=[mail])
+    mid = Agent("mid", subordinates=[clerk], permissions=rules(mail="ask"))
+
+    head = Agent(
+        "head", subordinates=[mid], permissions=rules(mail=decide, clerk="deny", mid="ask")
+    )
+
+    assert dict(head.permissions.approvals) == {"mail": decide, "clerk": "deny", "mid": "ask"}
+
+
+@pytest.mark.parametrize("name", ["mial", "head", "Mail", "call_subordinate", "report", "reason"])
+def test_a_name_that_nothing_has_is_refused(name: str) -> None:
+    clerk = Agent("clerk", tools=[mail])
+
+    with pytest.raises(UnknownTool) as refused:
+        Agent("head", subordinates=[clerk], permissions=rules(**{name: "ask"}))
+
+    assert (refused.value.agent, refused.value.tool) == ("head", name)
+    assert str(refused.value).endswith("of the agent or below it: clerk, mail")
+
+
+def test_a_name_beside_or_above_the_agent_is_refused() -> None:
+    with pytest.raises(UnknownTool):
+        Agent("clerk", permissions=rules(mail="ask"))
+
+
+ORDER = ["allow", decide, "ask", "deny"]
+
+
+@pytest.mark.parametrize("above", ORDER)
+@pytest.mark.parametrize("own", ORDER)
+def test_a_subordinate_can_only_narrow(above: Any, own: Any) -> None:
+    clerk = Agent("clerk", tools=[mail], permissions=rules(mail=own))
+    mid = Agent("mid", subordinates=[clerk])
+    if ORDER.index(own) >= ORDER.index(above):
+        Agent("head", subordinates=[mid], permissions=rules(mail=above))
+        return
+
+    with pytest.raises(PermissionsWidened) as refused:
+        Agent("head", subordinates=[mid], permissions=rules(mail=above))
+
+    error = refused.value
+    assert (error.agent, error.superior, error.name) == ("head/mid/clerk", "head", "mail")
+    assert "'head/mid/clerk' has the rule" in str(error)
+
+
+def test_a_copy_of_an_agent_keeps_its_permissions() -> None:
+    clerk = Agent("clerk", tools=[mail], permissions=rules(mail="ask"))
+
+    copied = subordinate(clerk, name="copied")
+
+    assert isinstance(copied, Agent)
+    assert copied.permissions == clerk.permissions
+
+
+def build_foreign(kind: str) -> Any:
+    agent = create_agent(ScriptedModel(["done"]), [mail], name="foreign")
+    if kind == "agent":
+        return agent
+    builder = StateGraph(MessagesState)
+    inner: Any = agent
+    if kind == "tree":
+        inner = Agent("inner", subordinates=[Agent("clerk", tools=[mail])]).compile()
+    builder.add_node("inside", inner)
+    builder.add_edge(START, "inside")
+    graph = builder.compile(name="foreign")
+    if kind == "sequence":
+        return subordinate(RunnableSequence(RunnableLambda(str), graph), name="foreign")
+    return graph
+
+
+@pytest.mark.parametrize("kind", ["agent", "graph", "tree", "sequence"])
+@pytest.mark.parametrize("tools", [[], [mail]], ids=["alone", "own too"])
+def test_a_tool_inside_a_foreign_graph_is_refused_by_name(kind: str, tools: list[Any]) -> None:
+    foreign = build_foreign(kind)
+    Agent("head", tools=tools, subordinates=[foreign], permissions=rules(foreign="ask"))
+
+    with pytest.raises(UnknownTool) as refused:
+        Agent("head", tools=tools, subordinates=[foreign], permissions=rules(mail="ask"))
+
+    assert "a tool inside the foreign graph 'head/foreign'" in str(refused.value)
+
+
+def test_a_compiled_tree_stands_for_its_agent() -> None:
+    tree = Agent("inner", tools=[mail]).compile()
+
+    Agent("head", subordinates=[tree], permissions=rules(mail="ask", inner="deny"))
