@@ -151,7 +151,7 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
 
 @pytest.fixture(scope="session")
 def runaway(fork_server: ForkServer) -> Iterator[Forks]:
-    """Runs trees that get out of hand, each in a process of its own."""
+    """Runs a tree that gets out of hand, each time in a process of its own."""
     forks = Forks(fork_server, "tests.scenarios.drivers.runaway")
     yield forks
     forks.end()

@@ -1,10 +1,10 @@
 """The interrupt matrix: from any depth and any width, each agent gets its own answer.
 
-Depth 1 to 5, width 1 to 8, and in each of the trees: all are answered, some, one twice,
-one that is stale, from another process, and during a run. The cells take turns at the
-synchronous and the asynchronous methods. An answer that does not fit is refused by its name
-and changes nothing, and no tool runs more often than LangGraph's way to resume explains: each
-delivery runs the tools that wait once more, from their first line up to their question.
+Depth 1 to 5, width 1 to 8, and in each of the trees: all are answered, some, one by one, one
+twice, one that is stale, from another process, and during a run. The cells of the sample take
+turns at the synchronous and the asynchronous methods. An answer that does not fit is refused by
+its name and changes nothing, and no tool runs more often than LangGraph's way to resume explains:
+each delivery runs the tools that wait once more, from their first line up to their question.
 """
 
 from __future__ import annotations
@@ -32,11 +32,12 @@ CELLS = sample(
     [(depth, width) for depth in range(1, 6) for width in range(1, 9)],
 )
 """Depths and widths."""
+TURNS = ["sync", "async"]
 
 
 def trees(cells: list[tuple[int, int]]) -> pytest.MarkDecorator:
-    taking_turns = [(*cell, ("sync", "async")[sum(cell) % 2]) for cell in cells]
-    return pytest.mark.parametrize(("depth", "width", "world"), taking_turns, indirect=["world"])
+    ways = [(*cell, way) for cell in cells for way in sample(TURNS[sum(cell) % 2 :][:1], TURNS)]
+    return pytest.mark.parametrize(("depth", "width", "world"), ways, indirect=["world"])
 
 
 every_tree = trees(CELLS)
@@ -152,6 +153,20 @@ def test_some_are_answered_and_then_the_others_by_another_session(case: Case) ->
 
     begun = {**dict.fromkeys(first, 2), **dict.fromkeys(others, 3 if first else 2)}
     case.check_end(rest.text, answers, begun)
+    assert dict(case.askers.answered) == dict.fromkeys(answers, 1)
+
+
+@every_tree
+def test_they_are_answered_one_by_one(case: Case) -> None:
+    answers = say(case)
+    ids = case.ask()
+    begun, texts = dict[str, int](), list[str]()
+
+    for delivery, question in enumerate(reversed(case.askers.questions), start=1):
+        texts.append(case.world.answer(case.session, {ids[question]: answers[question]}).text)
+        begun[question] = 1 + delivery
+
+    case.check_end(texts[-1], answers, begun)
     assert dict(case.askers.answered) == dict.fromkeys(answers, 1)
 
 

@@ -192,7 +192,7 @@ def test_no_death_of_its_process_gives_a_tree_more_than_its_limits(
     way: str, tmp_path: Path, runaway: Forks
 ) -> None:
     log = tmp_path / "log.txt"
-    arguments = (str(tmp_path / "t.sqlite"), str(log), way, "bomb")
+    arguments = (str(tmp_path / "t.sqlite"), str(log), way)
     deaths = 0
     while (ended := runaway.run(*arguments)).code == -signal.SIGKILL:
         deaths += 1

@@ -259,3 +259,31 @@ def test_a_question_with_a_deadline_that_cannot_be_is_refused_at_once(
 
     assert own.status == "error"
     assert why in own.text
+
+
+@pytest.mark.parametrize("tool", ["ask_user", "ask_later"])
+def test_a_question_of_a_megabyte_is_refused_and_the_agent_reads_why(
+    world: World, tool: str
+) -> None:
+    with Session(tree(Call(tool, {"question": "x" * 2**20}), "fed"), ":memory:") as session:
+        assert world.send(session, "plan").text == "end"
+        [own] = results(session, "eat")
+        assert session.inbox() == []
+
+    assert own.status == "error"
+    assert "the question has 1048584 bytes or more, the limit is 65536" in own.text
+
+
+def test_who_is_stopped_withdraws_what_it_has_asked(world: World) -> None:
+    both = [Call("ask_later", {"question": "Which day?"}), ask_user("Which city?")]
+    with Session(tree(both, "fed"), ":memory:") as session:
+        questions = {each.value: each.id for each in world.send(session, "plan").questions}
+        world.do(session, "stop", "head/eat")
+
+        assert "Which city?" not in [each.value for each in session.inbox()]
+        with pytest.raises(QuestionClosed):
+            world.answer(session, {questions["Which city?"]: "Rome"})
+        assert world.resume(session).text == "end"
+        [answer] = results(session)
+
+    assert "stopped: head/eat" in answer.text

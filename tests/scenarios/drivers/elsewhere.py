@@ -1,4 +1,4 @@
-"""A process of its own that answers the questions of a thread, as it is told over a pipe.
+"""A process of its own that talks to the agents of a thread, as it is told over a pipe.
 
 ``Elsewhere`` is the end that a test holds. Each line is a JSON list, the name of a function
 below and its arguments; each is answered by one line, what came of it or the error's name.
@@ -11,12 +11,14 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from echelons import Result, Session
 from echelons.errors import EchelonsError
 from tests.fork_server import REPOSITORY, ForkServer
 from tests.scenarios.drivers.askers import Askers
+from tests.scenarios.drivers.office import build_office
 
 
 class Elsewhere:
@@ -66,6 +68,15 @@ class Place:
         self._session.close()
         self._askers = Askers(depth, width, _nothing if working else None)
         self._session = Session(self._askers.agent, database)
+
+    def visit(self, database: str, log: str) -> None:
+        """Go to the office of a database."""
+        self._session.close()
+        self._session = Session(build_office(Path(log)), database)
+
+    def steer(self, path: str, text: str) -> None:
+        """Redirect an agent."""
+        self._session.steer(path, text)
 
     def inbox(self) -> dict[str, str]:
         """Return what is asked, by question's id."""

@@ -1,11 +1,8 @@
-"""Trees that get out of hand or are held, run as a process of their own (see ``forks``).
+"""A tree that gets out of hand, run as a process of its own (see ``forks``).
 
-``main(DATABASE, LOG, WORLD, WHAT)``: WHAT is ``bomb``, a tree
-that hands work down for ever and whose process kills itself at its eighth model call; or ``crowd``,
-thirty agents that work side by side; or ``held``, the same, paused in the middle by one of them,
-and killed once it is. Each call of a model or tool writes a line to LOG before it does anything.
-A process that finds an unfinished turn goes on with it. At the end it returns the
-result and all conversations.
+``main(DATABASE, LOG, WORLD)``: it hands work down for ever, and its process kills itself at its
+eighth model call. Each call of a model or tool writes a line to LOG before it does anything. A
+process that finds an unfinished turn goes on with it. At the end it returns the result.
 """
 
 from __future__ import annotations
@@ -17,7 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.messages import BaseMessage
 from langchain_core.tools import BaseTool, tool
 
 from echelons import Agent, Limits, Session, effect
@@ -27,7 +24,6 @@ from tests.scenarios.drivers.expedition import Log
 
 LIMITS = Limits(steps=300, calls=40)
 DEADLY = 8
-CROWD = 30
 
 Script = Callable[[Sequence[BaseMessage]], Any]
 
@@ -69,26 +65,6 @@ def bomb(log: Log) -> Agent:
     return Agent("head", model=ScriptedModel(scripts), subordinates=groups, limits=LIMITS)
 
 
-def crowd(log: Log, middle: Callable[[], object]) -> Agent:
-    """Return a root with thirty agents; one of them does something in the middle."""
-
-    def script(name: str) -> Script:
-        def step(messages: Sequence[BaseMessage]) -> Any:
-            place = sum(isinstance(each, AIMessage) for each in messages)
-            log.write(f"model {name} {place}")
-            if name == f"m{CROWD // 2}" and place == 0:
-                middle()
-            return [Call("dig", {"place": name}), f"{name} is done"][place]
-
-        return step
-
-    names = [f"m{number}" for number in range(CROWD)]
-    scripts: dict[str, Any] = {name: script(name) for name in names}
-    scripts["head"] = [[delegate(name, "dig") for name in names], "all are done"]
-    members = [Agent(name, tools=[digger(log)]) for name in names]
-    return Agent("head", model=ScriptedModel(scripts), subordinates=members)
-
-
 def run(session: Session, world: str) -> str:
     """Begin the turn, or go on with it."""
     if world == "sync":
@@ -106,29 +82,7 @@ async def _arun(session: Session) -> str:
         return (await (await session.aresume()).result()).text
 
 
-def told(session: Session) -> dict[str, list[str]]:
-    """Return what every agent's conversation says, by path."""
-    return {
-        "/".join(session.thread_store.get(each.thread_id).path): [
-            f"{message.type}: {message.text}"
-            for message in session.thread_store.get(each.thread_id).messages
-        ]
-        for each in session.trace().walk()
-    }
-
-
-def main(database: str, log: str, world: str, what: str) -> dict[str, Any]:
-    """Run a tree, and return the result and all conversations."""
-    written = Log(Path(log))
-    paused: list[str] = []
-
-    def middle() -> None:
-        if what == "held":
-            paused.append(session.pause())
-
-    tree = bomb(written) if what == "bomb" else crowd(written, middle)
-    with Session(tree, database, thread="t") as session:
-        text = run(session, world)
-        if paused:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return {"text": text, "told": told(session)}
+def main(database: str, log: str, world: str) -> dict[str, Any]:
+    """Run the tree, and return the result."""
+    with Session(bomb(Log(Path(log))), database, thread="t") as session:
+        return {"text": run(session, world)}

@@ -1,8 +1,14 @@
-"""A tree whose first reply is slow, for tests that redirect it."""
+"""A tree whose first reply is slow, for tests that redirect it.
+
+``python -m tests.scenarios.drivers.steered DATABASE`` opens the tree's thread, redirects the scout
+at the first line that it reads, and prints when it began to; the clock is that of all processes.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -31,12 +37,11 @@ def look() -> str:
     raise AssertionError("the call of a reply that was cut off")
 
 
-def run(folder: Path, world: str, note: Callable[[Any], None]) -> Result:
-    """Run the tree, and pass on its events."""
-    database = folder / "t.sqlite"
+def run(database: Path, world: str, note: Callable[[Any], None]) -> Result:
+    """Run the tree, whose scout could talk for ten minutes, and pass on its events."""
     if world == "async":
         return asyncio.run(_arun(database, note))
-    with Session(tree(), database, thread="t") as session, session.send("go") as going:
+    with Session(_talking(), database, thread="t") as session, session.send("go") as going:
         for event in going:
             note(event)
         return going.result()
@@ -44,9 +49,27 @@ def run(folder: Path, world: str, note: Callable[[Any], None]) -> Result:
 
 async def _arun(database: Path, note: Callable[[Any], None]) -> Result:
     async with (
-        Session(tree(), database, thread="t") as session,
+        Session(_talking(), database, thread="t") as session,
         await session.asend("go") as going,
     ):
         async for event in going:
             note(event)
         return await going.result()
+
+
+def _talking() -> Agent:
+    return tree(scout=[Reply(" ".join([WORDS] * 20), latency=600.0), "redirected"])
+
+
+def main(database: str) -> None:
+    """Redirect the scout when told to."""
+    with Session(tree(), database, thread="t") as session:
+        print("ready", flush=True)
+        sys.stdin.readline()
+        began = time.monotonic()
+        session.steer(SCOUT, "Come back.")
+    print(began)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

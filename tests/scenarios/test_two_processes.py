@@ -1,0 +1,82 @@
+"""Two processes answer, redirect and approve at the same moment: each thing is done once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.messages import ToolMessage
+
+from echelons import Session
+from tests.fork_server import ForkServer
+from tests.proof import sample
+from tests.scenarios.drivers.elsewhere import Elsewhere
+from tests.scenarios.drivers.office import CLERK, GUIDE, build_office
+
+REFUSED = ("QuestionClosed", "NoQuestionPending", "ThreadBusy")
+"""The errors of who comes second."""
+ACTIONS: dict[str, tuple[list[Any], list[Any]]] = {
+    "both answer": (["answer", GUIDE, "left"], ["answer", GUIDE, "right"]),
+    "both decide": (["answer", CLERK, "approve"], ["answer", CLERK, "reject"]),
+    "both redirect": (["steer", GUIDE, "one"], ["steer", GUIDE, "two"]),
+    "one answers, one decides": (["answer", GUIDE, "left"], ["answer", CLERK, "approve"]),
+    "one redirects, one answers": (["steer", GUIDE, "one"], ["answer", GUIDE, "left"]),
+    "one redirects, one decides": (["steer", CLERK, "one"], ["answer", CLERK, "approve"]),
+}
+"""What each process does."""
+
+
+@pytest.fixture(scope="module")
+def pair(fork_server: ForkServer) -> Iterator[list[Elsewhere]]:
+    """Two processes, which live as long as these tests."""
+    both = [Elsewhere(fork_server) for _ in range(2)]
+    yield both
+    for each in both:
+        each.end()
+
+
+@pytest.mark.parametrize("round_", range(sample(1, 25)))
+@pytest.mark.parametrize("way", ACTIONS)
+def test_nothing_is_lost_and_nothing_is_told_or_done_twice(
+    pair: list[Elsewhere], tmp_path: Path, way: str, round_: int
+) -> None:
+    database, log = tmp_path / "t.sqlite", tmp_path / "log.txt"
+    with Session(build_office(log), database) as session:
+        questions = session.send("go", turn_id="1").result().questions
+        asked = {"/".join(each.path): each.id for each in questions}
+        assert set(asked) == {CLERK, GUIDE}
+        for each in pair:
+            each.do("visit", str(database), str(log))
+        actions = ACTIONS[way][:: 1 if round_ % 2 else -1]
+        for process, (method, path, what) in zip(pair, actions, strict=True):
+            given = [{asked[path]: what}] if method == "answer" else [path, what]
+            process.tell(method, *given)
+        ended = [each.told() for each in pair]
+
+        done = [
+            action
+            for action, end in zip(actions, ended, strict=True)
+            if not (end and end.get("error") in REFUSED)
+        ]
+        assert not any(end and "error" in end and end["error"] not in REFUSED for end in ended)
+        taken = {path: what for method, path, what in done if method == "answer"}
+        answered = [path for method, path, _ in done if method == "answer"]
+        assert len(answered) == len(set(answered)), "one question was answered twice"
+        assert set(taken) == {path for method, path, _ in actions if method == "answer"}
+        for path, left in (GUIDE, "back"), (CLERK, "approve"):
+            if path not in taken:
+                taken[path] = left
+                session.answer(asked[path], left).result()
+
+        assert session.inbox() == []
+        assert session.send("go", turn_id="1").result().text == "over"
+        steered = sorted((path, what) for method, path, what in actions if method == "steer")
+        traces = {each.agent: each for each in session.trace().walk()}
+        told = [(f"head/{name}", mail.text) for name in traces for mail in traces[name].mail]
+        assert sorted(told) == steered
+        messages = session.thread_store.get(traces["guide"].thread_id).messages
+        assert [each.text for each in messages if isinstance(each, ToolMessage)] == [taken[GUIDE]]
+        mails = log.read_text().splitlines() if log.exists() else []
+        assert len(mails) == (taken[CLERK] == "approve")
