@@ -31,7 +31,7 @@ from echelons import Agent
 from echelons.testing import ScriptedModel
 
 REPOSITORY = Path(__file__).parents[1]
-PATIENCE = 60
+PATIENCE = 300
 """Seconds after which a process is taken for one that hangs, and killed."""
 HOURS = 10 * 3600
 """The same for one that may run a whole proof."""

@@ -21,7 +21,7 @@ from echelons import Agent, effect
 from echelons.testing import Call, ScriptedModel, delegate
 
 PAGE = Path(__file__).parents[2] / "docs" / "web_app.md"
-PATIENCE = 30
+PATIENCE = 120
 """Seconds after which a test fails instead of waiting on."""
 
 

@@ -48,7 +48,7 @@ async def test_an_event_loop_goes_on_while_the_end_of_what_runs_is_awaited(
             await asyncio.Event().wait()
         finally:
             ours.call_soon_threadsafe(met.set)
-            assert met.wait(10), "the other loop stands still"
+            assert met.wait(120), "the other loop stands still"
 
     with ThreadPoolExecutor() as threads:
         running = threads.submit(loop.run, work)
@@ -105,7 +105,7 @@ def test_an_interrupt_from_the_keyboard_cancels_the_coroutine(
     with pytest.raises(KeyboardInterrupt):
         loop.run(hang)
 
-    assert ended.wait(10)
+    assert ended.wait(120)
 
 
 def test_close_cancels_what_still_runs(loop: BackgroundLoop) -> None:
@@ -127,9 +127,9 @@ def test_close_cancels_what_still_runs(loop: BackgroundLoop) -> None:
 
     waiting = threading.Thread(target=wait)
     waiting.start()
-    assert begun.wait(10)
+    assert begun.wait(120)
     loop.close()
-    waiting.join(10)
+    waiting.join(120)
 
     assert ended.is_set()
     assert [type(each) for each in raised] == [asyncio.CancelledError]

@@ -41,7 +41,7 @@ def both(first: str, second: str) -> list[Call]:
 
 
 def test_two_subordinates_work_at_the_same_time() -> None:
-    together = threading.Barrier(2, timeout=20)
+    together = threading.Barrier(2, timeout=120)
 
     def wait(_: Any) -> str:
         together.wait()

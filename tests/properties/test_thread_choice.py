@@ -33,12 +33,12 @@ class Turns:
 
     def wait(self, task: str) -> None:
         with self.changed:
-            assert self.changed.wait_for(lambda: self._is_next(task), timeout=30)
+            assert self.changed.wait_for(lambda: self._is_next(task), timeout=120)
             self.passed.append(task)
             self.changed.notify_all()
 
     async def await_(self, task: str) -> None:
-        async with asyncio.timeout(30), self.changed_in_loop:
+        async with asyncio.timeout(120), self.changed_in_loop:
             await self.changed_in_loop.wait_for(lambda: self._is_next(task))
             self.passed.append(task)
             self.changed_in_loop.notify_all()

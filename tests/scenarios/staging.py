@@ -216,7 +216,7 @@ class Stage:
             return self._step(case, name, deed, messages)
         gate = self._races[case.number].arrive(name)
         if self.sync:
-            assert gate.wait(30)
+            assert gate.wait(120)
             return self._step(case, name, deed, messages)
 
         async def wait() -> Any:

@@ -30,7 +30,7 @@ from tests.scenarios.drivers.steppers import STEPS, Shape, Steppers
 if TYPE_CHECKING:
     from tests.scenarios.conftest import World
 
-SECONDS = 20
+SECONDS = 120
 """How long anything waits at most: for ever, if the answer waited for the sibling's end."""
 SHAPES: tuple[Shape, ...] = ("beside", "nested", "deep", "race")
 

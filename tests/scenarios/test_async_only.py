@@ -376,7 +376,7 @@ def test_a_session_that_is_dropped_ends_its_loop() -> None:
     [thread] = [each for each in threading.enumerate() if each.name == "echelons-loop"]
     del session
     gc.collect()
-    thread.join(10)
+    thread.join(120)
 
     assert not thread.is_alive()
     saver.close()

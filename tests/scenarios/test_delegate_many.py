@@ -146,7 +146,7 @@ def test_in_threads_who_has_lost_begins_nothing_more(saver: SqliteCheckpointer) 
     decided = threading.Event()
 
     def late(_: Any) -> Call:
-        decided.wait(30)
+        decided.wait(120)
         return Call("dig", {})
 
     class Telling(TreeRaces):
@@ -277,7 +277,7 @@ def test_who_answers_nothing_wins_no_join(
         said.set()
 
     def speak(task: str) -> str:
-        assert said.wait(10)
+        assert said.wait(120)
         return "me"
 
     requests = [delegate(name, "go") for name in ("hush", "speak")]

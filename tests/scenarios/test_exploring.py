@@ -104,7 +104,7 @@ async def test_the_parts_of_a_task_are_worked_on_at_the_same_time(
     model = ScriptedModel({"head": [find(TRIP), "done"], **below})
     session = Session(travel(model), saver)
 
-    result = await asyncio.wait_for((await session.asend("go")).result(), 30)
+    result = await asyncio.wait_for((await session.asend("go")).result(), 120)
 
     assert result.text == "done", "each has waited for the two others"
 
@@ -142,7 +142,7 @@ async def test_requests_for_several_below_one_subordinate_do_not_wait_for_each_o
     session = Session(Agent("head", model=model, subordinates=[mid, Agent("other")]), saver)
 
     for task in ("go", "go on"):
-        result = await asyncio.wait_for((await session.asend(task)).result(), 30)
+        result = await asyncio.wait_for((await session.asend(task)).result(), 120)
         assert result.text == "done", "each has waited for the two others"
 
     assert heard["cook"] == [

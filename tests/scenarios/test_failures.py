@@ -497,7 +497,7 @@ def test_a_late_failure_of_a_tool_is_logged_once(saver: SqliteCheckpointer, capl
     def slow() -> str:
         """Fail, late."""
         begun.set()
-        assert go.wait(20)
+        assert go.wait(120)
         raise ValueError("too late")
 
     model = ScriptedModel([Call("slow", id="s"), "over"])
@@ -508,12 +508,12 @@ def test_a_late_failure_of_a_tool_is_logged_once(saver: SqliteCheckpointer, capl
 
     async def run() -> None:
         task = asyncio.create_task(graph.ainvoke({"messages": [("user", "go")]}, config))
-        await asyncio.to_thread(begun.wait, 20)
+        await asyncio.to_thread(begun.wait, 120)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
         go.set()
-        assert await asyncio.to_thread(ended.wait, 20)
+        assert await asyncio.to_thread(ended.wait, 120)
 
     asyncio.run(run())
     logging.getLogger("echelons.identity.failures").removeHandler(handler)

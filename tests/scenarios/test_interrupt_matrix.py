@@ -238,7 +238,7 @@ def test_answers_come_during_a_run_and_two_at_once_from_two_places(
 
     def work() -> None:
         begun.set()
-        assert done.wait(30)
+        assert done.wait(120)
 
     case = Case(tmp_path / "t.sqlite", (depth, width), world)
     case.askers = Askers(depth, width, work)
@@ -253,12 +253,12 @@ def test_answers_come_during_a_run_and_two_at_once_from_two_places(
             assert running.is_alive()
         # Were it still to begin, an answer would be delivered before it, and each tool that waits
         # for another would run once more up to its question.
-        assert begun.wait(30)
+        assert begun.wait(120)
         taken = {each.value: at_once(outside, elsewhere, each.id) for each in asked}
         assert outside.inbox() == []
         assert elsewhere.do("answer", {asked[0].id: "no"}) == {"error": "QuestionClosed"}
     done.set()
-    running.join(30)
+    running.join(120)
 
     [result] = results
     assert result.finished

@@ -16,7 +16,7 @@ from echelons.testing import Call, ScriptedModel, delegate, delegate_many, repor
 MEND = Call("call_subordinate", {"message": "Repair the bicycle"})
 WAIT = delegate("garden", "Watch the turtle")
 CALLS = [[WAIT, MEND], [delegate_many(WAIT, MEND)]]
-SECONDS = 20
+SECONDS = 120
 """How long the slow one waits at most: for ever, if one request held up the other."""
 
 

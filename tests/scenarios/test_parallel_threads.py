@@ -61,7 +61,7 @@ def test_twenty_calls_with_reset_have_twenty_threads_of_their_own(world: World) 
 
 
 def test_twenty_calls_with_reset_run_side_by_side(saver: SqliteCheckpointer) -> None:
-    meeting = threading.Barrier(MANY, timeout=30)
+    meeting = threading.Barrier(MANY, timeout=120)
 
     def meet(messages: Sequence[BaseMessage]) -> str:
         meeting.wait()
@@ -80,7 +80,7 @@ async def test_twenty_calls_with_reset_run_side_by_side_in_an_event_loop(
     meeting = asyncio.Barrier(MANY)
 
     async def meet(messages: Sequence[BaseMessage]) -> str:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             await meeting.wait()
         return recalled(messages)
 

@@ -205,7 +205,7 @@ def test_who_is_stopped_after_it_has_asked_holds_up_no_run_that_is_under_way(
         return f"heard {interrupt('Which way?')}"
 
     def stopping(_: Sequence[BaseMessage]) -> Any:
-        asking.wait(30)
+        asking.wait(120)
         session.stop("head/north/camp")
         return "south is done"
 

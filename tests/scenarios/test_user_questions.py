@@ -203,10 +203,10 @@ def test_a_running_session_takes_the_default_before_the_siblings_have_finished(
     def work() -> str:
         """Work until the deadline has passed, and then until the default was taken."""
         if not went_on:
-            went_on.append(asked.wait(30))
+            went_on.append(asked.wait(120))
             noon.advance(61)
         else:
-            went_on.append(answered.wait(30))
+            went_on.append(answered.wait(120))
         return "worked"
 
     def eat(messages: Any) -> Any:
@@ -227,7 +227,7 @@ def test_a_running_session_takes_the_default_before_the_siblings_have_finished(
     while not outside.inbox():
         assert running.is_alive()
     asked.set()
-    running.join(60)
+    running.join(120)
 
     assert [each.text for each in ended] == ["end"]
     assert went_on == [True, True]

@@ -96,7 +96,7 @@ def test_of_a_thousand_who_ask_at_once_exactly_one_is_the_probe(
 
     def ask(number: int) -> bool:
         if number < 8:
-            together.wait(10)
+            together.wait(120)
         return breakers.admit("head/eat").admitted
 
     with ThreadPoolExecutor(8) as pool:

@@ -234,7 +234,7 @@ async def test_a_taker_that_is_cancelled_before_a_thread_takes_the_lease_does_no
             await asyncio.sleep(0)
             taking.cancel()
             with pytest.raises(asyncio.CancelledError):
-                await asyncio.wait_for(taking, 10)
+                await asyncio.wait_for(taking, 120)
 
         assert saver.ledger.query(lambda open_: open_.get_last_holder("trip")) is None
 

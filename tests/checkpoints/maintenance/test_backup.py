@@ -174,7 +174,7 @@ async def test_conversations_go_on_while_a_database_is_checked(saver: SqliteChec
     saver.lock.acquire()
     try:
         # On a connection of its own: it waits for nobody.
-        assert (await asyncio.wait_for(saver.acheck(), 30)).is_sound
+        assert (await asyncio.wait_for(saver.acheck(), 120)).is_sound
     finally:
         saver.lock.release()
 

@@ -123,7 +123,9 @@ async def test_whichever_lock_is_in_the_way_is_waited_for(code: int) -> None:
 
     with closing(sqlite3.connect(":memory:")) as connection:
         assert (
-            await ConnectionLock("trip.sqlite", connection, threading.Lock(), 1.0).run_in_loop(work)
+            await ConnectionLock("trip.sqlite", connection, threading.Lock(), 60.0).run_in_loop(
+                work
+            )
             == "done"
         )
 

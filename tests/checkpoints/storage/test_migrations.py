@@ -212,9 +212,9 @@ def test_who_opens_a_new_database_while_another_makes_it_waits_for_that_one(
         other.execute("BEGIN EXCLUSIVE")
         with monkeypatch.context() as patch:
             patch.setattr(sqlite3, "connect", partial(connect, factory=Watched))
-            opening = pool.submit(lambda: SqliteCheckpointer(database, busy_timeout=1).close())
+            opening = pool.submit(lambda: SqliteCheckpointer(database, busy_timeout=2).close())
             pool.submit(opening.exception).add_done_callback(lambda _: waiting.set())
-            assert waiting.wait(60)
+            assert waiting.wait(300)
             other.commit()
             opening.result()
 

@@ -44,7 +44,7 @@ class Booking:
         """Book a room."""
         self.runs.append(city)
         self.clock.advance(PATIENCE)
-        assert self.go.wait(20)
+        assert self.go.wait(120)
         return f"booked {city}"
 
     def book_slowly(self, city: str) -> str:
@@ -98,7 +98,7 @@ def states(saver: Saver) -> list[str]:
 
 
 async def ended(saver: Saver) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         while states(saver) != ["done"]:
             await asyncio.to_thread(threading.Event().wait, 0.005)
 

@@ -301,7 +301,7 @@ def interpreter(folder: Path) -> Callable[..., Ended]:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             encoding="utf-8",
-            timeout=60,
+            timeout=300,
             check=False,
         )
         return Ended(done.returncode, done.stdout, done.stderr)
@@ -341,7 +341,7 @@ class LiveTerminal:
         self._ours, self._process = ours, process
         self._shown = b""
 
-    def wait_for(self, pattern: str, timeout: float = 60) -> None:
+    def wait_for(self, pattern: str, timeout: float = 300) -> None:
         """Read until the screen has shown a pattern, and forget what came before."""
         while not (found := re.search(pattern, self.text)):
             assert select.select([self._ours], [], [], timeout)[0], f"no {pattern!r}: {self.text}"
@@ -357,7 +357,7 @@ class LiveTerminal:
     def wait(self) -> tuple[int, str]:
         """Wait for the end, and return the exit code and what was written since the last look."""
         self._shown += b"".join(iter(lambda: _read(self._ours), b""))
-        return self._process.wait(60), self.text
+        return self._process.wait(), self.text
 
     def close(self) -> None:
         self._process.kill()

@@ -158,7 +158,7 @@ def test_an_answer_to_a_thread_at_work_is_left_to_its_run(
 
     def work() -> str:
         """Work until the other branch is answered."""
-        assert answered.wait(30)
+        assert answered.wait(120)
         return "worked"
 
     def ask() -> str:
@@ -183,7 +183,7 @@ def test_an_answer_to_a_thread_at_work_is_left_to_its_run(
         done = echelons("answer", json.loads(asked)["id"], "yes", *how)
         left = echelons("inbox").stdout
         answered.set()
-        running.join(30)
+        running.join(120)
 
     assert (done.exit_code, left) == (0, "")
     assert [each.text for each in results] == ["done"]
@@ -223,7 +223,7 @@ def test_a_question_that_is_answered_elsewhere_is_not_offered_again_after_ctrl_c
     running.send_signal(signal.SIGINT)
     next(line for line in running.stderr if "stopping at the end" in line)
     (pipes / "go").write_text("opened")
-    stdout, stderr = running.communicate(timeout=60)
+    stdout, stderr = running.communicate(timeout=300)
 
     assert (running.returncode, stdout) == (130, "")
     assert "paused (the run ended after its current step" in stderr

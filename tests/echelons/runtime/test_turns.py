@@ -369,7 +369,7 @@ def test_an_answer_that_arrives_during_a_run_is_delivered_by_it(tmp_path: Path) 
     def work() -> str:
         """Work until the other branch has been answered."""
         asked.set()
-        assert answered.wait(20)
+        assert answered.wait(120)
         return "worked"
 
     model = ScriptedModel(
@@ -385,7 +385,7 @@ def test_an_answer_that_arrives_during_a_run_is_delivered_by_it(tmp_path: Path) 
     results: list[Any] = []
     runner = threading.Thread(target=lambda: results.append(session.send("plan").result()))
     runner.start()
-    assert asked.wait(20)
+    assert asked.wait(120)
     while not (inbox := session.inbox()):
         pass
 
@@ -394,7 +394,7 @@ def test_an_answer_that_arrives_during_a_run_is_delivered_by_it(tmp_path: Path) 
         session.answer(inbox[0].id, "no")
     left = session.inbox()
     answered.set()
-    runner.join(20)
+    runner.join(120)
 
     assert (queued.queued, queued.finished, left) == (True, False, [])
     assert queued.status == "running"

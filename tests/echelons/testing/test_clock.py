@@ -46,7 +46,7 @@ def test_a_thread_on_the_manual_clock_wakes_when_its_time_has_come_and_not_befor
     clock.wait_for_sleepers(1)
     assert sleeper.is_alive()
     clock.advance(1)
-    sleeper.join(timeout=10)
+    sleeper.join(timeout=120)
     assert not sleeper.is_alive()
 
 

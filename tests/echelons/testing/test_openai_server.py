@@ -35,7 +35,7 @@ class Client:
         self._stack.close()
 
     def open(self) -> HTTPConnection:
-        connection = HTTPConnection(urlsplit(self.server.url).netloc, timeout=10)
+        connection = HTTPConnection(urlsplit(self.server.url).netloc, timeout=120)
         self._stack.callback(connection.close)
         return connection
 
@@ -251,7 +251,7 @@ def test_a_hang_answers_when_it_is_released() -> None:
     with playing(hang) as client:
         connection = client.open()
         connection.request("POST", "/v1/chat/completions", json.dumps(HELLO))
-        assert hang.reached.wait(10)
+        assert hang.reached.wait(120)
         hang.release()
         body = json.load(connection.getresponse())
     assert body["choices"][0]["message"]["content"] == "late"
@@ -264,7 +264,7 @@ def test_a_hang_in_a_stream_lets_the_first_events_through() -> None:
         assert b'"role"' in response.readline()
         response.readline()
         assert b"one" in response.readline()
-        assert hang.reached.wait(10)
+        assert hang.reached.wait(120)
         hang.release()
         assert response.read().endswith(b"data: [DONE]\n\n")
 
@@ -275,7 +275,7 @@ def test_closing_ends_requests_that_hang() -> None:
     with Client(server) as client:
         connection = client.open()
         connection.request("POST", "/v1/chat/completions", json.dumps(HELLO))
-        assert hang.reached.wait(10)
+        assert hang.reached.wait(120)
         server.close()
         with pytest.raises((RemoteDisconnected, ConnectionError)):
             connection.getresponse()
@@ -300,7 +300,7 @@ def test_a_client_that_hangs_up_is_no_error_of_the_server() -> None:
     with playing(hang, "next") as client:
         connection = client.open()
         connection.request("POST", "/v1/chat/completions", json.dumps(STREAMED))
-        assert hang.reached.wait(10)
+        assert hang.reached.wait(120)
         connection.close()
         hang.release()
         assert client.post(HELLO).status == 200
@@ -340,7 +340,7 @@ def test_many_clients_are_answered_side_by_side() -> None:
     everyone = threading.Barrier(8)
 
     def together(request: ChatRequest) -> object:
-        everyone.wait(timeout=10)
+        everyone.wait(timeout=120)
         return "met"
 
     with Client(OpenAIServer(together)) as client:

@@ -87,7 +87,7 @@ def check(model: ScriptedModel, begun: int, state: dict[str, Any]) -> None:
 def test_a_race_gone_on_with_from_the_past_is_run_once(
     saver: SqliteCheckpointer, asked: Event, way: str
 ) -> None:
-    head, model = racing(lambda: f"waited: {asked.wait(5)}")
+    head, model = racing(lambda: f"waited: {asked.wait(120)}")
     graph = head.compile(saver)
     graph.invoke({"messages": "go"}, THREAD)
     for config in starts(graph.get_state_history(THREAD)) * 2:
@@ -107,7 +107,7 @@ async def test_in_an_event_loop_it_is_run_once_too(
 ) -> None:
 
     async def wait() -> str:
-        return f"waited: {await asyncio.to_thread(asked.wait, 5)}"
+        return f"waited: {await asyncio.to_thread(asked.wait, 120)}"
 
     head, model = racing(wait)
     graph = head.compile(saver)

@@ -462,12 +462,12 @@ async def test_what_a_thread_does_after_its_run_was_cancelled_is_not_lost(saver:
         """Book, slowly."""
         runs.append(1)
         begun.set()
-        assert go.wait(20)
+        assert go.wait(120)
         return "booked late"
 
     graph = graph_of(saver, [book], Call("book", {}, "b"))
     running = asyncio.create_task(graph.ainvoke({"messages": [("user", "go")]}, CONFIG))
-    await asyncio.to_thread(begun.wait, 20)
+    await asyncio.to_thread(begun.wait, 120)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
@@ -484,7 +484,7 @@ async def test_what_a_thread_does_after_its_run_was_cancelled_is_not_lost(saver:
 
 
 async def _until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         while not holds():
             await asyncio.to_thread(threading.Event().wait, 0.005)
 

@@ -63,7 +63,7 @@ class Mortal(SqliteCheckpointer):
         while self._written.acquire(blocking=False):
             pass
         for _ in range(number):
-            assert self._written.acquire(timeout=60)
+            assert self._written.acquire(timeout=300)
 
     def put(
         self,

@@ -32,13 +32,13 @@ def test_a_run_elsewhere_is_followed_from_its_task_to_its_answer(start: Start, p
     wait_until(following, "head/porter  calls gate(name='tool')")
 
     (pipes / "go").write_text("opened")
-    stdout, stderr = following.communicate(timeout=60)
+    stdout, stderr = following.communicate(timeout=300)
 
     assert (following.returncode, stdout) == (0, "Open.\n")
     assert "head/porter  got: opened" in stderr
     assert "head/porter  is fulfilled: It is open." in stderr
     assert "thread rome" in stderr
-    assert running.communicate(timeout=60)[0] == "Open.\n"
+    assert running.communicate(timeout=300)[0] == "Open.\n"
 
 
 def test_a_program_that_follows_gets_the_events_and_the_result(start: Start, pipes: Path) -> None:
@@ -46,9 +46,9 @@ def test_a_program_that_follows_gets_the_events_and_the_result(start: Start, pip
     (pipes / "begun").read_text()
     following = start("attach", "--thread", "rome", "--json")
     (pipes / "go").write_text("opened")
-    running.communicate(timeout=60)
+    running.communicate(timeout=300)
 
-    *events, result = map(json.loads, following.communicate(timeout=60)[0].splitlines())
+    *events, result = map(json.loads, following.communicate(timeout=300)[0].splitlines())
 
     told = [(event["path"], event["kind"]) for event in events]
     assert told == [
@@ -73,12 +73,12 @@ def test_ctrl_c_ends_the_following_and_not_the_run(start: Start, pipes: Path) ->
     wait_until(following, "calls gate")
 
     following.send_signal(signal.SIGINT)
-    _, stderr = following.communicate(timeout=60)
+    _, stderr = following.communicate(timeout=300)
     (pipes / "go").write_text("opened")
 
     assert following.returncode == 130
     assert "thread rome goes on without you" in stderr
-    assert running.communicate(timeout=60)[0] == "Open.\n"
+    assert running.communicate(timeout=300)[0] == "Open.\n"
 
 
 def test_a_thread_that_asks_is_shown_with_its_question(echelons: Call) -> None:

@@ -213,7 +213,7 @@ def test_a_thread_is_taken_from_a_process_that_hangs_and_resumed(
     assert echelons("resume").exit_code == 4
     assert "Did it happen?" in echelons("inbox").stdout
     (pipes / "go").write_text("opened")
-    stderr = holder.communicate(timeout=60)[1]
+    stderr = holder.communicate(timeout=300)[1]
     assert (holder.returncode, "was taken over" in stderr) == (3, True)
 
 
