@@ -86,6 +86,7 @@ from echelons.nodes.planning.outgoing_mail import RoutedMessage, build_answers, 
 from echelons.nodes.planning.refused_calls import find_refusal_halt, mark_refused
 from echelons.nodes.planning.relay_messages import (
     RELAY_CALL_ID,
+    build_addressed_call,
     build_relay_answer,
     build_relay_call,
 )
@@ -144,7 +145,7 @@ class Reason(Node):
         self._takes_prompt_value = _takes_prompt_value(self._model)
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
-        """Call the model, unless the segment has already reported, or is halted."""
+        """Call the model, unless the segment has reported, is halted, or passes its task on."""
         config = config or {}
         identity = require_identity(config)
         joined = join_parts(input, identity)
@@ -154,6 +155,10 @@ class Reason(Node):
         if state.get("forward"):
             past = self._history.load_past(state.get("previous"), config)
             return build_relay_update(past, state, identity)
+        if call := build_addressed_call(state["messages"], identity):
+            past = self._history.load_past(state.get("previous"), config)
+            context = parse_message(self._settings, past, state, call, identity)
+            return joined.rebase_update(self._build_reply_update(context, None, {}, config))
         gate = get_gate(config)
         verdict: Halt | Pause | None = None
         # Without a refusal nothing is counted: this comes before every call of the model.
@@ -220,6 +225,10 @@ class Reason(Node):
         if state.get("forward"):
             past = await self._history.aload_past(state.get("previous"), config)
             return build_relay_update(past, state, identity)
+        if call := build_addressed_call(state["messages"], identity):
+            past = await self._history.aload_past(state.get("previous"), config)
+            context = parse_message(self._settings, past, state, call, identity)
+            return joined.rebase_update(self._build_reply_update(context, None, {}, config))
         gate = get_gate(config)
         verdict: Halt | Pause | None = None
         if state["messages"] and REFUSED_KEY in state["messages"][-1].response_metadata:
@@ -369,6 +378,17 @@ def parse_reply(
         TypeError: The model did not return a message.
     """
     message = _adopt_reply(reply, identity, (past.messages, state["messages"]))
+    return parse_message(settings, past, state, message, identity)
+
+
+def parse_message(
+    settings: ReasonSettings,
+    past: Past,
+    state: Mapping[str, Any],
+    message: AIMessage,
+    identity: Identity,
+) -> ReplyContext:
+    """Return a message of an agent as it is stored, parsed and with its context."""
     heads = {**past.heads, **(state.get("heads") or {})}
     parsed = parse_calls(message, settings.callable_tools, heads)
     return ReplyContext(message, parsed, past, state, identity)
@@ -526,9 +546,12 @@ def _build_request_notes(
     """Return the limits of each request for the message's metadata, by call id."""
     notes: dict[str, dict[str, Any]] = {}
     begun: set[str] = set()
+    # Of a task that is passed on; a model's reply has none of its own.
+    known: Mapping[str, Any] = message.response_metadata.get(REQUESTS_KEY) or {}
     named = {call["id"]: call["args"].get("subordinate") for call in message.tool_calls}
     for each in plan.requests:
-        note, thread = limits(each.subordinate).fields, threads[each.call_id]
+        note = {**known.get(each.call_id, {}), **limits(each.subordinate).fields}
+        thread = threads[each.call_id]
         if thread in begun:
             # Its deadline is set when the request before it on the same thread has ended.
             note.pop("deadline", None)

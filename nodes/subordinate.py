@@ -33,7 +33,9 @@ from echelons.guards.circuit_breaker import AttemptOutcome
 from echelons.guards.gate import HALT_KEY, Halt, Pause, Step, get_gate
 from echelons.human import MAX_TIMEOUT
 from echelons.identity.lineage import (
+    ADDRESSEE_KEY,
     QUESTIONS_KEY,
+    REQUEST_CONTEXT_KEY,
     UNASKED_KEY,
     USER_ANSWERS_KEY,
     Identity,
@@ -258,6 +260,10 @@ def build_level_input(order: QueuedRequest, head: Head | None) -> dict[str, Any]
     """Return the input state of a subordinate's segment."""
     request, thread = order.request, order.thread_id
     task = HumanMessage(request.task, id=derive_message_id(thread, request.id))
+    if request.addressee:
+        task.response_metadata[ADDRESSEE_KEY] = list(request.addressee)
+        if request.context:
+            task.response_metadata[REQUEST_CONTEXT_KEY] = request.context
     messages = [task]
     if request.context:
         fact_id = derive_message_id(thread, f"context/{request.id}")

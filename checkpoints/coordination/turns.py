@@ -227,9 +227,16 @@ def finish_turn(open_: Transaction, thread_id: str, turn_id: str, end: TurnEnd) 
         open_.compare_and_set(name, found.version, value)
 
 
-def digest_task(task: str | Sequence[Any], context: Mapping[str, Any]) -> str:
-    """Return the SHA-256 digest of a task, a text or blocks as JSON, and its context, in hex."""
+def digest_task(
+    task: str | Sequence[Any], context: Mapping[str, Any], addressee: Sequence[str] = ()
+) -> str:
+    """Return the SHA-256 digest of a task, with its context and its addressee, in hex.
+
+    A task is a text, or blocks as JSON.
+    """
     whole: Any = [task, context] if context else task
+    if addressee:
+        whole = [task, context, addressee]
     if not isinstance(whole, str):
         # Twice: in JSON all keys are texts, and can be sorted.
         whole = json.dumps(json.loads(json.dumps(whole)), sort_keys=True)

@@ -66,6 +66,7 @@ EXAMPLES: dict[Callable[..., None], tuple[str, ...]] = {
         'run research "What are circuit breakers for?" --docs notes/',
         'run mine:head "Hello" --model openai:gpt-5-mini --thread hello',
         'run travel "A table for two" --thread rome --turn order-17',
+        'run travel "Find a cheaper flight" --thread rome --to head/flights',
     ),
     inbox: ("inbox", "inbox --thread trip --json"),
     answer: (

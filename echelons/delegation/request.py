@@ -103,6 +103,8 @@ class DelegationRequest(_Record):
         route: Agents that it still has to pass, the final one included, if it is relayed to an
             agent further down.
         why: Why routing has chosen the agent; empty if its superior named it.
+        addressee: Agents below that it is passed on to, down to the one that the user means; each
+            reads the answer of the next. Empty if it is for the agent itself.
     """
 
     __stored_as__ = "echelons.delegation.DelegationRequest"
@@ -119,6 +121,7 @@ class DelegationRequest(_Record):
     deadline: float | None = None
     route: tuple[str, ...] = ()
     why: str = ""
+    addressee: tuple[str, ...] = ()
 
     @property
     def hops(self) -> int:

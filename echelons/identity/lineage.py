@@ -45,6 +45,9 @@ UNASKED_KEY = "unasked"
 REQUEST_CONTEXT_KEY = "request_context"
 """Likewise, of a task: the context of the root's request."""
 
+ADDRESSEE_KEY = "addressee"
+"""Likewise, of a task: the agents below that it is passed on to, down to the one that is meant."""
+
 MAIL_KEY = "mail"
 """Likewise: marks a message of the mailbox, which is no task, with its sender."""
 
@@ -70,6 +73,7 @@ OWN_KEYS = frozenset(
         REFUSED_KEY,
         UNASKED_KEY,
         REQUEST_CONTEXT_KEY,
+        ADDRESSEE_KEY,
         MAIL_KEY,
         CUT_KEY,
         QUESTIONS_KEY,

@@ -20,7 +20,7 @@ from echelons.delegation.race import RaceEntry
 from echelons.delegation.request import DelegationResponse, Usage
 from echelons.delegation.request_builder import load_sent_requests
 from echelons.guards.gate import is_pause
-from echelons.identity.lineage import CUT_KEY, MAIL_KEY
+from echelons.identity.lineage import ADDRESSEE_KEY, CUT_KEY, MAIL_KEY
 from echelons.langgraph_internals import SEVERAL_WRITES_KEY
 from echelons.messaging.agent_question import read_question_value
 from echelons.messaging.mail import Mail, load_mail
@@ -71,7 +71,8 @@ class RunEvent:
         data: Other facts as plain values: a call's arguments, the model name in a reply. A
             question has an `id`, its `value` and, if it has them, the `schema` of its answer, and
             its `choices`, `urgent`, `deadline`, `default` and `addressee`. A
-            task that is not new to its agent, as the run was resumed, has `resumed`. A
+            task that is not new to its agent, as the run was resumed, has `resumed`; one that
+            the agent passes on has the path of the agent that it is for (`to`). A
             delegation and its responses share an `id`, and the `request` as it was sent; a
             response has its `status`, the answering `agent`, the `attempt`, and whether it is
             `final` or the next candidate follows. What a tool has written with LangGraph's
@@ -209,7 +210,12 @@ class EventTranslator:
             task = next(tasks, None)
             text = describe_content(task.content) if task else ""
             # A resumed segment has more in its state than its task.
-            data = {"resumed": True} if messages and messages[-1] is not task else {}
+            data: dict[str, Any] = {}
+            if messages and messages[-1] is not task:
+                data["resumed"] = True
+            known: Mapping[str, Any] = task.response_metadata if task else {}
+            if below := known.get(ADDRESSEE_KEY):
+                data["to"] = PATH_SEPARATOR.join((who.path, *below))
             yield RunEvent(who.path, RunEventKind.TASK, text, thread_id=who.thread_id, data=data)
 
     def _translate_end(

@@ -210,8 +210,14 @@ class Session:
         *,
         turn_id: str | None = None,
         request_context: Mapping[str, Any] | None = None,
+        to: str | None = None,
     ) -> Run:
-        """Send a task to the root.
+        """Send a task to the root, or to an agent below it.
+
+        A task for an agent below is passed on to it without a model call, on the thread that it
+        has with its superior. Its answer is a tool result of that superior, whose model then
+        replies to its own superior, and so on: each model on the way is called, up to the root's,
+        which ends the turn.
 
         Args:
             task: What to do: a text, or LangChain's content blocks, such as a text and a picture.
@@ -220,20 +226,23 @@ class Session:
             request_context: Facts for the task, by name, as JSON of at most 64 KiB: the context of
                 the root's request, which its model reads before the task, and its tools with
                 `get_request`. It is stored with the task. Subordinates get what their superior
-                passes on.
+                passes on; with `to`, all agents on the way get it.
+            to: Path of the agent that it is for, such as `"head/north"`; the root if left out.
 
         Raises:
-            InvalidTask: It is empty, or a model could not be sent its blocks.
+            UnknownPath: The tree has no agent at `to`.
+            InvalidTask: It is empty, a model could not be sent its blocks, or it has blocks and is
+                for an agent below the root.
             InputTooLarge: It has more than 1 MiB of text, or 4 MiB of pictures and files.
             InvalidId: `turn_id` has other characters than letters, digits and `._:-`.
             ThreadBusy: Another run holds the thread.
             InterventionPending: The thread waits for answers.
             UnfinishedTurn: Its last turn was cut short.
-            TurnReused: The turn was another task, or had another context.
+            TurnReused: The turn was another task, or had another context or another `to`.
             InvalidInput: `request_context` is no JSON object, or too large.
             InvalidOption: A key in the session's `stored_keys` is neither given nor stored.
         """
-        request = build_send_request(task, turn_id, request_context)
+        request = build_send_request(task, turn_id, request_context, self._find_addressee(to))
         end_left_run(self._engine)
         return self._start_run(request)
 
@@ -243,9 +252,10 @@ class Session:
         *,
         turn_id: str | None = None,
         request_context: Mapping[str, Any] | None = None,
+        to: str | None = None,
     ) -> AsyncRun:
         """Async version of `send`."""
-        request = build_send_request(task, turn_id, request_context)
+        request = build_send_request(task, turn_id, request_context, self._find_addressee(to))
         await aend_left_run(self._engine)
         return await self._astart_run(request)
 
@@ -460,6 +470,16 @@ class Session:
             raise MessageRefused(path, NO_MODEL)
         with self._name_thread_in_errors():
             return (yield from post_mail(self.thread_id, path, text, members, kind))
+
+    def _find_addressee(self, path: str | None) -> tuple[str, ...]:
+        """Return the names below the root on the path of a member of the tree."""
+        if path is None:
+            return ()
+        places = {place.path_text: place.path for place in walk_tree(self.graph.agent)}
+        name = read_text(path)
+        if name is None or name not in places:
+            raise UnknownPath(path, sorted(places))
+        return places[name][1:]
 
     @contextmanager
     def _name_thread_in_errors(self) -> Iterator[None]:

@@ -52,7 +52,7 @@ from echelons.errors import (
     TurnReused,
     UnfinishedTurn,
 )
-from echelons.identity.lineage import REQUEST_CONTEXT_KEY
+from echelons.identity.lineage import ADDRESSEE_KEY, REQUEST_CONTEXT_KEY
 from echelons.runtime.run_end import RunEnd, read_run_end
 from echelons.runtime.turn_status import read_turn_end
 from echelons.text.content_blocks import copy_blocks, find_block_fault
@@ -183,18 +183,21 @@ class SendRequest(SessionRequest):
         task: The task.
         turn: The caller's id of the turn; `None` if it will not be submitted again.
         context: The context of the root's request.
+        addressee: The agents below the root, down to the one that the task is for; empty for the
+            root itself.
     """
 
     task: str | list[dict[str, Any]]
     turn: str | None
     context: Mapping[str, Any] = field(default_factory=dict)
+    addressee: Sequence[str] = ()
 
     def decide(self, thread: SessionThread) -> ReadPlan[RunDecision]:
         """Start a turn, resume it, or return its stored answer."""
         status = yield from read_thread_status(thread.id)
         if self.turn is None:
             return (yield from self._start_turn(thread, status, str(uuid4())))
-        digest = turns.digest_task(self.task, self.context)
+        digest = turns.digest_task(self.task, self.context, self.addressee)
         known = yield from _find_turn(thread, self.turn)
         if known is None:
             return (yield from self._start_turn(thread, status, self.turn, digest))
@@ -233,6 +236,8 @@ class SendRequest(SessionRequest):
         if not status.finished:
             raise UnfinishedTurn(thread.name)
         message = HumanMessage(content=self.task, id=str(uuid4()))  # type: ignore[arg-type]
+        if self.addressee:
+            message.response_metadata[ADDRESSEE_KEY] = [*self.addressee]
         if not self.context:
             return StartRun({"messages": [message]}, turn, digest, status)
         message.response_metadata[REQUEST_CONTEXT_KEY] = self.context
@@ -347,12 +352,16 @@ class ResumeRequest(SessionRequest):
 
 
 def build_send_request(
-    task: Task, turn_id: str | None, request_context: Mapping[str, Any] | None = None
+    task: Task,
+    turn_id: str | None,
+    request_context: Mapping[str, Any] | None = None,
+    addressee: Sequence[str] = (),
 ) -> SendRequest:
-    """Return the request to send a task.
+    """Return the request to send a task, with the names below the root of the agent that it is for.
 
     Raises:
-        InvalidTask: It is empty, or a model could not be sent its blocks.
+        InvalidTask: It is empty, a model could not be sent its blocks, or blocks are addressed to
+            an agent below the root.
         InvalidId: `turn_id` has other characters than letters, digits and `._:-`.
         InvalidInput: `request_context` is no JSON object, or too large.
     """
@@ -371,9 +380,11 @@ def build_send_request(
             raise InvalidTask(task, fault)
     if not given or (isinstance(given, str) and not given.strip()):
         raise InvalidTask(task)
+    if addressee and not isinstance(given, str):
+        raise InvalidTask(task, "only a text can be sent to an agent below the root")
     turn = None if turn_id is None else check_id(turn_id, "turn_id")
     context = check_context(request_context, "request_context")
-    return SendRequest(given, turn, context)
+    return SendRequest(given, turn, context, addressee)
 
 
 def build_answer_request(question: str | Mapping[str, Any], value: Any) -> AnswerRequest:

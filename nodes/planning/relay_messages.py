@@ -1,7 +1,8 @@
-"""The messages with which a level relays a request, without calling a model.
+"""The messages with which a level relays a request, or passes on a task, without calling a model.
 
-Its thread then reads like any other: a task, a call, the answer, and a final message. Pure;
-`reason` calls it.
+Its thread then reads like any other: a task, a call, the answer, and a final message. That of a
+relayed request is the subordinate's answer; that of a task which a user has addressed to an agent
+further down is the model's reply. Pure; `reason` calls it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,14 @@ from echelons.delegation.calls import iterate_requests
 from echelons.delegation.relayed_request import RelayedRequest
 from echelons.delegation.request import DelegationResponse
 from echelons.delegation.request_builder import build_request, request_diff
-from echelons.identity.lineage import FORWARDED_KEY, REQUESTS_KEY, Identity, derive_message_id
+from echelons.identity.lineage import (
+    ADDRESSEE_KEY,
+    FORWARDED_KEY,
+    REQUEST_CONTEXT_KEY,
+    REQUESTS_KEY,
+    Identity,
+    derive_message_id,
+)
 from echelons.tree.names import CALL_SUBORDINATE
 
 RELAY_CALL_ID = "forward"
@@ -43,6 +51,32 @@ def build_relay_call(forward: RelayedRequest, identity: Identity) -> AIMessage:
     note = request_diff(forward.build_next_request(known.id).stored(), known)
     metadata = {FORWARDED_KEY: True, REQUESTS_KEY: {RELAY_CALL_ID: note}}
     return message.model_copy(update={"response_metadata": metadata})
+
+
+def build_addressed_call(messages: Sequence[BaseMessage], identity: Identity) -> AIMessage | None:
+    """Return the message that passes a level's task on to the agent that a user has addressed.
+
+    `None` if the task is for the agent itself, or has been passed on already.
+    """
+    if not messages or ADDRESSEE_KEY not in messages[-1].response_metadata:
+        return None
+    task, metadata = messages[-1], messages[-1].response_metadata
+    name, *below = metadata[ADDRESSEE_KEY]
+    args: dict[str, Any] = {"message": str(task.text), "subordinate": name}
+    if context := metadata.get(REQUEST_CONTEXT_KEY):
+        args["context"] = context
+    # Providers refuse a conversation in which two calls have the same id.
+    own = derive_message_id(identity.thread_id, f"addressed/{task.id}")
+    return AIMessage(
+        "",
+        id=own,
+        name=identity.agent,
+        tool_calls=[ToolCall(name=CALL_SUBORDINATE, args=args, id=own, type="tool_call")],
+        response_metadata={
+            FORWARDED_KEY: True,
+            **({REQUESTS_KEY: {own: {"addressee": below}}} if below else {}),
+        },
+    )
 
 
 def build_relay_answer(

@@ -48,12 +48,23 @@ TurnOption = Annotated[
     ),
 ]
 
+AddresseeOption = Annotated[
+    str | None,
+    typer.Option(
+        "--to",
+        metavar="PATH",
+        help="The agent that the task is for, such as [b]head/north[/b]; by default the root.",
+        callback=check_name_argument,
+    ),
+]
+
 
 @command
-def run(
+def run(  # noqa: PLR0913  its options
     team: TeamArgument,
     task: TaskArgument,
     turn_id: TurnOption = None,
+    to: AddresseeOption = None,
     *,
     place: ThreadOptions,
     making: TeamOptions,
@@ -63,6 +74,7 @@ def run(
 
     Without [b]--thread[/b] the task starts a new thread.
     With it, the team remembers the earlier turns of that thread.
+    With [b]--to[/b], the agents above get the answer, and the root replies.
     """
     words = read_text_argument(task)
     if turn_id is not None and place.thread is None:
@@ -97,7 +109,7 @@ def run(
             team=name,
             thread=thread,
             db=place.db,
-            start=lambda session: session.asend(words, turn_id=turn_id),
+            start=lambda session: session.asend(words, turn_id=turn_id, to=to),
             opening_remarks=tuple(filter(None, (remarks, f"thread {thread}"))),
             closing_remarks=after,
         )

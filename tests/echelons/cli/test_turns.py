@@ -76,6 +76,17 @@ def test_a_turn_of_another_task_or_of_no_thread_is_refused(echelons: Call) -> No
     assert len(echelons("threads", "--json").stdout.splitlines()) == 1
 
 
+def test_a_task_for_an_agent_below_is_answered_by_the_root(echelons: Call) -> None:
+    words = ("run", "trips:unable", "A room", "--thread", "rome")
+
+    done = echelons(*words, "--to", "head/hotels", "--json")
+    unknown = echelons(*words, "--to", "hotels")
+
+    assert (done.exit_code, unknown.exit_code) == (0, 3)
+    assert told(done)["text"] == "No room."
+    assert "head/hotels" in unknown.stderr
+
+
 # How a turn stands
 
 
