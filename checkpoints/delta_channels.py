@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from operator import attrgetter
-from typing import Annotated, Any, TypeAlias, get_args, get_origin
+from typing import Annotated, Any, Self, TypeAlias, get_args, get_origin
 from uuid import uuid4
 
 from langchain_core.messages import (
@@ -132,6 +132,14 @@ class SpacedDeltaChannel(DeltaChannel[Any]):
     @snapshot_frequency.setter
     def snapshot_frequency(self, least: int) -> None:
         self._least = least
+
+    def copy(self) -> Self:
+        """Return a copy of the channel, with a copy of its list or dictionary."""
+        # LangGraph copies each channel for each conditional edge and each call of a tool.
+        new = object.__new__(type(self))
+        new.key, new.typ, new.reducer, new._least = self.key, self.typ, self.reducer, self._least
+        new.value = self.value.copy() if type(self.value) in (list, dict) else self.value
+        return new
 
 
 Messages: TypeAlias = Annotated[

@@ -18,7 +18,7 @@ from echelons.effects.journal import Journal
 from echelons.graphs.agent_models import supports_tool_calls
 from echelons.graphs.delegation_graph import build_delegation_graph
 from echelons.graphs.edges import AfterReason
-from echelons.graphs.state import Conversation, LevelInput, LevelOutput, LevelState
+from echelons.graphs.state import Conversation, LevelInput, LevelOutput, LevelState, RootState
 from echelons.guards.limits import DEFAULT_REFUSALS
 from echelons.guards.permissions import RulesByName
 from echelons.human import Human
@@ -149,7 +149,7 @@ def get_entry_node(builder: LevelBuilder) -> str:
 def _create_builder(reports: bool) -> LevelBuilder:
     if reports:
         return StateGraph(LevelState, input_schema=LevelInput, output_schema=LevelOutput)
-    return StateGraph(LevelState, input_schema=Conversation, output_schema=Conversation)
+    return StateGraph(RootState, input_schema=Conversation, output_schema=Conversation)
 
 
 def _create_run_node(member: Member, history: GraphHistory) -> Node:

@@ -50,6 +50,10 @@ class PartsChannel(BaseChannel[dict[str, Any], dict[str, Any], dict[str, Any]]):
             held.value = checkpoint.copy()
         return held
 
+    def copy(self) -> Self:
+        """Return a copy of the channel."""
+        return self.from_checkpoint(self.value)
+
     def update(self, values: Sequence[dict[str, Any]]) -> bool:
         """Merge updates into the value; return whether there were any."""
         for value in values:

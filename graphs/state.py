@@ -18,26 +18,35 @@ class Conversation(TypedDict):
     messages: Messages
 
 
-class LevelState(TypedDict):
-    """State of an agent's level: the current segment of its thread.
+class RootState(Conversation):
+    """State of the root's level: the root's own thread.
 
     Attributes:
-        messages: The segment's own messages; earlier segments are read through `previous`.
+        messages: The messages of the level.
         heads: The head of each subordinate thread, by thread id, in the order of their start.
+        parts: The responses of unfinished calls with several requests, by request id.
+    """
+
+    heads: Entries
+    parts: NotRequired[Parts]
+
+
+class LevelState(RootState):
+    """State of a level below the root: the current segment of its thread.
+
+    Its messages are those of the segment; earlier segments are read through `previous`.
+
+    Attributes:
         previous: The head of the segment before this one, if there is one.
         request: Id of the request that the segment answers.
         response: The agent's report, if there is one.
         forward: The request to relay, if it is for an agent further down.
-        parts: The responses of unfinished calls with several requests, by request id.
     """
 
-    messages: Messages
-    heads: Entries
     previous: NotRequired[dict[str, Any] | None]
     request: NotRequired[str]
     response: NotRequired[dict[str, Any] | None]
     forward: NotRequired[dict[str, Any] | None]
-    parts: NotRequired[Parts]
 
 
 class LevelInput(TypedDict):

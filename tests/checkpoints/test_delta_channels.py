@@ -17,6 +17,7 @@ from langchain_core.messages import (
     SystemMessage,
     ToolMessage,
 )
+from langgraph.channels import DeltaChannel
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.types import Overwrite
@@ -333,3 +334,25 @@ def test_a_system_message_of_a_history_is_a_message_like_any_other() -> None:
     graph.invoke({"messages": "hi"}, config)
 
     assert [each.type for each in model.calls[0].messages] == ["system", "human"]
+
+
+@pytest.mark.parametrize(
+    ("annotated", "stored", "write"),
+    [
+        (Messages, [HumanMessage("one", id="a")], [HumanMessage("two", id="b")]),
+        (Entries, {}, {"t": {}}),
+    ],
+)
+def test_a_copy_of_a_channel_is_langgraphs_own(annotated: Any, stored: Any, write: Any) -> None:
+    [spec] = annotated.__metadata__
+    for channel in (spec, spec.from_checkpoint(stored)):
+        channel.key = "channel"
+        copied, theirs = channel.copy(), DeltaChannel.copy(channel)
+
+        # Whatever LangGraph gives its channels in another version, too.
+        slots = {name for kind in type(spec).__mro__ for name in getattr(kind, "__slots__", ())}
+        assert {name: getattr(copied, name) for name in slots if hasattr(theirs, name)} == {
+            name: getattr(theirs, name) for name in slots if hasattr(theirs, name)
+        }
+        copied.update([write])
+        assert channel.value == theirs.value != copied.value

@@ -7,6 +7,7 @@ from typing import Any
 from langgraph.channels import DeltaChannel
 
 from echelons import Agent
+from echelons.graphs.parts_channel import PartsChannel
 from echelons.testing import ScriptedModel, delegate
 
 CONFIG: Any = {"configurable": {"thread_id": "t"}}
@@ -31,6 +32,28 @@ def test_another_key_of_the_input_is_not_taken_over() -> None:
     compiled.invoke({"messages": [("user", "go")], "heads": {"x": {"agent": "sly"}}}, CONFIG)
 
     assert "x" not in compiled.get_state(CONFIG).values["heads"]
+
+
+def test_a_root_has_no_channels_for_the_segments_of_a_subordinate() -> None:
+    compiled = graph()
+    level: Any = dict(compiled.get_subgraphs(recurse=True))["delegate|eat"]
+
+    own = {"messages", "heads", "parts"}
+    segment = {"previous", "request", "response", "forward"}
+    assert not segment & compiled.channels.keys() and own <= compiled.channels.keys()
+    assert own | segment <= level.channels.keys()
+
+
+def test_a_copy_of_parts_shares_nothing_with_them() -> None:
+    parts = PartsChannel(key="parts")
+    parts.update([{"one": {}}])
+    copied = parts.copy()
+
+    copied.update([{"two": {}}])
+
+    assert (copied.key, copied.value) == ("parts", {"one": {}, "two": {}})
+    assert parts.value == {"one": {}}
+    assert not PartsChannel().copy().is_available()
 
 
 def test_a_level_keeps_the_ends_of_the_threads_below_it() -> None:
