@@ -26,29 +26,30 @@ MAX_LATER_CHECKPOINTS = 1000
 """Number of later checkpoints that are tracked for a point before it is dropped."""
 
 
-_Contents: TypeAlias = tuple[list[Any], ...]
+_Contents: TypeAlias = tuple[list[Any], list[Any]]
+"""The fields of messages, and what each has beside them."""
 
 
 class CopyOnReadMessages:
-    """Messages that are returned to callers, and a private copy of each.
+    """Messages that are returned to callers, and a private copy of what each holds.
 
     Args:
         messages: The messages as they were read.
         before: The messages of an earlier point, most of which are the same.
     """
 
-    __slots__ = ("_fresh", "_held", "_kept", "_shown")
+    __slots__ = ("_fresh", "_held", "_shown")
 
     def __init__(
         self, messages: Sequence[BaseMessage], before: CopyOnReadMessages | None = None
     ) -> None:
         self._shown = list(messages)
-        kept = before._reuse_copies(self._shown) if before else []
-        self._kept = [*kept, *map(_copy_message, self._shown[len(kept) :])]
-        # A long thread is compared at each of its turns; what the copies hold never changes.
-        held = before._held if before and kept is before._kept else _list_contents(kept)
-        new = _list_contents(self._kept[len(kept) :])
-        self._held: _Contents = tuple([*old, *more] for old, more in zip(held, new, strict=True))
+        fields, extras = before._reuse_copies(self._shown) if before else ([], [])
+        new_fields, new_extras = _list_contents(self._shown[len(fields) :])
+        self._held: _Contents = (
+            [*fields, *map(_copy_value, new_fields)],
+            [*extras, *map(_copy_value, new_extras)],
+        )
         self._fresh = True
 
     def messages(self) -> list[BaseMessage]:
@@ -58,18 +59,24 @@ class CopyOnReadMessages:
             self._fresh = False
         elif _list_contents(self._shown) != self._held:
             self._shown = [
-                shown if _list_contents([shown]) == _list_contents([kept]) else _copy_message(kept)
-                for shown, kept in zip(self._shown, self._kept, strict=True)
+                shown
+                if (vars(shown), _get_extra(shown)) == (fields, extra)
+                else _restore_message(shown, fields, extra)
+                for shown, fields, extra in zip(self._shown, *self._held, strict=True)
             ]
         return list(self._shown)
 
-    def _reuse_copies(self, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+    def _reuse_copies(self, messages: Sequence[BaseMessage]) -> _Contents:
         """Return copies for the first of some messages, reused where the objects are the same."""
         count = len(self._shown)
         if len(messages) >= count and all(map(is_, self._shown, messages)):
-            return self._kept
-        own = dict(zip(map(id, self._shown), self._kept, strict=True))
-        return [own.get(id(each)) or _copy_message(each) for each in messages]
+            return self._held
+        own = dict(zip(map(id, self._shown), zip(*self._held, strict=True), strict=True))
+        held = [
+            own.get(id(each)) or (_copy_value(vars(each)), _copy_value(_get_extra(each)))
+            for each in messages
+        ]
+        return [fields for fields, _ in held], [extra for _, extra in held]
 
 
 _IMMUTABLE = frozenset({str, int, float, bool, bytes, type(None)})
@@ -82,17 +89,18 @@ def _list_contents(messages: Sequence[BaseMessage]) -> _Contents:
     return list(map(vars, messages)), list(map(_get_extra, messages))
 
 
-def _copy_message(message: BaseMessage) -> BaseMessage:
-    """Return a copy that shares only what cannot change, such as texts, which compare at once."""
-    copied = message.model_copy()
-    for held in (vars(copied), _get_extra(copied)):
-        for name, value in (held or {}).items():
-            if type(value) not in _IMMUTABLE:
-                held[name] = _copy_value(value)
-    return copied
+def _restore_message(message: BaseMessage, fields: Any, extra: Any) -> BaseMessage:
+    """Return a message like one that a caller has changed, with the contents that it had."""
+    restored = message.model_copy()
+    for held, stored in ((vars(restored), fields), (_get_extra(restored), extra)):
+        if stored is not None:
+            held.clear()
+            held.update(_copy_value(stored))
+    return restored
 
 
 def _copy_value(value: Any) -> Any:
+    """Return a copy that shares only what cannot change, such as texts, which compare at once."""
     if type(value) is dict:
         return {
             key: each if type(each) in _IMMUTABLE else _copy_value(each)

@@ -65,3 +65,14 @@ def test_what_nobody_has_changed_is_the_same_object_again() -> None:
     first = shown.messages()
 
     assert all(one is other for one, other in zip(first, shown.messages(), strict=True))
+
+
+def test_of_messages_in_another_order_the_copies_are_those_of_the_same_objects() -> None:
+    first = CopyOnReadMessages(build_messages())
+    *begin, last = first.messages()
+    later = CopyOnReadMessages([last, HumanMessage("on", id="d"), *begin], first)
+
+    last.content = "spoiled"
+    later.messages()[1].content = "spoiled"
+
+    assert [each.content for each in later.messages()] == ["seen", "on", "go", ""]
