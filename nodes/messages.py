@@ -55,7 +55,7 @@ _NOT_FROM_MODEL = frozenset({HALT_KEY, FORWARDED_KEY, RETURNED_KEY})
 def sanitize_message(message: M) -> M:
     """Return a message without lone surrogates; the same object if it has none."""
     fields = {**vars(message), **(message.__pydantic_extra__ or {})}
-    held = {name: fields[name] for name in SANITIZED_FIELDS if fields.get(name)}
+    held = {name: value for name, value in fields.items() if value and name in SANITIZED_FIELDS}
     whole = {name: sanitize_value(value) for name, value in held.items()}
     return message if whole == held else message.model_copy(update=whole)
 

@@ -45,7 +45,8 @@ def encode_record(where: str, value: Json, limit: int = MAX_RECORD_SIZE) -> str:
         RecordTooLarge: It is larger than the limit.
     """
     try:
-        text = _ENCODER.encode(value)
+        # As `encode` does it, without its checks.
+        text = "".join(_ENCODER.iterencode(value, _one_shot=True))
         size = len(text.encode())
     except (TypeError, ValueError, RecursionError) as error:
         raise NotJson(where, str(error)) from error

@@ -243,7 +243,7 @@ def insert_events(
         (
             *location,
             clock().isoformat(),
-            event.kind.value,
+            event.kind,
             sanitize_value(event.key),
             _dump_data(event.data),
         )

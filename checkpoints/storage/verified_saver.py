@@ -38,6 +38,7 @@ _UNREADABLE_MESSAGES = ("Could not decode to UTF-8", "malformed JSON")
 """Prefixes of SQLite's messages about a damaged row, rather than a damaged database."""
 _VERSION_PREFIXES = "\t\n\v\f\r "
 """What stands before the number of a version, by the number of its digits less one."""
+_MOST_DIGITS = len(_VERSION_PREFIXES)
 _UUID_VERSION = 6
 _LATEST_TICKS = 2**60 - 2**50
 """Ticks of 100 ns since 1582. A uuid can hold ticks up to the year 5236; a stored id near that end
@@ -68,8 +69,9 @@ class VerifiedSaver(SqliteSaver):
         if isinstance(current, int):
             return current + 1
         number = str(int(current.partition(".")[0]) + 1 if current else 1)
-        padded = len(number) > len(_VERSION_PREFIXES) or (current and current[0] == "0")
-        return number.zfill(32) if padded else f"{_VERSION_PREFIXES[len(number) - 1]}{number}"
+        length = len(number)
+        padded = length > _MOST_DIGITS or (current and current[0] == "0")
+        return number.zfill(32) if padded else f"{_VERSION_PREFIXES[length - 1]}{number}"
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Return a checkpoint: the latest of its namespace unless an id is given.

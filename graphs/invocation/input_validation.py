@@ -14,7 +14,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, HumanMessage, ToolMessage
-from langchain_core.runnables import RunnableConfig, ensure_config
+from langchain_core.runnables import RunnableConfig
 from langgraph.types import Command, Overwrite
 
 from echelons.checkpoints.delta_channels import MESSAGES, convert_messages, normalize_messages
@@ -53,10 +53,14 @@ def validate_input(given: Any, config: RunnableConfig | None) -> Any:
 
     `None` and commands continue a run: they have no messages.
 
+    Args:
+        given: The input.
+        config: The run's config, merged with the config around the call.
+
     Raises:
         InvalidInput: The input, or the thread's id, is refused; a subclass for each reason.
     """
-    configurable = ensure_config(config).get("configurable") or {}
+    configurable = (config or {}).get("configurable") or {}
     embedded = is_embedded(configurable)
     if not embedded:
         with refuse_unreadable(

@@ -80,7 +80,8 @@ class EditableGraph(InlineGraph):
             for key in list_items(given):
                 if not isinstance(key, str):
                     raise InvalidOption("configurable", shorten_repr(key), "a key is a text")
-            return ensure_config(merge_configs(self.config, config))
+            # Few graphs have a config of their own, and merging makes every config whole first.
+            return ensure_config(merge_configs(self.config, config) if self.config else config)
 
     def _build_initial_identity(self, around: RunnableConfig) -> Identity | None:
         """Return the identity of the state where nothing is stored yet."""
