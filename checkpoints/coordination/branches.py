@@ -7,7 +7,7 @@ left it on the way on which the thread went on then.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from echelons.checkpoints.queries import CheckpointParents, ReadPlan
@@ -57,6 +57,11 @@ class Branch:
 def read_branch(thread_id: str, current: str) -> ReadPlan[Branch]:
     """Return the branch of a thread that leads to a checkpoint of its root."""
     parents: Mapping[str, str | None] = yield CheckpointParents(thread_id)
+    return build_branch(parents, current)
+
+
+def build_branch(parents: Mapping[str, str | None], current: str) -> Branch:
+    """Return the branch that leads to a checkpoint, by the parents of those that are stored."""
     # Its id grows with the time at which it was made.
     first_children: dict[str, str] = {}
     for child in sorted(parents):
@@ -71,3 +76,45 @@ def read_branch(thread_id: str, current: str) -> ReadPlan[Branch]:
         next_ones[above] = place
         place = above
     return Branch(current, next_ones, first_children, parents, place)
+
+
+def plan_moves(
+    parents: Mapping[str, str | None],
+    kept: Collection[str],
+    written: Iterable[str],
+    sees: Callable[[Branch, str], bool] = Branch.sees,
+) -> dict[str, str | None]:
+    """Return after which checkpoints records belong once only some checkpoints are kept.
+
+    Args:
+        parents: The checkpoints of the root before, with their parents.
+        kept: Those that are kept.
+        written: The checkpoints after which the records were written.
+        sees: Whether a branch sees what was written after a checkpoint.
+
+    Returns:
+        For each that changes, the one with which the kept branches see what they have seen before;
+        `None` if none of them has seen it.
+    """
+    left = {each: above for each, above in parents.items() if each in kept}
+    ends = sorted(left.keys() - left.values(), reverse=True)
+    before = {end: build_branch(parents, end) for end in ends}
+    then = {end: build_branch(left, end) for end in ends}
+    oldest = sorted({branch.oldest for branch in then.values()})
+    # What was written after the deleted parent of one is seen by all that came later.
+    places = [above for each in oldest if (above := left[each])] + oldest + [""]
+    moves: dict[str, str | None] = {}
+    for after in {*written} - {""}:
+        # The latest counts most, where no place is right for all.
+        seen = {end: sees(before[end], after) for end in ends if end != after}
+        if not any(seen.values()):
+            if after not in kept or any(sees(then[end], after) for end in seen):
+                moves[after] = None
+            continue
+
+        def rate(place: str, seen: Mapping[str, bool] = seen) -> list[bool]:
+            return [sees(then[end], place) is wanted for end, wanted in seen.items()]
+
+        if not all(rate(after)):
+            moves[after] = max(places, key=lambda each: (rate(each)[0], sum(rate(each))))
+    return moves

@@ -152,6 +152,17 @@ def add_mail(open_: Transaction, thread_id: str, path: str, mail: StoredMail) ->
     return number
 
 
+def drop_mail(open_: Transaction, key: str) -> None:
+    """Delete the message under a key, and count it as read: no branch will."""
+    open_.discard(key)
+    above, _, number = key.rpartition("/")
+    thread, _, path = above.rpartition(f"/{MAIL.name}/")
+    box_key = f"{thread}/{MAILBOX.name}/{path}"
+    if box := open_.get_record(MAILBOX, box_key):
+        read = add_numbers(box.value.read, [int(number)])
+        open_.compare_and_set(box_key, box.version, {"sent": box.value.sent, "read": read})
+
+
 def list_later_questions(open_: Transaction, thread_id: str) -> dict[str, LaterQuestion]:
     """Return the unanswered questions of a thread for whose answers nobody waits, by their ids."""
     prefix = build_key(thread_id, LATER.name, "")

@@ -15,6 +15,9 @@ from typing import NamedTuple, TypeVar
 
 from echelons.checkpoints.async_methods import WorkRunner
 from echelons.checkpoints.clock import Clock
+from echelons.checkpoints.ledger.records import MAX_RECORD_SIZE
+from echelons.checkpoints.ledger.sqlite_ledger import SqliteTransaction
+from echelons.checkpoints.maintenance.moved_records import move_records
 from echelons.checkpoints.maintenance.reachability import (
     NamespacePlace,
     plan_retention,
@@ -28,7 +31,7 @@ from echelons.checkpoints.maintenance.thread_rows import (
     delete_thread_rows,
     has_thread_rows,
 )
-from echelons.checkpoints.queries import run_plan
+from echelons.checkpoints.queries import CheckpointParents, run_plan
 from echelons.checkpoints.storage.cached_saver import CachedSaver
 from echelons.checkpoints.storage.json_text import to_json_text
 from echelons.checkpoints.storage.rows import PUT_CHECKPOINT, CheckpointRow
@@ -132,7 +135,8 @@ class ThreadAdmin(CachedSaver):
         """Delete old checkpoints of some roots' threads.
 
         Conversations stay complete, questions stay open, and the threads can go on; only going
-        back to a deleted checkpoint is no longer possible. Events stay.
+        back to a deleted checkpoint is no longer possible. Events stay. Mail, later questions and
+        standing decisions of branches that are deleted whole go with them.
 
         Args:
             thread_ids: LangGraph's ids; unknown ones are ignored.
@@ -189,6 +193,10 @@ class ThreadAdmin(CachedSaver):
         with self._open_rewrite() as (cursor, reader):
             for thread_id in map(str, thread_ids):
                 kept = run_plan(reader, plan_retention(thread_id, keep, self._clock()))
+                parents = CheckpointParents(thread_id).get(reader)
+                gone = {each.checkpoint_id for each in kept.gone if not each.checkpoint_ns}
+                open_ = SqliteTransaction(cursor, self._clock, MAX_RECORD_SIZE)
+                move_records(open_, thread_id, parents, parents.keys() - gone)
                 for table in tables:
                     before[table] += _delete_checkpoints(cursor, table, thread_id, kept.gone)
                 for place, row in kept.changed.items():

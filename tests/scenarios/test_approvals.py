@@ -730,6 +730,9 @@ def test_a_fork_of_the_past_does_not_take_over_what_was_approved(
         given = None if past is waiting else {"messages": [("user", "c")]}
         [again] = world.invoke(graph, given, past)["__interrupt__"]
         assert again.value["args"] == {"to": "bob"}
+    saver.prune(["1"])
+    # Of the line in which it was approved nothing is left.
+    [again] = world.invoke(graph, {"messages": [("user", "d")]}, config)["__interrupt__"]
     assert office.done == ["mail to bob x1"] * 2
 
 

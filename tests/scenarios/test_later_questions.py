@@ -152,6 +152,8 @@ def test_a_fork_of_the_past_has_not_asked_what_was_asked_after_it(
     assert len(session.inbox()) == 1
 
     graph.invoke({"messages": [("user", "bye")]}, before)
+    assert session.inbox() == []
+    saver.prune([session.thread_id])
 
     assert session.inbox() == []
 

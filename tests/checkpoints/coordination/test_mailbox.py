@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from langgraph.checkpoint.base import empty_checkpoint
 
 from echelons import SqliteCheckpointer
-from echelons.checkpoints.coordination.branches import read_branch
+from echelons.checkpoints.coordination.branches import build_branch, plan_moves, read_branch
 from echelons.checkpoints.coordination.mailbox import (
     ReadMark,
     StoredMail,
@@ -19,6 +21,7 @@ from echelons.checkpoints.coordination.mailbox import (
     check_room,
 )
 from echelons.checkpoints.ledger import Transaction
+from echelons.checkpoints.maintenance.retention_policies import KeepLatest
 from echelons.checkpoints.queries import run_plan
 from echelons.errors import MailboxFull
 
@@ -145,6 +148,95 @@ def test_what_was_sent_before_a_pruned_checkpoint_is_still_seen() -> None:
         branch = run_plan(saver, read_branch("t", "4"))
 
         assert [branch.sees(each) for each in ("", "1", "3", "4", "5")] == [True] * 4 + [False]
+
+
+def forked(saver: SqliteCheckpointer) -> None:
+    """Read a message on an abandoned branch, and send one there."""
+    checkpoint(saver, "1")
+    send(saver, "to both", "1")
+    checkpoint(saver, "2", "1")
+    send(saver, "to the abandoned", "2")
+    mark(saver, "2", 1)
+    checkpoint(saver, "3", "2")
+    checkpoint(saver, "4", "1")
+    checkpoint(saver, "5", "4")
+
+
+def test_a_pruned_fork_has_neither_read_nor_been_sent_what_an_abandoned_branch_has() -> None:
+    with SqliteCheckpointer(":memory:") as saver:
+        forked(saver)
+        before = read(saver, "5")
+
+        saver.prune(["t"])
+
+        # To the first branch that left it, "2", was it sent.
+        assert (read(saver, "5"), before) == ([], [])
+        send(saver, "to the fork", "5")
+        assert read(saver, "5") == ["to the fork"]
+
+
+def test_a_pruned_branch_keeps_what_it_has_read() -> None:
+    with SqliteCheckpointer(":memory:") as saver:
+        checkpoint(saver, "1")
+        send(saver, "one", "1")
+        send(saver, "two", "1")
+        checkpoint(saver, "2", "1")
+        mark(saver, "2", 1)
+        checkpoint(saver, "3", "2")
+        for _ in range(2):
+            saver.prune(["t"])
+
+            assert read(saver, "3") == ["two"]
+        checkpoint(saver, "4", "3")
+        saver.prune(["t"])
+        assert read(saver, "4") == ["two"]
+
+
+def test_what_is_dropped_with_a_branch_takes_no_room() -> None:
+    with SqliteCheckpointer(":memory:") as saver:
+        checkpoint(saver, "1")
+        checkpoint(saver, "2", "1")
+        for number in range(1000):
+            send(saver, str(number), "2")
+        checkpoint(saver, "3", "1")
+
+        saver.prune(["t"])
+
+        assert send(saver, "one more", "3") == 1001
+        assert read(saver, "3") == ["one more"]
+
+
+def test_counting_what_would_be_pruned_moves_no_mail() -> None:
+    with SqliteCheckpointer(":memory:") as saver:
+        forked(saver)
+        before = saver.ledger.query(lambda open_: {k: open_.get(k) for k in open_.list_keys()})
+
+        saver.retain(["t"], KeepLatest(), dry_run=True)
+
+        after = saver.ledger.query(lambda open_: {k: open_.get(k) for k in open_.list_keys()})
+        assert before == after
+
+
+@given(st.data())
+def test_no_branch_that_is_kept_sees_anything_else_after_a_prune(data: st.DataObject) -> None:
+    """Any branches, of one of which any checkpoints are kept."""
+    names = [str(number) for number in range(1, data.draw(st.integers(2, 9)))]
+    parents: dict[str, str | None] = {names[0]: None}
+    for number, name in enumerate(names[1:], 1):
+        parents[name] = names[data.draw(st.integers(0, number - 1))]
+    end = above = names[-1]
+    kept = {end}
+    while next_one := parents[above]:
+        above = next_one
+        kept |= {above} if data.draw(st.booleans()) else set()
+    before = build_branch(parents, end)
+
+    moves = plan_moves(parents, kept, names)
+
+    then = build_branch({each: above for each, above in parents.items() if each in kept}, end)
+    for name in parents:
+        place = moves.get(name, name)
+        assert (place is not None and then.sees(place)) == before.sees(name), (name, place)
 
 
 def test_a_receiver_has_a_thousand_unread_messages_at_most() -> None:
