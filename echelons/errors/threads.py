@@ -117,10 +117,21 @@ class NothingToResume(EchelonsError):
 
     Attributes:
         thread: The thread's name or id.
+        open: Ids of questions that its agents have asked, and for whose answers no turn waits.
     """
 
     thread: str
+    open: Sequence[str] = ()
     message = "thread {thread!r} has nothing to resume; send it a task"
+
+    def _describe(self) -> str:
+        if not self.open:
+            return super()._describe()
+        return self._fill(
+            "thread {thread!r} has nothing to resume: its turn is finished, and no turn waits for "
+            "an answer to {open}; answer (`echelons inbox`, `echelons answer`), and the agent that "
+            "has asked is told in the next turn, or send it a task"
+        )
 
 
 class NoOpenThread(EchelonsError):

@@ -336,7 +336,7 @@ class ResumeRequest(SessionRequest):
                 raise NotPaused(self.path, ())
             yield from check_paused(thread.id, path)
         if status.finished:
-            raise NothingToResume(thread.name)
+            raise NothingToResume(thread.name, [*(yield from read_later_questions(thread.id))])
         continued = yield from _continue_turn(thread, status)
         if continued is None and (yield from read_control_orders(thread.id)).paused:
             # Nothing else can continue, but the pauses end: pending questions are asked again.

@@ -8,7 +8,7 @@ import pytest
 from langchain_core.messages import HumanMessage, ToolMessage
 
 from echelons import Agent, Permissions, Session, SqliteCheckpointer
-from echelons.errors import InputTooLarge, QuestionClosed, WrongAnswer
+from echelons.errors import InputTooLarge, NothingToResume, QuestionClosed, WrongAnswer
 from echelons.testing import Call, ScriptedModel, delegate
 
 if TYPE_CHECKING:
@@ -106,6 +106,19 @@ def test_a_wrong_answer_and_a_second_one_are_refused(world: World) -> None:
 
         with pytest.raises(QuestionClosed):
             world.answer(session, {question.id: "Oslo"})
+
+
+def test_a_resume_of_a_finished_turn_names_the_question_that_can_be_answered(world: World) -> None:
+    with Session(rooted(), ":memory:", thread="trip") as session:
+        world.send(session, "plan")
+        [question] = session.inbox()
+        with pytest.raises(NothingToResume, match=f"{question.id}; answer") as refused:
+            world.resume(session)
+        assert refused.value.open == (question.id,)
+        world.answer(session, {question.id: "Rome"})
+
+        with pytest.raises(NothingToResume, match="'trip' has nothing to resume; send it a task"):
+            world.resume(session)
 
 
 def test_an_answer_that_is_too_large_is_refused_and_the_question_stays() -> None:
