@@ -382,7 +382,8 @@ class TreeMailboxes:
             return [self._check_group(open_, group, orders, more) for group in groups]
 
         errors = self._ledger.query(check)
-        now, after = utc_now().isoformat(), _get_root_checkpoint(config["configurable"])
+        now = self._ledger.get_time().isoformat()
+        after = _get_root_checkpoint(config["configurable"])
         sent = [
             SentMail(
                 self._thread_id,

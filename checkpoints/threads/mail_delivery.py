@@ -9,7 +9,6 @@ from collections.abc import Collection
 
 from langgraph.checkpoint.base import CheckpointTuple
 
-from echelons.checkpoints.clock import utc_now
 from echelons.checkpoints.coordination.change_signals import get_signals
 from echelons.checkpoints.coordination.control_orders import ControlOrders, build_orders_key
 from echelons.checkpoints.coordination.mailbox import StoredMail, add_mail, check_room
@@ -63,19 +62,19 @@ def post_mail(
             raise MessageRefused(path, NO_MODEL)
     after = str(saved.config["configurable"]["checkpoint_id"]) if saved else ""
     running = identity if saved and has_work_left(saved) else None
-    mail = StoredMail(USER, text, utc_now().isoformat(), after, kind)
 
-    def add(open_: Transaction) -> None:
+    def add(open_: Transaction, at: str) -> None:
         if running:
             orders = ControlOrders.read(open_, build_orders_key(thread_id, running.turn))
             order = orders.find_order(path)
             if isinstance(order, Halt):
                 raise MessageRefused(path, f"{order.why}; send it in the next turn")
         check_room(open_, thread_id, path)
-        add_mail(open_, thread_id, path, mail)
+        add_mail(open_, thread_id, path, StoredMail(USER, text, at, after, kind))
 
     def add_and_signal(ledger: Ledger) -> None:
-        ledger.commit(add)
+        at = ledger.get_time().isoformat()
+        ledger.commit(lambda open_: add(open_, at))
         get_signals(ledger).notify()
 
     yield LedgerQuery(add_and_signal)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import interrupt
 
 from echelons import Agent, Limits, Session, SqliteCheckpointer
+from echelons.checkpoints.ledger import Transaction
 from echelons.errors import (
     InputTooLarge,
     InvalidValue,
@@ -223,6 +225,26 @@ def test_a_fork_of_the_past_has_not_read_what_was_sent_after_it(
         "elsewhere",
         'Message from the user: "to the fork"',
     ]
+
+
+def test_messages_of_users_and_agents_have_the_time_of_the_database(
+    world: World, tmp_path: Path
+) -> None:
+    noon = datetime(2026, 11, 23, 12, tzinfo=UTC)
+    with SqliteCheckpointer(tmp_path / "t.sqlite", clock=lambda: noon) as saver:
+        steps: Any = [Call("send_message", {"to": "superior", "message": "Begun."}), "done"]
+        head = Agent(
+            "head",
+            model=ScriptedModel({"head": [delegate("camp", "go"), "end"], "camp": steps}),
+            subordinates=[Agent("camp")],
+        )
+        session = Session(head, saver)
+        world.send(session, "go")
+        world.do(session, "send_message", "head/camp", "Hurry.")
+
+        keys = [key for key in saver.ledger.query(Transaction.list_keys) if "/mail/" in key]
+        found = [saver.ledger.get(key) for key in keys]
+        assert [each.value["at"] for each in found if each] == [noon.isoformat()] * 2
 
 
 def test_receivers_that_cannot_read_are_refused_by_name(
