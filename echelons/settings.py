@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
 
 from echelons.errors import EchelonsError, InvalidSetting
 from echelons.text.error_lines import describe_error
@@ -18,6 +18,15 @@ class Settings(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _refuse_bool(cls, value: Any, info: ValidationInfo) -> Any:
+        # Python's booleans are integers, and pydantic takes them for 0 and 1.
+        annotation = cls.model_fields[info.field_name or ""].annotation
+        if isinstance(value, bool) and annotation is not bool:
+            raise ValueError("Input should be no bool")
+        return value
 
     def __init__(self, **values: Any) -> None:
         try:

@@ -12,11 +12,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from langgraph.checkpoint.base import CheckpointTuple
 
 from echelons.checkpoints.threads.pending_work import has_work_left
 from echelons.errors import InvalidStrategy
+from echelons.text.input_limits import shorten_repr
 
 
 class Strategy(ABC):
@@ -40,13 +42,13 @@ class KeepLatest(Strategy):
         count: Number of checkpoints for each segment.
 
     Raises:
-        InvalidStrategy: It is less than 1.
+        InvalidStrategy: It is no integer, or less than 1.
     """
 
     count: int = 1
 
     def __post_init__(self) -> None:
-        _refuse_invalid(self.count < 1, "KeepLatest", self.count, "1 or more")
+        _refuse_invalid(not _is_count(self.count, 1), "KeepLatest", self.count, "1 or more")
 
     def chosen(self, rows: Sequence[CheckpointTuple], at: datetime) -> Iterator[CheckpointTuple]:
         """Yield the first checkpoints of each namespace."""
@@ -66,13 +68,14 @@ class KeepYounger(Strategy):
         age: The maximum age.
 
     Raises:
-        InvalidStrategy: It is negative.
+        InvalidStrategy: It is no timedelta, or negative.
     """
 
     age: timedelta
 
     def __post_init__(self) -> None:
-        _refuse_invalid(self.age < timedelta(), "KeepYounger", self.age, "no negative time")
+        is_age = isinstance(self.age, timedelta) and self.age >= timedelta()
+        _refuse_invalid(not is_age, "KeepYounger", self.age, "no negative time")
 
     def chosen(self, rows: Sequence[CheckpointTuple], at: datetime) -> Iterator[CheckpointTuple]:
         """Yield the checkpoints whose time is recent, or unknown."""
@@ -92,13 +95,13 @@ class KeepTurns(Strategy):
         count: Number of finished turns.
 
     Raises:
-        InvalidStrategy: It is less than 0.
+        InvalidStrategy: It is no integer, or less than 0.
     """
 
     count: int
 
     def __post_init__(self) -> None:
-        _refuse_invalid(self.count < 0, "KeepTurns", self.count, "0 or more")
+        _refuse_invalid(not _is_count(self.count, 0), "KeepTurns", self.count, "0 or more")
 
     def chosen(self, rows: Sequence[CheckpointTuple], at: datetime) -> Iterator[CheckpointTuple]:
         """Yield all checkpoints since the input of the first kept turn."""
@@ -117,10 +120,14 @@ class KeepTurns(Strategy):
             yield from (row for row in rows if row.checkpoint["id"] >= first)
 
 
+def _is_count(given: Any, least: int) -> bool:
+    return isinstance(given, int) and not isinstance(given, bool) and given >= least
+
+
 def _get_namespace(row: CheckpointTuple) -> str:
     return str(row.config["configurable"]["checkpoint_ns"])
 
 
 def _refuse_invalid(wrong: bool, name: str, given: object, limit: str) -> None:
     if wrong:
-        raise InvalidStrategy(f"{name}({given})", f"takes {limit}")
+        raise InvalidStrategy(f"{name}({shorten_repr(given)})", f"takes {limit}")

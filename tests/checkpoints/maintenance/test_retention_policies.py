@@ -21,6 +21,14 @@ from echelons.checkpoints.maintenance.retention_policies import (
 from echelons.errors import InvalidStrategy
 from echelons.testing import Call, ScriptedModel, delegate
 
+
+@pytest.mark.parametrize("policy", [KeepLatest, KeepTurns, KeepYounger])
+@pytest.mark.parametrize("given", [True, 1.5, "3", None, float("nan"), object()])
+def test_a_policy_takes_a_number_or_an_age_and_nothing_else(policy: Any, given: Any) -> None:
+    with pytest.raises(InvalidStrategy, match=policy.__name__):
+        policy(given)
+
+
 CONFIG: Any = {"configurable": {"thread_id": "t"}}
 TABLES = ("checkpoints", "writes", "events", "seals")
 TURNS = 6

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from echelons import Limits
+from echelons import BreakerPolicy, DelegationPolicy, Limits
 from echelons.errors import ConfigurationError, InvalidSetting
 
 
@@ -52,6 +52,22 @@ def test_a_limit_cannot_be_changed_afterwards() -> None:
     with pytest.raises(ValidationError):
         limits.depth = 5
     assert limits.depth == 3
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"),
+    [
+        *((Limits, name) for name in Limits.model_fields),
+        *((BreakerPolicy, name) for name in ("failures", "seconds", "intensity", "period")),
+        *((DelegationPolicy, name) for name in ("timeout", "max_hops", "threshold")),
+        (DelegationPolicy, "request_timeout"),
+    ],
+)
+@pytest.mark.parametrize("value", [True, False])
+def test_a_bool_is_no_number(owner: Any, name: str, value: bool) -> None:
+    with pytest.raises(InvalidSetting, match=f"{name}={value}.*no bool"):
+        owner(**{name: value})
+    assert DelegationPolicy(splitting=False).splitting is False
 
 
 @pytest.mark.parametrize("refusals", [0, -1, 1.5, "many"])
