@@ -68,7 +68,7 @@ EXAMPLES: dict[Callable[..., None], tuple[str, ...]] = {
         'run travel "A table for two" --thread rome --turn order-17',
         'run travel "Find a cheaper flight" --thread rome --to head/flights',
     ),
-    inbox: ("inbox", "inbox --thread trip --json"),
+    inbox: ("inbox", "inbox --thread trip --json", "inbox --for anna --watch"),
     answer: (
         "answer yes",
         'answer 3f1c "Friday at eight, please"',

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -20,6 +23,8 @@ from echelons.cli.stored_team import run_stored_turn
 from echelons.errors import WrongAnswer
 
 if TYPE_CHECKING:
+    from echelons.checkpoints.checkpointer import SqliteCheckpointer
+    from echelons.cli.unfinished_threads import RootStatus
     from echelons.runtime.session import Session
     from echelons.runtime.session_run import AsyncRun
 
@@ -74,29 +79,79 @@ AddresseeOption = Annotated[
 ]
 
 
+WatchOption = Annotated[
+    bool, typer.Option("--watch", help="Go on with new questions as they are asked, until Ctrl-C.")
+]
+POLL_INTERVAL = 0.2
+"""Seconds between two looks at the database of `inbox --watch`."""
+
+
 @command
 def inbox(
-    addressee: AddresseeOption = None, *, place: ThreadOptions, how: OutputOptions
+    addressee: AddresseeOption = None,
+    watch: WatchOption = False,
+    *,
+    place: ThreadOptions,
+    how: OutputOptions,
 ) -> ExitCode:
     """List the questions that wait for an answer, of all threads or of one."""
     with database.open_database(place.db) as saver:
-        listed = unfinished_threads.list_root_statuses(saver, place.thread)
+        if not watch:
+            listed = _list_questions(saver, place, addressee)
+            if not _print_questions(listed, place, how) and not how.json:
+                output.print_remark("nothing waits for an answer")
+            return ExitCode.FINISHED
+        output.print_remark("watching for questions; Ctrl-C ends this")
+        try:
+            for listed in _watch_questions(saver, place, addressee):
+                _print_questions(listed, place, how)
+        except KeyboardInterrupt:
+            pass
+        return ExitCode.INTERRUPTED
+
+
+def _list_questions(
+    saver: SqliteCheckpointer, place: ThreadOptions, addressee: str | None
+) -> list[RootStatus]:
+    """Return the threads, each with its questions, those with an urgent one first."""
+    listed = unfinished_threads.list_root_statuses(saver, place.thread)
     if addressee is not None:
         listed = [each.select_questions(addressee) for each in listed]
-    found = [each for each in listed if each.questions]
-    found.sort(key=lambda each: not any(question.urgent for question in each.questions))
+    return sorted(listed, key=lambda each: not any(asked.urgent for asked in each.questions))
+
+
+def _watch_questions(
+    saver: SqliteCheckpointer, place: ThreadOptions, addressee: str | None
+) -> Iterator[list[RootStatus]]:
+    """Yield the threads with the questions, and the damage, that are new since the last look."""
+    written, known = None, set[tuple[str, str]]()
+    while True:
+        if (now := saver.foreign_writes()) != written:
+            new: list[RootStatus] = []
+            for each in _list_questions(saver, place, addressee):
+                thread, damage = each.root.id, each.root.damage
+                asked = tuple(one for one in each.questions if (thread, one.id) not in known)
+                if asked or (damage and (thread, damage) not in known):
+                    new.append(replace(each, questions=asked))
+                known.update((thread, told) for told in (damage, *(one.id for one in asked)))
+            yield new
+            written = now
+        time.sleep(POLL_INTERVAL)
+
+
+def _print_questions(listed: list[RootStatus], place: ThreadOptions, how: OutputOptions) -> bool:
+    """Print the questions of some threads; return whether there are any."""
     for each in listed:
         database.print_damage(each.root)
-    for each in found:
+    asking = [each for each in listed if each.questions]
+    for each in asking:
         thread = database.root_label(each.root)
         if how.json:
             for question in each.questions:
                 output.print_json(question_to_json(question, thread))
         else:
             output.print_result(f"thread {thread}\n{format_questions(each.questions, place.db)}\n")
-    if not found and not how.json:
-        output.print_remark("nothing waits for an answer")
-    return ExitCode.FINISHED
+    return bool(asking)
 
 
 @command

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,10 +14,11 @@ from typer.testing import Result
 
 from echelons import Session
 from echelons.cli.team_loader import TeamSpec, load_team
-from tests.fork_server import Ended
+from tests.fork_server import Ended, ForkedProcess
 
 Call = Callable[..., Result]
 Process = Callable[..., Ended]
+Start = Callable[..., ForkedProcess]
 
 
 def ids(shown: str) -> list[str]:
@@ -517,3 +519,25 @@ def test_the_inbox_lists_the_questions_for_one_human_and_how_to_answer(
     [paying] = map(json.loads, echelons("inbox", "--json").stdout.splitlines())
     assert paying["addressee"] == "bert"
     assert "Done." in echelons("answer", paying["id"], "paid").stdout
+
+
+def test_a_watched_inbox_shows_each_question_once_as_it_is_asked(
+    echelons: Call, start: Start
+) -> None:
+    echelons("run", "trips:asking", "A table", "--thread", "rome")
+    watching = start("inbox", "--watch", "--json")
+    assert watching.stdout is not None
+    first = json.loads(watching.stdout.readline())
+    echelons("run", "trips:two", "Both", "--thread", "oslo")
+
+    others = [json.loads(watching.stdout.readline()) for _ in range(2)]
+    watching.send_signal(signal.SIGINT)
+    rest, remark = watching.communicate(timeout=60)
+
+    assert (first["thread"], first["value"]) == ("rome", {"question": "Book it?"})
+    assert {(each["thread"], each["path"]) for each in others} == {
+        ("oslo", "head/one"),
+        ("oslo", "head/other"),
+    }
+    assert (watching.returncode, rest) == (130, "")
+    assert remark == "watching for questions; Ctrl-C ends this\n"
