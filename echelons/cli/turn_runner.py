@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import cast
+from typing import Any, cast
 
 from echelons.agent import Agent
 from echelons.checkpoints.queries import Saver, arun_plan
@@ -30,6 +31,7 @@ from echelons.cli.display.turn_summary import (
 )
 from echelons.cli.exit_codes import ExitCode
 from echelons.cli.options import RunOutputOptions
+from echelons.cli.question_prompt import LEFT_OPEN, ask_questions
 from echelons.cli.team_loader import TeamSpec
 from echelons.errors import EchelonsError, RunFailed
 from echelons.runtime.run_events import RunEvent
@@ -68,17 +70,17 @@ class PlannedTurn:
 def run_planned_turn(turn: PlannedTurn, how: RunOutputOptions, loop: asyncio.Runner) -> ExitCode:
     """Run a turn in an event loop, show it, print its result, and return the exit code.
 
-    The loop is closed when the turn has ended.
+    On a terminal its questions are asked, and the turn goes on with what is answered. The loop is
+    closed when the turn has ended.
 
     Raises:
         RunFailed: A model or a function failed.
         EchelonsError: The turn cannot start or go on.
     """
     runner = _TurnRunner(turn, how)
-    with _handle_ctrl_c(runner.pause, runner.view.restore_terminal):
-        with loop:  # its threads end while a second Ctrl-C still ends the process
-            result = loop.run(runner.run())
-        return runner.print_result(result)
+    # The loop's threads end while a second Ctrl-C still ends the process.
+    with _handle_ctrl_c(runner.pause, runner.restore_terminal), loop:
+        return loop.run(runner.run())
 
 
 @contextmanager
@@ -110,36 +112,76 @@ class _TurnRunner:
         self._run: AsyncRun | None = None
         self._thread = SessionThread(turn.thread, "")
         self._ended = False
-        self.view = choose_view(self._board, how)
+        self._view = choose_view(self._board, how)
+        self._asks = sys.stdin.isatty() and sys.stderr.isatty() and not (how.json or how.quiet)
+        # By their ids: those that were left open are not asked again.
+        self._asked = set[str]()
 
     def pause(self) -> None:
-        """Handle the first Ctrl-C: pause the run, unless it has ended."""
-        if self._run is None:
+        """Handle the first Ctrl-C: pause the run; without one, or at a question, interrupt."""
+        if self._run is None or self._ended:
             raise KeyboardInterrupt
-        if not self._ended:
-            self._board.stopping = True
-            self._run.pause()
-            self.view.show_stopping()
+        self._board.stopping = True
+        self._run.pause()
+        self._view.show_stopping()
 
-    async def run(self) -> Result:
+    def restore_terminal(self) -> None:
+        """Restore the terminal; called in a signal handler, right before the process ends."""
+        self._view.restore_terminal()
+
+    async def run(self) -> ExitCode:
         turn = self._turn
         database, metadata = resolve_path(turn.db), turn.team.to_metadata()
         async with Session(turn.agent, database, thread=turn.thread, metadata=metadata) as session:
             self._thread = SessionThread(session.thread, session.thread_id)
-            async with await turn.start(session) as self._run:
-                self._print_remarks(turn.opening_remarks)
-                with self.view:
-                    watching = asyncio.create_task(self._watch_answers(session))
-                    try:
-                        async for event in _iterate_events(self._run, turn.thread):
-                            self._board.apply_event(event)
-                            self.view.show_event(event)
-                    finally:
-                        watching.cancel()
-                    self._ended = True
-                    result = await self._run.result()
-                    self._board.apply_result(result)
-            return result
+            run, remarks = await turn.start(session), turn.opening_remarks
+            while True:
+                result = await self._show_run(session, run, remarks)
+                answers = await self._ask(session) if result.status == "asking" else {}
+                if not answers:
+                    break
+                run, remarks = await session.aanswer(answers), ()
+                for question in answers.keys() & self._board.questions.keys():
+                    self._board.mark_answered(question)
+                self._view = choose_view(self._board, self._how)
+            code = self._print_result(result)
+            # For the answers to these nobody waits.
+            if result.finished and (answers := await self._ask(session)):
+                stored = await (await session.aanswer(answers)).result()
+                output.print_remark(stored.reason)
+        return code
+
+    async def _show_run(self, session: Session, run: AsyncRun, remarks: Iterable[str]) -> Result:
+        async with run as self._run:
+            self._ended = False
+            self._print_remarks(remarks)
+            with self._view:
+                watching = asyncio.create_task(self._watch_answers(session))
+                try:
+                    async for event in _iterate_events(run, self._turn.thread):
+                        self._board.apply_event(event)
+                        self._view.show_event(event)
+                finally:
+                    watching.cancel()
+                self._ended = True
+                result = await run.result()
+                self._board.apply_result(result)
+        return result
+
+    async def _ask(self, session: Session) -> dict[str, Any]:
+        """Return the answers to open questions that are typed on the terminal, if there is one."""
+        if not self._asks or self._board.stopping:
+            return {}
+        questions = [each for each in await session.ainbox() if each.id not in self._asked]
+        if questions and not self._asked:
+            output.print_remark(LEFT_OPEN)
+        self._asked.update(each.id for each in questions)
+        answers = ask_questions(questions)
+        # Meanwhile others may have answered, or a deadline may have passed.
+        left = {each.id for each in await session.ainbox()} if answers else set[str]()
+        for question in answers.keys() - left:
+            output.print_remark(f"question {question} was closed meanwhile")
+        return {question: value for question, value in answers.items() if question in left}
 
     async def _watch_answers(self, session: Session) -> None:
         """Show which questions are answered elsewhere; this run delivers the answers at its end."""
@@ -150,9 +192,9 @@ class _TurnRunner:
                 found = read_answer_versions(session.thread_id, asked)
                 versions = await arun_plan(saver, found)
                 for question in (each for each in asked if versions.get(each) is not None):
-                    self.view.show_answered(self._board.mark_answered(question))
+                    self._view.show_answered(self._board.mark_answered(question))
 
-    def print_result(self, result: Result) -> ExitCode:
+    def _print_result(self, result: Result) -> ExitCode:
         code = print_turn_result(result, self._board, self._thread, self._turn.db, self._how)
         if code is ExitCode.FINISHED:
             self._print_remarks(self._turn.closing_remarks)

@@ -35,26 +35,31 @@ def format_questions(questions: Sequence[Question], given: Path | None) -> str:
 
 
 def _format_question(question: Question, given: Path | None) -> str:
-    calls = question.reviewed_calls
-    words = _format_calls(calls) if calls else format_question(question.value, question.schema)
-    words = words.replace("\n", "\n  ")
     ways = [*_list_answer_arguments(question)]
     answers = [build_command_line("answer", question.id, *way, db=given) for way in ways]
     how = "with one of:\n  " if len(answers) > 1 else "with: "
     listed = "\n  ".join(answers)
+    return f"{format_asked(question)}\nAnswer it {how}{listed}"
+
+
+def format_asked(question: Question) -> str:
+    """Return who asks what, and until when, as text."""
+    calls = question.reviewed_calls
+    words = _format_calls(calls) if calls else format_question(question.value, question.schema)
+    words = words.replace("\n", "\n  ")
     asks = f"{PATH_SEPARATOR.join(question.path)} asks"
     if is_human_request(question.schema):
         asks = f"{PATH_SEPARATOR.join(question.path[:-1])} asks {question.addressee}"
     urgently = " urgently" * question.urgent
-    return f"{asks}{urgently}:\n  {words}\n{_format_deadline(question)}Answer it {how}{listed}"
+    return f"{asks}{urgently}:\n  {words}{_format_deadline(question)}"
 
 
 def _format_deadline(question: Question) -> str:
-    """Return until when a question waits, as a line; empty if it waits for any time."""
+    """Return until when a question waits, as a further line; empty if it waits for any time."""
     if question.deadline is None:
         return ""
     then = "" if question.default is None else f", then {_to_json(question.default)} is taken"
-    return escape_controls(f"It waits until {question.deadline}{then}.") + "\n"
+    return "\n" + escape_controls(f"It waits until {question.deadline}{then}.")
 
 
 def _list_answer_arguments(question: Question) -> Iterator[tuple[str, ...]]:
