@@ -8,7 +8,7 @@ rounding hides a tie.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 FULFILLED, PARTIAL, UNABLE, ASKS = "fulfilled", "partial", "unable", "needs_input"
@@ -130,23 +130,29 @@ class Reference:
         root: The tree.
         case: The case.
         threads: Whether it is played in threads, where nothing can be cut short.
+        at_work: Who is asked already in the root's message, to which those are added whom this case
+            asks; who is named in it if left out.
 
     Attributes:
         answer: What the root's call comes to.
         asked: How often each agent was asked.
     """
 
-    def __init__(self, root: Post, case: Case, threads: bool = False) -> None:
+    def __init__(
+        self, root: Post, case: Case, threads: bool = False, at_work: set[str] | None = None
+    ) -> None:
         self.case = case
         self._threads = threads
         self.asked: Counter[str] = Counter()
         self._root = root
         self._time_is_over = False
-        self.answer = self._call(root, case.asking)
+        self._ways: dict[tuple[str, int], list[list[Post]]] = {}
+        self.answer = self._call(root, case.asking, at_work)
 
     # One call: one request, or several that are joined.
 
-    def _call(self, superior: Post, asking: Asking) -> Answer:
+    def _call(self, superior: Post, asking: Asking, at_work: set[str] | None = None) -> Answer:
+        self._choose(superior, asking, set(asking.whom) if at_work is None else at_work)
         if not asking.join and not asking.splits:
             return self._request(superior, asking, 0)[0]
         join = asking.join or "all"
@@ -169,6 +175,13 @@ class Reference:
         joined = self._joined(superior, join, asking.n, ordered)
         return replace(joined, below=_quiet(asked), calls=sum(each.calls for each in asked))
 
+    def _choose(self, superior: Post, asking: Asking, at_work: set[str]) -> None:
+        """Find the ways of all requests: of equals, each request gets another."""
+        for place in range(len(asking.whom)):
+            found = ways(self.case, superior, asking, place, at_work)
+            self._ways[superior.name, place] = found
+            at_work.update(way[-1].name for way in (found if self.case.parallel else found[:1]))
+
     def _ending(self, superior: Post, asking: Asking) -> Iterator[int]:
         """Yield the requests as they end: at once whose circuits are open, else as is said."""
         order = asking.order or tuple(range(len(asking.whom)))
@@ -176,11 +189,11 @@ class Reference:
         yield from (*at_once, *(place for place in order if place not in at_once))
 
     def _begins(self, superior: Post, asking: Asking, place: int) -> bool:
-        found = ways(self.case, superior, asking, place)
+        found = self._ways[superior.name, place]
         return bool(found) and not self.case.open.intersection(each.name for each in found[0])
 
     def _stopped(self, superior: Post, asking: Asking, place: int) -> Answer:
-        way = ways(self.case, superior, asking, place)[0]
+        way = self._ways[superior.name, place][0]
         name = way[-1].name
         self.asked[name] += 1
         # In an event loop the whole way is cut short; in threads the last agent ends by itself,
@@ -208,7 +221,7 @@ class Reference:
 
     def _request(self, superior: Post, asking: Asking, place: int) -> tuple[Answer, list[Answer]]:
         """Return what comes of a request, and the answers that its superior gets for it."""
-        found = ways(self.case, superior, asking, place)
+        found = self._ways[superior.name, place]
         if not found:
             nobody = Answer(UNABLE, superior.name, (superior.name,), why=("no_candidate",))
             return nobody, [nobody]
@@ -316,16 +329,18 @@ def named(case: Case, superior: Post, asking: Asking, place: int) -> str:
     return "" if others else only.name
 
 
-def ways(case: Case, superior: Post, asking: Asking, place: int) -> list[list[Post]]:
-    """Return the ways down to all who may be asked, the best first."""
+def ways(
+    case: Case, superior: Post, asking: Asking, place: int, at_work: Collection[str] = ()
+) -> list[list[Post]]:
+    """Return the ways down to all who may be asked, the best first, and of equals who is idle."""
     if name := named(case, superior, asking, place):
         return [[each] for each in superior.below if each.name == name]
     fits = case.fits[place]
     found = [way for way in _ways_down(superior) if fits.get(way[-1].name)]
 
-    def rank(way: list[Post]) -> tuple[int, list[str]]:
+    def rank(way: list[Post]) -> tuple[int, bool, list[str]]:
         score = way[-1].sure * fits[way[-1].name] - DEPTH_COST * len(way)
-        return -score, [each.name for each in way]
+        return -score, way[-1].name in at_work, [each.name for each in way]
 
     return sorted(found, key=rank)
 

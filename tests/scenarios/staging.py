@@ -137,15 +137,19 @@ class Stage:
         self._races: dict[int, _Race] = {}
         self._model: ScriptedModel = ScriptedModel([])
 
+    @property
+    def is_racing(self) -> bool:
+        """Whether the cases are played one after the other, each in a message of its own."""
+        return any(each.asking.enough for each in self.cases)
+
     def outcomes(self) -> list[Outcome]:
         """Play all cases in one message, or one after the other where they are races."""
-        racing = any(each.asking.enough for each in self.cases)
         steps = [calls_of(each, each.asking, each.number) for each in self.cases]
-        replies = [*steps, "done"] if racing else [Reply(calls=steps), "done"]
+        replies = [*steps, "done"] if self.is_racing else [Reply(calls=steps), "done"]
         with SqliteCheckpointer(":memory:") as saver, self._clockwork():
             self._open(saver)
             head = self._head(replies)
-            messages = self._race(head, saver) if racing else self._run(head, saver)
+            messages = self._race(head, saver) if self.is_racing else self._run(head, saver)
         answers = [each for each in messages if isinstance(each, ToolMessage)]
         by_call = {each.tool_call_id: each for each in answers}
         assert len(by_call) == len(answers) == len(self.cases)
@@ -392,8 +396,11 @@ def pieces(text: str) -> tuple[str, ...]:
 
 def assert_agreement(stage: Stage) -> None:
     """Play the cases of a stage and compare what comes of them with the reference."""
+    # All cases are in one message, unless they are races.
+    at_work = {name for case in stage.cases for name in case.asking.whom}
     for case, outcome in zip(stage.cases, stage.outcomes(), strict=True):
-        reference = Reference(stage.root, case, stage.sync)
+        own = None if stage.is_racing else at_work
+        reference = Reference(stage.root, case, stage.sync, own)
         expected, response = reference.answer, outcome.response
         found = answer_of(response, expected)
         if case.asking.enough:  # who is stopped has cost nothing, or one call
