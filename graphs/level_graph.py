@@ -193,7 +193,6 @@ def _build_settings(
         subordinates=tuple(each.name for each in agent.subordinates),
         can_report=reports,
         can_ask=can_ask,
-        can_send=can_ask,
         name=agent.name,
         siblings=position.siblings,
         can_contact_user=can_contact_user,

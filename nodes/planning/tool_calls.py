@@ -88,12 +88,12 @@ class CallableTools:
         tools: Names of its own tools.
         subordinates: Names of its direct subordinates.
         can_report: Whether it has a superior agent to report to.
-        can_ask: Whether it may ask its superior; if that is no agent, `act` asks the user.
+        can_ask: Whether it may ask its superior, and send messages; `act` asks a superior that is
+            no agent.
         can_contact_user: Whether it may ask the user past its superior.
         can_ask_later: Whether it may ask the user without waiting for the answer.
         width: Most parallel calls in one message; `None` for no limit.
         has_deeper_levels: Whether a subordinate has subordinates of its own.
-        can_send: Whether it may send messages.
         name: Its own name.
         siblings: Names of the agents with the same superior, its own included.
     """
@@ -104,7 +104,6 @@ class CallableTools:
     width: int | None = None
     has_deeper_levels: bool = False
     can_ask: bool = False
-    can_send: bool = False
     name: str = ""
     siblings: Sequence[str] = ()
     can_contact_user: bool = False
@@ -123,10 +122,11 @@ class CallableTools:
     def names(self) -> tuple[str, ...]:
         """Names of all tools that are bound to the model."""
         delegating = (CALL_SUBORDINATE, DELEGATE_MANY)[: len(self.subordinates)]
-        upwards = (*[REPORT] * self.can_report, *[ASK_SUPERIOR] * self.can_ask)
+        upwards = (REPORT,) * self.can_report + (ASK_SUPERIOR,) * self.can_ask
         upwards += (ASK_USER,) * self.can_contact_user
         upwards += (ASK_LATER,) * self.can_ask_later
-        return (*self.tools, *delegating, *upwards, *[SEND_MESSAGE] * self.can_send)
+        upwards += (SEND_MESSAGE,) * self.can_ask
+        return (*self.tools, *delegating, *upwards)
 
 
 def assign_call_ids(message: AIMessage) -> AIMessage:
@@ -267,7 +267,7 @@ class _CallParser:
             self._add_report(call_id, call["args"])
         elif name == ASK_SUPERIOR and self.callable_tools.can_ask:
             self._add_question(call_id, call["args"])
-        elif name == SEND_MESSAGE and self.callable_tools.can_send:
+        elif name == SEND_MESSAGE and self.callable_tools.can_ask:
             self._add_message(call_id, call["args"])
         elif name == ASK_USER and self.callable_tools.can_contact_user:
             self._add_user_question(call_id, call["args"])
