@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import chain, islice
+from math import isfinite
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -203,8 +204,8 @@ def copy_plain(given: Any, what: str, limit: int) -> tuple[Any, int]:
     contained in many others, or a mapping never ends.
 
     Raises:
-        InvalidValue: It contains something that is not JSON or cannot be read, or a number of
-            more than 64 bits.
+        InvalidValue: It contains something that is not JSON or cannot be read, or a number that
+            is not finite or has more than 64 bits.
         InputTooLarge: It is larger than the limit.
         InputTooDeep: It is nested too deep, or contains itself.
         InvalidText: A string in it has a lone surrogate.
@@ -279,11 +280,18 @@ def _measure_leaf(leaf: Any, what: str) -> int:
         except UnicodeEncodeError as error:
             place = shorten_repr(leaf[max(0, error.start - 20) : error.start + 20])
             raise InvalidText(what, place, "half a character (a lone surrogate)") from None
-    if leaf is None or isinstance(leaf, (bool, float)):
+    if leaf is None or isinstance(leaf, bool):
         return NUMBER_BYTES
-    if isinstance(leaf, int) and -(2**63) <= leaf < 2**64:
-        return NUMBER_BYTES
-    why = "it has more than 64 bits" if isinstance(leaf, int) else "it is no JSON"
+    if isinstance(leaf, float):
+        if isfinite(leaf):
+            return NUMBER_BYTES
+        why = "it is no finite number"
+    elif isinstance(leaf, int):
+        if -(2**63) <= leaf < 2**64:
+            return NUMBER_BYTES
+        why = "it has more than 64 bits"
+    else:
+        why = "it is no JSON"
     raise InvalidValue(what, shorten_repr(leaf), why)
 
 

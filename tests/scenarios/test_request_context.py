@@ -376,7 +376,7 @@ def test_a_compiled_tree_without_a_session_has_a_root_request_too(
             "Error: context: the context has 70012 bytes or more, the limit is 65536",
         ),
         ("Ann", "context: Input should be a valid dictionary"),
-        ({"rate": float("nan")}, "it is no JSON"),
+        ({"rate": float("nan")}, "it is no finite number"),
         ({"two\nlines": 1}, "a name is text that can be printed"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from math import inf, nan
 from typing import Any
 from uuid import UUID
 
@@ -39,7 +40,7 @@ JSON = st.recursive(
     st.none()
     | st.booleans()
     | st.integers(-(2**63), 2**64 - 1)
-    | st.floats()
+    | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(st.characters(exclude_categories=["Cs"])),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
     max_leaves=10,
@@ -112,7 +113,7 @@ def test_json_is_taken_as_it_is(value: Any) -> None:
     "value",
     [
         *(object(), {1, 2}, b"x", Decimal(1), int, lambda: 1, 2**64, -(2**63) - 1, 10**5000),
-        *({"a": [{"b": object()}]}, {b"key": 1}, {(1, 2): 3}),
+        *({"a": [{"b": object()}]}, {b"key": 1}, {(1, 2): 3}, nan, [-inf], {"share": inf}),
     ],
     ids=lambda value: type(value).__name__,
 )
