@@ -334,10 +334,29 @@ def start_on_terminal(
     return ours, process
 
 
+def start_controlled(words: Sequence[str], folder: Path) -> tuple[int, subprocess.Popen[str]]:
+    """Return our end of a new terminal, and a new interpreter to which it sends Ctrl-C."""
+    ours, theirs = pty.openpty()
+
+    def take_terminal() -> None:
+        _heed_interrupts()
+        os.login_tty(theirs)
+
+    process = subprocess.Popen(
+        [sys.executable, *MAIN, *words],
+        cwd=folder,
+        env=environment(TERM="xterm", COLUMNS="80", LINES="30"),
+        encoding="utf-8",
+        preexec_fn=take_terminal,  # noqa: PLW1509  nothing else runs in the tests
+    )
+    os.close(theirs)
+    return ours, process
+
+
 class LiveTerminal:
     """A terminal of 80 columns with a running command, whose screen can be waited for."""
 
-    def __init__(self, ours: int, process: ForkedProcess) -> None:
+    def __init__(self, ours: int, process: Started) -> None:
         self._ours, self._process = ours, process
         self._shown = b""
 
@@ -371,11 +390,17 @@ class LiveTerminal:
 
 @pytest.fixture
 def live(folder: Path, fork_server: ForkServer) -> Iterator[Callable[..., LiveTerminal]]:
-    """Calls the command line on a terminal, and leaves it running."""
+    """Calls the command line on a terminal, and leaves it running.
+
+    With `controlled`, Ctrl-C on the terminal interrupts it.
+    """
     with ExitStack() as stack:
 
-        def call(*words: str) -> LiveTerminal:
-            running = LiveTerminal(*start_on_terminal(fork_server, words, folder, 80))
+        def call(*words: str, controlled: bool = False) -> LiveTerminal:
+            if controlled:
+                running = LiveTerminal(*start_controlled(words, folder))
+            else:
+                running = LiveTerminal(*start_on_terminal(fork_server, words, folder, 80))
             return stack.enter_context(closing(running))
 
         yield call

@@ -127,6 +127,19 @@ def test_a_question_that_is_left_open_is_shown_with_the_command_that_answers_it(
     assert "Answer it with: echelons answer" in shown
 
 
+def test_ctrl_c_on_the_terminal_leaves_the_question_in_the_inbox(
+    live: Callable[..., Any], echelons: Callable[..., Result]
+) -> None:
+    running = live("run", "trips:asking", "A table", controlled=True)
+    running.wait_for(r"Book it\?\s+> ")
+    running.type("\x03")
+    code, shown = running.wait()
+
+    assert code == 4
+    assert "Answer it with: echelons answer" in shown
+    assert "Book it?" in echelons("inbox").stdout
+
+
 def typed(*lines: str) -> Callable[[str], str]:
     left: Iterator[str] = iter(lines)
 
