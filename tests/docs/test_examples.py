@@ -1,23 +1,50 @@
 """Every example that a reader may copy runs: docstrings, the README and docs/.
 
 A document's examples share one namespace, in order, as a reader would type them, and run in an
-empty folder. ``<!--- skip: next -->`` before a block says that it cannot run here.
+empty folder. ``<!--- skip: next -->`` before a block says that it cannot run here. A comment that
+follows a ``print``, on its line or the next ones, is what it prints.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from contextlib import redirect_stdout
 from doctest import ELLIPSIS
+from io import StringIO
 from pathlib import Path
 from unittest import SkipTest
 
 import pytest
-from sybil import Document, Sybil
+from sybil import Document, Example, Sybil
 from sybil.document import PythonDocStringDocument
+from sybil.evaluators.python import PythonEvaluator
 from sybil.parsers.doctest import DocTestParser
-from sybil.parsers.markdown import PythonCodeBlockParser, SkipParser
+from sybil.parsers.markdown import CodeBlockParser, SkipParser
 
 ROOT = Path(__file__).parents[2]
-PROSE = Sybil([PythonCodeBlockParser(doctest_optionflags=ELLIPSIS), SkipParser()], path=str(ROOT))
+PRINTED = re.compile(r"^ *print\(.*\)(?:  # .+)?$((?:\n *# .+)*)", re.MULTILINE)
+
+
+class OutputEvaluator(PythonEvaluator):
+    """Runs a block, and looks for the output that its comments say in what it prints."""
+
+    def __call__(self, example: Example) -> None:
+        with redirect_stdout(StringIO()) as output:
+            super().__call__(example)
+        printed = iter(output.getvalue().splitlines())
+        for line in list_output(str(example.parsed)):
+            assert line in printed, f"{line!r} is not printed there, but\n{output.getvalue()}"
+
+
+def list_output(source: str) -> Iterator[str]:
+    """Yield the lines that a block says it prints."""
+    for found in PRINTED.finditer(source):
+        for comment in re.finditer(r"(?:^ *|  )# (.+)$", found.group(), re.MULTILINE):
+            yield comment.group(1)
+
+
+PROSE = Sybil([CodeBlockParser("python", OutputEvaluator()), SkipParser()], path=str(ROOT))
 DOCSTRINGS = Sybil(
     [DocTestParser(ELLIPSIS)], path=str(ROOT), document_types={".py": PythonDocStringDocument}
 )
