@@ -183,6 +183,27 @@ class Agent(_Compiled):
 
         return compile_tree(self, checkpointer, store, context_schema, redactor)
 
+    @classmethod
+    def from_folder(cls, path: str | Path, *, trusted: bool = False) -> Agent:
+        """Return the root agent of a team's folder; the folder is the tree.
+
+        An agent's folder has its `prompt.md`, `settings.toml`, `prompts`, `tools` and `middleware`,
+        and a folder for each subordinate. A file that an agent lacks is looked up in the team's
+        `default` folder.
+
+        Args:
+            path: The team's folder.
+            trusted: Whether the Python in it may be executed.
+
+        Raises:
+            InvalidTeam: There is no such folder.
+            InvalidProfile: Something is wrong with its files; it names each with its line.
+            TeamNotTrusted: It has Python, and is not trusted.
+        """
+        from echelons.profiles.builder import load_team_folder
+
+        return load_team_folder(path, trusted)
+
     def draw(self) -> Drawing:
         """Return a drawing of the tree, as text and as Mermaid; notebooks render it."""
         from echelons.tree.drawing import Drawing

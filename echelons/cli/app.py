@@ -18,6 +18,7 @@ from echelons.cli.commands.breakers import breakers
 from echelons.cli.commands.control import message, pause, steer, stop, takeover
 from echelons.cli.commands.draw import draw
 from echelons.cli.commands.inbox import answer, inbox
+from echelons.cli.commands.profiles import check, new, profiles
 from echelons.cli.commands.route import capabilities, route
 from echelons.cli.commands.run import resume, run
 from echelons.cli.commands.threads import show, threads
@@ -63,11 +64,15 @@ app = typer.Typer(
 EXAMPLES: dict[Callable[..., None], tuple[str, ...]] = {
     run: (
         'run travel "Plan a trip to Italy with great food"',
+        'run office/ "Add 3 and 4" --trust',
         'run research "What are circuit breakers for?" --docs notes/',
         'run mine:head "Hello" --model openai:gpt-5-mini --thread hello',
         'run travel "A table for two" --thread rome --turn order-17',
         'run travel "Find a cheaper flight" --thread rome --to head/flights',
     ),
+    new: ("new office",),
+    check: ("check office", "check office --json"),
+    profiles: ("profiles", "profiles office --json"),
     inbox: ("inbox", "inbox --thread trip --json", "inbox --for anna --watch"),
     answer: (
         "answer yes",

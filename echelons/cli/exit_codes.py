@@ -27,7 +27,7 @@ EXIT_CODE_MEANINGS = {
     ExitCode.REFUSED: "refused, with the reason: an unknown team, no such thread, no key …",
     ExitCode.ASKING: "the turn waits for an answer: `echelons inbox`",
     ExitCode.FAILED: "the turn stopped at an error, or is paused, and is stored: `echelons resume`",
-    ExitCode.BROKEN: "`echelons trace --verify` or `echelons doctor` found something broken",
+    ExitCode.BROKEN: "`echelons trace --verify`, `doctor` or `check` found something broken",
     ExitCode.BUSY: "another process is running the thread: try again, or use another thread",
     ExitCode.NOBODY: "`echelons route` found no agent that fits the task",
     ExitCode.INTERRUPTED: "stopped by Ctrl-C; all that was done is stored: `echelons resume`",

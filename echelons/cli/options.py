@@ -17,10 +17,21 @@ from echelons.errors import EchelonsError
 
 
 def complete_team(incomplete: str) -> list[str]:
-    """Return the shipped teams that start with the text."""
+    """Return the shipped teams, and the folders of teams, that start with the text."""
     from echelons.cli.team_loader import list_shipped_teams
 
-    return [name for name in list_shipped_teams() if name.startswith(incomplete)]
+    shipped = [name for name in list_shipped_teams() if name.startswith(incomplete)]
+    return shipped + complete_team_folder(incomplete)
+
+
+def complete_team_folder(incomplete: str) -> list[str]:
+    """Return the folders of teams that start with the text; nothing in them is read."""
+    from echelons.cli.team_loader import list_team_folders
+
+    above = incomplete.rpartition("/")[0]
+    prefix = f"{above}/" if "/" in incomplete else ""
+    names = [f"{prefix}{each.name}" for each in list_team_folders(Path(prefix or "."))]
+    return [name for name in names if name.startswith(incomplete)]
 
 
 def complete_thread(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -42,7 +53,8 @@ TeamArgument = Annotated[
     str,
     typer.Argument(
         metavar="TEAM",
-        help="A shipped team ([b]travel[/b], [b]research[/b]), or [b]module:agent[/b] of your own.",
+        help="A shipped team ([b]travel[/b], [b]research[/b]), or your own: its folder, or "
+        "[b]module:agent[/b].",
         autocompletion=complete_team,
         callback=check_name_argument,
     ),
@@ -141,6 +153,18 @@ class TeamOptions:
 
 
 @dataclass(frozen=True)
+class RunTeamOptions(TeamOptions):
+    """Options from which a team is built to run."""
+
+    trust: Annotated[
+        bool,
+        typer.Option(
+            "--trust", help="Execute the Python in the team's folder; it is never stored."
+        ),
+    ] = False
+
+
+@dataclass(frozen=True)
 class CapabilityOptions(TeamOptions):
     """Options of a team whose capabilities are only read, not run."""
 
@@ -156,7 +180,7 @@ class CapabilityOptions(TeamOptions):
 
 
 @dataclass(frozen=True)
-class StoredTeamOptions(TeamOptions):
+class StoredTeamOptions(RunTeamOptions):
     """Options that replace what a thread recorded about its team."""
 
     team: TeamOption = None

@@ -28,13 +28,16 @@ def resolve_stored_team(root: RootThread, options: StoredTeamOptions) -> TeamSpe
     """
     name = TeamSpec.from_metadata(root.metadata)
     if options.team is not None:
-        same = name is not None and name.team == options.team
-        name = replace(name, trusted=True) if name and same else TeamSpec(options.team)
+        given = TeamSpec(options.team)
+        same = name is not None and name.team == given.team
+        name = replace(name, trusted=True) if name and same else given
     if name is None:
         raise TeamNotRecorded(root_label(root))
     if options.docs is not None:
         name = replace(name, docs=expand_home(options.docs).absolute())
-    return name if options.model is None else replace(name, model=options.model)
+    if options.model is not None:
+        name = replace(name, model=options.model)
+    return replace(name, trusted_folder=options.trust)
 
 
 def run_stored_turn(

@@ -1,14 +1,16 @@
-"""Loading of teams by name: the shipped ones, and the user's own as `module:agent`.
+"""Loading of teams by name: the shipped ones, and the user's own as `module:agent` or folders.
 
 No module imports a team; it is loaded here when a command names it, or when the resumed
 thread has recorded it. A database is untrusted data: on its word alone, a function is only
-called if its annotation says that it returns an `Agent`.
+called if its annotation says that it returns an `Agent`. The Python in a folder is executed only on
+the word of who gives the command, each time.
 """
 
 from __future__ import annotations
 
 import importlib
 import inspect
+import os
 import pkgutil
 import sys
 from collections.abc import Callable, Coroutine, Mapping
@@ -18,6 +20,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from echelons.checkpoints.default_path import expand_home
 from echelons.cli.output import Tracker
 from echelons.errors import EchelonsError, InvalidTeam, UnknownTeam
 
@@ -35,16 +38,23 @@ class TeamSpec:
     """What a team is built from, in this process or another.
 
     Attributes:
-        team: The name of a shipped team, or `module:agent`.
+        team: The name of a shipped team, `module:agent`, or the path of a folder, made absolute.
         docs: The folder of its documents, if it needs one.
         model: A model for the root in place of its own.
         trusted: Whether the user named the team; False if only a database does.
+        trusted_folder: Whether the Python in the folder may be executed; it is never stored.
     """
 
     team: str
     docs: Path | None = None
     model: str | None = None
     trusted: bool = True
+    trusted_folder: bool = False
+
+    def __post_init__(self) -> None:
+        if names_folder(self.team):
+            folder = expand_home(Path(self.team)).absolute()
+            object.__setattr__(self, "team", str(folder))
 
     def to_metadata(self) -> dict[str, str]:
         """Return the metadata that a thread records."""
@@ -80,6 +90,8 @@ def load_team(
     team_source: TeamSource | None = None,
     loop: Runner | None = None,
     track: Tracker | None = None,
+    *,
+    run: bool = True,
 ) -> Agent:
     """Return the root agent of a team, from its source if that has been found already.
 
@@ -89,10 +101,15 @@ def load_team(
         loop: The event loop in which the team will run, for an `async def` function: the clients
             that it creates may work in no other. By default it gets one of its own.
         track: That of `find_team_source`.
+        run: Whether the team will run; of a folder nothing is executed otherwise.
 
     Raises:
         TeamError: There is no such team, or it cannot be loaded.
     """
+    if not run and names_folder(name.team):
+        from echelons.profiles.builder import sketch_team_folder
+
+        team_source = TeamSource(lambda _: sketch_team_folder(name.team))
     agent = (team_source or find_team_source(name, track)).build_agent(loop)
     if name.model is None:
         return agent
@@ -111,7 +128,11 @@ def find_team_source(name: TeamSpec, track: Tracker | None = None) -> TeamSource
         TeamError: There is no such team, or its documents are missing or not wanted.
     """
     team, docs = name.team, name.docs
-    if ":" in team:
+    if names_folder(team):
+        from echelons.profiles.builder import load_team_folder
+
+        found = TeamSource(lambda _: load_team_folder(team, name.trusted_folder))
+    elif ":" in team:
         found = TeamSource(lambda loop: _load_own_agent(team, name.trusted, loop))
     elif team not in list_shipped_teams():
         raise UnknownTeam(team, list_shipped_teams())
@@ -136,6 +157,36 @@ def list_shipped_teams() -> list[str]:
     package = find_spec(TEAMS_PACKAGE)
     folders = package.submodule_search_locations if package else None
     return sorted(module.name for module in pkgutil.iter_modules(folders) if module.ispkg)
+
+
+def names_folder(team: str) -> bool:
+    """Return whether the name of a team is that of a folder; a shipped team comes first.
+
+    >>> names_folder("travel"), names_folder("./travel"), names_folder("trips:head")
+    (False, True, False)
+    """
+    if team in list_shipped_teams():
+        return False
+    if "/" in team or os.sep in team or team.startswith((".", "~")):
+        return not team.startswith(".") or ":" not in team
+    try:
+        return Path(team).is_dir()
+    except (OSError, ValueError):  # too long for a path, or no text for one
+        return False
+
+
+def list_team_folders(folder: Path) -> list[Path]:
+    """Return the folders in a folder that have the files of a team; they are not read."""
+    try:
+        entries = sorted(folder.iterdir())
+        return [each for each in entries if is_team_folder(each)]
+    except OSError:
+        return []
+
+
+def is_team_folder(folder: Path) -> bool:
+    """Return whether a folder has the files of a team."""
+    return any((folder / each).exists() for each in ("prompt.md", "settings.toml"))
 
 
 def _load_own_agent(team: str, trusted: bool, loop: Runner | None) -> Agent:

@@ -28,7 +28,7 @@ class UnknownTeam(TeamError):
         meant = f"did you mean {close[0]!r}? " if close else ""
         return (
             f"there is no team {self.team!r}; {meant}teams are {', '.join(self.known)}, "
-            "and an agent of your own is named module:agent"
+            "and one of your own is named by its folder, or module:agent"
         )
 
 
@@ -43,6 +43,44 @@ class InvalidTeam(TeamError):
     team: str
     why: str
     message = "team {team!r}: {why}"
+
+
+class InvalidProfile(TeamError):
+    """Something is wrong with the files of a team's folder.
+
+    Attributes:
+        folder: The folder as it was given.
+        faults: All that is wrong, as pairs of file with line, and reason.
+    """
+
+    folder: str
+    faults: Sequence[tuple[str, str]]
+
+    def _describe(self) -> str:
+        shown = "; ".join(f"{place}: {why}" for place, why in self.faults[:3])
+        more = len(self.faults) - 3
+        rest = f"; and {more} more, which `echelons check` lists" if more > 0 else ""
+        return f"the team in {self.folder!r} cannot be used: {shown}{rest}"
+
+
+class TeamNotTrusted(TeamError):
+    """The folder of a team has Python, which is executed only if the caller trusts the folder.
+
+    Attributes:
+        folder: The folder as it was given.
+        files: The files that would be executed.
+    """
+
+    folder: str
+    files: Sequence[str]
+
+    def _describe(self) -> str:
+        shown = ", ".join(self.files[:5])
+        more = f" and {len(self.files) - 5} more" if len(self.files) > 5 else ""
+        return (
+            f"the team in {self.folder!r} has Python, which would be executed: {shown}{more}; read "
+            "it, and trust the folder with --trust, or Agent.from_folder(..., trusted=True)"
+        )
 
 
 class TeamNotRecorded(TeamError):

@@ -222,7 +222,8 @@ def _list_agent_paths(
     from echelons.tree.traversal import walk_tree
 
     try:
-        agent = load_team(resolve_stored_team(root, StoredTeamOptions(team=team)), track=track)
+        named = resolve_stored_team(root, StoredTeamOptions(team=team))
+        agent = load_team(named, track=track, run=False)
     except EchelonsError:
         if team is not None:
             raise

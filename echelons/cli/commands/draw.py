@@ -27,7 +27,7 @@ DrawnArgument = Annotated[
     str | None,
     typer.Argument(
         metavar="TEAM",
-        help="A shipped team or [b]module:agent[/b]; by default the team of a thread.",
+        help="A shipped team, a folder or [b]module:agent[/b]; by default the team of a thread.",
         autocompletion=complete_team,
         callback=check_name_argument,
     ),
@@ -55,7 +55,7 @@ def draw(
         raise typer.BadParameter("give TEAM or --thread, not both")
     else:
         chosen = TeamSpec(team, making.docs, making.model)
-    drawing = load_team(chosen, track=output.choose_tracker(silent=how.json)).draw()
+    drawing = load_team(chosen, track=output.choose_tracker(silent=how.json), run=False).draw()
     if how.json:
         output.print_json(_member_to_json(drawing.root))
     else:

@@ -67,7 +67,7 @@ def capabilities(
 ) -> ExitCode:
     """Print what every agent of a team can do: its best capabilities, by confidence."""
     track = output.choose_tracker(silent=how.json)
-    root = load_team(TeamSpec(team, making.docs, making.model), track=track)
+    root = load_team(TeamSpec(team, making.docs, making.model), track=track, run=False)
     known = _discover_capabilities(root, making.model)
     if how.json:
         output.print_json(known.to_json())
@@ -97,7 +97,7 @@ def route(
     from echelons.routing import Router
 
     track = output.choose_tracker(silent=how.json)
-    root = load_team(TeamSpec(team, making.docs, making.model), track=track)
+    root = load_team(TeamSpec(team, making.docs, making.model), track=track, run=False)
     policy = root.delegation or DelegationPolicy()
     limit = policy.threshold if threshold is None else threshold
     router = Router(_discover_capabilities(root, making.model), policy.matcher, limit)

@@ -20,13 +20,18 @@ from echelons.cli.display.text_format import (
 from echelons.cli.exit_codes import ExitCode
 from echelons.cli.options import (
     RunOutputOptions,
+    RunTeamOptions,
     StoredTeamOptions,
     TeamArgument,
-    TeamOptions,
     ThreadOptions,
 )
 from echelons.cli.stored_team import run_stored_turn
-from echelons.cli.team_loader import TeamSpec, find_team_source, load_team
+from echelons.cli.team_loader import (
+    TeamSpec,
+    find_team_source,
+    list_shipped_teams,
+    load_team,
+)
 from echelons.errors import InvalidTask
 
 TaskArgument = Annotated[
@@ -67,7 +72,7 @@ def run(  # noqa: PLR0913  its options
     to: AddresseeOption = None,
     *,
     place: ThreadOptions,
-    making: TeamOptions,
+    making: RunTeamOptions,
     how: RunOutputOptions,
 ) -> ExitCode:
     """Give a team a task, show its work, and print the answer.
@@ -81,7 +86,8 @@ def run(  # noqa: PLR0913  its options
         raise typer.BadParameter("--turn names a turn of a thread: give --thread, too")
     if not words.strip():
         raise InvalidTask(task)
-    name = TeamSpec(team, making.docs and expand_home(making.docs).absolute(), making.model)
+    docs = making.docs and expand_home(making.docs).absolute()
+    name = TeamSpec(team, docs, making.model, trusted_folder=making.trust)
     silent = how.json or how.quiet
     made_from = find_team_source(name, output.choose_tracker(silent=silent))
 
@@ -92,11 +98,12 @@ def run(  # noqa: PLR0913  its options
         stored = database.resolve_writable_path(place.db)
         after: tuple[str, ...] = ()
         if place.thread is None:
-            own = agent.name if ":" in team else team
+            own = team if team in list_shipped_teams() else agent.name
             thread = make_thread_name(own, datetime.now(), uuid4().hex)
-            docs = ["--docs", str(name.docs)] if name.docs else []
-            model = ["--model", name.model] if name.model else []
-            again = ("run", name.team, "TASK", "--thread", thread, *docs, *model)
+            more = ["--docs", str(name.docs)] if name.docs else []
+            more += ["--model", name.model] if name.model else []
+            more += ["--trust"] if name.trusted_folder else []
+            again = ("run", name.team, "TASK", "--thread", thread, *more)
             after = (f"go on with: {build_command_line(*again, db=place.db)}",)
         else:
             thread = database.resolve_thread_name(stored, place.thread)

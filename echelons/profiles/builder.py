@@ -1,0 +1,157 @@
+"""Agents made of the profiles of a team's folder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from echelons.agent import Agent
+from echelons.errors import (
+    EchelonsError,
+    InnerLimits,
+    InvalidProfile,
+    PermissionsWidened,
+    TeamNotTrusted,
+    UnknownTool,
+)
+from echelons.profiles.faults import Fault
+from echelons.profiles.python_file import Declaration, Kind, PythonFile, load_declared
+from echelons.profiles.reader import KINDS, Profile, Team, read_team
+from echelons.tree.names import PATH_SEPARATOR
+
+
+class DeclaredTool:
+    """A tool that is known by its declaration alone, and cannot be called."""
+
+    args_schema: Any = None
+
+    def __init__(self, declaration: Declaration, file: str) -> None:
+        self.name = declaration.name
+        self.description = declaration.description
+        self._file = file
+
+    def invoke(self, *_: Any, **__: Any) -> None:
+        """Refuse the call.
+
+        Raises:
+            TeamNotTrusted: Always.
+        """
+        raise TeamNotTrusted(self._file, (self._file,))
+
+
+def load_team_folder(folder: str | Path, trusted: bool) -> Agent:
+    """Return the root agent of a team's folder, whose Python is executed only if it is trusted.
+
+    Raises:
+        InvalidTeam: There is no such folder.
+        InvalidProfile: Something is wrong with its files.
+        TeamNotTrusted: It has Python, and is not trusted.
+    """
+    team = read_team(folder)
+    _refuse_faults(folder, team.faults)
+    if (files := team.python_files) and not trusted:
+        # What can be told without executing anything comes first.
+        _TeamBuilder(team, execute=False).build(folder)
+        raise TeamNotTrusted(str(folder), files)
+    return _TeamBuilder(team, execute=trusted).build(folder)
+
+
+def sketch_team_folder(folder: str | Path) -> Agent:
+    """Return the root agent of a team's folder without executing anything; its tools cannot run.
+
+    Raises:
+        InvalidTeam: There is no such folder.
+        InvalidProfile: Something is wrong with its files.
+    """
+    team = read_team(folder)
+    _refuse_faults(folder, team.faults)
+    return _TeamBuilder(team, execute=False).build(folder)
+
+
+def check_team_folder(folder: str | Path) -> tuple[Team, tuple[Fault, ...]]:
+    """Return the profiles of a team's folder and all that is wrong; nothing is executed.
+
+    Raises:
+        InvalidTeam: There is no such folder.
+    """
+    team = read_team(folder)
+    builder = _TeamBuilder(team, execute=False)
+    builder.build_members()
+    # An agent that lacks what is wrong may be refused for that, too.
+    return team, team.faults or tuple(dict.fromkeys(builder.faults))
+
+
+def _refuse_faults(folder: str | Path, faults: Sequence[Fault]) -> None:
+    if faults:
+        raise InvalidProfile(str(folder), [(each.place, each.why) for each in faults])
+
+
+class _TeamBuilder:
+    """Makes the agents of one team, from the lowest up."""
+
+    def __init__(self, team: Team, *, execute: bool) -> None:
+        self.faults: list[Fault] = []
+        self._team = team
+        self._execute = execute
+        self._loaded: dict[str, dict[str, Any]] = {}
+        self._places: dict[str, Profile] = {each.name: each for each in team.profiles}
+        self._spare: dict[str, Agent] = {}
+
+    def build(self, folder: str | Path) -> Agent:
+        """Return the root agent.
+
+        Raises:
+            InvalidProfile: An agent cannot be made.
+        """
+        root = self.build_members()
+        _refuse_faults(folder, self.faults)
+        return root
+
+    def build_members(self) -> Agent:
+        """Return the root agent without what is wrong, and note the faults."""
+        for profile in self._team.spare:
+            self._build_agent(profile)
+        return self._build_agent(self._team.root)
+
+    def _build_agent(self, profile: Profile) -> Agent:
+        below = [self._build_agent(each) for each in profile.subordinates]
+        parts: dict[str, Any] = {
+            kind: [self._get_declared(kind, *each) for each in profile.declared[kind]]
+            for kind in KINDS
+            # What is only declared is no middleware.
+            if profile.declared[kind] and (kind == "tools" or self._execute)
+        }
+        try:
+            return Agent(**profile.values, **parts, subordinates=below)
+        except EchelonsError as error:
+            self._note(profile, error)
+        return Agent(profile.name)
+
+    def _get_declared(self, kind: Kind, declaration: Declaration, file: PythonFile) -> Any:
+        if not self._execute:
+            return DeclaredTool(declaration, file.source.name)
+        name = file.source.name
+        if name not in self._loaded:
+            self._loaded[name], fault = load_declared(file)
+            if fault:
+                self.faults.append(fault)
+        found = self._loaded[name].get(declaration.name, DeclaredTool(declaration, name))
+        return found() if kind == "middleware" and isinstance(found, type) else found
+
+    def _note(self, profile: Profile, error: EchelonsError) -> None:
+        """Note why an agent cannot be made, at the line of the setting that is meant."""
+        keys: tuple[str, ...] = ()
+        if isinstance(error, PermissionsWidened):
+            profile = self._places.get(error.agent.rpartition(PATH_SEPARATOR)[2], profile)
+            keys = ("permissions", "approvals", error.name)
+        elif isinstance(error, UnknownTool) and error.why:
+            keys = ("permissions", "approvals", str(error.tool))
+        elif isinstance(error, InnerLimits):
+            profile = self._places.get(error.agent, profile)
+            keys = ("limits", *error.limits[:1])
+        settings = profile.parts.settings
+        place, line = profile.folder, 0
+        if settings and (line := settings.find_line(*keys)):
+            place = settings.source.name
+        self.faults.append(Fault(place, line, type(error).__name__, str(error)))

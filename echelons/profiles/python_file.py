@@ -1,0 +1,183 @@
+"""The Python of a profile: what it declares, read without executing it, and what it holds.
+
+`ast` tells the names, parameters and docstrings of tools. `load_declared` executes a file.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from traceback import extract_tb
+from types import ModuleType
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeGuard
+
+from echelons.profiles.faults import Fault
+from echelons.profiles.source_files import FolderReader, SourceFile
+from echelons.text.error_lines import describe_error
+
+Kind = Literal["tools", "middleware"]
+_Definition: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+
+
+class Declaration(NamedTuple):
+    """What a file declares for an agent.
+
+    Attributes:
+        name: The name that a model calls it by.
+        variable: The name in the file.
+        line: The line in which its definition begins.
+        signature: Its parameters, as they are written; empty if they are not in this file.
+        description: The first line of its docstring.
+    """
+
+    name: str
+    variable: str
+    line: int
+    signature: str = ""
+    description: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PythonFile:
+    """A file of Python, and what it declares."""
+
+    source: SourceFile
+    declared: tuple[Declaration, ...]
+
+
+def parse_python(source: SourceFile, kind: Kind, reader: FolderReader) -> PythonFile | None:
+    """Return what a file declares, without executing it; `None` if it is no Python.
+
+    Tools are the functions whose names do not begin with `_`; middleware are classes and functions
+    with a decorator. A list `__all__` says instead which names are meant.
+    """
+    try:
+        tree = ast.parse(source.text, source.name)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        line = getattr(error, "lineno", None) or 0
+        why = f"it is no Python: {getattr(error, 'msg', error)}"
+        reader.add_fault(source.name, line, type(error).__name__, why)
+        return None
+    listed = _read_all(tree)
+    bound = dict(_iterate_bound(tree))
+    if listed is None:
+        listed = [each.name for each in tree.body if _is_declared(each, kind)]
+    declared: list[Declaration] = []
+    for name in listed:
+        node = bound.get(name)
+        if node is None and "*" not in bound:
+            why = f"__all__ names {name!r}, which the file does not define"
+            reader.add_fault(source.name, _find_all_line(tree), "NameError", why)
+        elif not isinstance(node, _DEFINITIONS):
+            declared.append(Declaration(name, name, getattr(node, "lineno", 0)))
+        else:
+            declared.append(_declare(node))
+            if kind == "tools" and not node.decorator_list and not ast.get_docstring(node):
+                why = (
+                    f"the tool {name!r} has no docstring, by which a model knows it: write one, or "
+                    "begin the name with '_' if it is no tool"
+                )
+                reader.add_fault(source.name, node.lineno, "UnknownTool", why)
+    if not listed:
+        why = f"it declares no {kind.removesuffix('s')}: name in __all__ what it has, or remove it"
+        reader.add_fault(source.name, 0, "UnknownTool", why)
+    return PythonFile(source, tuple(declared))
+
+
+def load_declared(file: PythonFile) -> tuple[dict[str, Any], Fault | None]:
+    """Execute a file, and return what it declares by name, and what was wrong with it.
+
+    The text executed is the one that was read. The module can import others of its folder by
+    `from . import …`, for its package is the folder.
+    """
+    source = file.source
+    module = ModuleType(f"{_get_package(source.path.parent)}.{source.path.stem}")
+    module.__file__ = str(source.path)
+    module.__package__ = module.__name__.rpartition(".")[0]
+    sys.modules[module.__name__] = module
+    found: dict[str, Any] = {}
+    try:
+        exec(compile(source.text, str(source.path), "exec"), vars(module))  # noqa: S102  trusted
+        for each in file.declared:
+            found[each.name] = getattr(module, each.variable)
+    except (Exception, SystemExit) as error:  # noqa: BLE001  code of others may raise anything
+        sys.modules.pop(module.__name__, None)
+        lines = [
+            frame.lineno or 0
+            for frame in extract_tb(error.__traceback__)
+            if frame.filename == str(source.path)
+        ]
+        why = f"executing it raised {describe_error(error)}"
+        return {}, Fault(source.name, lines[-1] if lines else 0, type(error).__name__, why)
+    return found, None
+
+
+def _get_package(folder: Path) -> str:
+    """Return the name of the package of a folder, which is the same in every process."""
+    name = f"echelons_profile_{hashlib.sha256(str(folder).encode()).hexdigest()[:12]}"
+    if name not in sys.modules:
+        package = ModuleType(name)
+        package.__path__ = [str(folder)]
+        sys.modules[name] = package
+    return name
+
+
+def _is_declared(node: ast.stmt, kind: Kind) -> TypeGuard[_Definition]:
+    if not isinstance(node, _DEFINITIONS) or node.name.startswith("_"):
+        return False
+    is_class = isinstance(node, ast.ClassDef)
+    return not is_class if kind == "tools" else is_class or bool(node.decorator_list)
+
+
+def _declare(node: _Definition) -> Declaration:
+    signature = "" if isinstance(node, ast.ClassDef) else f"({ast.unparse(node.args)})"
+    doc = (ast.get_docstring(node) or "").strip().partition("\n")[0]
+    return Declaration(_read_tool_name(node) or node.name, node.name, node.lineno, signature, doc)
+
+
+def _read_tool_name(node: _Definition) -> str | None:
+    """Return the name that a decorator gives, as `@tool("name")` does."""
+    for each in node.decorator_list:
+        if isinstance(each, ast.Call) and getattr(each.func, "id", "") == "tool":
+            given = [*each.args, *(word.value for word in each.keywords if not each.args)]
+            if given and isinstance(given[0], ast.Constant) and isinstance(given[0].value, str):
+                return given[0].value
+    return None
+
+
+def _read_all(tree: ast.Module) -> list[str] | None:
+    for each in tree.body:
+        if _is_all(each) and isinstance(
+            value := getattr(each, "value", None), (ast.List, ast.Tuple)
+        ):
+            return [str(item.value) for item in value.elts if isinstance(item, ast.Constant)]
+    return None
+
+
+def _find_all_line(tree: ast.Module) -> int:
+    return next((each.lineno for each in tree.body if _is_all(each)), 0)
+
+
+def _is_all(node: ast.stmt) -> bool:
+    targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+    return any(isinstance(each, ast.Name) and each.id == "__all__" for each in targets)
+
+
+def _iterate_bound(tree: ast.Module) -> Iterator[tuple[str, ast.AST]]:
+    """Yield the names that a module binds, also in `if` and `try`; `*` for a star import."""
+    left: list[ast.AST] = list(reversed(tree.body))
+    while left:
+        node = left.pop()
+        if isinstance(node, _DEFINITIONS):
+            yield node.name, node
+            continue  # what is inside is not bound in the module
+        if isinstance(node, ast.alias):
+            yield node.asname or node.name.partition(".")[0], node
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id, node
+        left += reversed(list(ast.iter_child_nodes(node)))

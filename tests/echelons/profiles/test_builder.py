@@ -1,0 +1,192 @@
+"""Agents of a team's folder: one tree in every process, and Python only where it is trusted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from echelons import Agent, Limits, Session
+from echelons.agent import get_compiled
+from echelons.errors import InvalidProfile, TeamNotTrusted
+from echelons.profiles.builder import sketch_team_folder
+from echelons.teams.travel.team import team
+from echelons.testing import Call, ScriptedModel, delegate
+from echelons.tree.traversal import fingerprint_tree, walk_tree
+from tests.echelons.profiles.conftest import Write
+from tests.fork_server import ForkServer
+
+TRAVEL = Path(__file__).parent / "travel"
+MARK = "from pathlib import Path\nPath({mark!r}).write_text('executed')\n"
+TOOL = 'def look(task: str) -> str:\n    """Look at it."""\n    return f"seen {task}"\n'
+TEAM = {
+    "prompt.md": "You lead.",
+    "default/prompt.md": "You work.",
+    "middle/settings.toml": "description = 'Passes it on'",
+    "middle/clerk/settings.toml": "description = 'Looks'",
+    "middle/clerk/tools/look.py": TOOL,
+}
+
+
+def test_the_travel_team_as_a_folder_is_the_shipped_one() -> None:
+    built, shipped = Agent.from_folder(TRAVEL, trusted=True), team()
+
+    assert built.draw().text == shipped.draw().text
+    assert built.draw().mermaid == shipped.draw().mermaid
+    assert fingerprint_tree(built) == fingerprint_tree(shipped)
+    for one, other in zip(walk_tree(built), walk_tree(shipped), strict=True):
+        ours, theirs = one.member, other.member
+        assert isinstance(ours, Agent)
+        assert isinstance(theirs, Agent)
+        assert (one.path, ours.prompt) == (other.path, theirs.prompt)
+        assert ours.capabilities.full == theirs.capabilities.full  # type: ignore[attr-defined]
+        assert (ours.limits, ours.delegation) == (theirs.limits, theirs.delegation)
+        assert ours.permissions == theirs.permissions
+        assert [each.name for each in ours.tools] == [each.name for each in theirs.tools]
+        assert [each.args for each in ours.tools] == [each.args for each in theirs.tools]
+
+
+def test_a_sketch_has_the_same_drawing_and_fingerprint_and_executes_nothing() -> None:
+    sketch = sketch_team_folder(TRAVEL)
+
+    assert sketch.draw().text == team().draw().text
+    assert fingerprint_tree(sketch) == fingerprint_tree(team())
+    with pytest.raises(TeamNotTrusted, match=r"flights\.py"):
+        sketch.subordinates[0].tools[0].invoke({})  # type: ignore[attr-defined]
+
+
+def test_the_fingerprint_is_the_same_in_another_process(
+    fork_server: ForkServer, tmp_path: Path
+) -> None:
+    code = (
+        "import sys; from echelons import Agent; from echelons.tree.traversal import "
+        "fingerprint_tree; print(fingerprint_tree(Agent.from_folder(sys.argv[1], trusted=True)))"
+    )
+    ran = fork_server.run("-c", code, str(TRAVEL), cwd=tmp_path)
+
+    assert ran.stdout.strip() == fingerprint_tree(Agent.from_folder(TRAVEL, trusted=True))
+
+
+def test_python_is_executed_only_in_a_trusted_folder(write: Write, tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    folder = write({**TEAM, "middle/clerk/tools/look.py": MARK.format(mark=str(mark)) + TOOL})
+
+    with pytest.raises(TeamNotTrusted) as refused:
+        Agent.from_folder(folder)
+    assert refused.value.files == ("middle/clerk/tools/look.py",)
+    assert sketch_team_folder(folder).draw().text.count("──") == 2
+    assert not mark.exists()
+
+    Agent.from_folder(folder, trusted=True)
+    assert mark.exists()
+
+
+def test_a_folder_without_python_needs_no_trust(write: Write) -> None:
+    agent = Agent.from_folder(
+        write({"prompt.md": "You lead.\n", "settings.toml": "[limits]\ncalls = 7"})
+    )
+
+    assert (agent.name, agent.prompt, agent.limits) == ("office", "You lead.", Limits(calls=7))
+    assert get_compiled(agent) is None
+
+
+def test_a_tool_on_the_third_level_runs(write: Write) -> None:
+    agent = Agent.from_folder(write(TEAM), trusted=True)
+    model = ScriptedModel(
+        {
+            "office": [delegate("middle", "look"), "Done."],
+            "middle": [delegate("clerk", "look"), "Passed on."],
+            "clerk": [Call("look", {"task": "the lamp"}), "Seen."],
+        }
+    )
+
+    with Session(replace(agent, model=model), ":memory:") as session:
+        assert session.send("Look").result().text == "Done."
+    said = [str(each.content) for call in model.calls for each in call.messages]
+    assert any("seen the lamp" in each for each in said)
+
+
+def test_tools_of_default_reach_an_agent_only_where_its_settings_name_them(write: Write) -> None:
+    agent = Agent.from_folder(
+        write(
+            {
+                **TEAM,
+                "default/tools/shared.py": TOOL.replace("look", "share")
+                + TOOL.replace("look", "other"),
+                "middle/settings.toml": 'tools = ["share"]',
+            }
+        ),
+        trusted=True,
+    )
+
+    tools = {
+        place.member.name: [each.__name__ for each in place.member.tools]  # type: ignore[attr-defined]
+        for place in walk_tree(agent)
+    }
+    assert tools == {"office": [], "middle": ["share"], "clerk": ["look"]}
+
+
+def test_python_of_one_folder_can_import_what_begins_with_an_underscore(write: Write) -> None:
+    look = "from ._words import SEEN\n" + TOOL.replace('f"seen {task}"', "SEEN + task")
+    files = {"middle/clerk/tools/_words.py": 'SEEN = "saw "\n', "middle/clerk/tools/look.py": look}
+    clerk = (
+        Agent.from_folder(write({**TEAM, **files}), trusted=True).subordinates[0].subordinates[0]
+    )
+
+    assert clerk.tools[0]("it") == "saw it"  # type: ignore[attr-defined]
+
+
+def test_tools_may_be_listed_decorated_and_named(write: Write) -> None:
+    code = (
+        "from langchain_core.tools import tool\n"
+        '@tool("glance")\ndef look(task: str) -> str:\n    """Look."""\n    return task\n'
+        "def _helper(): ...\nclass Helper: ...\n"
+    )
+    listed = (
+        '__all__ = ["stare"]\n\ndef helper(): ...\n\n'
+        'def stare(task: str) -> str:\n    """Stare."""\n    return task\n'
+    )
+    folder = write(
+        {**TEAM, "middle/clerk/tools/look.py": code, "middle/clerk/tools/stare.py": listed}
+    )
+
+    for agent in (Agent.from_folder(folder, trusted=True), sketch_team_folder(folder)):
+        tools = agent.subordinates[0].subordinates[0].tools  # type: ignore[attr-defined]
+        assert [getattr(each, "name", None) or each.__name__ for each in tools] == [
+            "glance",
+            "stare",
+        ]
+
+
+@pytest.mark.parametrize(
+    ("code", "place", "said"),
+    [
+        ("x = 1\nraise RuntimeError('no\\nluck')\n", ":2", "RuntimeError: no"),
+        ("import nowhere_at_all\n", ":1", "ModuleNotFoundError"),
+        ("raise SystemExit(3)\n", ":1", "SystemExit: 3"),
+        ("__all__ = ['x']\nx = 3\n", "", "3 is no tool"),
+        ("__all__ = ['x']\nif False:\n    x = 3\n", "", "AttributeError"),
+    ],
+)
+def test_python_that_fails_is_named_with_its_line(
+    write: Write, code: str, place: str, said: str
+) -> None:
+    folder = write({**TEAM, "middle/clerk/tools/look.py": code + TOOL})
+
+    with pytest.raises(InvalidProfile) as refused:
+        Agent.from_folder(folder, trusted=True)
+
+    where, why = refused.value.faults[0]
+    assert said in why
+    assert where == f"middle/clerk/tools/look.py{place}" or not place
+
+
+def test_two_loads_of_a_folder_see_what_was_changed_between(write: Write) -> None:
+    folder = write(TEAM)
+    first = Agent.from_folder(folder, trusted=True)
+    write({"middle/clerk/tools/look.py": TOOL.replace("seen", "watched")})
+    second = Agent.from_folder(folder, trusted=True)
+
+    said = [each.subordinates[0].subordinates[0].tools[0]("it") for each in (first, second)]  # type: ignore[attr-defined]
+    assert said == ["seen it", "watched it"]

@@ -1,0 +1,10 @@
+"""The tools of `restaurants`."""
+
+from langchain_core.tools import tool
+
+from echelons.teams.travel import lookups, reservations
+
+__all__ = ["find_food", "reserve_table"]
+
+find_food = tool(parse_docstring=True)(lookups.find_food)
+reserve_table = tool(parse_docstring=True)(reservations.reserve_table)
