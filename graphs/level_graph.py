@@ -197,6 +197,7 @@ def _build_settings(
         siblings=position.siblings,
         can_contact_user=can_contact_user,
         can_ask_later=can_ask_later,
+        profiles=agent.permissions.profiles,
         width=position.width,
         has_deeper_levels=any(each.subordinates for each in agent.subordinates),
     )

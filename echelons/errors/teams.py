@@ -63,6 +63,25 @@ class InvalidProfile(TeamError):
         return f"the team in {self.folder!r} cannot be used: {shown}{rest}"
 
 
+class UnknownProfile(TeamError):
+    """A team's folder has no profile of that name.
+
+    Attributes:
+        profile: The name as it was given.
+        known: The names of its profiles.
+    """
+
+    profile: str
+    known: Sequence[str]
+
+    def _describe(self) -> str:
+        close = get_close_matches(self.profile, self.known, n=1)
+        meant = f"did you mean {close[0]!r}? " if close else ""
+        return (
+            f"there is no profile {self.profile!r}; {meant}the folder has {', '.join(self.known)}"
+        )
+
+
 class TeamNotTrusted(TeamError):
     """The folder of a team has Python, which is executed only if the caller trusts the folder.
 

@@ -6,7 +6,7 @@ import inspect
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import deepcopy
-from typing import Any, Final, Literal, TypeAlias, cast
+from typing import Annotated, Any, Final, Literal, TypeAlias, cast
 
 from pydantic import Field, StrictBool, field_validator
 
@@ -23,6 +23,8 @@ ApprovalRule: TypeAlias = Verdict | Callable[[Mapping[str, Any]], Verdict]
 
 RulesByName: TypeAlias = Mapping[str, tuple[ApprovalRule, ...]]
 """The rules for each name on the path to an agent, from the root on."""
+
+ProfileName: TypeAlias = Annotated[str, Field(min_length=1, max_length=64)]
 
 _RANKS: Final[Mapping[str, int]] = {"allow": 0, "ask": 2, "deny": 3}
 _PREDICATE_RANK = 1
@@ -67,6 +69,8 @@ class Permissions(Settings):
         approvals: The rules by the name of a tool or subordinate.
         contact_user: Whether the agent may ask the user past its superior, with `ask_user` and
             `ask_later`. This is for the agent alone, and not for those below it.
+        profiles: Names of the profiles that it may give to subordinates that it has made at run
+            time, with `call_subordinate(profile=...)`. This too is for the agent alone.
 
     Raises:
         InvalidSetting: A rule is neither a verdict nor a predicate, a predicate is asynchronous, or
@@ -82,6 +86,7 @@ class Permissions(Settings):
 
     approvals: Mapping[str, ApprovalRule] = Field(default_factory=lambda: ApprovalRules({}))
     contact_user: StrictBool = False
+    profiles: tuple[ProfileName, ...] = ()
 
     @field_validator("approvals", mode="plain")
     @classmethod

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from echelons.errors import (
     InvalidProfile,
     PermissionsWidened,
     TeamNotTrusted,
+    UnknownProfile,
     UnknownTool,
 )
 from echelons.profiles.faults import Fault
@@ -50,11 +52,27 @@ def load_team_folder(folder: str | Path, trusted: bool) -> Agent:
     """
     team = read_team(folder)
     _refuse_faults(folder, team.faults)
-    if (files := team.python_files) and not trusted:
-        # What can be told without executing anything comes first.
-        _TeamBuilder(team, execute=False).build(folder)
-        raise TeamNotTrusted(str(folder), files)
-    return _TeamBuilder(team, execute=trusted).build(folder)
+    return _load(replace(team, spare=()), folder, trusted)
+
+
+def load_profile(folder: str | Path, name: str, *, trusted: bool = False) -> Agent:
+    """Return the agent of one profile of a team's folder, with those below it.
+
+    Args:
+        folder: The team's folder.
+        name: The profile: an agent of the tree, or one in `default`.
+        trusted: Whether the Python that the agents use may be executed.
+
+    Raises:
+        UnknownProfile: The folder has none of that name.
+        TeamError: As of `load_team_folder`.
+    """
+    team = read_team(folder)
+    _refuse_faults(folder, team.faults)
+    known = {each.name: each for each in team.profiles}
+    if name not in known:
+        raise UnknownProfile(name, list(known))
+    return _load(replace(team, root=known[name], spare=()), folder, trusted)
 
 
 def sketch_team_folder(folder: str | Path) -> Agent:
@@ -82,6 +100,14 @@ def check_team_folder(folder: str | Path) -> tuple[Team, tuple[Fault, ...]]:
     return team, team.faults or tuple(dict.fromkeys(builder.faults))
 
 
+def _load(team: Team, folder: str | Path, trusted: bool) -> Agent:
+    if (files := team.python_files) and not trusted:
+        # What can be told without executing anything comes first.
+        _TeamBuilder(team, execute=False).build(folder)
+        raise TeamNotTrusted(str(folder), files)
+    return _TeamBuilder(team, execute=trusted).build(folder)
+
+
 def _refuse_faults(folder: str | Path, faults: Sequence[Fault]) -> None:
     if faults:
         raise InvalidProfile(str(folder), [(each.place, each.why) for each in faults])
@@ -96,7 +122,6 @@ class _TeamBuilder:
         self._execute = execute
         self._loaded: dict[str, dict[str, Any]] = {}
         self._places: dict[str, Profile] = {each.name: each for each in team.profiles}
-        self._spare: dict[str, Agent] = {}
 
     def build(self, folder: str | Path) -> Agent:
         """Return the root agent.

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from echelons.errors import InvalidName, InvalidTeam
 from echelons.guards.limits import MAX_DEPTH
+from echelons.guards.permissions import NO_PERMISSIONS
 from echelons.profiles.faults import Fault
 from echelons.profiles.python_file import Declaration, Kind, PythonFile, parse_python
 from echelons.profiles.settings_file import SettingsFile, get_field_types, read_settings
@@ -326,8 +327,9 @@ class _TeamReader:
     def _check_profile_names(self, profiles: list[Profile]) -> None:
         """Note the profiles that permissions name and no folder has."""
         for profile in Team(self._files.root, profiles[0], tuple(profiles[1:]), ()).profiles:
+            permissions = profile.values.get("permissions", NO_PERMISSIONS)
             settings = profile.parts.settings
-            for name in settings.profiles if settings else ():
+            for name in permissions.profiles if settings else ():
                 if settings and name not in self._folders:
                     close = get_close_matches(name, self._folders, n=1)
                     meant = f"did you mean {close[0]!r}? " if close else ""

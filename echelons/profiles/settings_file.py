@@ -23,8 +23,6 @@ from echelons.settings import Settings
 
 NAMED_FIELDS = ("tools", "middleware", "subordinates")
 """Fields that are lists of names: of what `default` declares, and of the agent's subfolders."""
-PROFILES = "profiles"
-"""The setting of `Permissions` that names profiles of the team."""
 _TOML_PLACE = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)")
 _CLOSERS = ("]", "}", '"""', "'''")
 
@@ -37,13 +35,11 @@ class SettingsFile:
         source: The file.
         values: The fields of an `Agent` by name, checked one by one.
         names: The names that `tools`, `middleware` and `subordinates` list.
-        profiles: The profiles that `permissions` names.
     """
 
     source: SourceFile
     values: Mapping[str, Any] = field(default_factory=dict)
     names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    profiles: tuple[str, ...] = ()
 
     def find_line(self, *keys: str) -> int:
         """Return the line of a key, or of the table that it would stand in; 0 for neither."""
@@ -78,24 +74,20 @@ class _SettingsCheck:
     def check(self, table: Mapping[str, Any]) -> SettingsFile:
         values: dict[str, Any] = {}
         names: dict[str, tuple[str, ...]] = {}
-        profiles: tuple[str, ...] = ()
         kinds = get_field_types()
-        for key, given in table.items():
-            kind, value = kinds.get(key), given
+        for key, value in table.items():
+            kind = kinds.get(key)
             if key not in kinds:
                 self._refuse_key((key,), kinds, "an agent has")
             elif key in NAMED_FIELDS:
                 names[key] = self._check_names((key,), value)
             elif kind is not None and isinstance(value, dict):
-                if PROFILES in kind.model_fields and PROFILES in value:
-                    profiles = self._check_names((key, PROFILES), value[PROFILES])
-                    value = {name: each for name, each in value.items() if name != PROFILES}
                 values.update(self._check_table(key, kind, value))
             elif key == "capabilities" and isinstance(value, dict):
                 values[key] = dict(self._check_capabilities(value))
             elif self._try((key,), lambda: Agent(**{"name": "agent", key: value})):  # noqa: B023
                 values[key] = value
-        return SettingsFile(self.file.source, values, names, profiles)
+        return SettingsFile(self.file.source, values, names)
 
     def _check_table(
         self, key: str, kind: type[Settings], table: Mapping[str, Any]

@@ -96,6 +96,7 @@ class CallableTools:
         has_deeper_levels: Whether a subordinate has subordinates of its own.
         name: Its own name.
         siblings: Names of the agents with the same superior, its own included.
+        profiles: Names of the profiles that it may give to subordinates made at run time.
     """
 
     tools: Collection[str] = ()
@@ -108,6 +109,7 @@ class CallableTools:
     siblings: Sequence[str] = ()
     can_contact_user: bool = False
     can_ask_later: bool = False
+    profiles: tuple[str, ...] = ()
 
     @property
     def only_subordinate(self) -> str:
@@ -328,6 +330,8 @@ class _CallParser:
     def _check_subordinate(self, wanted: CallSubordinateArgs) -> str:
         """Return the error text for a call to an unknown subordinate; empty if it is valid."""
         name, choices = wanted.subordinate, self.callable_tools.subordinates
+        if wanted.profile:
+            return self._refuse_profile(wanted.profile)
         if name and name not in choices:
             return f"no subordinate is called {name!r}; name one of: {', '.join(choices)}"
         if wanted.answers is None:
@@ -339,6 +343,14 @@ class _CallParser:
             asking = self.heads[thread]["agent"]
             return f"answers: the question {wanted.answers!r} is one of {asking!r}, not of {name!r}"
         return "answers: it goes on with a conversation; leave reset out" if wanted.reset else ""
+
+    def _refuse_profile(self, name: str) -> str:
+        known, choices = self.callable_tools.profiles, self.callable_tools.subordinates
+        if name not in known:
+            listed = ", ".join(known) or "none"
+            return f"profile: you may not give the profile {name!r}, but: {listed}; leave it out"
+        why = "no subordinate is made at run time in this version; leave it out and name one of"
+        return f"profile: {name!r} is one that you may give, but {why}: {', '.join(choices)}"
 
     def _find_asking_thread(self, question: str) -> str:
         """Return the id of the subordinate's thread that asked a question, empty for none."""

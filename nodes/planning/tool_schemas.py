@@ -85,6 +85,7 @@ class CallSubordinateArgs(BaseModel):
     reset: bool = False
     answers: str | None = None
     context: Annotated[dict[str, Any] | None, AfterValidator(_check_context)] = None
+    profile: str | None = None
 
 
 class DelegateManyArgs(BaseModel):

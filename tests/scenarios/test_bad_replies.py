@@ -84,6 +84,10 @@ def told(thread: Thread) -> list[str]:
         (Call("nope", "[[["), "Error"),
         (delegate("nobody", "go"), "no subordinate is called 'nobody'; name one of: leaf"),
         (delegate("mid", "go"), "no subordinate is called 'mid'; name one of: leaf"),
+        (
+            Call("call_subordinate", {"message": "go", "profile": "poet"}),
+            "profile: you may not give the profile 'poet', but: none",
+        ),
         (delegate("leaf", ""), "message: String should have at least 1 character"),
         (Call("call_subordinate"), "message: Field required"),
         (Call("call_subordinate", {"message": ["go"]}), "message: Input should be a valid string"),

@@ -9,8 +9,8 @@ import pytest
 
 from echelons import Agent, Limits, Session
 from echelons.agent import get_compiled
-from echelons.errors import InvalidProfile, TeamNotTrusted
-from echelons.profiles.builder import sketch_team_folder
+from echelons.errors import InvalidProfile, TeamNotTrusted, UnknownProfile
+from echelons.profiles.builder import load_profile, sketch_team_folder
 from echelons.teams.travel.team import team
 from echelons.testing import Call, ScriptedModel, delegate
 from echelons.tree.traversal import fingerprint_tree, walk_tree
@@ -190,3 +190,22 @@ def test_two_loads_of_a_folder_see_what_was_changed_between(write: Write) -> Non
 
     said = [each.subordinates[0].subordinates[0].tools[0]("it") for each in (first, second)]  # type: ignore[attr-defined]
     assert said == ["seen it", "watched it"]
+
+
+def test_a_profile_is_loaded_by_its_name_alone(write: Write) -> None:
+    folder = write(
+        {
+            **TEAM,
+            "settings.toml": "[permissions]\nprofiles = ['writer', 'clerk']",
+            "default/writer/settings.toml": "description = 'Writes'",
+        }
+    )
+
+    writer = load_profile(folder, "writer")
+    assert (writer.name, writer.description, writer.prompt) == ("writer", "Writes", "You work.")
+    assert [each.__name__ for each in load_profile(folder, "clerk", trusted=True).tools] == ["look"]
+    with pytest.raises(TeamNotTrusted):
+        load_profile(folder, "clerk")
+    with pytest.raises(UnknownProfile, match="did you mean 'writer'"):
+        load_profile(folder, "writers")
+    assert Agent.from_folder(folder, trusted=True).permissions.profiles == ("writer", "clerk")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -189,6 +190,20 @@ def test_a_subordinate_that_does_not_exist_is_refused_with_those_that_do() -> No
     assert refusal(call("call_subordinate", message="x", subordinate="fly")) == (
         "Error: no subordinate is called 'fly'; name one of: eat, sleep"
     )
+
+
+def test_a_profile_is_refused_by_its_name_and_with_why() -> None:
+    unknown = call("call_subordinate", message="x", profile="writer")
+    known = replace(EVERYTHING, profiles=("writer", "editor"))
+
+    assert refusal(unknown) == (
+        "Error: profile: you may not give the profile 'writer', but: none; leave it out"
+    )
+    assert "but: writer, editor; leave" in refusal(
+        call("delegate_many", requests=[{"message": "x", "profile": "poet"}]), abilities=known
+    )
+    assert "no subordinate is made at run time in this version" in refusal(unknown, abilities=known)
+    assert sorted_out(call("call_subordinate", message="x", profile=""), abilities=known).requests
 
 
 @pytest.mark.parametrize(
