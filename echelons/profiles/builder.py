@@ -18,7 +18,13 @@ from echelons.errors import (
     UnknownTool,
 )
 from echelons.profiles.faults import Fault
-from echelons.profiles.python_file import Declaration, Kind, PythonFile, load_declared
+from echelons.profiles.python_file import (
+    Declaration,
+    Kind,
+    PythonFile,
+    load_declared,
+    unload_package,
+)
 from echelons.profiles.reader import KINDS, Profile, Team, read_team
 from echelons.tree.names import PATH_SEPARATOR
 
@@ -121,6 +127,7 @@ class _TeamBuilder:
         self._team = team
         self._execute = execute
         self._loaded: dict[str, dict[str, Any]] = {}
+        self._packages: set[Path] = set()
         self._places: dict[str, Profile] = {each.name: each for each in team.profiles}
 
     def build(self, folder: str | Path) -> Agent:
@@ -156,13 +163,16 @@ class _TeamBuilder:
     def _get_declared(self, kind: Kind, declaration: Declaration, file: PythonFile) -> Any:
         if not self._execute:
             return DeclaredTool(declaration, file.source.name)
-        name = file.source.name
+        name, folder = file.source.name, file.source.path.parent
+        if folder not in self._packages:
+            # A second load sees what was changed since the first.
+            self._packages.add(folder)
+            unload_package(folder)
         if name not in self._loaded:
-            self._loaded[name], fault = load_declared(file)
+            self._loaded[name], fault = load_declared(file, kind)
             if fault:
                 self.faults.append(fault)
-        found = self._loaded[name].get(declaration.name, DeclaredTool(declaration, name))
-        return found() if kind == "middleware" and isinstance(found, type) else found
+        return self._loaded[name].get(declaration.name, DeclaredTool(declaration, name))
 
     def _note(self, profile: Profile, error: EchelonsError) -> None:
         """Note why an agent cannot be made, at the line of the setting that is meant."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import importlib
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -44,10 +45,17 @@ class Declaration(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PythonFile:
-    """A file of Python, and what it declares."""
+    """A file of Python.
+
+    Attributes:
+        source: The file.
+        declared: What it declares for an agent.
+        helpers: The files of its folder that it may import: those that begin with `_`.
+    """
 
     source: SourceFile
     declared: tuple[Declaration, ...]
+    helpers: tuple[SourceFile, ...] = ()
 
 
 def parse_python(source: SourceFile, kind: Kind, reader: FolderReader) -> PythonFile | None:
@@ -56,12 +64,8 @@ def parse_python(source: SourceFile, kind: Kind, reader: FolderReader) -> Python
     Tools are the functions whose names do not begin with `_`; middleware are classes and functions
     with a decorator. A list `__all__` says instead which names are meant.
     """
-    try:
-        tree = ast.parse(source.text, source.name)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        line = getattr(error, "lineno", None) or 0
-        why = f"it is no Python: {getattr(error, 'msg', error)}"
-        reader.add_fault(source.name, line, type(error).__name__, why)
+    tree = parse_module(source, reader)
+    if tree is None:
         return None
     listed = _read_all(tree)
     bound = dict(_iterate_bound(tree))
@@ -89,11 +93,22 @@ def parse_python(source: SourceFile, kind: Kind, reader: FolderReader) -> Python
     return PythonFile(source, tuple(declared))
 
 
-def load_declared(file: PythonFile) -> tuple[dict[str, Any], Fault | None]:
+def parse_module(source: SourceFile, reader: FolderReader) -> ast.Module | None:
+    """Return a file as Python parses it; `None` if it is no Python."""
+    try:
+        return ast.parse(source.text, source.name)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        line = getattr(error, "lineno", None) or 0
+        why = f"it is no Python: {getattr(error, 'msg', error)}"
+        reader.add_fault(source.name, line, type(error).__name__, why)
+        return None
+
+
+def load_declared(file: PythonFile, kind: Kind) -> tuple[dict[str, Any], Fault | None]:
     """Execute a file, and return what it declares by name, and what was wrong with it.
 
     The text executed is the one that was read. The module can import others of its folder by
-    `from . import …`, for its package is the folder.
+    `from . import …`, for its package is the folder. Of a middleware class, an object is made.
     """
     source = file.source
     module = ModuleType(f"{_get_package(source.path.parent)}.{source.path.stem}")
@@ -104,7 +119,9 @@ def load_declared(file: PythonFile) -> tuple[dict[str, Any], Fault | None]:
     try:
         exec(compile(source.text, str(source.path), "exec"), vars(module))  # noqa: S102  trusted
         for each in file.declared:
-            found[each.name] = getattr(module, each.variable)
+            value = getattr(module, each.variable)
+            makes = kind == "middleware" and isinstance(value, type)
+            found[each.name] = value() if makes else value
     except (Exception, SystemExit) as error:  # noqa: BLE001  code of others may raise anything
         sys.modules.pop(module.__name__, None)
         lines = [
@@ -117,9 +134,21 @@ def load_declared(file: PythonFile) -> tuple[dict[str, Any], Fault | None]:
     return found, None
 
 
-def _get_package(folder: Path) -> str:
+def unload_package(folder: Path) -> None:
+    """Forget what was imported of a folder, so that it is read again; who holds it keeps it."""
+    package = _name_package(folder)
+    for name in [each for each in sys.modules if each.partition(".")[0] == package]:
+        del sys.modules[name]
+    importlib.invalidate_caches()
+
+
+def _name_package(folder: Path) -> str:
     """Return the name of the package of a folder, which is the same in every process."""
-    name = f"echelons_profile_{hashlib.sha256(str(folder).encode()).hexdigest()[:12]}"
+    return f"echelons_profile_{hashlib.sha256(str(folder).encode()).hexdigest()[:12]}"
+
+
+def _get_package(folder: Path) -> str:
+    name = _name_package(folder)
     if name not in sys.modules:
         package = ModuleType(name)
         package.__path__ = [str(folder)]
@@ -135,7 +164,10 @@ def _is_declared(node: ast.stmt, kind: Kind) -> TypeGuard[_Definition]:
 
 
 def _declare(node: _Definition) -> Declaration:
-    signature = "" if isinstance(node, ast.ClassDef) else f"({ast.unparse(node.args)})"
+    try:
+        signature = "" if isinstance(node, ast.ClassDef) else f"({ast.unparse(node.args)})"
+    except RecursionError:  # a default of thousands of operators
+        signature = "(…)"
     doc = (ast.get_docstring(node) or "").strip().partition("\n")[0]
     return Declaration(_read_tool_name(node) or node.name, node.name, node.lineno, signature, doc)
 

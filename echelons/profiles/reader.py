@@ -18,7 +18,13 @@ from echelons.errors import InvalidName, InvalidTeam
 from echelons.guards.limits import MAX_DEPTH
 from echelons.guards.permissions import NO_PERMISSIONS
 from echelons.profiles.faults import Fault
-from echelons.profiles.python_file import Declaration, Kind, PythonFile, parse_python
+from echelons.profiles.python_file import (
+    Declaration,
+    Kind,
+    PythonFile,
+    parse_module,
+    parse_python,
+)
 from echelons.profiles.settings_file import SettingsFile, get_field_types, read_settings
 from echelons.profiles.source_files import FolderReader, SourceFile
 from echelons.tree.names import BUILT_IN_TOOLS, check_name
@@ -77,7 +83,8 @@ class Profile:
         yield from (each for each in (parts.prompt,) if each)
         yield from (each.source for each in (parts.settings,) if each)
         yield from parts.prompts.values()
-        python = [file.source for each in self.declared.values() for _, file in each]
+        files = [file for each in self.declared.values() for _, file in each]
+        python = [each for file in files for each in (file.source, *file.helpers)]
         yield from dict.fromkeys(python)
 
     @property
@@ -121,13 +128,8 @@ class Team:
     @property
     def python_files(self) -> list[str]:
         """The names of the files that are executed when the team runs."""
-        used = (
-            file.source.name
-            for profile in self.profiles
-            for each in profile.declared.values()
-            for _, file in each
-        )
-        return sorted(set(used))
+        files = {file for profile in self.profiles for file in profile.files}
+        return sorted(each.name for each in files if each.path.suffix == ".py")
 
 
 def read_team(folder: str | Path) -> Team:
@@ -139,7 +141,8 @@ def read_team(folder: str | Path) -> Team:
     try:
         root = Path(folder).expanduser().resolve(strict=True)
     except (OSError, RuntimeError, ValueError, TypeError) as error:
-        raise InvalidTeam(str(folder), f"there is no such folder ({error})") from error
+        why = getattr(error, "strerror", None) or error
+        raise InvalidTeam(str(folder), f"there is no such folder ({why}); check it") from error
     if not root.is_dir():
         raise InvalidTeam(str(folder), f"it is a file; name its folder, {str(root.parent)!r}")
     return _TeamReader(FolderReader(root)).read()
@@ -151,7 +154,6 @@ class _TeamReader:
     def __init__(self, files: FolderReader) -> None:
         self._files = files
         self._default = ProfileParts()
-        self._settings: dict[str, SettingsFile] = {}
         self._folders: dict[str, str] = {}
         self._count = 0
 
@@ -254,6 +256,9 @@ class _TeamReader:
 
     def _read_prompts(self, folder: Path | None, above: frozenset[Path]) -> dict[str, SourceFile]:
         paths = self._files.list_folder(folder, above).files if folder else ()
+        for each in paths:
+            why = "agents have no texts of the library's to replace: put it into prompt.md"
+            self._files.add_fault(each, 0, "UnknownFile", why)
         read = [self._files.read_file(each) for each in paths if each.suffix == ".md"]
         return {each.path.stem: each for each in read if each is not None}
 
@@ -261,13 +266,16 @@ class _TeamReader:
         self, folder: Path | None, kind: Kind, above: frozenset[Path]
     ) -> tuple[PythonFile, ...]:
         paths = self._files.list_folder(folder, above).files if folder else ()
-        own = [each for each in paths if each.suffix == ".py" and not each.name.startswith("_")]
-        if own and kind not in get_field_types():
-            self._files.add_fault(own[0], 0, "UnknownFile", f"agents have no {kind}: remove it")
+        python = [each for each in paths if each.suffix == ".py"]
+        if python and kind not in get_field_types():
+            self._files.add_fault(python[0], 0, "UnknownFile", f"agents have no {kind}: remove it")
             return ()
-        read = [self._files.read_file(each) for each in own]
-        parsed = [parse_python(each, kind, self._files) for each in read if each is not None]
-        return tuple(each for each in parsed if each is not None)
+        read = [each for path in python if (each := self._files.read_file(path)) is not None]
+        helpers = tuple(each for each in read if each.path.name.startswith("_"))
+        for each in helpers:
+            parse_module(each, self._files)
+        parsed = [parse_python(each, kind, self._files) for each in read if each not in helpers]
+        return tuple(replace(each, helpers=helpers) for each in parsed if each is not None)
 
     def _choose_name(self, folder: Path, parts: ProfileParts) -> str:
         """Return the name of an agent: that of its settings, or of its folder."""

@@ -20,6 +20,7 @@ from echelons.capabilities.capability import Capability, check_capabilities
 from echelons.errors import EchelonsError, InvalidSetting
 from echelons.profiles.source_files import FolderReader, SourceFile
 from echelons.settings import Settings
+from echelons.text.input_limits import shorten_repr
 
 NAMED_FIELDS = ("tools", "middleware", "subordinates")
 """Fields that are lists of names: of what `default` declares, and of the agent's subfolders."""
@@ -54,7 +55,7 @@ def read_settings(source: SourceFile, reader: FolderReader) -> SettingsFile | No
     """Return the settings of a file without those that are wrong; `None` if it is no TOML."""
     try:
         table = tomllib.loads(source.text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # a number may have too many digits
         text = str(error)
         place = _TOML_PLACE.search(text)
         line = int(place[1]) if place and place[1] else source.text.rstrip().count("\n") + 1
@@ -122,7 +123,9 @@ class _SettingsCheck:
     def _check_names(self, keys: tuple[str, ...], value: Any) -> tuple[str, ...]:
         if isinstance(value, list) and all(isinstance(each, str) for each in value):
             return tuple(value)
-        why = f"{'.'.join(keys)} = {value!r} is no list of names, such as ['one', 'two']"
+        why = (
+            f"{'.'.join(keys)} = {shorten_repr(value)} is no list of names, such as ['one', 'two']"
+        )
         self.reader.add_fault(
             self.file.source.name, self.file.find_line(*keys), "InvalidField", why
         )
@@ -180,7 +183,7 @@ def _find_key_lines(text: str) -> dict[tuple[str, ...], int]:
             continue  # inside a list or a text of many lines
         try:
             parsed = tomllib.loads(header + statement)
-        except tomllib.TOMLDecodeError:
+        except ValueError:
             continue
         for path in _iterate_paths(parsed):
             found.setdefault(path, begin)

@@ -40,3 +40,24 @@ def test_the_team_on_the_page_is_checked_drawn_and_run_with_what_the_page_prints
         pattern = ".*".join(map(re.escape, printed.split("…")))
         assert re.fullmatch(pattern, done.stdout), (line, done.stdout, done.stderr)
         assert done.exit_code == (6 if "broken" in line else 0)
+
+
+def test_the_settings_on_the_page_are_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    settings = PAGE.split("## Settings")[1].split("```toml\n")[1].partition("```")[0]
+    for name, text in {
+        "prompt.md": "You plan.",
+        "settings.toml": settings,
+        "default/prompt.md": "You work.",
+        "default/tools/search.py": 'def search(task: str) -> str:\n    """Search."""\n',
+    }.items():
+        Path("team", name).parent.mkdir(parents=True, exist_ok=True)
+        Path("team", name).write_text(text, encoding="utf-8")
+    for name in ("flights", "hotels"):
+        Path("team", name).mkdir()
+
+    done = CliRunner().invoke(app, ["check", "team"])
+
+    assert (done.exit_code, done.stdout) == (0, "team: 3 agents, 1 tools, no faults\n")

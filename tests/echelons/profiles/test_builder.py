@@ -130,11 +130,15 @@ def test_tools_of_default_reach_an_agent_only_where_its_settings_name_them(write
 def test_python_of_one_folder_can_import_what_begins_with_an_underscore(write: Write) -> None:
     look = "from ._words import SEEN\n" + TOOL.replace('f"seen {task}"', "SEEN + task")
     files = {"middle/clerk/tools/_words.py": 'SEEN = "saw "\n', "middle/clerk/tools/look.py": look}
-    clerk = (
-        Agent.from_folder(write({**TEAM, **files}), trusted=True).subordinates[0].subordinates[0]
-    )
+    folder = write({**TEAM, **files})
 
-    assert clerk.tools[0]("it") == "saw it"  # type: ignore[attr-defined]
+    def look_again() -> str:
+        clerk = Agent.from_folder(folder, trusted=True).subordinates[0].subordinates[0]
+        return str(clerk.tools[0]("it"))  # type: ignore[attr-defined]
+
+    assert look_again() == "saw it"
+    write({"middle/clerk/tools/_words.py": 'SEEN = "has watched "\n'})
+    assert look_again() == "has watched it"
 
 
 def test_tools_may_be_listed_decorated_and_named(write: Write) -> None:

@@ -120,6 +120,9 @@ def test_a_folder_is_the_tree_and_files_that_an_agent_lacks_come_from_default(wr
             "InvalidSetting",
             "tuple",
         ),
+        ("north/settings.toml", f"x = {'9' * 9000}", ":1", "ValueError", "it is no TOML: Exceeds"),
+        ("north/settings.toml", f"x = {'[' * 9000}", ":1", "", "it is no TOML"),
+        ("north/east/tools/_bad.py", "def f(:\n", ":1", "SyntaxError", "it is no Python"),
         ("north/east/tools/bad.py", "x = 1\ndef f(:\n", ":2", "SyntaxError", "it is no Python"),
         ("north/east/tools/nul.py", "x = 1\0", "", "", "it is no Python"),
         ("north/east/tools/bare.py", "\ndef f(): ...\n", ":2", "UnknownTool", "has no docstring"),
@@ -127,6 +130,8 @@ def test_a_folder_is_the_tree_and_files_that_an_agent_lacks_come_from_default(wr
         ("north/east/tools/all.py", "__all__ = ['f']", ":1", "NameError", "names 'f', which"),
         ("north/east/tools/two.py", TOOL, ":1", "DuplicateName", "sums.py:1 declares 'add'"),
         ("north/east/tools/own.py", TOOL.replace("add", "report"), ":1", "InvalidName", "'report'"),
+        ("north/prompts/reports.md", "x", "", "UnknownFile", "agents have no texts"),
+        ("north/middleware/log.py", "class Log(M): ...", "", "UnknownFile", "agents have no midd"),
         ("north/default/prompt.md", "x", "", "UnknownFile", "only the team's own folder"),
         ("south/Prompt.md", "x", "", "UnknownFile", "did you mean 'prompt.md'?"),
         ("south/setings.toml", "x = 1", "", "UnknownFile", "did you mean 'settings.toml'?"),
@@ -355,6 +360,14 @@ def test_a_hash_is_that_of_what_the_agent_is_made_of(write: Write, tmp_path: Pat
     assert hashes(folder) == before
     write({"north/east/tools/sums.py": TOOL + "# another\n"})
     assert {name for name, each in hashes(folder).items() if each != before[name]} == {"east"}
+    write({"north/east/tools/_shared.py": "WORDS = 1\n"})
+    assert read_team(folder).python_files == [
+        "north/east/tools/_shared.py",
+        "north/east/tools/sums.py",
+    ]
+    third = hashes(folder)
+    write({"north/east/tools/_shared.py": "WORDS = 22\n"})
+    assert {name for name, each in hashes(folder).items() if each != third[name]} == {"east"}
     write({"north/settings.toml": "tools = ['share']\n"})
     assert hashes(folder)["north"] != before["north"]
 
