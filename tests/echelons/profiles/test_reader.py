@@ -131,7 +131,6 @@ def test_a_folder_is_the_tree_and_files_that_an_agent_lacks_come_from_default(wr
         ("north/east/tools/two.py", TOOL, ":1", "DuplicateName", "sums.py:1 declares 'add'"),
         ("north/east/tools/own.py", TOOL.replace("add", "report"), ":1", "InvalidName", "'report'"),
         ("north/prompts/reports.md", "x", "", "UnknownFile", "agents have no texts"),
-        ("north/middleware/log.py", "class Log(M): ...", "", "UnknownFile", "agents have no midd"),
         ("north/default/prompt.md", "x", "", "UnknownFile", "only the team's own folder"),
         ("south/Prompt.md", "x", "", "UnknownFile", "did you mean 'prompt.md'?"),
         ("south/setings.toml", "x = 1", "", "UnknownFile", "did you mean 'settings.toml'?"),
@@ -172,6 +171,18 @@ def test_all_faults_are_found_and_not_only_the_first(write: Write) -> None:
         "north/settings.toml:3",
         "north/settings.toml:4",
         "west/settings.toml:1",
+    ]
+
+
+def test_middleware_of_agents_that_take_none_is_named(
+    write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("echelons.profiles.reader.get_field_types", lambda: {"tools": None})
+
+    folder = write({**GOOD, "north/middleware/log.py": "class Log: ..."})
+
+    assert faults(folder) == [
+        ("north/middleware/log.py", "UnknownFile", "agents have no middleware: remove it")
     ]
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
+from tests.echelons.cli.conftest import Started
 from tests.fork_server import Ended
 
 Call = Callable[..., Result]
@@ -167,3 +168,32 @@ def test_another_process_resumes_a_folder_and_the_trust_is_not_stored(
     answered = process("answer", "Sunday", "--quiet", "--trust")
     assert answered.stdout == "dates:\n2026-03-01 is a Sunday\n", answered.stderr
     assert echelons("draw", "--thread", "days").stdout.startswith("office: ")
+
+
+def test_a_killed_run_of_a_folder_is_resumed_by_another_process(
+    echelons: Call,
+    office: Path,
+    start: Callable[..., Started],
+    process: Process,
+    pipes: Path,
+) -> None:
+    (office / "dates" / "tools" / "calendar.py").write_text(
+        "from pathlib import Path\n\nfrom echelons import effect\n\n\n"
+        "@effect(reads_only=True)\n"
+        "def find_weekday(day: str) -> str:\n"
+        '    """Find the day of the week of a date."""\n'
+        "    if Path('killed').exists():\n"
+        '        return f"{day} is a Sunday"\n'
+        "    Path('begun').write_text('x')\n"
+        "    return Path('go').read_text()\n"
+    )
+    running = start("run", "office", "Which weekday is 2026-03-01?", "--trust", "--thread", "days")
+    assert (pipes / "begun").read_text() == "x"
+    running.kill()
+    running.wait()
+    (pipes / "killed").touch()
+
+    assert process("resume", "--quiet").returncode == 3
+    resumed = process("resume", "--trust", "--quiet")
+
+    assert (resumed.returncode, resumed.stdout) == (0, "dates:\n2026-03-01 is a Sunday\n")
