@@ -9,10 +9,12 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from echelons.capabilities.capability import Capability, check_capabilities
 from echelons.delegation.policy import DelegationPolicy
@@ -40,11 +42,15 @@ from echelons.tree.traversal import check_tree
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
+    from langchain_core.messages import SystemMessage
     from langgraph.checkpoint.base import BaseCheckpointSaver
     from langgraph.store.base import BaseStore
 
     from echelons.graphs.compiled_tree import AgentGraph
     from echelons.tree.drawing import Drawing
+
+    PromptText: TypeAlias = str | SystemMessage
+    PromptFunction: TypeAlias = Callable[..., PromptText | Awaitable[PromptText]]
 
 
 class _Compiled:
@@ -66,7 +72,11 @@ class Agent(_Compiled):
         model: A LangChain chat model, a name such as `"openai:gpt-5-mini"` or, with the extra
             `models`, `"anthropic:claude-sonnet-4-5"`, or `None` to use the superior's. A root
             without a model uses the offline planner.
-        prompt: Instructions for its own model.
+        prompt: Instructions for its own model: a text, a `SystemMessage`, or a function, sync or
+            async, of the state, or of the state and LangGraph's `Runtime`, that returns one before
+            each model call. The state has the `messages` of the agent's whole thread.
+        guidance: What its model reads before that, in place of the library's own text about
+            superiors, subordinates and reports; `""` for nothing, `None` for what its superior has.
         tools: LangChain tools or functions with a docstring.
         subordinates: Agents, compiled trees, which stand for their agents, compiled LangGraph
             graphs, Runnables, or functions that take the message; see `subordinate`.
@@ -94,7 +104,7 @@ class Agent(_Compiled):
     name: str
     description: str = ""
     model: BaseChatModel | str | None = field(default=None, kw_only=True)
-    prompt: str = field(default="", kw_only=True)
+    prompt: PromptText | PromptFunction = field(default="", kw_only=True)
     tools: Sequence[Any] = field(default=(), kw_only=True)
     subordinates: tuple[Member, ...] = field(default=(), kw_only=True)
     capabilities: Mapping[str, float] = field(
@@ -103,6 +113,7 @@ class Agent(_Compiled):
     limits: Limits = field(default=Limits(), kw_only=True)
     delegation: DelegationPolicy | None = field(default=None, kw_only=True)
     permissions: Permissions = field(default=NO_PERMISSIONS, kw_only=True)
+    guidance: str | None = field(default=None, kw_only=True)
 
     if TYPE_CHECKING:
         # The arguments accepted are wider than the types of the fields.
@@ -112,13 +123,14 @@ class Agent(_Compiled):
             description: str = "",
             *,
             model: BaseChatModel | str | None = None,
-            prompt: str = "",
+            prompt: PromptText | PromptFunction = "",
             tools: Sequence[Any] = (),
             subordinates: Sequence[Any] = (),
             capabilities: Mapping[str, float] | Mapping[str, Capability | float] = ...,
             limits: Limits = ...,
             delegation: DelegationPolicy | None = None,
             permissions: Permissions = ...,
+            guidance: str | None = None,
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -128,6 +140,8 @@ class Agent(_Compiled):
             keep(self, name, value)
         with refuse_unreadable(lambda _: InvalidField(self.name, "model", self.model, MODELS)):
             _check_model(self.name, self.model)
+        with refuse_unreadable(lambda _: InvalidField(self.name, "prompt", self.prompt, PROMPTS)):
+            keep(self, "prompt", _check_prompt(self.name, self.prompt))
         with refuse_unreadable(lambda _: UnknownTool(self.name, self.tools)):
             keep(self, "tools", _check_tools(self.name, self.tools))
         keep(self, "capabilities", check_capabilities(self.name, self.capabilities))
@@ -213,6 +227,8 @@ class Agent(_Compiled):
 
 MODELS = "BaseChatModel or str, such as 'openai:gpt-5-mini' (the default is inherited)"
 """What a model may be."""
+PROMPTS = "str, SystemMessage, or function of the state, or of the state and the runtime"
+"""What a prompt may be."""
 
 
 def get_compiled(agent: Agent) -> Any:
@@ -272,14 +288,16 @@ def _check_fields(agent: Agent) -> Iterator[tuple[str, object]]:
     """Yield the fields of plain types, texts as plain ones."""
     kinds = {
         "description": str,
-        "prompt": str,
         "limits": Limits,
         "delegation": DelegationPolicy,
         "permissions": Permissions,
+        "guidance": str,
     }
     for name, kind in kinds.items():
         value = getattr(agent, name)
-        if not issubclass(type(value), kind) and not (name == "delegation" and value is None):
+        if value is None and name in ("delegation", "guidance"):
+            continue
+        if not issubclass(type(value), kind):
             raise InvalidField(agent.name, name, value, kind.__name__)
         yield name, read_text(value) if kind is str else value
 
@@ -290,6 +308,38 @@ def _check_model(agent: str, model: Any) -> None:
     usable = not isinstance(model, type) and callable(getattr(model, "bind_tools", None))
     if not (model is None or named or usable):
         raise InvalidField(agent, "model", model, MODELS)
+
+
+def _check_prompt(agent: str, prompt: Any) -> Any:
+    if (text := read_text(prompt)) is not None:
+        return text
+    # The domain does not import LangChain; only a message has a type and content blocks.
+    is_message = hasattr(prompt, "content_blocks") and getattr(prompt, "type", "") == "system"
+    if isinstance(prompt, type) or not (is_message or bind_state(prompt)):
+        raise InvalidField(agent, "prompt", prompt, PROMPTS)
+    return prompt
+
+
+def bind_state(function: Any) -> Callable[[Any, Any], partial[Any]] | None:
+    """Return what binds the state, and the runtime if it takes one, to a function.
+
+    `None` if it takes neither the state alone nor both.
+    """
+    bindings: tuple[Callable[[Any, Any], partial[Any]], ...] = (
+        lambda state, runtime: partial(function, state, runtime=runtime),
+        lambda state, _: partial(function, state),
+        lambda state, runtime: partial(function, state, runtime),
+    )
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return None
+    for bind in bindings:
+        bound = bind(None, None)
+        with suppress(TypeError):
+            signature.bind(*bound.args, **bound.keywords)
+            return bind
+    return None
 
 
 def _check_tools(agent: str, tools: Any) -> tuple[Any, ...]:

@@ -294,6 +294,7 @@ def _build_levels(agent: Agent) -> _Levels:
         journal=LedgerJournal(),
         router=TaskRouter(agent, policy, partial(resolve_deriver, agent.name, policy.deriver)),
         policies=resolve_policies(agent),
+        guidance=resolve_guidance(agent),
         limits=agent.limits,
         decisions=LedgerDecisions(),
     )
@@ -312,6 +313,7 @@ class _LevelFactory:
     journal: LedgerJournal
     router: TaskRouter
     policies: Mapping[str, DelegationPolicy]
+    guidance: Mapping[str, str | None]
     limits: Limits
     decisions: LedgerDecisions
 
@@ -354,6 +356,7 @@ class _LevelFactory:
             siblings=siblings,
             sibling_rule=self.policies[superior].sibling_messages if superior else "refuse",
             rules=rules,
+            guidance=self.guidance[agent.name],
         )
         return build_agent_level(agent, position, below)
 
@@ -379,6 +382,17 @@ def resolve_policies(root: Agent) -> dict[str, DelegationPolicy]:
             above = rules[place.path[-2]] if len(place.path) > 1 else DEFAULT_POLICY
             rules[place.member.name] = place.member.delegation or above
     return rules
+
+
+def resolve_guidance(root: Agent) -> dict[str, str | None]:
+    """Return the guidance of every agent: its own, or its superior's."""
+    guidance: dict[str, str | None] = {}
+    for place in walk_tree(root):
+        if isinstance(place.member, Agent):
+            above = guidance[place.path[-2]] if len(place.path) > 1 else None
+            own = place.member.guidance
+            guidance[place.member.name] = above if own is None else own
+    return guidance
 
 
 def resolve_deriver(tree: str, given: Deriver | None) -> tuple[Deriver, Any]:

@@ -28,6 +28,7 @@ from echelons.models.call_timeouts import takes_timeout
 from echelons.nodes.act import Act
 from echelons.nodes.base_node import Node
 from echelons.nodes.delegating.request_approval import RequestApproval
+from echelons.nodes.planning.system_prompt import SystemPrompt
 from echelons.nodes.planning.task_router import TaskRouter
 from echelons.nodes.planning.tool_calls import CallableTools
 from echelons.nodes.planning.tool_schemas import (
@@ -42,6 +43,7 @@ from echelons.nodes.planning.tool_schemas import (
 from echelons.nodes.reason import Reason, ReasonSettings
 from echelons.nodes.run import RunFunction, RunGraph, RunHuman, RunRunnable
 from echelons.nodes.tool_execution.approval import ToolApprovals
+from echelons.prompts import build_guidance
 from echelons.tree.members import FunctionMember, GraphMember, Member, RunnableMember
 from echelons.tree.names import ASK_LATER, ASK_SUPERIOR, ASK_USER, RUN
 
@@ -67,6 +69,7 @@ class LevelPosition:
         width: Most parallel calls in one message; `None` for no limit.
         max_refusals: Most refusals of the same call in a row; `None` for no limit.
         rules: The approval rules of the agent and its superiors.
+        guidance: What the agent's model reads first; `None` for the library's own text.
     """
 
     model: BaseChatModel
@@ -83,6 +86,7 @@ class LevelPosition:
     siblings: tuple[str, ...] = ()
     sibling_rule: SiblingRule = "copy"
     rules: RulesByName = field(default_factory=dict)
+    guidance: str | None = None
 
 
 def build_agent_level(
@@ -202,12 +206,18 @@ def _build_settings(
         has_deeper_levels=any(each.subordinates for each in agent.subordinates),
     )
     router = position.router if agent.subordinates else None
-    prompt = agent.prompt
-    if agent.description and not prompt:
-        prompt = f"You are {agent.name}. {agent.description}"
+    guidance = position.guidance
+    if guidance is None:
+        guidance = build_guidance(
+            agent.name,
+            agent.description,
+            can_call=can_ask,
+            can_report=reports,
+            has_subordinates=bool(agent.subordinates),
+        )
     return ReasonSettings(
         model,
-        prompt,
+        SystemPrompt(agent.prompt, guidance),
         callable_tools,
         router,
         position.policy,

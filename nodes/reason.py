@@ -90,6 +90,7 @@ from echelons.nodes.planning.relay_messages import (
     build_relay_answer,
     build_relay_call,
 )
+from echelons.nodes.planning.system_prompt import SystemPrompt
 from echelons.nodes.planning.task_router import TaskRouter
 from echelons.nodes.planning.tool_calls import (
     CallableTools,
@@ -108,7 +109,7 @@ class ReasonSettings:
 
     Attributes:
         model: The chat model with the agent's tools bound.
-        prompt: The agent's instructions; empty for none.
+        prompt: What the model reads before the thread.
         callable_tools: The tools that it may call.
         router: Routes tasks that name no subordinate; `None` without subordinates.
         policy: The agent's delegation policy.
@@ -121,7 +122,7 @@ class ReasonSettings:
     """
 
     model: Runnable[Any, Any]
-    prompt: str
+    prompt: SystemPrompt
     callable_tools: CallableTools
     router: TaskRouter | None = None
     policy: DelegationPolicy = field(default_factory=DelegationPolicy)
@@ -183,7 +184,11 @@ class Reason(Node):
         if settings.timed_model:
             own, options = limit_call(settings.timed_model, config)
         options = {**self._arguments, **options}
-        prompt = self._build_prompt(past, joined.state)
+        system = settings.prompt.build(past, joined.state, config)
+        if isinstance(system, Halt):
+            halted = build_halt_update(system, joined.state["messages"], identity)
+            return joined.rebase_update(halted)
+        prompt = self._build_prompt(system, past, joined.state)
         reply: Any = None
         with CutOnIntervention(mailboxes, config) as cut:
             reply = self._model.invoke(prompt, own, **options)
@@ -249,7 +254,8 @@ class Reason(Node):
         if mailboxes.has_mail and (mail := list(await mailboxes.aread(config))):
             joined = given.add_messages(build_mail_messages(mail, identity))
         past = await self._history.aload_past(joined.state.get("previous"), config)
-        prompt = self._build_prompt(past, joined.state)
+        system = await settings.prompt.abuild(past, joined.state, config)
+        prompt = self._build_prompt(system, past, joined.state)
         reply: Any = None
         with CancelOnIntervention(mailboxes, config) as cut:
             reply = await self._model.ainvoke(prompt, config, **self._arguments)
@@ -294,8 +300,10 @@ class Reason(Node):
         rule = self._settings.sibling_rule
         return [route_message(each, context.identity, rule) for each in context.parsed.messages]
 
-    def _build_prompt(self, past: Past, state: Mapping[str, Any]) -> LanguageModelInput:
-        messages = build_model_input(self._settings, past, state)
+    def _build_prompt(
+        self, system: SystemMessage | None, past: Past, state: Mapping[str, Any]
+    ) -> LanguageModelInput:
+        messages = build_model_input(system, past, state)
         # LangChain converts a list to this, with two calls for each message of the thread.
         return ChatPromptValue(messages=messages) if self._takes_prompt_value else messages
 
@@ -395,11 +403,11 @@ def parse_message(
 
 
 def build_model_input(
-    settings: ReasonSettings, past: Past, state: Mapping[str, Any]
+    system: SystemMessage | None, past: Past, state: Mapping[str, Any]
 ) -> list[BaseMessage]:
     """Return the messages for the model: instructions, earlier segments, this segment."""
-    prompt = [SystemMessage(settings.prompt)] if settings.prompt else []
-    return answer_open_calls(chain(prompt, past.messages, state["messages"]))
+    first = [system] if system else []
+    return answer_open_calls(chain(first, past.messages, state["messages"]))
 
 
 def plan_reply_update(

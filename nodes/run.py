@@ -6,8 +6,7 @@ task and its answer.
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing, contextmanager
 from datetime import datetime
 from functools import partial
@@ -15,13 +14,11 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig
-from langchain_core.runnables.config import run_in_executor
 from langgraph.channels import LastValue
 from langgraph.errors import GraphDrained, GraphInterrupt, ParentCommand
 from langgraph.types import Command, interrupt
 
 from echelons.delegation.request import Status
-from echelons.errors import EventLoopMissing
 from echelons.guards.gate import Halt, get_gate
 from echelons.identity.lineage import QUESTIONS_KEY, derive_message_id, require_identity
 from echelons.identity.thread_history import CarriedState, GraphHistory, Head, Past, ThreadHistory
@@ -36,7 +33,12 @@ from echelons.nodes.base_node import Node
 from echelons.nodes.messages import RETURNED_KEY, get_whole_usage, sanitize_message
 from echelons.nodes.planning.early_end import build_halt_update
 from echelons.nodes.planning.tool_calls import answer_open_calls
-from echelons.nodes.tool_execution.async_only import is_async_only, run_async
+from echelons.nodes.tool_execution.async_only import (
+    arun_function,
+    is_async_only,
+    run_async,
+    run_function,
+)
 from echelons.text.json_schema import find_mismatch
 from echelons.tree.names import RUN
 
@@ -54,24 +56,13 @@ class RunFunction(Node):
         Raises:
             EventLoopMissing: The function is async, and the run is not a session's.
         """
-        result = self._function(_read_task(input))
-        if not inspect.isawaitable(result):
-            return build_answer_update(result, config)
-        try:
-            return _run_async(partial(_get_awaited, result), config)
-        except EventLoopMissing:
-            if inspect.iscoroutine(result):
-                result.close()  # it has not begun, and Python would warn of that
-            raise
+        result = run_function(partial(self._function, _read_task(input)), config or {})
+        return _build_end_update(result, config)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Async version of `invoke`."""
-        if inspect.iscoroutinefunction(self._function):
-            result = self._function(_read_task(input))
-        else:
-            # As LangChain does: on the event loop, a slow function would block every sibling.
-            result = await run_in_executor(config, self._function, _read_task(input))
-        return build_answer_update(await result if inspect.isawaitable(result) else result, config)
+        result = await arun_function(partial(self._function, _read_task(input)), config)
+        return build_answer_update(result, config)
 
 
 class RunRunnable(Node):
@@ -89,7 +80,8 @@ class RunRunnable(Node):
             EventLoopMissing: It is only async, and the run is not a session's.
         """
         if self._needs_loop:
-            return _run_async(partial(self._runnable.ainvoke, _read_task(input), config), config)
+            work = partial(self._runnable.ainvoke, _read_task(input), config)
+            return _build_end_update(run_async(work, config or {}), config)
         return build_answer_update(self._runnable.invoke(_read_task(input), config), config)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
@@ -117,7 +109,8 @@ class RunGraph(Node):
         held = self._history.carry_state(previous, past, channels, around)
         given, own = self._prepare_run(past, held, input, around)
         if self._needs_loop:
-            update = _run_async(partial(self._ainvoke_graph, given, own), around)
+            work = partial(self._ainvoke_graph, given, own)
+            update = _build_end_update(run_async(work, around), config)
         else:
             update = build_answer_update(self._invoke_graph(given, own), config)
         return {**update, **_build_heads_update(self._history.load_head(around), around)}
@@ -277,16 +270,11 @@ def _build_heads_update(end: Head, config: RunnableConfig) -> dict[str, Any]:
     return {"heads": {identity.thread_id: {"agent": identity.agent, **end}}} if end else {}
 
 
-def _run_async(work: Callable[[], Awaitable[Any]], config: RunnableConfig | None) -> dict[str, Any]:
-    """Return the update of async work in the session's event loop: its answer, or its early end."""
-    result = run_async(work, config or {})
+def _build_end_update(result: Any | Halt, config: RunnableConfig | None) -> dict[str, Any]:
+    """Return the update of a result, or of the halt that async work has ended with."""
     if isinstance(result, Halt):
         return build_halt_update(result, (), require_identity(config))
     return build_answer_update(result, config)
-
-
-async def _get_awaited(result: Awaitable[Any]) -> Any:
-    return await result
 
 
 def build_answer_update(result: Any, config: RunnableConfig | None) -> dict[str, Any]:

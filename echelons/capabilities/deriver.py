@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator, Mapping
-from typing import Final, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, runtime_checkable
 
 from echelons.capabilities.capability import Capability, DeclaredCapabilities, check_capabilities
 from echelons.errors import DeriverFailed
 from echelons.text.error_lines import describe_failure
+from echelons.text.input_limits import read_text
 from echelons.text.stemming import extract_words
 from echelons.tree.members import Member
 
@@ -83,10 +84,12 @@ def get_capabilities(
 def collect_texts(member: Member) -> tuple[str, ...]:
     """Return the descriptions of an agent and of its tools.
 
-    The prompt is included if the agent declares no capabilities; otherwise it says less than the
-    declaration.
+    The prompt is included if the agent declares no capabilities, and it is no function; otherwise
+    it says less than the declaration.
     """
-    prompt = "" if member.capabilities else getattr(member, "prompt", "")
+    prompt: Any = "" if member.capabilities else getattr(member, "prompt", "")
+    # That of a message is in its `text`.
+    prompt = read_text(getattr(prompt, "text", prompt)) or ""
     tools = (text for _, text in iterate_tools(member))
     texts = (member.description, *tools, prompt[:MAX_PROMPT_TEXT])
     return tuple(text for text in texts if text.strip())

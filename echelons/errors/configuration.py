@@ -193,6 +193,22 @@ class InvalidField(ConfigurationError):
     message = "agent {agent!r}: {field}={value!r}; pass a value of type {expected}, or leave it out"
 
 
+class PromptFailed(ConfigurationError):
+    """A prompt that is a function raised, or returned no prompt.
+
+    Attributes:
+        agent: Path of the agent.
+        why: What is wrong.
+    """
+
+    agent: str
+    why: str
+    message = (
+        "the prompt of {agent!r} failed: {why}; let the function return a str or a SystemMessage, "
+        "and resume the turn"
+    )
+
+
 class InvalidSetting(ConfigurationError, ValueError):
     """A limit, a policy or another object is made with an invalid value, or an unknown name.
 

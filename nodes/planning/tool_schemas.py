@@ -21,6 +21,7 @@ from echelons.messaging.agent_question import (
     find_question_fault,
 )
 from echelons.messaging.mail import check_mail_text
+from echelons.prompts import fill_text, load_tool_texts
 from echelons.text.input_limits import check_context
 from echelons.tree.members import Member
 from echelons.tree.names import (
@@ -44,23 +45,11 @@ MAX_REQUESTS = 256
 
 
 _QUESTION_PROPERTIES: dict[str, Any] = {
-    "question": {"type": "string", "description": "The question, complete in itself."},
-    "choices": {
-        "type": "array",
-        "items": {"type": "string"},
-        "minItems": 1,
-        "description": "The answers to choose from, if there are only these.",
-    },
-    "schema": {
-        "type": "object",
-        "description": "JSON Schema of the answer, if you need it in a form.",
-    },
+    "question": {"type": "string"},
+    "choices": {"type": "array", "items": {"type": "string"}, "minItems": 1},
+    "schema": {"type": "object"},
 }
-
-
-_URGENT_PROPERTY: dict[str, Any] = {
-    "urgent": {"type": "boolean", "default": False, "description": "Whether it comes first."}
-}
+_URGENT_PROPERTY: dict[str, Any] = {"urgent": {"type": "boolean", "default": False}}
 
 
 def _check_context(given: dict[str, Any] | None) -> dict[str, Any]:
@@ -173,27 +162,25 @@ def build_call_subordinate_schema(subordinates: Sequence[Member]) -> dict[str, A
         RosterEntry(each.name, each.description, collect_capabilities(each))
         for each in subordinates
     )
-    return _build_function_schema(
-        CALL_SUBORDINATE,
-        "Give a task to a subordinate and get its answer. Call it several times in one "
-        f"message to have tasks done side by side.\n\nYour subordinates:\n{roster}",
-        _build_request_properties(subordinates),
-        ["message"],
+    schema = _build_function_schema(
+        CALL_SUBORDINATE, _build_request_properties(subordinates), ["message"]
     )
+    function = schema["function"]
+    function["description"] = fill_text(function["description"], roster=roster)
+    return schema
 
 
 def build_delegate_many_schema(subordinates: Sequence[Member]) -> dict[str, Any]:
     """Return the schema of `delegate_many` for these subordinates."""
     request = {
         "type": "object",
-        "properties": _build_request_properties(subordinates),
+        "properties": _describe_properties(
+            CALL_SUBORDINATE, _build_request_properties(subordinates)
+        ),
         "required": ["message"],
     }
     return _build_function_schema(
         DELEGATE_MANY,
-        "Give several tasks to subordinates at the same time and get one answer: when you need "
-        "the fastest, the best or some of several answers. Who they are says "
-        f"{CALL_SUBORDINATE}.",
         {
             "requests": {
                 "type": "array",
@@ -201,14 +188,8 @@ def build_delegate_many_schema(subordinates: Sequence[Member]) -> dict[str, Any]
                 "minItems": 1,
                 "maxItems": MAX_REQUESTS,
             },
-            "join": {
-                "type": "string",
-                "enum": list(JOIN_NAMES),
-                "default": "all",
-                "description": "all: every answer; first: the first that is fulfilled, the others "
-                "are stopped then; quorum: the first n; best: the best of all.",
-            },
-            "n": {"type": "integer", "minimum": 1, "description": "For quorum: how many."},
+            "join": {"type": "string", "enum": list(JOIN_NAMES), "default": "all"},
+            "n": {"type": "integer", "minimum": 1},
         },
         ["requests"],
     )
@@ -216,29 +197,11 @@ def build_delegate_many_schema(subordinates: Sequence[Member]) -> dict[str, Any]
 
 def _build_request_properties(subordinates: Sequence[Member]) -> dict[str, Any]:
     return {
-        "message": {"type": "string", "description": "The task, complete in itself."},
-        "subordinate": {
-            "type": "string",
-            "enum": [each.name for each in subordinates],
-            "description": "Whom to give it to. Left out, it goes to the agent that fits best, "
-            "also further down, and to the next best if that one cannot.",
-        },
-        "reset": {
-            "type": "boolean",
-            "default": False,
-            "description": "true: start anew; false: go on with the subordinate's "
-            "latest conversation, which it remembers.",
-        },
-        "answers": {
-            "type": "string",
-            "description": "The id of the question that the message answers, if it answers one; "
-            "who asked goes on with its conversation.",
-        },
-        "context": {
-            "type": "object",
-            "description": "Facts for the task as data, by name, such as ids and amounts. It gets "
-            "these and no others: name what you were given yourself again.",
-        },
+        "message": {"type": "string"},
+        "subordinate": {"type": "string", "enum": [each.name for each in subordinates]},
+        "reset": {"type": "boolean", "default": False},
+        "answers": {"type": "string"},
+        "context": {"type": "object"},
     }
 
 
@@ -246,17 +209,11 @@ def build_report_schema() -> dict[str, Any]:
     """Return the schema of `report`."""
     return _build_function_schema(
         REPORT,
-        "End your turn with anything else than a plain answer. A plain answer counts as fulfilled.",
         {
-            "status": {
-                "type": "string",
-                "enum": [str(status) for status in Status],
-                "description": "fulfilled: done; partial: done in part; unable: you cannot "
-                "do it; needs_input: you need to know more first.",
-            },
-            "result": {"type": "string", "description": "The answer, or your question."},
+            "status": {"type": "string", "enum": [str(status) for status in Status]},
+            "result": {"type": "string"},
             "confidence": {"type": "number", "minimum": 0, "maximum": 1},
-            "reason": {"type": "string", "description": "Why, unless it is fulfilled."},
+            "reason": {"type": "string"},
         },
         ["status"],
     )
@@ -268,35 +225,19 @@ def build_ask_superior_schema() -> dict[str, Any]:
 
     An agent is told the same of a superior that is an agent and of one that is a human.
     """
-    return _build_function_schema(
-        ASK_SUPERIOR,
-        "Ask your superior what you need to know and cannot find out yourself. You go on with the "
-        "answer.",
-        _QUESTION_PROPERTIES,
-        ["question"],
-    )
+    return _build_function_schema(ASK_SUPERIOR, _QUESTION_PROPERTIES, ["question"])
 
 
 @cache
 def build_ask_user_schema() -> dict[str, Any]:
     """Return the schema of `ask_user`."""
-    return _build_function_schema(
-        ASK_USER,
-        "Ask the user, past your superior, who is told. Only for what the user alone can say. You "
-        "go on with the answer.",
-        {
-            **_QUESTION_PROPERTIES,
-            **_URGENT_PROPERTY,
-            "deadline_seconds": {
-                "type": "number",
-                "exclusiveMinimum": 0,
-                "description": "How long you can wait, in seconds. Without an answer by then the "
-                "default is taken; without a default, your superior is asked.",
-            },
-            "default": {"description": "The answer that is taken then."},
-        },
-        ["question"],
-    )
+    properties = {
+        **_QUESTION_PROPERTIES,
+        **_URGENT_PROPERTY,
+        "deadline_seconds": {"type": "number", "exclusiveMinimum": 0},
+        "default": {},
+    }
+    return _build_function_schema(ASK_USER, properties, ["question"])
 
 
 @cache
@@ -306,43 +247,46 @@ def build_send_message_schema(siblings: Sequence[str]) -> dict[str, Any]:
     Args:
         siblings: The agents with the same superior, this one included; a tuple.
     """
+    properties = {"to": {"type": "string"}, "message": {"type": "string"}}
+    schema = _build_function_schema(SEND_MESSAGE, properties, ["to", "message"])
     beside = ""
     if len(siblings) > 1:
         shown = ", ".join(siblings[:MAX_SHOWN_SIBLINGS])
         more = " and others" if len(siblings) > MAX_SHOWN_SIBLINGS else ""
-        beside = f" or the name of an agent beside you ({shown}{more})"
-    return _build_function_schema(
-        SEND_MESSAGE,
-        "Tell your superior how far you are, or an agent beside you what it should know, and go on "
-        "with your task. You get no answer; what others send you, you are shown.",
-        {
-            "to": {"type": "string", "description": f'"superior"{beside}.'},
-            "message": {"type": "string", "description": "What to say, complete in itself."},
-        },
-        ["to", "message"],
-    )
+        beside = fill_text(load_tool_texts(SEND_MESSAGE)["siblings"], names=f"{shown}{more}")
+    to = schema["function"]["parameters"]["properties"]["to"]
+    to["description"] = fill_text(to["description"], siblings=beside)
+    return schema
 
 
 @cache
 def build_ask_later_schema() -> dict[str, Any]:
     """Return the schema of `ask_later`."""
-    return _build_function_schema(
-        ASK_LATER,
-        "Ask the user what is good to know but not needed now, and go on with your work. You are "
-        "told the answer when there is one, now or in a later task.",
-        {**_QUESTION_PROPERTIES, **_URGENT_PROPERTY},
-        ["question"],
-    )
+    properties = {**_QUESTION_PROPERTIES, **_URGENT_PROPERTY}
+    return _build_function_schema(ASK_LATER, properties, ["question"])
 
 
 def _build_function_schema(
-    name: str, description: str, properties: dict[str, Any], required: list[str]
+    name: str, properties: dict[str, Any], required: list[str]
 ) -> dict[str, Any]:
     return {
         "type": "function",
         "function": {
             "name": name,
-            "description": description,
-            "parameters": {"type": "object", "properties": properties, "required": required},
+            "description": load_tool_texts(name)["description"],
+            "parameters": {
+                "type": "object",
+                "properties": _describe_properties(name, properties),
+                "required": required,
+            },
         },
+    }
+
+
+def _describe_properties(tool: str, properties: dict[str, Any]) -> dict[str, Any]:
+    """Return the parameters of a tool with their texts, where there are any."""
+    texts = {**load_tool_texts("question"), **load_tool_texts(tool)}
+    return {
+        key: {**each, "description": texts[key]} if key in texts else each
+        for key, each in properties.items()
     }

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from langchain_core.runnables import Runnable
+from langchain_core.runnables.config import run_in_executor
 from langchain_core.tools import BaseTool
 from langgraph.pregel import Pregel
 
@@ -42,6 +43,32 @@ def run_async(work: Callable[[], Awaitable[Any]], config: Mapping[str, Any]) -> 
     if loop is None:
         raise EventLoopMissing([PATH_SEPARATOR.join(require_identity(config).path)])
     return loop.run(partial(_run_until_halt, work, config))
+
+
+def run_function(function: Callable[[], Any], config: Mapping[str, Any]) -> Any | Halt:
+    """Return the result of a function of others; that of an async one as `run_async` does."""
+    result = function()
+    if not inspect.isawaitable(result):
+        return result
+    try:
+        return run_async(partial(_get_awaited, result), config)
+    except EventLoopMissing:
+        if inspect.iscoroutine(result):
+            result.close()  # it has not begun, and Python would warn of that
+        raise
+
+
+async def arun_function(function: Callable[[], Any], config: Any) -> Any:
+    """Async version of `run_function`."""
+    if inspect.iscoroutinefunction(function):
+        return await function()
+    # As LangChain does: on the event loop, a slow function would block every sibling.
+    result = await run_in_executor(config, function)
+    return await result if inspect.isawaitable(result) else result
+
+
+async def _get_awaited(result: Awaitable[Any]) -> Any:
+    return await result
 
 
 async def _run_until_halt(
@@ -86,6 +113,7 @@ def _iterate_work(root: Agent) -> Iterator[tuple[str, Any]]:
                 for each in agent.tools:
                     name = getattr(each, "name", None) or each.__name__
                     yield f"the tool {name!r} of {place.path_text}", each
+                yield f"the prompt of {place.path_text}", agent.prompt
             case FunctionMember(function=work):
                 yield place.path_text, work
             case RunnableMember(runnable=work):

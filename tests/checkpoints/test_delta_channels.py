@@ -327,7 +327,7 @@ async def test_a_run_whose_messages_are_none_is_refused_and_stores_nothing(given
 
 def test_a_system_message_of_a_history_is_a_message_like_any_other() -> None:
     model = ScriptedModel(["done"])
-    graph = Agent("head", model=model).compile(":memory:")
+    graph = Agent("head", guidance="", model=model).compile(":memory:")
     config: Any = {"configurable": {"thread_id": "t"}}
 
     graph.update_state(config, {"messages": [SystemMessage("be brief")]}, as_node="__start__")

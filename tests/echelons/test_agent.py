@@ -339,7 +339,7 @@ def test_capabilities_that_are_no_mapping_are_refused(given: Any) -> None:
 
 @pytest.mark.parametrize(
     ("field", "value", "expected"),
-    [("description", None, "str"), ("prompt", 5, "str"), ("limits", {"depth": 3}, "Limits")],
+    [("description", None, "str"), ("guidance", 5, "str"), ("limits", {"depth": 3}, "Limits")],
 )
 def test_a_field_of_another_kind_is_refused(field: str, value: Any, expected: str) -> None:
     given: dict[str, Any] = {"name": "head", field: value}

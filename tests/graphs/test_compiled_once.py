@@ -239,6 +239,7 @@ def test_what_is_dropped_is_collected(drop: str, tmp_path: Path) -> None:
     model = ScriptedModel({"head": head, "*": ["fine"]})
     agent = Agent(
         "head",
+        guidance="",
         model=model,
         subordinates=[Agent("ann"), Agent("bob")],
         delegation=DelegationPolicy(deriver=ModelDeriver(deriver)),
@@ -268,6 +269,7 @@ def test_what_a_model_derives_is_stored_in_each_database(tmp_path: Path) -> None
         )
         return Agent(
             "head",
+            guidance="",
             model=ScriptedModel({"head": head, "*": ["fine"]}),
             subordinates=[Agent("ann"), Agent("bob")],
             delegation=DelegationPolicy(deriver=ModelDeriver(deriver)),

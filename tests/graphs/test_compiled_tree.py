@@ -158,7 +158,7 @@ def test_a_loop_without_end_is_stopped_by_langgraphs_own_limit() -> None:
 
 def test_a_thread_goes_on_and_two_threads_know_nothing_of_each_other() -> None:
     model = ScriptedModel(lambda messages: f"{len(messages)} messages")
-    graph = Agent("head", model=model).compile(":memory:")
+    graph = Agent("head", guidance="", model=model).compile(":memory:")
 
     texts = [said(graph.invoke(TASK, config(thread)))[-1] for thread in ("a", "a", "b")]
 
@@ -264,7 +264,7 @@ def test_the_subgraphs_of_a_tree_are_found_by_name() -> None:
 
 def test_history_and_forks_work_as_on_any_graph() -> None:
     model = ScriptedModel(lambda messages: f"{len(messages)} messages")
-    graph = Agent("head", model=model).compile(":memory:")
+    graph = Agent("head", guidance="", model=model).compile(":memory:")
     graph.invoke(TASK, config())
     after_one = graph.get_state(config())
     graph.invoke(TASK, config())

@@ -80,7 +80,7 @@ def test_two_trees_in_one_graph_have_two_threads() -> None:
 
 def test_a_tree_that_is_called_twice_on_a_thread_starts_anew_each_time() -> None:
     model = ScriptedModel(lambda messages: f"{len(messages)} messages")
-    outer = host(Agent("head", model=model).compile(), InMemorySaver())
+    outer = host(Agent("head", guidance="", model=model).compile(), InMemorySaver())
     outer.invoke(TASK, CONFIG)
     outer.invoke(TASK, CONFIG)
 

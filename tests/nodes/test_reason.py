@@ -12,6 +12,7 @@ from langchain_core.messages import (
     AIMessageChunk,
     BaseMessage,
     HumanMessage,
+    SystemMessage,
     ToolCall,
     ToolMessage,
 )
@@ -20,6 +21,7 @@ from langchain_core.runnables import RunnableBinding, RunnableLambda
 
 from echelons.identity.lineage import OWN_KEYS, THREADS_KEY, Identity, derive_subordinate_thread_id
 from echelons.identity.thread_history import Head, Past
+from echelons.nodes.planning.system_prompt import SystemPrompt
 from echelons.nodes.planning.tool_calls import CallableTools
 from echelons.nodes.reason import (
     Reason,
@@ -71,7 +73,7 @@ def settled(reply: Any, past: Past | None = None, **more: Any) -> dict[str, Any]
 
 def settled_in(given: dict[str, Any], reply: Any, past: Past | None = None) -> dict[str, Any]:
     """Return the update that a reply makes in a state."""
-    mind = ReasonSettings(NOTHING, "", ABILITIES)
+    mind = ReasonSettings(NOTHING, SystemPrompt(), ABILITIES)
     return plan_reply_update(mind, parse_reply(mind, past or Past(), given, reply, IDENTITY), {})
 
 
@@ -86,7 +88,7 @@ def started(call_id: str, message: str = "m") -> str:
 def test_the_model_sees_its_prompt_then_earlier_segments_then_this_one() -> None:
     past = Past((HumanMessage("before"), AIMessage("answered")))
 
-    shown = build_model_input(ReasonSettings(NOTHING, "Be brief.", ABILITIES), past, state())
+    shown = build_model_input(SystemMessage("Be brief."), past, state())
 
     assert [(each.type, each.text) for each in shown] == [
         ("system", "Be brief."),
@@ -97,7 +99,7 @@ def test_the_model_sees_its_prompt_then_earlier_segments_then_this_one() -> None
 
 
 def test_without_a_prompt_the_model_sees_no_system_message() -> None:
-    shown = build_model_input(ReasonSettings(NOTHING, "", ABILITIES), Past(), state())
+    shown = build_model_input(None, Past(), state())
 
     assert [each.type for each in shown] == ["human"]
 
@@ -106,7 +108,7 @@ def test_a_segment_that_was_cut_short_is_shown_with_its_calls_closed() -> None:
     call = ToolCall(name="search", args={}, id="1", type="tool_call")
     past = Past((HumanMessage("before"), AIMessage("", tool_calls=[call])))
 
-    shown = build_model_input(ReasonSettings(NOTHING, "", ABILITIES), past, state())
+    shown = build_model_input(None, past, state())
 
     assert [each.type for each in shown] == ["human", "ai", "tool", "human"]
     assert shown[2].text == "not run"
@@ -140,7 +142,7 @@ class TakesAList(Plain):
 async def test_a_model_that_takes_a_list_is_given_one(bound: bool) -> None:
     for model, said in ((Plain(), "1"), (TakesAList(), "a list of 1")):
         used = model.bind_tools([]) if bound else model
-        node = Reason(ReasonSettings(used, "", ABILITIES), Remembered())
+        node = Reason(ReasonSettings(used, SystemPrompt(), ABILITIES), Remembered())
         given: Any = {**CONFIG, "configurable": {}}
 
         replies = [node.invoke(state(), given), await node.ainvoke(state(), given)]
@@ -161,7 +163,7 @@ class TakesAListOnly(RunnableBinding[Any, Any]):
 async def test_a_binding_with_its_own_methods_is_called_by_them() -> None:
     said = "[('a', 1), ('count', 1)] []"
     model = TakesAListOnly(bound=SaysItsArguments(), kwargs={"a": 1})
-    node = Reason(ReasonSettings(model, "", ABILITIES), Remembered())
+    node = Reason(ReasonSettings(model, SystemPrompt(), ABILITIES), Remembered())
     given: Any = {**CONFIG, "configurable": {}}
 
     replies = [node.invoke(state(), given), await node.ainvoke(state(), given)]
@@ -173,7 +175,7 @@ def test_a_message_of_a_long_thread_is_not_converted_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(chat_models, "convert_to_messages", lambda messages: 1 / 0)
-    node = Reason(ReasonSettings(Plain(), "", ABILITIES), Remembered())
+    node = Reason(ReasonSettings(Plain(), SystemPrompt(), ABILITIES), Remembered())
 
     given: Any = {**CONFIG, "configurable": {}}
     [reply] = node.invoke(state(), given)["messages"]
@@ -203,7 +205,7 @@ class SaysItsArguments(Plain):
     ],
 )
 async def test_what_is_bound_to_a_model_reaches_it(model: Any, said: str) -> None:
-    node = Reason(ReasonSettings(model, "", ABILITIES), Remembered())
+    node = Reason(ReasonSettings(model, SystemPrompt(), ABILITIES), Remembered())
     given: Any = {**CONFIG, "configurable": {}}
 
     replies = [node.invoke(state(), given), await node.ainvoke(state(), given)]
@@ -316,7 +318,7 @@ def test_the_threads_of_earlier_segments_are_known() -> None:
 
 async def test_both_worlds_call_the_model_once_and_write_the_same() -> None:
     model = ScriptedModel([[Call("search", {"q": "x"}), delegate("eat", "dinner")]])
-    node = Reason(ReasonSettings(model, "Be brief.", ABILITIES), Remembered())
+    node = Reason(ReasonSettings(model, SystemPrompt("Be brief."), ABILITIES), Remembered())
     given = state(previous={"checkpoint_id": "c"})
 
     here, there = node.invoke(given, CONFIG), await node.ainvoke(given, CONFIG)
@@ -329,7 +331,7 @@ async def test_both_worlds_call_the_model_once_and_write_the_same() -> None:
 async def test_a_segment_that_has_reported_calls_no_model() -> None:
     model = ScriptedModel(["never"])
     history = Remembered()
-    node = Reason(ReasonSettings(model, "", ABILITIES), history)
+    node = Reason(ReasonSettings(model, SystemPrompt(), ABILITIES), history)
     given = state(response={"status": "partial"})
 
     assert node.invoke(given, CONFIG) == await node.ainvoke(given, CONFIG) == {}
@@ -340,7 +342,7 @@ async def test_a_segment_that_has_reported_calls_no_model() -> None:
 async def test_the_past_is_read_through_the_end_of_the_previous_segment() -> None:
     history = Remembered(Past((HumanMessage("before"), AIMessage("answered"))))
     model = ScriptedModel(lambda messages: f"{len(messages)} messages")
-    node = Reason(ReasonSettings(model, "", ABILITIES), history)
+    node = Reason(ReasonSettings(model, SystemPrompt(), ABILITIES), history)
     end = Head(agent="eat", checkpoint_ns="ns", checkpoint_id="c")
 
     update = node.invoke(state(previous=end), CONFIG)
@@ -352,7 +354,8 @@ async def test_the_past_is_read_through_the_end_of_the_previous_segment() -> Non
 
 def test_an_error_of_the_model_is_the_errors_own() -> None:
     node = Reason(
-        ReasonSettings(ScriptedModel([ConnectionError("no line")]), "", ABILITIES), Remembered()
+        ReasonSettings(ScriptedModel([ConnectionError("no line")]), SystemPrompt(), ABILITIES),
+        Remembered(),
     )
 
     with pytest.raises(ConnectionError, match="no line"):
@@ -360,7 +363,7 @@ def test_an_error_of_the_model_is_the_errors_own() -> None:
 
 
 def test_a_level_without_an_identity_does_not_run() -> None:
-    node = Reason(ReasonSettings(ScriptedModel(["done"]), "", ABILITIES), Remembered())
+    node = Reason(ReasonSettings(ScriptedModel(["done"]), SystemPrompt(), ABILITIES), Remembered())
 
     with pytest.raises(RuntimeError, match=r"Agent\.compile"):
         node.invoke(state(), {})
@@ -368,7 +371,7 @@ def test_a_level_without_an_identity_does_not_run() -> None:
 
 def test_usage_and_reasoning_of_a_reply_are_kept() -> None:
     model = ScriptedModel([Reply("done", reasoning="because", usage=(3, 5))])
-    node = Reason(ReasonSettings(model, "", ABILITIES), Remembered())
+    node = Reason(ReasonSettings(model, SystemPrompt(), ABILITIES), Remembered())
 
     [message] = node.invoke(state(), CONFIG)["messages"]
 
@@ -378,7 +381,7 @@ def test_usage_and_reasoning_of_a_reply_are_kept() -> None:
 
 def test_a_report_beside_other_calls_waits_for_them() -> None:
     model = ScriptedModel([[report("partial", "half"), Call("search", {"q": "x"}, "1")]])
-    node = Reason(ReasonSettings(model, "", ABILITIES), Remembered())
+    node = Reason(ReasonSettings(model, SystemPrompt(), ABILITIES), Remembered())
 
     update = node.invoke(state(), CONFIG)
 

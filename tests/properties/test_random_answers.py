@@ -52,7 +52,7 @@ def agent_of(asker: Asker, scripts: dict[str, Any], name: str = "a") -> Agent:
     below = [agent_of(each, scripts, f"{name}{n}") for n, each in enumerate(asker.below)]
     scripts[name] = script(asker, name)
     model = ScriptedModel(scripts) if name == "a" else None
-    return Agent(name, model=model, tools=[ask], subordinates=below)
+    return Agent(name, guidance="", model=model, tools=[ask], subordinates=below)
 
 
 def script(asker: Asker, name: str) -> Callable[[Sequence[BaseMessage]], Any]:

@@ -55,7 +55,9 @@ def tree(**more: Any) -> Agent:
     replies = {name: more.pop(name, heard) for name in names}
     tools = more.pop("tools", ())
     north = Agent("north", subordinates=[Agent("scout", tools=tools)])
-    return Agent("head", model=ScriptedModel(replies), subordinates=[north, beside], **more)
+    return Agent(
+        "head", guidance="", model=ScriptedModel(replies), subordinates=[north, beside], **more
+    )
 
 
 def beside(task: str) -> str:

@@ -33,7 +33,7 @@ def travel(model: ScriptedModel, **more: Any) -> Agent:
         Agent("hotels", capabilities={"hotel": 0.9}),
         Agent("experiences", subordinates=[restaurants, tours]),
     ]
-    return Agent("head", model=model, subordinates=below, **more)
+    return Agent("head", guidance="", model=model, subordinates=below, **more)
 
 
 def answer_of(session: Session) -> DelegationResponse:
@@ -139,7 +139,9 @@ async def test_requests_for_several_below_one_subordinate_do_not_wait_for_each_o
     mid = Agent("mid", subordinates=[Agent(n, capabilities={t: 0.9}) for n, t in tasks.items()])
     if levels == 2:
         mid = Agent("top", subordinates=[mid, Agent("idle")])
-    session = Session(Agent("head", model=model, subordinates=[mid, Agent("other")]), saver)
+    session = Session(
+        Agent("head", guidance="", model=model, subordinates=[mid, Agent("other")]), saver
+    )
 
     for task in ("go", "go on"):
         result = await asyncio.wait_for((await session.asend(task)).result(), 120)

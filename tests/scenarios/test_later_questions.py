@@ -28,7 +28,7 @@ def head(messages: Any) -> Any:
 
 
 def rooted() -> Agent:
-    return Agent("head", model=ScriptedModel({"head": head}))
+    return Agent("head", guidance="", model=ScriptedModel({"head": head}))
 
 
 def told(session: Session) -> list[str]:
@@ -87,7 +87,9 @@ def test_an_answer_is_told_before_the_next_model_call_of_the_same_turn(world: Wo
 
     model = ScriptedModel({"head": [delegate("eat", "x"), "end"], "eat": eat})
     below = Agent("eat", tools=[look], permissions=Permissions(contact_user=True))
-    with Session(Agent("head", model=model, subordinates=[below]), ":memory:") as session:
+    with Session(
+        Agent("head", guidance="", model=model, subordinates=[below]), ":memory:"
+    ) as session:
         assert world.send(session, "plan").text == "end"
         messages = session.thread_store.get(session.thread_id).messages
         [answer] = [each for each in messages if isinstance(each, ToolMessage)]
@@ -157,7 +159,7 @@ def test_a_fork_of_the_past_has_not_asked_what_was_asked_after_it(
         return ask_later("Which city?") if messages[-1].text == "plan" else "hello"
 
     model = ScriptedModel({"head": script})
-    session = Session(Agent("head", model=model), saver)
+    session = Session(Agent("head", guidance="", model=model), saver)
     session.send("hi").result()
     graph = session.graph
     before = graph.get_state(session.config).config

@@ -172,7 +172,9 @@ def test_a_call_that_goes_on_with_the_subordinate_is_an_answer_too(world: World)
     scripts: dict[str, Any] = {"eat": asks_first(ask("Which city?"), "pizza")}
     scripts["head"] = [delegate("eat", "dinner"), delegate("eat", "Rome"), "done"]
     model = ScriptedModel(scripts)
-    with Session(Agent("head", model=model, subordinates=[Agent("eat")]), ":memory:") as session:
+    with Session(
+        Agent("head", model=model, subordinates=[Agent("eat", guidance="")]), ":memory:"
+    ) as session:
         assert world.send(session, "plan").text == "done"
         [thread] = session.thread_store.subordinates(session.thread_id)
         read = [(each.type, str(each.text)) for each in session.thread_store.get(thread).messages]
@@ -198,7 +200,9 @@ def test_a_question_that_is_not_answered_in_a_turn_is_there_in_the_next(world: W
         return "done" if messages[-1].text == "pizza" else "ask me later"
 
     model = ScriptedModel({"head": head, "eat": asks_first(ask("Which city?"), "pizza")})
-    with Session(Agent("head", model=model, subordinates=[Agent("eat")]), ":memory:") as session:
+    with Session(
+        Agent("head", guidance="", model=model, subordinates=[Agent("eat")]), ":memory:"
+    ) as session:
         assert world.send(session, "plan").text == "ask me later"
         assert world.send(session, "go on").text == "done"
         assert len(session.thread_store.subordinates(session.thread_id)) == 1
@@ -229,7 +233,7 @@ def test_two_threads_of_one_agent_that_ask_are_both_answered(world: World) -> No
 
     model = ScriptedModel({"head": head, "eat": eat})
     # With only one subordinate there is no `delegate_many`.
-    agent = Agent("head", model=model, subordinates=[Agent("eat"), Agent("sleep")])
+    agent = Agent("head", guidance="", model=model, subordinates=[Agent("eat"), Agent("sleep")])
     with Session(agent, ":memory:") as session:
         assert world.send(session, "plan").text == "dinner with ?rennid | lunch with ?hcnul"
 
@@ -247,7 +251,7 @@ def test_an_agent_further_down_that_got_a_routed_task_is_answered_on_its_thread(
     workshop = Agent("workshop", subordinates=[mechanic])
     kitchen = Agent("kitchen", capabilities={"cooking": 0.9})
     model = ScriptedModel(script)
-    tree = Agent("head", model=model, subordinates=[workshop, kitchen])
+    tree = Agent("head", guidance="", model=model, subordinates=[workshop, kitchen])
     with Session(tree, ":memory:") as session:
         result = world.send(session, "go")
         [first, second] = results(session)
@@ -268,7 +272,7 @@ def test_the_questions_of_one_call_with_several_requests_are_all_told(world: Wor
         {"head": head, "eat": asks_first(ask("abc", choices=["cba", "x"]), "fed")}
         | {"sleep": asks_first(ask("def"), "rested")}
     )
-    agent = Agent("head", model=model, subordinates=[Agent("eat"), Agent("sleep")])
+    agent = Agent("head", guidance="", model=model, subordinates=[Agent("eat"), Agent("sleep")])
     with Session(agent, ":memory:") as session:
         assert world.send(session, "plan").text == "fed | rested"
         answers = results(session, "call_subordinate")
@@ -293,7 +297,7 @@ def test_an_answer_to_no_question_is_refused(args: dict[str, Any], why: str) -> 
         return "end"
 
     model = ScriptedModel({"head": head, "eat": [ask("Which city?")]})
-    agent = Agent("head", model=model, subordinates=[Agent("eat"), Agent("sleep")])
+    agent = Agent("head", guidance="", model=model, subordinates=[Agent("eat"), Agent("sleep")])
     with Session(agent, ":memory:") as session:
         assert session.send("plan").result().text == "end"
         [_, refused] = results(session)
@@ -388,7 +392,9 @@ def test_a_message_that_comes_with_a_question_is_read_before_the_superior_hears_
         return f"heard {messages[-1].text}"
 
     model = ScriptedModel({"head": [delegate("eat", "dinner"), "end"], "eat": eat})
-    with Session(Agent("head", model=model, subordinates=[Agent("eat")]), ":memory:") as session:
+    with Session(
+        Agent("head", guidance="", model=model, subordinates=[Agent("eat")]), ":memory:"
+    ) as session:
         session.send("plan").result()
         [answer] = results(session)
         [thread] = session.thread_store.subordinates(session.thread_id)

@@ -67,7 +67,7 @@ def three_levels(tool: Callable[..., Any], passed_on: Any = None) -> tuple[Scrip
     )
     leaf = Agent("leaf", tools=[tool])
     middle = Agent("middle", tools=[tool], subordinates=[leaf])
-    return model, Agent("head", model=model, tools=[tool], subordinates=[middle])
+    return model, Agent("head", guidance="", model=model, tools=[tool], subordinates=[middle])
 
 
 def reading(reader: Reader) -> Callable[[], str]:
@@ -134,7 +134,7 @@ def test_the_context_of_a_turn_reaches_its_root(
     world: World, saver: SqliteCheckpointer, reader: Reader
 ) -> None:
     model = ScriptedModel({"head": [Call("tool"), "done", Call("tool"), "done again"]})
-    session = Session(Agent("head", model=model, tools=[reading(reader)]), saver)
+    session = Session(Agent("head", guidance="", model=model, tools=[reading(reader)]), saver)
     given = {"seats": ("A1",), "user": {"id": 7}}
 
     result = run(world, session, "a trip", given)
@@ -173,7 +173,12 @@ def test_a_task_of_content_blocks_has_a_context_too(
         {"type": "image", "url": "https://example.org/menu.jpg"},
     ]
 
-    run(world, Session(Agent("head", model=model, tools=[reading(reader)]), saver), blocks, BOOKING)
+    run(
+        world,
+        Session(Agent("head", guidance="", model=model, tools=[reading(reader)]), saver),
+        blocks,
+        BOOKING,
+    )
 
     assert reader.found == [("head", "what is this?", BOOKING)]
     facts, task = model.calls[0].messages

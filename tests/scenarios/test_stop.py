@@ -309,7 +309,7 @@ async def test_who_worked_for_one_that_was_cut_short_remembers_it_when_both_go_o
         }
     )
     mid = Agent("mid", subordinates=[Agent("leaf", tools=[note])])
-    session = Session(Agent("head", model=model, subordinates=[mid]), made())
+    session = Session(Agent("head", guidance="", model=model, subordinates=[mid]), made())
     run = asyncio.create_task((await session.asend("go")).result())
     await hangs.wait()
     await session.astop("head/mid")

@@ -58,7 +58,7 @@ def tree(*steps: Any, head: Any = None, below: Any = ()) -> Agent:
     script: Any = steps[0] if callable(steps[0]) else [*steps]
     model = ScriptedModel({"head": head or [delegate("eat", "dinner"), "end"], "eat": script})
     eat = Agent("eat", permissions=Permissions(contact_user=True))
-    return Agent("head", model=model, subordinates=[eat, *below])
+    return Agent("head", guidance="", model=model, subordinates=[eat, *below])
 
 
 def results(session: Session, agent: str = "") -> list[ToolMessage]:

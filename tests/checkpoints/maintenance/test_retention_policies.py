@@ -46,7 +46,7 @@ def team(*steps: Any) -> Agent:
             "eat": lambda messages: f"{len(messages)} said",
         }
     )
-    return Agent("head", model=model, tools=[ask], subordinates=[Agent("eat")])
+    return Agent("head", guidance="", model=model, tools=[ask], subordinates=[Agent("eat")])
 
 
 class Hand:

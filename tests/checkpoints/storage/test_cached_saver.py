@@ -240,7 +240,7 @@ def saver(path: Path) -> Iterator[Counting]:
 
 def head() -> Agent:
     model = ScriptedModel({"head": lambda messages: f"{len(messages)} messages"})
-    return Agent("head", model=model)
+    return Agent("head", guidance="", model=model)
 
 
 def said(saver: SqliteCheckpointer) -> list[str]:

@@ -78,7 +78,8 @@ def tomorrow(now: UUID) -> str:
 def test_a_turn_under_a_clock_that_was_set_back_is_found_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    agent = Agent("head", model=ScriptedModel(lambda messages: f"{len(messages)} messages"))
+    model = ScriptedModel(lambda messages: f"{len(messages)} messages")
+    agent = Agent("head", guidance="", model=model)
     with SqliteCheckpointer(":memory:") as saver:
         session = Session(agent, saver)
         session.send("go").result()
@@ -91,7 +92,8 @@ def test_a_turn_under_a_clock_that_was_set_back_is_found_again(
 def test_a_branch_from_the_past_under_a_clock_that_was_set_back_is_the_latest(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    agent = Agent("head", model=ScriptedModel(lambda messages: f"{len(messages)} messages"))
+    model = ScriptedModel(lambda messages: f"{len(messages)} messages")
+    agent = Agent("head", guidance="", model=model)
     with SqliteCheckpointer(":memory:") as saver:
         session = Session(agent, saver)
         session.send("go").result()

@@ -196,7 +196,7 @@ def test_an_agent_remembers_its_own_subordinates_in_its_next_segment() -> None:
         "days": [delegate("eat", "dinner"), "done"],
         "eat": lambda messages: f"{len(messages)} messages",
     }
-    days = Agent("days", subordinates=[Agent("eat")])
+    days = Agent("days", guidance="", subordinates=[Agent("eat")])
     saver = InMemorySaver()
     graph = Agent("head", model=ScriptedModel(scripts), subordinates=[days]).compile(saver)
     for _ in range(2):

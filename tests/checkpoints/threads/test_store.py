@@ -129,7 +129,7 @@ def test_the_segments_of_a_thread_are_read_in_the_order_in_which_they_ran(saver:
         return f"{len(messages)} messages"
 
     model = ScriptedModel({"head": [delegate("eat", "dinner"), "end"], "eat": counted})
-    graph = Agent("head", model=model, subordinates=[Agent("eat")]).compile(saver)
+    graph = Agent("head", guidance="", model=model, subordinates=[Agent("eat")]).compile(saver)
     for _ in range(3):
         graph.invoke(TASK, config())
 

@@ -44,7 +44,8 @@ def build_tree() -> Agent:
         return delegate("scout", "go") if is_task else str(messages[-1].text)
 
     below = Agent("scout", permissions=Permissions(contact_user=True))
-    return Agent("head", model=ScriptedModel({"head": head, "scout": scout}), subordinates=[below])
+    model = ScriptedModel({"head": head, "scout": scout})
+    return Agent("head", guidance="", model=model, subordinates=[below])
 
 
 def list_told(messages: Sequence[BaseMessage]) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from langchain_core.messages import SystemMessage
 from langchain_core.tools import tool
 
 from echelons import Agent
@@ -63,6 +64,20 @@ def test_the_prompt_of_an_agent_that_declares_something_is_no_text() -> None:
     agent = Agent("eat", "Knows food", prompt="Be brief.", capabilities={"food": 1.0})
 
     assert collect_texts(agent) == ("Knows food",)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "texts"),
+    [
+        (SystemMessage("You are a gourmet."), ("You are a gourmet.",)),
+        (SystemMessage([{"type": "text", "text": "You are a gourmet."}]), ("You are a gourmet.",)),
+        (lambda state: "You are a gourmet.", ()),
+    ],
+)
+def test_a_prompt_that_is_a_message_is_read_and_one_that_is_a_function_is_not(
+    prompt: Any, texts: tuple[str, ...]
+) -> None:
+    assert collect_texts(Agent("eat", prompt=prompt)) == texts
 
 
 def test_what_is_declared_is_not_derived() -> None:

@@ -30,7 +30,7 @@ def repeat(messages):
 
 eater = Agent(
     "head",
-    model=ScriptedModel({"head": repeat, "clerk": serve}),
+    guidance="", model=ScriptedModel({"head": repeat, "clerk": serve}),
     subordinates=[Agent("clerk", permissions=Permissions(contact_user=True))],
 )
 
@@ -49,7 +49,7 @@ def settle(messages):
 
 payer = Agent(
     "head",
-    model=ScriptedModel({"head": settle}),
+    guidance="", model=ScriptedModel({"head": settle}),
     tools=[pay],
     permissions=Permissions(approvals={"pay": "ask"}),
 )

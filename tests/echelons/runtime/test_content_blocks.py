@@ -197,7 +197,7 @@ def test_blocks_that_cannot_be_stored_are_refused(task: Any, error: type[Excepti
 def test_a_picture_may_be_larger_than_a_text(tmp_path: Path) -> None:
     large = {**PICTURE, "base64": "x" * (3 * MESSAGE_BYTES)}
     model = ScriptedModel(["seen", "seen"])
-    head = Agent("head", model=model)
+    head = Agent("head", guidance="", model=model)
     with Session(head, tmp_path / "t.sqlite") as session:
         assert session.send([WORDS, large]).result().finished
     with Session(head, tmp_path / "t.sqlite") as later:

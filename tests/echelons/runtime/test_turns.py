@@ -51,7 +51,9 @@ def ask(question: str) -> str:
 
 def counting() -> Agent:
     """Return a root that says how many messages it was shown."""
-    return Agent("head", model=ScriptedModel(lambda messages: f"{len(messages)} messages"))
+    return Agent(
+        "head", guidance="", model=ScriptedModel(lambda messages: f"{len(messages)} messages")
+    )
 
 
 def asking() -> tuple[Agent, ScriptedModel]:
@@ -63,7 +65,7 @@ def asking() -> tuple[Agent, ScriptedModel]:
         }
     )
     north = Agent("north", subordinates=[Agent("scout", tools=[ask])])
-    return Agent("head", model=model, subordinates=[north]), model
+    return Agent("head", guidance="", model=model, subordinates=[north]), model
 
 
 @pytest.fixture(params=["ours", "memory"])
@@ -304,7 +306,7 @@ from echelons import Agent, Session
 from echelons.testing import ScriptedModel
 def reply(messages):
     os.kill(os.getpid(), signal.SIGKILL)
-agent = Agent("head", model=ScriptedModel(reply))
+agent = Agent("head", guidance="", model=ScriptedModel(reply))
 Session(agent, {str(tmp_path / "t.sqlite")!r}).send("go", turn_id="1").result()
 """
     killed = fork_server.run("-c", script)

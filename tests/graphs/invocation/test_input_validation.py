@@ -303,7 +303,7 @@ def test_a_host_hands_a_tree_whatever_its_own_state_holds() -> None:
     out = builder.compile().invoke({"messages": said})
 
     assert [each.id for each in out["messages"]][:2] == ["s", "h"]
-    assert [each.type for each in model.calls[0].messages] == ["system", "human"]
+    assert [each.type for each in model.calls[0].messages] == ["system", "system", "human"]
 
 
 def test_what_a_caller_configures_reaches_tools_and_is_never_stored(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from echelons.identity.thread_history import Past
 from echelons.nodes.delegating.queued_request import QueuedRequest
 from echelons.nodes.messages import read_message_usage
 from echelons.nodes.planning.relay_messages import build_addressed_call
+from echelons.nodes.planning.system_prompt import SystemPrompt
 from echelons.nodes.planning.tool_calls import CallableTools
 from echelons.nodes.reason import ReasonSettings, parse_message, plan_reply_update
 from echelons.nodes.subordinate import build_level_input
@@ -66,7 +67,7 @@ def test_the_model_is_told_of_an_agent_that_the_tree_no_longer_has(
 ) -> None:
     state = {"messages": [addressed("north")]}
     settings = ReasonSettings(
-        RunnableLambda(lambda _: None), "", CallableTools(subordinates=subordinates)
+        RunnableLambda(lambda _: None), SystemPrompt(), CallableTools(subordinates=subordinates)
     )
     message = build_addressed_call(state["messages"], HEAD)
     assert message is not None

@@ -36,4 +36,4 @@ def build_office(path: Path) -> Agent:
     guide = Agent("guide", permissions=Permissions(contact_user=True))
     below = [Agent("clerk", tools=[mail]), guide]
     permissions = Permissions(approvals={"mail": "ask"})
-    return Agent("head", model=model, subordinates=below, permissions=permissions)
+    return Agent("head", guidance="", model=model, subordinates=below, permissions=permissions)

@@ -169,4 +169,4 @@ def _last_words(messages: Sequence[BaseMessage]) -> str:
 
 
 def _head(name: str, scripts: dict[str, Any], *below: Agent) -> Agent:
-    return Agent(name, model=ScriptedModel(scripts), subordinates=below)
+    return Agent(name, guidance="", model=ScriptedModel(scripts), subordinates=below)

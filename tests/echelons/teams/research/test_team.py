@@ -76,7 +76,7 @@ def test_descriptions_name_what_is_in_a_folder(corpus: Path) -> None:
 
 
 def test_a_prompt_holds_the_outline_and_the_numbered_text(corpus: Path) -> None:
-    prompt = agent(team(corpus), "sea__tides_md").prompt
+    prompt = str(agent(team(corpus), "sea__tides_md").prompt)
 
     assert "- Tides\n  - Springs and neaps\n" in prompt
     assert "1| # Tides\n" in prompt
@@ -85,7 +85,7 @@ def test_a_prompt_holds_the_outline_and_the_numbered_text(corpus: Path) -> None:
 
 def test_a_long_document_stays_out_of_the_prompt(tmp_path: Path) -> None:
     write(tmp_path, {"long.md": "# Long\n\n" + "Words and more words. " * MOST_CHARACTERS})
-    prompt = agent(team(tmp_path), "long_md").prompt
+    prompt = str(agent(team(tmp_path), "long_md").prompt)
 
     assert len(prompt) < 2_000
     assert "read it with your tools" in prompt
@@ -95,8 +95,8 @@ def test_the_first_agent_is_told_what_was_not_read(tmp_path: Path) -> None:
     write(tmp_path, {"a.md": "text", "b/c.md": "text", "empty.md": ""})
     root = team(tmp_path)
 
-    assert "Not read: empty.md (empty)." in root.prompt
-    assert "Not read" not in agent(root, "b").prompt
+    assert "Not read: empty.md (empty)." in str(root.prompt)
+    assert "Not read" not in str(agent(root, "b").prompt)
 
 
 def test_the_survey_reports_what_was_skipped_and_why(tmp_path: Path) -> None:

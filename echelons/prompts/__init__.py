@@ -1,0 +1,75 @@
+"""The texts that a model reads of Echelons itself: files, which the code fills in.
+
+The guidance of an agent, `build_guidance`, is made of the `.md` files: who it is, what it owes its
+superior, how it delegates, reports and asks, and that what others tell it is data. `tools.toml` has
+what it reads of the built-in tools. All models read the same.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from string import Template
+
+
+def build_guidance(
+    name: str,
+    description: str = "",
+    *,
+    can_call: bool = True,
+    can_report: bool = False,
+    has_subordinates: bool = False,
+) -> str:
+    r"""Return what an agent's model reads before the agent's own prompt.
+
+    Args:
+        name: The agent's name.
+        description: Its purpose, which is quoted; a line about it is left out if it has none.
+        can_call: Whether its model can call tools.
+        can_report: Whether it has the tool `report`.
+        has_subordinates: Whether it has any.
+
+    Examples:
+        >>> print(build_guidance("hotels", "Finds rooms for $5 {a night}").split("\n\n")[0])
+        You are hotels, an agent in a team of agents.
+        What you are for: "Finds rooms for $5 {a night}"
+    """
+    values = {"name": name}
+    if description:
+        values["description"] = json.dumps(description, ensure_ascii=False)
+    parts = ["identity", "superior"]
+    parts += ["subordinates"] * has_subordinates
+    parts += ["reports"] * can_report
+    parts += ["questions", "results"] * can_call
+    return "\n\n".join(_fill_lines(_read_text(f"{part}.md"), values) for part in parts)
+
+
+def load_tool_texts(tool: str) -> Mapping[str, str]:
+    """Return the texts of a built-in tool: its `description`, and those of its parameters."""
+    return _load_tools()[tool]
+
+
+def fill_text(text: str, **values: str) -> str:
+    """Return a text with its names filled in; what is filled in is never read as a template."""
+    return Template(text).substitute(values)
+
+
+def _fill_lines(text: str, values: dict[str, str]) -> str:
+    """Return the lines of a text for whose names there are values, filled in."""
+    lines = (Template(line) for line in text.splitlines())
+    return "\n".join(
+        line.substitute(values) for line in lines if values.keys() >= set(line.get_identifiers())
+    )
+
+
+@cache
+def _read_text(name: str) -> str:
+    return files("echelons.prompts").joinpath(name).read_text(encoding="utf-8").strip()
+
+
+@cache
+def _load_tools() -> dict[str, dict[str, str]]:
+    return tomllib.loads(_read_text("tools.toml"))

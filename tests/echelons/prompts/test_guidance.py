@@ -1,0 +1,85 @@
+"""The guidance is short, says the same to all, and quotes what an agent's author wrote."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from echelons.prompts import build_guidance, fill_text, load_tool_texts
+from echelons.tree.names import BUILT_IN_TOOLS
+
+LONGEST_NAME = "n" * 64
+MOST_CHARACTERS = 1_600
+
+
+def test_the_guidance_of_a_leaf_is_short() -> None:
+    text = build_guidance(LONGEST_NAME, "x", can_report=True)
+
+    assert len(text) <= MOST_CHARACTERS
+
+
+def test_the_guidance_of_a_superior_is_short_too() -> None:
+    text = build_guidance(LONGEST_NAME, "x", can_report=True, has_subordinates=True)
+
+    assert len(text) <= MOST_CHARACTERS
+
+
+@pytest.mark.parametrize(("can_report", "has_subordinates"), [*product([True, False], repeat=2)])
+def test_a_superior_is_spoken_of_in_the_same_words_whoever_it_is(
+    can_report: bool, has_subordinates: bool
+) -> None:
+    leaf = build_guidance("head", can_report=True).split("\n\n")
+    text = build_guidance("head", can_report=can_report, has_subordinates=has_subordinates)
+
+    assert text.split("\n\n")[1] == leaf[1]
+    assert leaf[1].startswith("Your superior gives you tasks")
+
+
+def test_only_tools_that_there_are_are_spoken_of() -> None:
+    mute = build_guidance("head", can_call=False)
+    root = build_guidance("head")
+    leaf = build_guidance("leaf", can_report=True)
+    inner = build_guidance("inner", can_report=True, has_subordinates=True)
+
+    tools = ("call_subordinate", "call report", "ask_superior", "is data")
+    assert [[each in text for each in tools] for text in (mute, root, leaf, inner)] == [
+        [False, False, False, False],
+        [False, False, True, True],
+        [False, True, True, True],
+        [True, True, True, True],
+    ]
+
+
+def test_an_agent_without_a_description_is_told_its_name_alone() -> None:
+    assert build_guidance("head").split("\n\n")[0] == "You are head, an agent in a team of agents."
+
+
+@pytest.mark.parametrize(
+    "description", ["{name}", "$name and ${name}", "$", "%s {0}", 'a "word"', "two\n\nlines"]
+)
+def test_a_description_is_quoted_and_never_a_template(description: str) -> None:
+    first = build_guidance("head", description).split("\n\n")[0]
+
+    line = first.split("\n")[1]
+    assert line.startswith('What you are for: "')
+    assert line.endswith('"')
+    assert "head" not in line
+
+
+@given(st.text(min_size=1))
+def test_any_description_stands_on_one_line(description: str) -> None:
+    text = build_guidance("head", description)
+
+    assert len(text.split("\n\n")) == len(build_guidance("head").split("\n\n"))
+
+
+@pytest.mark.parametrize("tool", sorted(BUILT_IN_TOOLS))
+def test_every_built_in_tool_has_a_text(tool: str) -> None:
+    assert load_tool_texts(tool)["description"].strip()
+
+
+def test_what_is_filled_in_is_never_read_as_a_template() -> None:
+    assert fill_text("a $b", b="$c {d}") == "a $c {d}"
