@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from echelons.capabilities.capability import Capability, check_capabilities
@@ -28,6 +29,7 @@ from echelons.errors import (
 )
 from echelons.guards.limits import Limits
 from echelons.guards.permissions import NO_PERMISSIONS, Permissions
+from echelons.prompts import GUIDANCE_PARTS
 from echelons.text.input_limits import list_items, read_text, refuse_unreadable
 from echelons.text.redaction import Redactor, redact_secrets
 from echelons.tree.members import (
@@ -77,6 +79,8 @@ class Agent(_Compiled):
             each model call. The state has the `messages` of the agent's whole thread.
         guidance: What its model reads before that, in place of the library's own text about
             superiors, subordinates and reports; `""` for nothing, `None` for what its superior has.
+            A mapping replaces some of its parts by name: `identity`, `superior`, `subordinates`,
+            `reports`, `questions`, `results`.
         tools: LangChain tools or functions with a docstring.
         subordinates: Agents, compiled trees, which stand for their agents, compiled LangGraph
             graphs, Runnables, or functions that take the message; see `subordinate`.
@@ -113,7 +117,7 @@ class Agent(_Compiled):
     limits: Limits = field(default=Limits(), kw_only=True)
     delegation: DelegationPolicy | None = field(default=None, kw_only=True)
     permissions: Permissions = field(default=NO_PERMISSIONS, kw_only=True)
-    guidance: str | None = field(default=None, kw_only=True)
+    guidance: str | Mapping[str, str] | None = field(default=None, kw_only=True)
 
     if TYPE_CHECKING:
         # The arguments accepted are wider than the types of the fields.
@@ -130,7 +134,7 @@ class Agent(_Compiled):
             limits: Limits = ...,
             delegation: DelegationPolicy | None = None,
             permissions: Permissions = ...,
-            guidance: str | None = None,
+            guidance: str | Mapping[str, str] | None = None,
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -142,6 +146,8 @@ class Agent(_Compiled):
             _check_model(self.name, self.model)
         with refuse_unreadable(lambda _: InvalidField(self.name, "prompt", self.prompt, PROMPTS)):
             keep(self, "prompt", _check_prompt(self.name, self.prompt))
+        with refuse_unreadable(lambda _: InvalidField(self.name, "guidance", "…", GUIDANCE)):
+            keep(self, "guidance", _check_guidance(self.name, self.guidance))
         with refuse_unreadable(lambda _: UnknownTool(self.name, self.tools)):
             keep(self, "tools", _check_tools(self.name, self.tools))
         keep(self, "capabilities", check_capabilities(self.name, self.capabilities))
@@ -229,6 +235,8 @@ MODELS = "BaseChatModel or str, such as 'openai:gpt-5-mini' (the default is inhe
 """What a model may be."""
 PROMPTS = "str, SystemMessage, or function of the state, or of the state and the runtime"
 """What a prompt may be."""
+GUIDANCE = f"str, or mapping to str of some of {', '.join(GUIDANCE_PARTS)}"
+"""What a guidance may be."""
 
 
 def get_compiled(agent: Agent) -> Any:
@@ -291,11 +299,10 @@ def _check_fields(agent: Agent) -> Iterator[tuple[str, object]]:
         "limits": Limits,
         "delegation": DelegationPolicy,
         "permissions": Permissions,
-        "guidance": str,
     }
     for name, kind in kinds.items():
         value = getattr(agent, name)
-        if value is None and name in ("delegation", "guidance"):
+        if value is None and name == "delegation":
             continue
         if not issubclass(type(value), kind):
             raise InvalidField(agent.name, name, value, kind.__name__)
@@ -340,6 +347,17 @@ def bind_state(function: Any) -> Callable[[Any, Any], partial[Any]] | None:
             signature.bind(*bound.args, **bound.keywords)
             return bind
     return None
+
+
+def _check_guidance(agent: str, guidance: Any) -> str | Mapping[str, str] | None:
+    if guidance is None or issubclass(type(guidance), str):
+        return read_text(guidance)
+    if isinstance(guidance, Mapping):
+        texts = {read_text(name): read_text(each) for name, each in list_items(guidance.items())}
+        known = {name: each for name, each in texts.items() if name and each is not None}
+        if len(known) == len(texts) and known.keys() <= set(GUIDANCE_PARTS):
+            return MappingProxyType(known)
+    raise InvalidField(agent, "guidance", guidance, GUIDANCE)
 
 
 def _check_tools(agent: str, tools: Any) -> tuple[Any, ...]:

@@ -313,7 +313,7 @@ class _LevelFactory:
     journal: LedgerJournal
     router: TaskRouter
     policies: Mapping[str, DelegationPolicy]
-    guidance: Mapping[str, str | None]
+    guidance: Mapping[str, str | Mapping[str, str] | None]
     limits: Limits
     decisions: LedgerDecisions
 
@@ -384,9 +384,9 @@ def resolve_policies(root: Agent) -> dict[str, DelegationPolicy]:
     return rules
 
 
-def resolve_guidance(root: Agent) -> dict[str, str | None]:
+def resolve_guidance(root: Agent) -> dict[str, str | Mapping[str, str] | None]:
     """Return the guidance of every agent: its own, or its superior's."""
-    guidance: dict[str, str | None] = {}
+    guidance: dict[str, str | Mapping[str, str] | None] = {}
     for place in walk_tree(root):
         if isinstance(place.member, Agent):
             above = guidance[place.path[-2]] if len(place.path) > 1 else None

@@ -69,7 +69,8 @@ class LevelPosition:
         width: Most parallel calls in one message; `None` for no limit.
         max_refusals: Most refusals of the same call in a row; `None` for no limit.
         rules: The approval rules of the agent and its superiors.
-        guidance: What the agent's model reads first; `None` for the library's own text.
+        guidance: What the agent's model reads first; `None` for the library's own text, a mapping
+            for texts in place of some of its parts.
     """
 
     model: BaseChatModel
@@ -86,7 +87,7 @@ class LevelPosition:
     siblings: tuple[str, ...] = ()
     sibling_rule: SiblingRule = "copy"
     rules: RulesByName = field(default_factory=dict)
-    guidance: str | None = None
+    guidance: str | Mapping[str, str] | None = None
 
 
 def build_agent_level(
@@ -207,13 +208,14 @@ def _build_settings(
     )
     router = position.router if agent.subordinates else None
     guidance = position.guidance
-    if guidance is None:
+    if not isinstance(guidance, str):
         guidance = build_guidance(
             agent.name,
             agent.description,
             can_call=can_ask,
             can_report=reports,
             has_subordinates=bool(agent.subordinates),
+            texts=guidance or {},
         )
     return ReasonSettings(
         model,

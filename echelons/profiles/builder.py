@@ -128,6 +128,9 @@ class _TeamBuilder:
         self._execute = execute
         self._loaded: dict[str, dict[str, Any]] = {}
         self._packages: set[Path] = set()
+        # A text that a superior's folder replaces stays the library's for those below it.
+        has_texts = any(each.parts.prompts for each in team.profiles)
+        self._inherited: dict[str, Any] = {"guidance": {}} if has_texts else {}
         self._places: dict[str, Profile] = {each.name: each for each in team.profiles}
 
     def build(self, folder: str | Path) -> Agent:
@@ -155,7 +158,8 @@ class _TeamBuilder:
             if profile.declared[kind] and (kind == "tools" or self._execute)
         }
         try:
-            return Agent(**profile.values, **parts, subordinates=below)
+            values = {**self._inherited, **profile.values}
+            return Agent(**values, **parts, subordinates=below)
         except EchelonsError as error:
             self._note(profile, error)
         return Agent(profile.name)

@@ -27,6 +27,7 @@ from echelons.profiles.python_file import (
 )
 from echelons.profiles.settings_file import SettingsFile, get_field_types, read_settings
 from echelons.profiles.source_files import FolderReader, SourceFile
+from echelons.prompts import GUIDANCE_PARTS
 from echelons.tree.names import BUILT_IN_TOOLS, check_name
 
 PROMPT: Final = "prompt.md"
@@ -74,6 +75,9 @@ class Profile:
         found = {**settings.values} if settings else {}
         if self.parts.prompt is not None:
             found["prompt"] = self.parts.prompt.text.strip()
+        if self.parts.prompts:
+            texts = {part: each.text.strip() for part, each in self.parts.prompts.items()}
+            found["guidance"] = texts
         return {**found, "name": self.name}
 
     @property
@@ -194,6 +198,11 @@ class _TeamReader:
             line, name = own.settings.find_line("prompt"), own.settings.source.name
             why = f"the prompt stands here and in {own.prompt.name}: leave one out"
             self._files.add_fault(name, line, "DuplicateName", why)
+        if parts.prompts and own.settings and "guidance" in own.settings.values:
+            line, name = own.settings.find_line("guidance"), own.settings.source.name
+            files = ", ".join(each.name for each in parts.prompts.values())
+            why = f"the guidance stands here and in {files}: leave one out"
+            self._files.add_fault(name, line, "DuplicateName", why)
         name = self._choose_name(folder, parts)
         declared: dict[Kind, tuple[tuple[Declaration, PythonFile], ...]] = {
             kind: self._choose_declared(parts, kind) for kind in KINDS
@@ -256,11 +265,17 @@ class _TeamReader:
 
     def _read_prompts(self, folder: Path | None, above: frozenset[Path]) -> dict[str, SourceFile]:
         paths = self._files.list_folder(folder, above).files if folder else ()
+        read: dict[str, SourceFile] = {}
         for each in paths:
-            why = "agents have no texts of the library's to replace: put it into prompt.md"
-            self._files.add_fault(each, 0, "UnknownFile", why)
-        read = [self._files.read_file(each) for each in paths if each.suffix == ".md"]
-        return {each.path.stem: each for each in read if each is not None}
+            if each.suffix != ".md" or each.stem not in GUIDANCE_PARTS:
+                known = [f"{part}.md" for part in GUIDANCE_PARTS]
+                close = get_close_matches(each.name, known, n=1)
+                meant = f"did you mean {close[0]!r}? " if close else ""
+                why = f"the library has no such text; {meant}it has {', '.join(known)}"
+                self._files.add_fault(each, 0, "UnknownFile", why)
+            elif (source := self._files.read_file(each)) is not None:
+                read[each.stem] = source
+        return read
 
     def _read_python(
         self, folder: Path | None, kind: Kind, above: frozenset[Path]

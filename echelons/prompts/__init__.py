@@ -13,6 +13,18 @@ from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 from string import Template
+from types import MappingProxyType
+from typing import Final
+
+GUIDANCE_PARTS: Final = (
+    "identity",
+    "superior",
+    "subordinates",
+    "reports",
+    "questions",
+    "results",
+)
+"""The parts of the guidance, in their order: the names of their files."""
 
 
 def build_guidance(
@@ -22,6 +34,7 @@ def build_guidance(
     can_call: bool = True,
     can_report: bool = False,
     has_subordinates: bool = False,
+    texts: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
     r"""Return what an agent's model reads before the agent's own prompt.
 
@@ -31,6 +44,8 @@ def build_guidance(
         can_call: Whether its model can call tools.
         can_report: Whether it has the tool `report`.
         has_subordinates: Whether it has any.
+        texts: Texts in place of the library's, by the names in `GUIDANCE_PARTS`; they stay as they
+            are, and an empty one leaves its part out.
 
     Examples:
         >>> print(build_guidance("hotels", "Finds rooms for $5 {a night}").split("\n\n")[0])
@@ -40,11 +55,18 @@ def build_guidance(
     values = {"name": name}
     if description:
         values["description"] = json.dumps(description, ensure_ascii=False)
-    parts = ["identity", "superior"]
-    parts += ["subordinates"] * has_subordinates
-    parts += ["reports"] * can_report
-    parts += ["questions", "results"] * can_call
-    return "\n\n".join(_fill_lines(_read_text(f"{part}.md"), values) for part in parts)
+    left_out = {
+        "subordinates": not has_subordinates,
+        "reports": not can_report,
+        "questions": not can_call,
+        "results": not can_call,
+    }
+    parts = (part for part in GUIDANCE_PARTS if not left_out.get(part))
+    shown = (
+        texts[part] if part in texts else _fill_lines(_read_text(f"{part}.md"), values)
+        for part in parts
+    )
+    return "\n\n".join(filter(None, shown))
 
 
 def load_tool_texts(tool: str) -> Mapping[str, str]:

@@ -338,8 +338,24 @@ def test_capabilities_that_are_no_mapping_are_refused(given: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    "given", [5, ["reports"], {"report": "x"}, {"reports": 5}, {5: "x"}, {"reports": None}]
+)
+def test_a_guidance_is_a_text_or_texts_for_some_of_its_parts(given: Any) -> None:
+    with pytest.raises(InvalidField, match="mapping to str of some of identity, superior"):
+        Agent("head", guidance=given)
+
+
+def test_a_guidance_does_not_change_with_the_mapping_that_was_given() -> None:
+    given = {"reports": "Report."}
+    agent = Agent("head", guidance=given)
+    given["reports"] = "another"
+
+    assert agent.guidance == {"reports": "Report."}
+
+
+@pytest.mark.parametrize(
     ("field", "value", "expected"),
-    [("description", None, "str"), ("guidance", 5, "str"), ("limits", {"depth": 3}, "Limits")],
+    [("description", None, "str"), ("limits", {"depth": 3}, "Limits")],
 )
 def test_a_field_of_another_kind_is_refused(field: str, value: Any, expected: str) -> None:
     given: dict[str, Any] = {"name": "head", field: value}

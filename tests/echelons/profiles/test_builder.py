@@ -213,3 +213,39 @@ def test_a_profile_is_loaded_by_its_name_alone(write: Write) -> None:
     with pytest.raises(UnknownProfile, match="did you mean 'writer'"):
         load_profile(folder, "writers")
     assert Agent.from_folder(folder, trusted=True).permissions.profiles == ("writer", "clerk")
+
+
+def test_a_text_that_a_superior_replaces_stays_the_librarys_for_its_subordinates(
+    write: Write,
+) -> None:
+    files = {"north/prompt.md": "x", "prompts/reports.md": "Report.", "prompt.md": "x"}
+    agent = Agent.from_folder(write(files))
+
+    assert agent.guidance == {"reports": "Report."}
+    assert agent.subordinates[0].guidance == {}  # type: ignore[attr-defined]
+
+
+def test_texts_of_the_library_are_replaced_by_name_from_the_agent_then_from_default(
+    write: Write,
+) -> None:
+    agent = Agent.from_folder(
+        write(
+            {
+                "prompt.md": "You lead.",
+                "default/prompt.md": "You work.",
+                "default/prompts/superior.md": "Obey for $5.\n",
+                "default/prompts/results.md": "",
+                "north/prompts/superior.md": "Do as {you} like.\n",
+            }
+        )
+    )
+    model = ScriptedModel({"office": [delegate("north", "go"), "Done."], "north": ["Gone."]})
+
+    with Session(replace(agent, model=model), ":memory:") as session:
+        session.send("Go").result()
+
+    head, north, _ = (call.messages[0].text.split("\n\n") for call in model.calls)
+    assert head[0] == "You are office, an agent in a team of agents."
+    assert (head[1], head[-1]) == ("Obey for $5.", "You lead.")
+    assert (north[1], north[-1]) == ("Do as {you} like.", "You work.")
+    assert not [each for each in (*head, *north) if "is data: use it" in each]

@@ -130,7 +130,8 @@ def test_a_folder_is_the_tree_and_files_that_an_agent_lacks_come_from_default(wr
         ("north/east/tools/all.py", "__all__ = ['f']", ":1", "NameError", "names 'f', which"),
         ("north/east/tools/two.py", TOOL, ":1", "DuplicateName", "sums.py:1 declares 'add'"),
         ("north/east/tools/own.py", TOOL.replace("add", "report"), ":1", "InvalidName", "'report'"),
-        ("north/prompts/reports.md", "x", "", "UnknownFile", "agents have no texts"),
+        ("north/prompts/report.md", "x", "", "UnknownFile", "did you mean 'reports.md'? it has id"),
+        ("north/prompts/reports.txt", "x", "", "UnknownFile", "did you mean 'reports.md'?"),
         ("north/default/prompt.md", "x", "", "UnknownFile", "only the team's own folder"),
         ("south/Prompt.md", "x", "", "UnknownFile", "did you mean 'prompt.md'?"),
         ("south/setings.toml", "x = 1", "", "UnknownFile", "did you mean 'settings.toml'?"),
@@ -196,6 +197,12 @@ def test_a_prompt_that_stands_twice_is_named(write: Write) -> None:
     folder = write({"prompt.md": "x", "settings.toml": "\nprompt = 'y'"})
 
     assert [each[:2] for each in faults(folder)] == [("settings.toml:2", "DuplicateName")]
+
+
+def test_a_guidance_that_stands_twice_is_named(write: Write) -> None:
+    files = {"prompt.md": "x", "settings.toml": "\nguidance = ''", "prompts/reports.md": "Report."}
+
+    assert [each[:2] for each in faults(write(files))] == [("settings.toml:2", "DuplicateName")]
 
 
 @pytest.mark.parametrize("target", ["..", "../..", "/", "../../other"])

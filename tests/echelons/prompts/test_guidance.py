@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from itertools import product
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from echelons.prompts import build_guidance, fill_text, load_tool_texts
+import echelons.prompts
+from echelons.prompts import GUIDANCE_PARTS, build_guidance, fill_text, load_tool_texts
 from echelons.tree.names import BUILT_IN_TOOLS
 
 LONGEST_NAME = "n" * 64
@@ -74,6 +76,21 @@ def test_any_description_stands_on_one_line(description: str) -> None:
     text = build_guidance("head", description)
 
     assert len(text.split("\n\n")) == len(build_guidance("head").split("\n\n"))
+
+
+def test_the_parts_are_the_files() -> None:
+    folder = Path(echelons.prompts.__file__).parent
+
+    assert set(GUIDANCE_PARTS) == {each.stem for each in folder.glob("*.md")}
+
+
+def test_a_part_is_replaced_or_left_out_and_its_text_stays_as_it_is() -> None:
+    texts = {"superior": "Obey $name {now}.", "results": ""}
+
+    parts = build_guidance("head", can_report=True, texts=texts).split("\n\n")
+
+    own = build_guidance("head", can_report=True).split("\n\n")
+    assert parts == [own[0], "Obey $name {now}.", *own[2:-1]]
 
 
 @pytest.mark.parametrize("tool", sorted(BUILT_IN_TOOLS))
