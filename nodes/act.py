@@ -78,11 +78,12 @@ class Act(Node):
         """Run the call, or return its recorded result if it has run before."""
         config = config or {}
         given, approval = find_call(input, config), None
-        if self._approvals and self._approvals.has_rule(given["name"]):
-            plan = self._approvals.plan(self._build_effect_call(given, config), config)
+        approvals = self._find_approvals(given)
+        if approvals and not get_gate(config).enter(Step.APPROVAL, config):
+            plan = approvals.plan(self._build_effect_call(given, config), config)
             approval = drive_plan(plan, lambda step: step.run())
             if approval.answer.verdict != "allowed":
-                return build_rejected_update(given, approval.answer)
+                return build_rejected_update(given, approval)
         refusal = _build_refusal(get_gate(config).enter(Step.TOOL, config), given)
         if given["name"] in self._built_in:
             return execute_built_in_call(given, config, refusal, self._history)
@@ -96,11 +97,12 @@ class Act(Node):
         if gate.backpressure:
             await gate.backpressure.await_start(config["configurable"][TASK_ID_KEY])
         given, approval = find_call(input, config), None
-        if self._approvals and self._approvals.has_rule(given["name"]):
-            plan = self._approvals.plan(self._build_effect_call(given, config), config)
+        approvals = self._find_approvals(given)
+        if approvals and not await gate.arun(lambda: gate.enter(Step.APPROVAL, config)):
+            plan = approvals.plan(self._build_effect_call(given, config), config)
             approval = await adrive_plan(plan, lambda step: step.arun())
             if approval.answer.verdict != "allowed":
-                return build_rejected_update(given, approval.answer)
+                return build_rejected_update(given, approval)
         refusal = _build_refusal(await gate.arun(lambda: gate.enter(Step.TOOL, config)), given)
         if given["name"] in self._built_in:
             work = partial(execute_built_in_call, given, config, refusal, self._history)
@@ -115,6 +117,11 @@ class Act(Node):
         # A call's errors are raised, and become its answer where its config is known.
         tools = list(self._own_tools)
         return ToolNode(tools, handle_tool_errors=False, awrap_tool_call=run_detached)
+
+    def _find_approvals(self, given: ToolCall) -> ToolApprovals | None:
+        """Return what asks about a call, `None` if no rule is for its tool."""
+        held = self._approvals
+        return held if held and held.has_rule(given["name"]) else None
 
     def _build_effect_call(self, given: ToolCall, config: RunnableConfig) -> EffectCall:
         kind = self._effect_kinds.get(given["name"], EffectKind.ONCE)
@@ -144,6 +151,7 @@ class Act(Node):
             needs_loop=given["name"] in self._async_only_tools,
             is_edited=edited is not None,
             prior_answers=approval.places if approval else (),
+            told=approval.told if approval else (),
         )
         return call, config
 

@@ -6,7 +6,7 @@ goes to the next request of the same thread or ends. The two never share state.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -64,6 +64,7 @@ from echelons.plans import adrive_plan, drive_plan
 from echelons.tree.names import DELEGATING_TOOLS
 
 EMPTY_ANSWER_REASON = "empty: it has answered nothing"
+_NOTHING_TOLD: tuple[UserAnswer, ...] = ()
 _EMPTY_REPORT: Mapping[str, Any] = {"status": Status.UNABLE, "reason": EMPTY_ANSWER_REASON}
 
 
@@ -93,10 +94,11 @@ class Subordinate(Node):
         given = config or {}
         order, own, options, failure = self._prepare_attempt(input, given)
         begun = monotonic() if options.begun is None else options.begun
-        history = self._queue.history
-        if self._approval and not failure:
+        history, told = self._queue.history, _NOTHING_TOLD
+        if self._approval and not failure and not get_gate(own).enter(Step.APPROVAL, own):
             # Before anything is counted: the node runs again when it has been answered.
-            failure = drive_plan(self._approval.plan(order, own), lambda step: step.run())
+            plan = self._approval.plan(order, own)
+            failure, told = drive_plan(plan, lambda step: step.run())
         halt = get_gate(own).enter(Step.SUBORDINATE, own)
         if halt and not failure:
             failure = _reject_halted(halt, history.load_head(own))
@@ -108,7 +110,7 @@ class Subordinate(Node):
                 start = self._set_deadline(start, order, own, options.timeout)
             result = attempt(self._level, start, own, options)
         head = history.load_head(own)
-        step = self._decide_next_step(order, result, own, given, monotonic() - begun)
+        step = self._decide_next_step(order, result, own, given, monotonic() - begun, told)
         if entry := _get_winning_entry(step):
             step = step._replace(place=get_races(own).place(entry))
         return self._advance(input, step, head)
@@ -118,12 +120,16 @@ class Subordinate(Node):
         given = config or {}
         order, own, options, failure = self._prepare_attempt(input, given)
         begun = monotonic() if options.begun is None else options.begun
-        history, gate = self._queue.history, get_gate(own)
+        history, gate, told = self._queue.history, get_gate(own), _NOTHING_TOLD
         if gate.backpressure:
             await gate.backpressure.await_start(own["configurable"][TASK_ID_KEY])
-        if self._approval and not failure:
+        if (
+            self._approval
+            and not failure
+            and not await gate.arun(lambda: gate.enter(Step.APPROVAL, own))
+        ):
             plan = self._approval.plan(order, own)
-            failure = await adrive_plan(plan, lambda step: step.arun())
+            failure, told = await adrive_plan(plan, lambda step: step.arun())
         halt = await gate.arun(lambda: gate.enter(Step.SUBORDINATE, own))
         if halt and not failure:
             failure = _reject_halted(halt, await history.aload_head(own))
@@ -135,7 +141,7 @@ class Subordinate(Node):
                 start = self._set_deadline(start, order, own, options.timeout)
             result = await aattempt(self._level, start, own, options)
         head = await history.aload_head(own)
-        step = self._decide_next_step(order, result, own, given, monotonic() - begun)
+        step = self._decide_next_step(order, result, own, given, monotonic() - begun, told)
         if entry := _get_winning_entry(step):
             races = get_races(own)
             step = step._replace(place=await races.arun(partial(races.place, entry)))
@@ -201,8 +207,11 @@ class Subordinate(Node):
         own: RunnableConfig,
         config: RunnableConfig,
         spent: float,
+        told: tuple[UserAnswer, ...],
     ) -> NextStep:
         answer = build_response(order.request, result.outcome, self._confidence)
+        if told:
+            answer = answer.model_copy(update={"user_answers": (*told, *answer.user_answers)})
         answer = answer.with_thread(order.thread_id)
         if result.stop_reason:
             answer = answer.model_copy(update={"reason": f"{answer.reason}; {result.stop_reason}"})
@@ -326,14 +335,23 @@ def build_response(
                 for each in said.get("questions", ())
             ),
             "user_answers": tuple(
-                UserAnswer.load(told).model_copy(update={"path": request.path})
-                for each in results
-                if USER_ANSWERS_KEY in each.response_metadata
-                for told in each.response_metadata[USER_ANSWERS_KEY]
+                told.model_copy(update={"path": request.path})
+                for told in _iter_user_answers(results, below)
             ),
             "subordinate_responses": without_results(below),
         }
     )
+
+
+def _iter_user_answers(
+    results: Iterable[ToolMessage], below: Iterable[DelegationResponse]
+) -> Iterator[UserAnswer]:
+    """Yield what the user was asked for the calls of an agent, and about its requests."""
+    for each in results:
+        if USER_ANSWERS_KEY in each.response_metadata:
+            yield from map(UserAnswer.load, each.response_metadata[USER_ANSWERS_KEY])
+    for response in below:
+        yield from (told for told in response.user_answers if len(told.path) == 1)
 
 
 def with_identity(config: RunnableConfig, identity: Identity) -> RunnableConfig:

@@ -99,7 +99,12 @@ class LedgerJournal:
         """Store the result of a call, unless it was started again or its end is known."""
         saver, name = _require_saver(config), build_call_key(call)
         done = JournalEntry(
-            CallState.DONE, entry.at, entry.version, answers=entry.answers, ours=entry.ours
+            CallState.DONE,
+            entry.at,
+            entry.version,
+            answers=entry.answers,
+            ours=entry.ours,
+            told=entry.told,
         )
         value = result_to_json(saver.serde, call, done, result)
 

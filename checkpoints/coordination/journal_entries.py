@@ -7,14 +7,14 @@ allowlist applies to them too. Pure.
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final, TypeAlias
 
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.types import Command
 
 from echelons.checkpoints.ledger import RecordKind, VersionedValue
-from echelons.effects.journal import CallState, EffectCall, JournalEntry
+from echelons.effects.journal import CallQuestion, CallState, EffectCall, JournalEntry
 from echelons.errors import LedgerDamaged
 
 EntryJson: TypeAlias = dict[str, Any]
@@ -39,6 +39,7 @@ class StoredCall:
     asked: int | None = None
     waits_for: tuple[str, ...] = ()
     heard: int = 0
+    told: tuple[CallQuestion, ...] = ()
 
 
 EFFECT: Final[RecordKind[StoredCall]] = RecordKind("effect", StoredCall)
@@ -52,7 +53,7 @@ def entry_to_json(serde: SerializerProtocol, call: EffectCall, entry: JournalEnt
         NotStorable: An answer to the task cannot be stored.
     """
     value = _build_header(call, entry)
-    if entry.answers or entry.ours:
+    if entry.answers or entry.ours or entry.told:
         value |= _build_answers(serde, entry)
     if entry.asked is not None:
         value["asked"] = entry.asked
@@ -112,6 +113,7 @@ def load_entry(
         asked=stored.asked,
         waits_for=stored.waits_for,
         heard=stored.heard,
+        told=stored.told,
     )
 
 
@@ -133,6 +135,8 @@ def _build_answers(serde: SerializerProtocol, entry: JournalEntry) -> EntryJson:
         value["answers"] = _serialize(serde, list(entry.answers))
     if entry.ours:
         value["ours"] = list(entry.ours)
+    if entry.told:
+        value["told"] = [asdict(each) for each in entry.told]
     return value
 
 

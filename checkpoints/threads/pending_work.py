@@ -8,7 +8,7 @@ questions found here; the check before a resume reads the unfinished agents. Bot
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import chain
 from typing import Any
@@ -118,12 +118,15 @@ class PendingWork:
         can_proceed: Whether it has work left that waits for no answer; paused work counts.
         withdrawn: Ids of the questions of stopped agents.
         paused: Paths of the pauses that hold its agents.
+        requested: Paths of the subordinates that wait for the approval of their task, by the id
+            of the question. It is asked for their superior, and withdrawn when they are stopped.
     """
 
     questions: tuple[Question, ...] = ()
     can_proceed: bool = False
     withdrawn: frozenset[str] = frozenset()
     paused: frozenset[str] = frozenset()
+    requested: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def read_pending_work(root: CheckpointTuple, thread_id: str) -> ReadPlan[PendingWork]:
@@ -140,11 +143,12 @@ def read_pending_work(root: CheckpointTuple, thread_id: str) -> ReadPlan[Pending
     left = tuple(
         each
         for each in found.questions
-        if not isinstance(orders.find_order(PATH_SEPARATOR.join(each.path)), Halt)
+        for path in [found.requested.get(each.id, each.path)]
+        if not isinstance(orders.find_order(PATH_SEPARATOR.join(path)), Halt)
     )
     withdrawn = frozenset(each.id for each in found.questions if each not in left)
     can_proceed = found.can_proceed or bool(withdrawn)
-    return PendingWork(left, can_proceed, withdrawn, found.paused)
+    return replace(found, questions=left, can_proceed=can_proceed, withdrawn=withdrawn)
 
 
 def sort_questions(questions: Iterable[Question]) -> tuple[Question, ...]:
@@ -156,6 +160,7 @@ def _walk_open_tasks(level: CheckpointTuple, thread_id: str) -> ReadPlan[Pending
     tasks = _OpenTasks.from_checkpoint(level)
     found: list[Question] = []
     paused: set[str] = set()
+    requested: dict[str, tuple[str, ...]] = {}
     moves = tasks.has_unstarted
     for task_id, nodes in tasks.unfinished.items():
         # An interrupt is copied into every level above when all work there has ended, and stays
@@ -172,8 +177,20 @@ def _walk_open_tasks(level: CheckpointTuple, thread_id: str) -> ReadPlan[Pending
         held = {str(each.value[PAUSE_KEY]) for each in own if is_pause(each.value)}
         found += [*below.questions, *(_build_question(level, each) for each in asked)]
         paused |= below.paused | held
+        requested |= below.requested
+        if asked and (path := _find_requested_path(level)):
+            requested |= {each.id: path for each in asked}
         moves = moves or below.can_proceed or bool(held) or not (below.questions or own)
-    return PendingWork(tuple(found), moves, paused=frozenset(paused))
+    return PendingWork(tuple(found), moves, paused=frozenset(paused), requested=requested)
+
+
+def _find_requested_path(level: CheckpointTuple) -> tuple[str, ...]:
+    """Return the path of the subordinate whose request a delegation is at; empty if at none."""
+    identity = Identity.from_metadata(level.metadata)
+    match level.checkpoint["channel_values"].get("queue"):
+        case [{"request": {"current": str(current)}}, *_] if identity:
+            return (*identity.path, current)
+    return ()
 
 
 def _has_lost_race(saved: CheckpointTuple, thread_id: str) -> ReadPlan[bool]:

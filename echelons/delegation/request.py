@@ -173,7 +173,8 @@ class DelegationResponse(_Record):
         failed: Whether the agent is unable because of an error, a timeout, or because it was not
             called, rather than by its own statement.
         questions: The questions that must be answered first, if it asks with `ask_superior`.
-        user_answers: What the user was asked past the superior, and has answered.
+        user_answers: What the user was asked past the superior, and has answered: by the agent
+            or its tools, and whether a call may run or has happened.
     """
 
     __stored_as__ = "echelons.delegation.DelegationResponse"

@@ -14,6 +14,7 @@ from hashlib import sha256
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 from echelons.effects.human_review import APPROVAL_TYPE, Decision, find_review
+from echelons.messaging.user_answer import UserAnswer
 from echelons.text.json_schema import find_mismatch
 
 T = TypeVar("T")
@@ -53,10 +54,12 @@ class ApprovalAnswer(NamedTuple):
     Attributes:
         verdict: Whether it may; `"denied"` by a rule, `"rejected"` by a human.
         decision: The decision of a human, if there was one.
+        was_asked: Whether a human was asked about this call, and no earlier decision held for it.
     """
 
     verdict: Literal["allowed", "denied", "rejected"]
     decision: Decision | None = None
+    was_asked: bool = False
 
     @property
     def reason(self) -> str:
@@ -71,6 +74,25 @@ class ApprovalAnswer(NamedTuple):
         """The arguments in place of the model's; `None` if a human has not changed them."""
         action = self.decision.edited_action if self.decision else None
         return action["args"] if action else None
+
+
+def build_approval_answer(
+    kind: Literal["tool", "subordinate"], name: str, answer: ApprovalAnswer
+) -> UserAnswer | None:
+    """Return what a superior is told of an approval, without the arguments of the call.
+
+    `None` if nobody was asked.
+
+    Examples:
+        >>> rejected = ApprovalAnswer("rejected", Decision("reject", "too dear"), was_asked=True)
+        >>> build_approval_answer("tool", "pay", rejected)
+        UserAnswer(question='May pay run?', answer='reject: too dear', path=())
+    """
+    decision = answer.decision
+    if decision is None or not answer.was_asked:
+        return None
+    said = f"{decision.type}: {decision.message}" if decision.message else decision.type
+    return UserAnswer.shorten(f"May {name} {'run' if kind == 'tool' else 'be given a task'}?", said)
 
 
 class StandingDecisions(Protocol):

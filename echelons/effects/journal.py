@@ -151,6 +151,23 @@ class CallState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class CallQuestion:
+    """A question of a call to the user, as the superior of its agent is told.
+
+    Attributes:
+        id: Id of its interrupt.
+        text: The question, shortened.
+        answer: The answer, shortened; `None` while the call waits for it.
+        is_review: Whether it asks about tool calls, whose arguments are not told.
+    """
+
+    id: str
+    text: str
+    answer: str | None = None
+    is_review: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class JournalEntry:
     """The journal's entry for one call.
 
@@ -167,6 +184,7 @@ class JournalEntry:
         asked: Index of the answer for which the journal waits now; `None` if for none.
         waits_for: Ids of the interrupts for which a suspended call waits.
         heard: Number of answers it had when it was suspended.
+        told: Its questions to the user, the last ones if there are many.
     """
 
     state: CallState
@@ -179,6 +197,7 @@ class JournalEntry:
     asked: int | None = None
     waits_for: tuple[str, ...] = ()
     heard: int = 0
+    told: tuple[CallQuestion, ...] = ()
 
 
 class CallStart(NamedTuple):

@@ -32,6 +32,7 @@ class Step(StrEnum):
     MODEL = "model call"
     TOOL = "tool call"
     SUBORDINATE = "run of a subordinate"
+    APPROVAL = "question whether a call may run"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,10 @@ class Gate(Protocol):
         ...
 
     def enter(self, step: Step, config: Mapping[str, Any]) -> Halt | Pause | None:
-        """Count a step, or return the order that forbids it; only model calls are paused."""
+        """Count a step, or return the order that forbids it.
+
+        Only model calls are paused. An approval is not counted, and only a stop forbids it.
+        """
 
     def check_hold(self) -> None:
         """Hold a step that is not counted, of a foreign graph, while the run has to become idle."""

@@ -30,7 +30,8 @@ class ScopedGate(ABC):
 
     def enter(self, step: Step, config: Mapping[str, Any]) -> Halt | Pause | None:
         """Count a step, or return the order that forbids it."""
-        return self.halt or self.gate.enter(step, config)
+        halt = None if step is Step.APPROVAL else self.halt
+        return halt or self.gate.enter(step, config)
 
     def check_hold(self) -> None:
         """Hold a step that is not counted, of a foreign graph, while the run has to become idle."""

@@ -1,4 +1,4 @@
-"""`UserAnswer`: what the user was asked by an agent, and has answered, as its superior is told."""
+"""`UserAnswer`: what the user was asked for an agent, and has answered, as its superior is told."""
 
 from __future__ import annotations
 
@@ -13,15 +13,23 @@ from echelons.tree.names import PATH_SEPARATOR
 
 MAX_LENGTH = 500
 """Characters of a question and of an answer that a superior is told."""
+MAX_SHOWN = 20
+"""Questions that a superior is told with one result, and that are kept of one call."""
+USER_ANSWER_PREFIX = "[told to you] "
+"""Start of each line that tells a superior of a question and its answer."""
 
 
 class UserAnswer(BaseModel):
-    """A question of an agent to the user, past its superior, and the answer.
+    """A question to the user past an agent's superior, and the answer.
+
+    The agent has asked it, or its tool, or it was asked about a call of the agent: whether it
+    happened, or whether it may run.
 
     Attributes:
         question: The question, shortened.
         answer: The answer, shortened; empty if it is not known.
-        path: Agents from the one that reads it down to the one that asked.
+        path: Agents from the one that reads it down to the one that it was asked for. One agent
+            alone has it for its own superior.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -33,7 +41,7 @@ class UserAnswer(BaseModel):
     @classmethod
     def shorten(cls, question: str, answer: str) -> Self:
         """Return it with texts that a superior can read quickly."""
-        return cls(question=_shorten(question), answer=_shorten(answer))
+        return cls(question=shorten_user_text(question), answer=shorten_user_text(answer))
 
     def stored(self) -> dict[str, Any]:
         """Return it as JSON."""
@@ -60,16 +68,22 @@ def format_user_answers(answers: Iterable[UserAnswer]) -> str:
         >>> print(format_user_answers([told]))
         [told to you] b asked the user: "By day?" The answer was: "yes"
     """
-    return "\n".join(map(_format_answer, answers))
+    told = [each for each in answers if len(each.path) > 1]
+    lines = [*map(_format_answer, told[:MAX_SHOWN])]
+    if len(told) > MAX_SHOWN:
+        lines.append(f"{USER_ANSWER_PREFIX}the user was asked {len(told) - MAX_SHOWN} times more")
+    return "\n".join(lines)
+
+
+def shorten_user_text(text: str) -> str:
+    """Return a question or an answer as long as a superior is told it."""
+    return text if len(text) <= MAX_LENGTH else f"{text[: MAX_LENGTH - 1]}…"
 
 
 def _format_answer(told: UserAnswer) -> str:
     who = PATH_SEPARATOR.join(told.path[1:])
-    asked = f"[told to you] {who} asked the user: {json.dumps(told.question, ensure_ascii=False)}"
+    question = json.dumps(told.question, ensure_ascii=False)
+    asked = f"{USER_ANSWER_PREFIX}{who} asked the user: {question}"
     if not told.answer:
         return asked
     return f"{asked} The answer was: {json.dumps(told.answer, ensure_ascii=False)}"
-
-
-def _shorten(text: str) -> str:
-    return text if len(text) <= MAX_LENGTH else f"{text[: MAX_LENGTH - 1]}…"

@@ -182,8 +182,8 @@ def build_tool_message(
     content = answer.result if plain else note if is_said else f"{note}\n{answer.result}"
     if answer.questions:
         content = f"{content}\n{format_questions(answer.questions)}"
-    if answer.user_answers:
-        content = f"{content}\n{format_user_answers(answer.user_answers)}"
+    if told := format_user_answers(answer.user_answers):
+        content = f"{content}\n{told}"
     return ToolMessage(
         content,
         id=derive_message_id(queued.thread_id, f"answer/{queued.request.id}"),

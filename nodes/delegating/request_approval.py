@@ -8,22 +8,40 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.errors import GraphInterrupt
 
 from echelons.delegation.race import LOST_HALT, RaceEntry, get_races
-from echelons.effects.approvals import ApprovalAnswer, GuardedCall, StandingDecisions
+from echelons.effects.approvals import (
+    ApprovalAnswer,
+    GuardedCall,
+    StandingDecisions,
+    build_approval_answer,
+)
 from echelons.guards.circuit_breaker import AttemptOutcome
 from echelons.guards.permissions import ApprovalRule, judge_call
 from echelons.identity.thread_history import ThreadHistory
+from echelons.messaging.user_answer import UserAnswer
 from echelons.nodes.delegating.attempt import LevelFailure
 from echelons.nodes.delegating.queued_request import QueuedRequest
-from echelons.nodes.tool_execution.approval import plan_approval
+from echelons.nodes.tool_execution.approval import plan_approval, read_first_answer
 from echelons.nodes.tool_execution.at_most_once import PlanStep
 from echelons.nodes.tool_execution.scratchpad import Scratchpad
 from echelons.tree.names import PATH_SEPARATOR
+
+
+class RequestVerdict(NamedTuple):
+    """Whether a subordinate may be given a request.
+
+    Attributes:
+        failure: Why it must not run; `None` if it may.
+        told: What the superior of the agent that makes the request is told of it.
+    """
+
+    failure: LevelFailure | None = None
+    told: tuple[UserAnswer, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +60,8 @@ class RequestApproval:
 
     def plan(
         self, order: QueuedRequest, config: RunnableConfig
-    ) -> Generator[PlanStep, Any, LevelFailure | None]:
-        """Return why the subordinate must not run, or `None`; `config` is its own.
+    ) -> Generator[PlanStep, Any, RequestVerdict]:
+        """Return whether the subordinate may run; `config` is its own.
 
         Raises:
             GraphInterrupt: A human is asked.
@@ -54,23 +72,25 @@ class RequestApproval:
         )
         if has_begun:
             pad.note_answers()
-            return None
+            first = pad.answers[0] if pad.answers else None
+            return _build_verdict(read_first_answer(first), order)
         call = _build_guarded_call(order, config)
         if order.request.route:
             # It only relays the request: the agent that answers is asked about.
             verdict = judge_call(self.rules, call.name, call.arguments)
-            return _reject(ApprovalAnswer("denied")) if verdict == "deny" else None
+            return _build_verdict(
+                ApprovalAnswer("denied" if verdict == "deny" else "allowed"), order
+            )
         try:
             answer = yield from plan_approval(call, self.rules, self.decisions, pad, config)
         except GraphInterrupt:
             race = order.race_entry
             if race is None or not race.enough or (yield _build_wait_step(race, config)):
                 raise
-            return LevelFailure(LOST_HALT.reason, AttemptOutcome.NOTHING)
-        if answer.verdict != "allowed":
-            return _reject(answer)
-        pad.note_answers()
-        return None
+            return RequestVerdict(LevelFailure(LOST_HALT.reason, AttemptOutcome.NOTHING))
+        if answer.verdict == "allowed":
+            pad.note_answers()
+        return _build_verdict(answer, order)
 
 
 def _build_guarded_call(order: QueuedRequest, config: RunnableConfig) -> GuardedCall:
@@ -95,5 +115,11 @@ def _build_wait_step(race: RaceEntry, config: RunnableConfig) -> PlanStep:
     return PlanStep(register, partial(races.arun, register))
 
 
-def _reject(answer: ApprovalAnswer) -> LevelFailure:
-    return LevelFailure(answer.reason, AttemptOutcome.NOTHING)
+def _build_verdict(answer: ApprovalAnswer, order: QueuedRequest) -> RequestVerdict:
+    request = order.request
+    told = build_approval_answer("subordinate", request.current, answer)
+    failure = (
+        None if answer.verdict == "allowed" else LevelFailure(answer.reason, AttemptOutcome.NOTHING)
+    )
+    path = request.path[:-1]
+    return RequestVerdict(failure, (told.model_copy(update={"path": path}),) if told else ())

@@ -19,6 +19,7 @@ from echelons.effects.approvals import (
     ApprovalAnswer,
     GuardedCall,
     StandingDecisions,
+    build_approval_answer,
     build_approval_request,
     build_approval_schema,
     parse_decision,
@@ -27,17 +28,21 @@ from echelons.effects.human_review import Decision
 from echelons.effects.journal import EffectCall, EffectKind, Journal
 from echelons.errors import InvalidSetting
 from echelons.guards.permissions import ApprovalRule, RulesByName, judge_call
+from echelons.messaging.user_answer import UserAnswer
 from echelons.nodes.messages import sanitize_message
 from echelons.nodes.planning.refused_calls import mark_refused
 from echelons.nodes.tool_execution.at_most_once import PlanStep
 from echelons.nodes.tool_execution.journaled_call import INVALID_CALL_TEXT
 from echelons.nodes.tool_execution.scratchpad import MISSING, Scratchpad
+from echelons.nodes.tool_execution.user_answers import mark_user_answers
 
 T = TypeVar("T")
 ApprovalPlan: TypeAlias = Generator[PlanStep, Any, T]
 
 NOT_ASKED: Final = {"type": "not_asked"}
-"""In the first place among the answers of a task: the call was allowed, and nobody was asked."""
+"""In the first place among the answers of a task: the call was allowed, and nobody was asked.
+
+Its `decision` is the one that held for it, if there was one."""
 
 
 class ToolApproval(NamedTuple):
@@ -47,10 +52,12 @@ class ToolApproval(NamedTuple):
         answer: What came of asking.
         places: What stands in the first place among the answers of the task, if that is ours: the
             tool's own questions come after it.
+        told: What the superior of the agent is told of it.
     """
 
     answer: ApprovalAnswer
     places: Sequence[Any] = ()
+    told: Sequence[UserAnswer] = ()
 
 
 class ToolApprovals:
@@ -92,11 +99,11 @@ class ToolApprovals:
             entry = yield PlanStep(find, partial(journal.arun, find, config))
             if entry:
                 pad.restore_answers(entry.answers)
-                decision = _read_decision(pad.answers[0]) if 0 in entry.ours else None
-                return ToolApproval(ApprovalAnswer("allowed", decision))
-        elif pad.answers[:1] == (NOT_ASKED,):
+                first = pad.answers[0] if 0 in entry.ours else None
+                return _build_tool_approval(call, read_first_answer(first))
+        elif pad.answers and _is_not_asked(pad.answers[0]):
             # The tool itself has asked since then.
-            return ToolApproval(ApprovalAnswer("allowed"), pad.answers[:1])
+            return _build_tool_approval(call, read_first_answer(pad.answers[0]), pad.answers[:1])
         rules, schema = self._rules[call.tool], _build_edit_schema(self._tools[call.tool])
         asked = GuardedCall(
             call.thread_id, call.path, "tool", call.tool, call.arguments, call.call_id
@@ -105,7 +112,7 @@ class ToolApprovals:
         if not pad.answer_count and not is_journaled:
             # Nothing else would tell an answer to the tool's first question from an approval.
             pad.set_first_answer(NOT_ASKED)
-        return ToolApproval(answer, pad.answers[:1])
+        return _build_tool_approval(call, answer, pad.answers[:1])
 
 
 def plan_approval(
@@ -134,6 +141,9 @@ def plan_approval(
         return ApprovalAnswer("denied")
     if verdict == "allow" and not pad.answer_count:
         return ApprovalAnswer("allowed")
+    if pad.answer_count and _is_not_asked(pad.answers[0]):
+        held = read_first_answer(pad.answers[0]).decision
+        return _apply_decision(held, call, rules) if held else ApprovalAnswer("allowed")
     schema, fault = build_approval_schema(call, edit_schema), ""
     if (given := pad.take_answer(0)) is not MISSING:
         # A session has checked it; LangGraph's `Command(resume=...)` has not.
@@ -146,44 +156,61 @@ def plan_approval(
             if decision.scope:
                 keep = partial(decisions.keep, call, decision, config)
                 yield PlanStep(keep, partial(decisions.arun, keep, config))
-            return _apply_decision(decision, call, rules, pad)
+            pad.set_first_answer(decision.to_json())
+            return _apply_decision(decision, call, rules, was_asked=True)
     elif standing := (
         yield PlanStep(
             partial(decisions.find, call, config), partial(decisions.afind, call, config)
         )
     ):
-        return _apply_decision(standing, call, rules, pad)
+        # With the call, so that it is repeated as it was approved.
+        pad.set_first_answer({**NOT_ASKED, "decision": standing.to_json()})
+        return _apply_decision(standing, call, rules)
     raise pad.build_interrupt(0, build_approval_request(call, fault), schema)
 
 
-def build_rejected_update(call: ToolCall, answer: ApprovalAnswer) -> dict[str, Any]:
+def build_rejected_update(call: ToolCall, approval: ToolApproval) -> Any:
     """Return the update of a call that may not run, with the reason for the model."""
     message = ToolMessage(
-        f"{INVALID_CALL_TEXT}{answer.reason}",
+        f"{INVALID_CALL_TEXT}{approval.answer.reason}",
         tool_call_id=call["id"] or "",
         name=call["name"],
         status="error",
     )
-    return {"messages": [mark_refused(sanitize_message(message))]}
+    update = {"messages": [mark_refused(sanitize_message(message))]}
+    return mark_user_answers(update, call["id"], approval.told)
 
 
 def _apply_decision(
-    decision: Decision, call: GuardedCall, rules: Sequence[ApprovalRule], pad: Scratchpad
+    decision: Decision, call: GuardedCall, rules: Sequence[ApprovalRule], was_asked: bool = False
 ) -> ApprovalAnswer:
     edited = decision.edited_action
     if edited and judge_call(rules, call.name, edited["args"]) == "deny":
         return ApprovalAnswer("denied")
-    # With the call, so that it is repeated as it was approved.
-    pad.set_first_answer(decision.to_json())
-    return ApprovalAnswer("rejected" if decision.type == "reject" else "allowed", decision)
+    verdict: Final = "rejected" if decision.type == "reject" else "allowed"
+    return ApprovalAnswer(verdict, decision, was_asked)
 
 
-def _read_decision(answer: object) -> Decision | None:
-    """Return the decision with which a call has begun; `None` for an answer to something else."""
+def _build_tool_approval(
+    call: EffectCall, answer: ApprovalAnswer, places: Sequence[Any] = ()
+) -> ToolApproval:
+    told = build_approval_answer("tool", call.tool, answer)
+    return ToolApproval(answer, places, (told,) if told else ())
+
+
+def _is_not_asked(answer: object) -> bool:
+    return isinstance(answer, Mapping) and answer.get("type") == NOT_ASKED["type"]
+
+
+def read_first_answer(answer: object) -> ApprovalAnswer:
+    """Return the approval with which a call has begun, from the first answer of its task."""
+    was_asked = not _is_not_asked(answer)
+    given = answer if was_asked or not isinstance(answer, Mapping) else answer.get("decision")
     try:
-        return Decision.from_json(answer)
+        return ApprovalAnswer("allowed", Decision.from_json(given), was_asked)
     except InvalidSetting:
-        return None
+        # It answers something else, or nobody has decided.
+        return ApprovalAnswer("allowed")
 
 
 def _build_edit_schema(tool: BaseTool) -> Mapping[str, Any]:

@@ -6,7 +6,7 @@ The rules are one generator, whose steps are the blocking operations. `act` uses
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
@@ -31,9 +31,17 @@ from echelons.effects.unknown_outcome import (
 )
 from echelons.guards.gate import Halt
 from echelons.identity.failures import get_failure_log
+from echelons.messaging.user_answer import UserAnswer
 from echelons.nodes.tool_execution.detached_call import LateCallback
 from echelons.nodes.tool_execution.journaled_call import JournaledCall
 from echelons.nodes.tool_execution.scratchpad import MISSING, Scratchpad
+from echelons.nodes.tool_execution.user_answers import (
+    build_unjournaled_answers,
+    mark_user_answers,
+    note_answers,
+    note_outcome,
+    note_questions,
+)
 from echelons.plans import adrive_plan, drive_plan
 from echelons.text.error_lines import describe_error
 
@@ -104,8 +112,11 @@ class _Execution:
             if refusal:
                 return refusal.build_update(False)
             prior = self.journaled_call.prior_answers
-            own = Scratchpad(self.config).skip_places(range(len(prior))) if prior else self.config
-            return (yield self._build_run_step(own, lambda _: None))
+            pad = Scratchpad(self.config)
+            own = pad.skip_places(range(len(prior)))
+            result = yield self._build_run_step(own, lambda _: None)
+            told = build_unjournaled_answers(call.tool, pad.answers[len(prior) :])
+            return self._mark(result, told=told)
         begun: CallStart = yield self._step(
             partial(journal.begin, call, self.config, self.journaled_call.prior_answers)
         )
@@ -113,7 +124,7 @@ class _Execution:
             refusal is None or refusal.halt.kind == "limit"
         )
         if refusal and (begun.fresh or not finishes):
-            result = refusal.build_update(not begun.fresh)
+            result = self._mark(refusal.build_update(not begun.fresh), begun.entry)
             yield self._build_end_step(begun.entry, result)
             return result
         return (yield from self._plan_begun(begun.entry, begun.fresh))
@@ -137,7 +148,13 @@ class _Execution:
         if pad.is_answered(entry):
             answers = pad.collect_answers(entry)
             now = yield self._build_note_step(
-                replace(entry, state=CallState.STARTED, at="", answers=answers)
+                replace(
+                    entry,
+                    state=CallState.STARTED,
+                    at="",
+                    answers=answers,
+                    told=note_answers(entry, pad, answers),
+                )
             )
         return (yield from self._plan_run(now, entry, pad))
 
@@ -145,6 +162,7 @@ class _Execution:
         """Ask a human whether an interrupted call happened, and act on the answer."""
         answer = MISSING if entry.asked is None else pad.take_answer(entry.asked)
         outcome = None if answer is MISSING else parse_outcome(answer)
+        question = build_outcome_question(self.journaled_call.call, entry)
         if outcome is None:
             if entry.asked is None:
                 # After all earlier answers, so that none of them is taken for this one's.
@@ -152,18 +170,25 @@ class _Execution:
                 entry = yield self._build_note_step(asking)
             else:
                 pad.discard_answers(entry.asked)
-            question = build_outcome_question(self.journaled_call.call, entry)
             raise pad.build_interrupt(entry.asked or 0, question, build_outcome_schema())
+        place = entry.asked or 0
+        told = note_outcome(entry, question, pad.build_interrupt_id(place), outcome)
         if isinstance(outcome, RunAgain):
-            ours = (*entry.ours, entry.asked or 0)
-            entry = yield self._build_note_step(
-                JournalEntry(CallState.STARTED, "", entry.version, answers=pad.answers, ours=ours)
+            again = JournalEntry(
+                CallState.STARTED,
+                "",
+                entry.version,
+                answers=pad.answers,
+                ours=(*entry.ours, place),
+                told=told,
             )
+            entry = yield self._build_note_step(again)
             return (yield from self._plan_run(entry, entry, pad))
         if isinstance(outcome, Happened):
             result = self.journaled_call.build_reported_result(outcome.result)
         else:
             result = self.journaled_call.build_not_happened_result()
+        result = self._mark(result, replace(entry, told=told))
         yield self._build_end_step(entry, result)
         return result
 
@@ -188,8 +213,17 @@ class _Execution:
                 asks = before if suspended else _build_drained_entry(entry)
                 yield self._build_note_step(replace(asks, version=entry.version))
             raise
+        result = self._mark(result, entry)
         yield self._build_end_step(entry, result)
         return result
+
+    def _mark(
+        self, result: Any, entry: JournalEntry | None = None, told: Sequence[UserAnswer] = ()
+    ) -> Any:
+        """Return the call's update, marked with what the superior of its agent is told."""
+        call = self.journaled_call
+        asked = entry.told if entry else ()
+        return mark_user_answers(result, call.call.call_id, (*call.told, *told), asked)
 
     def _record_late_result(self, entry: JournalEntry, pad: Scratchpad, result: Any) -> None:
         """Record the result of a call that ended after its task was cancelled."""
@@ -198,7 +232,7 @@ class _Execution:
             if isinstance(result, GraphInterrupt):
                 self.journal.note(call, _build_suspended_entry(entry, result, pad), self.config)
             else:
-                self.journal.end(call, entry, result, self.config)
+                self.journal.end(call, entry, self._mark(result, entry), self.config)
         except Exception as error:  # noqa: BLE001  logged: there is no caller any more
             # The database may be closed by now; the call stays started, and a human is asked.
             why = describe_error(error, get_failure_log(self.config).redactor)
@@ -232,6 +266,7 @@ def _build_suspended_entry(
         answers=pad.answers,
         waits_for=tuple(each.id for each in asked),
         heard=pad.answer_count,
+        told=note_questions(entry.told, asked),
     )
 
 

@@ -23,6 +23,7 @@ from langgraph.types import Command
 from echelons.effects.journal import EffectCall, EffectKind
 from echelons.guards.gate import Halt
 from echelons.identity.failures import LoggedFailure, get_failure_log
+from echelons.messaging.user_answer import UserAnswer
 from echelons.nodes.messages import sanitize_message
 from echelons.nodes.planning.early_end import build_not_run_message
 from echelons.nodes.planning.refused_calls import mark_refused
@@ -53,6 +54,7 @@ class JournaledCall:
         needs_loop: Whether the tool is only async: a synchronous run needs its session's loop.
         is_edited: Whether a human has changed its arguments, which the model is told.
         prior_answers: What humans have answered before it begins; the tool does not get it.
+        told: What the user was asked before it begins, for the superior of its agent.
     """
 
     call: EffectCall
@@ -63,6 +65,7 @@ class JournaledCall:
     needs_loop: bool = False
     is_edited: bool = False
     prior_answers: Sequence[Any] = ()
+    told: Sequence[UserAnswer] = ()
 
     def invoke(self, config: RunnableConfig) -> Any:
         """Execute the call and return the node's update; an exception becomes its answer."""
@@ -149,18 +152,14 @@ class JournaledCall:
         """Return an output whose answer tells the model of changed arguments, if there are any."""
         if not self.is_edited:
             return outcome
-        if isinstance(outcome, list):
-            return [self._add_note(each) for each in outcome]
-        if isinstance(outcome, Mapping) and "messages" in outcome:
-            return {**outcome, "messages": self._add_note(outcome["messages"])}
-        if isinstance(outcome, Command):
-            return replace(outcome, update=self._add_note(outcome.update))
-        if not isinstance(outcome, ToolMessage) or outcome.tool_call_id != self.tool_call["id"]:
-            return outcome
-        content, note = outcome.content, self._build_note()
-        block = {"type": "text", "text": note}
-        noted = f"{content}\n{note}" if isinstance(content, str) else [*content, block]
-        return outcome.model_copy(update={"content": noted})
+        note = self._build_note()
+
+        def add(answer: ToolMessage) -> ToolMessage:
+            content, block = answer.content, {"type": "text", "text": note}
+            noted = f"{content}\n{note}" if isinstance(content, str) else [*content, block]
+            return answer.model_copy(update={"content": noted})
+
+        return change_answer(outcome, self.tool_call["id"], add)
 
     def _build_note(self) -> str:
         shown = json.dumps(self.tool_call["args"], default=repr, ensure_ascii=False)
@@ -206,6 +205,21 @@ class JournaledCall:
         given = self.tool_call
         text = f"{text}\n{self._build_note()}" if self.is_edited else text
         return ToolMessage(text, tool_call_id=given["id"], name=given["name"], status=status)
+
+
+def change_answer(
+    outcome: Any, call_id: str | None, change: Callable[[ToolMessage], ToolMessage]
+) -> Any:
+    """Return the update of a call with its answer changed."""
+    if isinstance(outcome, list):
+        return [change_answer(each, call_id, change) for each in outcome]
+    if isinstance(outcome, Mapping) and "messages" in outcome:
+        return {**outcome, "messages": change_answer(outcome["messages"], call_id, change)}
+    if isinstance(outcome, Command):
+        return replace(outcome, update=change_answer(outcome.update, call_id, change))
+    if isinstance(outcome, ToolMessage) and outcome.tool_call_id == call_id:
+        return change(outcome)
+    return outcome
 
 
 def build_journal_call(

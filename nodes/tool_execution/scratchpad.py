@@ -16,7 +16,7 @@ from langgraph.checkpoint.serde.types import RESUME
 from langgraph.errors import GraphInterrupt
 from langgraph.types import Interrupt
 
-from echelons.effects.journal import JournalEntry
+from echelons.effects.journal import CallQuestion, JournalEntry
 from echelons.langgraph_internals import RESUME_MAP_KEY, SCRATCHPAD_KEY, SEND_KEY
 
 MISSING = object()
@@ -66,9 +66,15 @@ class Scratchpad:
         # It may be for a graph that the tool runs, which has a scratchpad of its own.
         own = (
             self.answer_count == entry.heard
-            and self._build_interrupt_id(entry.heard) in entry.waits_for
+            and self.build_interrupt_id(entry.heard) in entry.waits_for
         )
         return (*self.answers, loose) if own and loose is not MISSING else self.answers
+
+    def find_inner_answer(self, question: CallQuestion) -> Any:
+        """Return the answer to a question of a graph that the tool runs, or `MISSING`."""
+        if question.answer is not None:
+            return MISSING
+        return self._by_id.get(question.id, self._peek_unaddressed())
 
     def take_answer(self, place: int) -> Any:
         """Return the answer to our question at a place, or `MISSING`."""
@@ -100,7 +106,7 @@ class Scratchpad:
             # Stored with the question, as LangGraph finds its place by counting the answers.
             self._send([(RESUME, list(self._pad.resume))])
         return GraphInterrupt(
-            (Interrupt(value, self._build_interrupt_id(place), response_schema=schema),)
+            (Interrupt(value, self.build_interrupt_id(place), response_schema=schema),)
         )
 
     def skip_places(self, ours: Sequence[int]) -> RunnableConfig:
@@ -126,7 +132,8 @@ class Scratchpad:
         found = self._pad.get_null_resume(False)
         return MISSING if found is None else found
 
-    def _build_interrupt_id(self, place: int) -> str:
+    def build_interrupt_id(self, place: int) -> str:
+        """Return the id of the question of the task at a place."""
         # LangGraph makes a question's id of its task and the answers before it.
         return Interrupt.from_ns(
             None, f"{self._namespace}|{place}" if place else self._namespace

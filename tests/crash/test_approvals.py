@@ -39,6 +39,17 @@ def test_every_call_is_made_once_as_it_was_approved(reports: list[Report]) -> No
         assert differing(reports, what) == []
 
 
+def test_each_superior_is_told_once_what_was_decided(reports: list[Report]) -> None:
+    lines = [
+        'mid asked the user: "May clerk be given a task?" The answer was: "approve"',
+        'clerk asked the user: "May mail run?" The answer was: "edit"',
+    ]
+    for each in reports:
+        for line in lines:
+            [read] = [text for text in each["end"]["said"] if text.endswith(line)]
+            assert read.count(line) == 1, each["trial"]
+
+
 def test_what_was_decided_is_not_asked_again(reports: list[Report]) -> None:
     assert reports[0]["end"]["asked"] == ["clerk", "mail"]
     for each in reports:

@@ -62,7 +62,9 @@ async def test_a_question_of_one_in_a_crowd_is_asked_and_answered() -> None:
     result = await graph.ainvoke(Command(resume="yes"), CONFIG)
 
     assert [each.value for each in stopped["__interrupt__"]] == ["Sure?"]
-    assert [each.text for each in answers(result["messages"])] == ["thanks"]
+    assert [each.text for each in answers(result["messages"])] == [
+        'thanks\n[told to you] a7 asked the user: "Sure?" The answer was: "yes"'
+    ]
 
 
 def test_its_thread_is_its_own() -> None:

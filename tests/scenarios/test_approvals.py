@@ -378,6 +378,45 @@ def test_a_subordinate_waits_before_its_first_model_call(
     assert count_calls(office.model) == {"head": 2, "mid": 2, "clerk": 2}
 
 
+@pytest.mark.parametrize("stopped", ["head/mid/clerk", "head/mid"])
+def test_who_is_stopped_withdraws_the_question_about_its_task(
+    world: World, saver: SqliteCheckpointer, stopped: str
+) -> None:
+    office = Office(rules={"clerk": "ask"})
+    session = Session(office.tree(), saver)
+    [question] = world.send(session, "go").questions
+
+    world.do(session, "stop", stopped)
+
+    assert session.inbox() == []
+    with pytest.raises(QuestionClosed):
+        world.answer(session, {question.id: "approve"})
+    assert world.resume(session).text == "over"
+    reader = "mid" if stopped == "head/mid/clerk" else "head"
+    [read] = read_answers(session, reader)
+    assert f"stopped: {stopped}" in read
+    assert office.done == []
+
+
+def test_a_stopped_root_is_not_asked_about_its_calls(
+    world: World, saver: SqliteCheckpointer
+) -> None:
+    office = Office()
+    permissions = Permissions(approvals={"mail": "ask"})
+    model = ScriptedModel({"head": [MAIL, "over"]})
+    agent = Agent("head", model=model, tools=office.tools, permissions=permissions)
+    session = Session(agent, saver)
+    assert world.send(session, "go").questions
+
+    world.do(session, "stop")
+
+    assert session.inbox() == []
+    result = world.resume(session)
+    assert (result.status, result.questions) == ("stopped", ())
+    assert result.reason == "stopped: head was told to stop"
+    assert office.done == []
+
+
 @pytest.mark.parametrize("rule", ["deny", "ask"])
 def test_a_request_that_may_not_be_made_is_answered_with_unable(
     world: World, saver: SqliteCheckpointer, rule: Any
@@ -411,7 +450,9 @@ def test_a_routed_request_is_relayed_to_the_agent_that_is_asked_about(
     assert count_calls(model) == {"head": 1}
     assert world.answer(session, {question.id: "approve"}).text == "done"
     assert count_calls(model) == {"head": 2, "c": 1}
-    assert read_answers(session, "head") == ["soup"]
+    # The head has made the request, and the agent that relays it is its subordinate.
+    line = 'a/b asked the user: "May c be given a task?" The answer was: "approve"'
+    assert read_answers(session, "head") == [f"soup\n[told to you] {line}"]
 
 
 @pytest.mark.parametrize(("denied", "others"), [("a", set()), ("b", {"a"}), ("c", {"a"})])

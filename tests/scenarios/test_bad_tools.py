@@ -19,6 +19,7 @@ from echelons import Agent, Session, SqliteCheckpointer, subordinate
 from echelons.checkpoints.threads.thread import Thread
 from echelons.testing import Call, ScriptedModel, delegate, report
 from tests.failure_ids import without_ids
+from tests.told_lines import without_told
 
 if TYPE_CHECKING:
     from tests.scenarios.conftest import World
@@ -59,7 +60,7 @@ def threads(session: Session) -> dict[str, Thread]:
 
 
 def told(thread: Thread) -> list[str]:
-    return [str(each.text) for each in thread.messages if isinstance(each, ToolMessage)]
+    return [without_told(each.text) for each in thread.messages if isinstance(each, ToolMessage)]
 
 
 def boom() -> str:

@@ -14,6 +14,7 @@ from langgraph.types import Command, interrupt
 from echelons import Agent, Session, SqliteCheckpointer
 from echelons.errors import MissingAgents
 from echelons.testing import Call, ScriptedModel, delegate
+from tests.told_lines import without_told
 
 if TYPE_CHECKING:
     from tests.scenarios.conftest import World
@@ -33,7 +34,7 @@ def look(place: str) -> str:
 
 
 def last(messages: Sequence[BaseMessage]) -> str:
-    return str(messages[-1].text)
+    return without_told(messages[-1].text)
 
 
 SCRIPTS: dict[str, Any] = {
@@ -136,7 +137,8 @@ def test_a_tree_that_still_has_the_agents_that_wait_goes_on(
 
     with Session(changed, database) as session:
         result = world.answer(session, {question: "the high one"})
-        texts = [each.text for each in session.thread_store.get(session.thread_id).messages]
+        messages = session.thread_store.get(session.thread_id).messages
+        texts = [without_told(each.text) for each in messages]
 
     assert result.finished
     assert texts == ["go", "", "the high one", "the sea", "over"]

@@ -15,6 +15,7 @@ from echelons import Agent, Limits, Session, SqliteCheckpointer
 from echelons.errors import MissingAgents, TreeTooDeep
 from echelons.testing import Call, ScriptedModel, delegate
 from tests.proof import sample
+from tests.told_lines import without_told
 
 if TYPE_CHECKING:
     from tests.scenarios.conftest import World
@@ -113,7 +114,9 @@ def test_one_of_300_asks_under_its_path_and_all_who_were_called_are_answered(
 
     assert result.text == "over"
     assert {str(link.state) for link in links} == {"ok"}
-    answers = [str(each.text) for each in manager.messages if isinstance(each, ToolMessage)]
+    answers = [
+        without_told(each.text) for each in manager.messages if isinstance(each, ToolMessage)
+    ]
     expected = [f"did task {number}" for number in CALLED]
     assert answers == ["did this deep", *expected[1:], "did deeper"]
     assert [each.path for each in hands] == [("head", "manager", f"hand-{n}") for n in CALLED]
@@ -135,7 +138,9 @@ def test_a_crowd_that_outgrows_its_nodes_while_it_waits_goes_on(
 
     links = session.thread_store.verify(session.thread_id)
     manager, *hands = [session.thread_store.get(each.sub_agent_thread_id) for each in links]
-    answers = [str(each.text) for each in manager.messages if isinstance(each, ToolMessage)]
+    answers = [
+        without_told(each.text) for each in manager.messages if isinstance(each, ToolMessage)
+    ]
     assert answers == ["did this deep", "did task 8", "did deeper"]
     assert [each.segments for each in hands] == [2, 1]
     assert isinstance(tree.model, ScriptedModel)

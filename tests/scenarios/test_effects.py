@@ -79,5 +79,18 @@ def test_the_model_is_told_what_the_human_said_or_what_the_tool_returned(
         assert report["end"] == "head is done", report
 
 
+def test_the_superior_is_told_once_of_each_question_and_its_answer(deaths: list[Report]) -> None:
+    for report in deaths:
+        asked = [
+            "Did it happen?" if each == "outcome_unknown" else f'"{each}" The answer was: "answer'
+            for each in report["asked"]
+        ]
+        told = report["superior"]
+        assert len(told) == len(asked), report
+        for line, question in zip(told, asked, strict=True):
+            assert line.startswith("scout asked the user: "), report
+            assert question in line, report
+
+
 def test_no_entry_is_left_when_the_results_are_stored(deaths: list[Report]) -> None:
     assert [report["left"] for report in deaths] == [[]] * len(deaths)

@@ -18,6 +18,7 @@ from typing_extensions import TypedDict
 from echelons import Agent, SqliteCheckpointer, ThreadStore
 from echelons.errors import MissingAgents
 from echelons.testing import Call, ScriptedModel, delegate
+from tests.told_lines import without_told
 
 if TYPE_CHECKING:
     from tests.scenarios.conftest import World
@@ -45,7 +46,7 @@ def tree(name: str = "head", leaf: str = "leaf") -> Agent:
         return lambda messages: (
             delegate(below, task(messages))
             if isinstance(messages[-1], HumanMessage)
-            else str(messages[-1].text)
+            else without_told(messages[-1].text)
         )
 
     scripts: dict[str, Any] = {
@@ -54,7 +55,7 @@ def tree(name: str = "head", leaf: str = "leaf") -> Agent:
         f"{name}-{leaf}": lambda messages: (
             Call("ask", {"question": f"{task(messages)}?"})
             if isinstance(messages[-1], HumanMessage)
-            else str(messages[-1].text)
+            else without_told(messages[-1].text)
         ),
     }
     mid = Agent(f"{name}-mid", subordinates=[Agent(f"{name}-{leaf}", tools=[ask])])

@@ -16,6 +16,7 @@ from echelons.checkpoints.ledger import build_key, get_ledger
 from echelons.errors import CheckpointTampered, LeaseLost, QuestionError, ThreadBusy
 from echelons.testing import Call, ScriptedModel, delegate
 from tests.scenarios.drivers.ways import THREAD, AnySaver, InSession, OnServer, OurSaver, Way
+from tests.told_lines import without_told
 
 PAGE = Path(__file__).parents[2] / "docs" / "guarantees.md"
 WAYS: tuple[type[Way], ...] = (AnySaver, OurSaver, InSession, OnServer)
@@ -37,7 +38,7 @@ def ask(question: str) -> str:
 
 
 def told(messages: Sequence[BaseMessage]) -> str:
-    return f"told: {messages[-1].text}"
+    return f"told: {without_told(messages[-1].text)}"
 
 
 def asking(limits: Limits | None = None) -> Agent:

@@ -16,6 +16,7 @@ from pydantic import BaseModel
 from echelons.identity.lineage import MAIL_KEY
 from echelons.language.tokens import TokenizedText
 from echelons.messaging.mail import load_mail
+from echelons.messaging.user_answer import USER_ANSWER_PREFIX
 from echelons.models.planner.task_context import TaskBrief, TaskContext
 from echelons.models.planner.toolbox import DELEGATE_TOOL
 from echelons.text.content_blocks import read_block_texts
@@ -105,6 +106,9 @@ def _read_answer(call: Mapping[str, Any], message: ToolMessage | None) -> CallAn
     if message is None:
         return CallAnswer(source, asked, "", "unable", reason=NO_ANSWER, delegated=delegated)
     text = str(message.text)
+    if facts.get("user_answers"):
+        # Its superior is told of them, and the user knows them.
+        text = text.partition(f"\n{USER_ANSWER_PREFIX}")[0]
     result = facts.get("result")
     if delegated and isinstance(result, str) and result:
         text = result

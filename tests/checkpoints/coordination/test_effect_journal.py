@@ -17,7 +17,13 @@ from echelons.checkpoints.coordination import journal_cleanup
 from echelons.checkpoints.coordination.effect_journal import LedgerJournal, build_call_key
 from echelons.checkpoints.coordination.turns import TURN_KEY, Turn
 from echelons.checkpoints.ledger import build_key, get_ledger
-from echelons.effects.journal import CallState, EffectCall, EffectKind, JournalEntry
+from echelons.effects.journal import (
+    CallQuestion,
+    CallState,
+    EffectCall,
+    EffectKind,
+    JournalEntry,
+)
 from echelons.errors import CallContested, CheckpointTampered, LeaseLost, LedgerDamaged
 from echelons.langgraph_internals import CHECKPOINTER_KEY
 from echelons.testing import Call as Made
@@ -79,6 +85,7 @@ def test_everything_that_is_noted_is_read_back(saver: Saver) -> None:
         asked=3,
         waits_for=("a", "b"),
         heard=3,
+        told=(CallQuestion("a", "Which?", "this"), CallQuestion("b", "May it?", is_review=True)),
     )
 
     noted = JOURNAL.note(call(), waits, config(saver))
@@ -118,13 +125,14 @@ def test_what_a_human_had_answered_is_kept_with_a_result_that_is_lost(
     entry = JOURNAL.begin(call(), config(saver), [{"type": "approve"}]).entry
     assert (entry.answers, entry.ours) == (({"type": "approve"},), (0,))
     assert JOURNAL.find(call(), config(saver)) == entry
+    entry = replace(entry, told=(CallQuestion("b", "Which?", "this"),))
 
     JOURNAL.end(call(), entry, result, config(saver))
 
     found = JOURNAL.find(call(), config(saver))
     assert found
     assert found.lost
-    assert (found.answers, found.ours) == (entry.answers, entry.ours)
+    assert (found.answers, found.ours, found.told) == (entry.answers, entry.ours, entry.told)
     assert JOURNAL.find(call("2"), config(saver)) is None
 
 
@@ -172,7 +180,17 @@ def test_a_run_that_has_lost_its_thread_begins_nothing_but_may_say_what_happened
 
 
 @pytest.mark.parametrize(
-    "stored", [None, 7, [], {}, {"state": "done"}, {"state": "unheard of", "at": ""}], ids=repr
+    "stored",
+    [
+        None,
+        7,
+        [],
+        {},
+        {"state": "done"},
+        {"state": "unheard of", "at": ""},
+        {"state": "done", "at": "", "told": [{"text": "Which?"}]},
+    ],
+    ids=repr,
 )
 def test_an_entry_that_is_none_is_named(saver: Saver, stored: Any) -> None:
     get_ledger(saver).compare_and_set(build_call_key(call()), None, stored)

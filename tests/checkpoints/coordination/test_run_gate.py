@@ -112,7 +112,7 @@ def test_no_step_begins_once_an_answer_is_left_to_the_run_until_it_is_taken(
 
             leave_an_answer(other.ledger)
 
-            for step in Step:
+            for step in set(Step) - {Step.APPROVAL}:
                 with pytest.raises(GraphDrained, match="answered"):
                     passing.enter(step, config("head/north"))
             with pytest.raises(GraphDrained):
@@ -146,6 +146,19 @@ def test_a_pause_holds_up_models_only() -> None:
         assert gate(saver).enter(Step.TOOL, config("head")) is None
         assert gate(saver).enter(Step.SUBORDINATE, config("head/north")) is None
         assert gate(saver).leave(AIMessage("said"), config("head")) is None
+
+
+def test_an_approval_is_not_counted_and_only_a_stop_forbids_it() -> None:
+    with SqliteCheckpointer(":memory:") as saver:
+        order(saver.ledger, ControlOrders(paused=("head",), stopped=("head/north",)))
+        passing = gate(saver, steps=1)
+
+        for _ in range(2):
+            assert passing.enter(Step.APPROVAL, config("head")) is None
+        assert passing.enter(Step.TOOL, config("head")) is None
+        assert isinstance(passing.enter(Step.TOOL, config("head")), Halt)
+        assert passing.enter(Step.APPROVAL, config("head")) is None
+        assert isinstance(passing.enter(Step.APPROVAL, config("head/north")), Halt)
 
 
 def test_fifty_threads_at_once_take_no_step_too_many() -> None:

@@ -26,6 +26,7 @@ from echelons.testing import Call, ScriptedModel, delegate
 from echelons.testing.crash import Count, Death, Watch, die, fork, watched
 from tests.crash.drivers.trials import WORLDS, Report, place_in, spread
 from tests.crash.drivers.trip import Place
+from tests.told_lines import without_outcomes
 
 TURNS = ("one", "two")
 ROUNDS = 20
@@ -106,7 +107,9 @@ def look(place: Place) -> dict[str, Any]:
         messages = [each for key in threads for each in session.thread_store.get(key).messages]
         return {
             "integrity": [each for (each,) in saver.conn.execute("PRAGMA integrity_check")],
-            "said": [str(each.text) for each in messages if not isinstance(each, AIMessage)],
+            "said": [
+                without_outcomes(each.text) for each in messages if not isinstance(each, AIMessage)
+            ],
             "inbox": [each.value for each in session.inbox()],
             "effects": place.lines("effects"),
             "asked": place.lines("asked"),

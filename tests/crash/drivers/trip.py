@@ -21,6 +21,7 @@ from langgraph.types import interrupt
 from echelons import Agent, Question, Result, Session, SqliteCheckpointer
 from echelons.testing import Call, ScriptedModel, delegate
 from echelons.testing.scripts import Step
+from tests.told_lines import without_told
 
 TURNS = {"t1": "day one", "t2": "day two"}
 """Ids of the turns, and their tasks, in order."""
@@ -186,7 +187,9 @@ def told(session: Session) -> dict[str, Any]:
     return {
         "links": [str(link.state) for link in links],
         "said": {
-            "/".join(thread.path): [f"{each.type}: {each.text}" for each in thread.messages]
+            "/".join(thread.path): [
+                f"{each.type}: {without_told(each.text)}" for each in thread.messages
+            ]
             for thread in (session.thread_store.get(each, session.thread_id) for each in threads)
         },
     }

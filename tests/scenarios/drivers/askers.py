@@ -16,6 +16,7 @@ from langgraph.types import interrupt
 
 from echelons import Agent, Session
 from echelons.testing import Call, ScriptedModel, delegate
+from tests.told_lines import without_told
 
 TEXT = {"type": "string"}
 
@@ -146,5 +147,6 @@ def _said(messages: Sequence[BaseMessage]) -> str:
     for message in reversed(messages):
         if not isinstance(message, ToolMessage):
             break
-        results.insert(0, str(message.text))
+        # Without what it is told of the questions of others.
+        results.insert(0, without_told(message.text))
     return " | ".join(results)

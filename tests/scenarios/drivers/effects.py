@@ -21,6 +21,7 @@ from langchain_core.tools import BaseTool, tool
 from langgraph.types import Command, interrupt
 
 from echelons import Agent, Session, SqliteCheckpointer
+from echelons.messaging.user_answer import USER_ANSWER_PREFIX
 from echelons.testing import Call, ScriptedModel, delegate
 from echelons.testing.crash import die, fork
 
@@ -201,14 +202,22 @@ def report(folder: Path, case: Case) -> dict[str, Any]:
         left = [each for each in saver.ledger.list_keys() if "/effect/" in each]
     results = [json.loads(data) for (data,) in rows]
     told = [each["content"] for each in results if each["role"] == "tool"]
+    texts, lines_told = zip(*(_split_told(each) for each in told), strict=True)
     return {
         **case._asdict(),
         "effects": lines(folder / "effects.txt"),
         "asked": lines(folder / "asked.txt"),
-        "told": [each for each in told if each not in ("scout is done", "north is done")],
+        "told": [each for each in texts if each not in ("scout is done", "north is done")],
+        "superior": [line for each in lines_told for line in each],
         "end": (folder / "end.txt").read_text(),
         "left": left,
     }
+
+
+def _split_told(text: str) -> tuple[str, list[str]]:
+    """Return a result, and the lines beneath that tell a superior what the user was asked."""
+    result, *told = text.split(f"\n{USER_ANSWER_PREFIX}")
+    return result, told
 
 
 def lines(path: Path) -> list[str]:
