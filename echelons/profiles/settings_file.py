@@ -155,10 +155,14 @@ def get_field_types() -> Mapping[str, type[Settings] | None]:
     """Return the fields of an `Agent` that are data, with the class of those that are tables."""
     module = vars(sys.modules[Agent.__module__])
 
+    class Unknown:
+        """What is imported for type checkers alone, which is no class of ours."""
+
+        __class_getitem__ = classmethod(lambda cls, _: cls)
+
     class Names(dict[str, Any]):
-        # What is imported for type checkers alone is no class of ours.
         def __missing__(self, name: str) -> Any:
-            return module.get(name, getattr(builtins, name, object))
+            return module.get(name, getattr(builtins, name, Unknown))
 
     hints = get_type_hints(Agent, localns=Names())
     found: dict[str, type[Settings] | None] = {}

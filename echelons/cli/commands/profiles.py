@@ -47,7 +47,7 @@ ListedFolderArgument = Annotated[
 
 @command
 def new(team: NewFolderArgument, *, how: OutputOptions) -> ExitCode:
-    """Make the folder of a new team, with three agents and a tool, that runs as it is."""
+    """Make the folder of a new team, with three agents and two tools, that runs as it is."""
     from echelons.profiles.scaffold import EXAMPLE_TASK, write_scaffold
 
     written = write_scaffold(expand_home(Path(team)))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from echelons import Agent, Limits, Session
 from echelons.agent import get_compiled
@@ -249,3 +252,43 @@ def test_texts_of_the_library_are_replaced_by_name_from_the_agent_then_from_defa
     assert (head[1], head[-1]) == ("Obey for $5.", "You lead.")
     assert (north[1], north[-1]) == ("Do as {you} like.", "You work.")
     assert not [each for each in (*head, *north) if "is data: use it" in each]
+
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=20)
+CAPABILITIES = st.dictionaries(TEXTS.filter(str.strip), st.floats(0, 1), max_size=3)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 99), TEXTS, TEXTS, CAPABILITIES), max_size=8))
+def test_any_tree_written_as_a_folder_is_that_tree(
+    tmp_path_factory: pytest.TempPathFactory,
+    members: list[tuple[int, str, str, dict[str, float]]],
+) -> None:
+    root = tmp_path_factory.mktemp("any") / "a"
+    folders, agents = [root], [Agent("a", prompt="x")]
+    below: dict[int, list[int]] = {}
+    for number, (place, description, prompt, capabilities) in enumerate(members, start=1):
+        superior = place % number
+        below.setdefault(superior, []).append(number)
+        folders.append(folders[superior] / f"a{number}")
+        own = {"prompt": prompt.strip(), "capabilities": capabilities}
+        agents.append(Agent(f"a{number}", description, **own))  # type: ignore[arg-type]
+    for number in reversed(range(len(agents))):
+        inner = tuple(agents[each] for each in below.get(number, ()))
+        agents[number] = agent = replace(agents[number], subordinates=inner)
+        folders[number].mkdir(parents=True, exist_ok=True)
+        lines = [f"description = {json.dumps(agent.description, ensure_ascii=False)}"]
+        lines += ["[capabilities]"]
+        lines += [
+            f"{json.dumps(name, ensure_ascii=False)} = {value!r}"
+            for name, value in agent.capabilities.items()
+        ]
+        (folders[number] / "settings.toml").write_text("\n".join(lines), encoding="utf-8")
+        (folders[number] / "prompt.md").write_text(f"{agent.prompt}\n", encoding="utf-8")
+
+    built = Agent.from_folder(root)
+
+    assert fingerprint_tree(built) == fingerprint_tree(agents[0])
+    for one, other in zip(walk_tree(built), walk_tree(agents[0]), strict=True):
+        for name in ("name", "description", "prompt", "capabilities"):
+            assert getattr(one.member, name) == getattr(other.member, name)

@@ -144,6 +144,10 @@ def test_the_shell_completes_folders_of_teams(office: Path, process: Process) ->
     done = process(_ECHELONS_COMPLETE="complete_bash", COMP_WORDS="echelons run of", COMP_CWORD="2")
 
     assert done.stdout.split() == ["office"]
+    inner = process(
+        _ECHELONS_COMPLETE="complete_bash", COMP_WORDS="echelons check ./of", COMP_CWORD="2"
+    )
+    assert inner.stdout.split() == ["./office"]
 
 
 def test_another_process_resumes_a_folder_and_the_trust_is_not_stored(
@@ -165,9 +169,13 @@ def test_another_process_resumes_a_folder_and_the_trust_is_not_stored(
     assert json.loads(stored)["team"] == str(office)
     assert not [each for each in Path().glob("trips.sqlite*") if b"trust" in each.read_bytes()]
 
-    answered = process("answer", "Sunday", "--quiet", "--trust")
+    Path("elsewhere").mkdir()
+    moved = office.rename(Path("elsewhere", "office"))
+    lost = process("answer", "Sunday", "--quiet", "--trust")
+    assert (lost.returncode, "there is no such folder" in lost.stderr) == (3, True)
+
+    answered = process("answer", "Sunday", "--quiet", "--trust", "--team", str(moved))
     assert answered.stdout == "dates:\n2026-03-01 is a Sunday\n", answered.stderr
-    assert echelons("draw", "--thread", "days").stdout.startswith("office: ")
 
 
 def test_a_killed_run_of_a_folder_is_resumed_by_another_process(
