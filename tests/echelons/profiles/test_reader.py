@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -342,6 +343,8 @@ def test_of_five_thousand_folders_each_is_listed_a_few_times(
     assert found == ()
     assert sum(1 for _ in team.profiles) == 5051
     assert len(listed) < 3 * 5051
+    monkeypatch.undo()
+    shutil.rmtree(folder)  # pytest would keep so many for three runs
 
 
 def test_more_folders_than_a_team_may_have_are_refused(
