@@ -42,12 +42,21 @@ MAX_PROFILES: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class ProfileParts:
-    """The files of one folder, without those of its subfolders."""
+    """The files of one folder, without those of its subfolders.
+
+    Attributes:
+        prompt: Its `prompt.md`.
+        settings: Its `settings.toml`.
+        prompts: The texts in `prompts`, by the part of the guidance that they replace.
+        python: The files in `tools` and `middleware`.
+        whole: Whether what is not here is not in the folder either.
+    """
 
     prompt: SourceFile | None = None
     settings: SettingsFile | None = None
     prompts: Mapping[str, SourceFile] = field(default_factory=dict)
     python: Mapping[Kind, tuple[PythonFile, ...]] = field(default_factory=dict)
+    whole: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +154,10 @@ def read_team(folder: str | Path) -> Team:
     try:
         root = Path(folder).expanduser().resolve(strict=True)
     except (OSError, RuntimeError, ValueError, TypeError) as error:
-        why = getattr(error, "strerror", None) or error
-        raise InvalidTeam(str(folder), f"there is no such folder ({why}); check it") from error
+        why = f"it cannot be read: {getattr(error, 'strerror', None) or error}"
+        if isinstance(error, (FileNotFoundError, ValueError)):
+            why = "there is no such folder; check the path"
+        raise InvalidTeam(str(folder), why) from error
     if not root.is_dir():
         raise InvalidTeam(str(folder), f"it is a file; name its folder, {str(root.parent)!r}")
     return _TeamReader(FolderReader(root)).read()
@@ -186,7 +197,7 @@ class _TeamReader:
         )
         if parts.prompt is None and not (parts.settings and "prompt" in parts.settings.values):
             parts = replace(parts, prompt=self._default.prompt)
-            if parts.prompt is None:
+            if parts.prompt is None and own.whole and self._default.whole:
                 why = f"there is no {PROMPT}, neither here nor in {DEFAULT}/: write one; "
                 self._files.add_fault(
                     folder,
@@ -261,6 +272,8 @@ class _TeamReader:
             read_settings(source, self._files) if source else None,
             self._read_prompts(subfolders.get("prompts"), above),
             {kind: self._read_python(subfolders.get(kind), kind, above) for kind in KINDS},
+            # A prompt that cannot be read is a fault already, and not missing.
+            whole=entries.whole and prompt is None,
         )
 
     def _read_prompts(self, folder: Path | None, above: frozenset[Path]) -> dict[str, SourceFile]:

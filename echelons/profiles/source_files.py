@@ -35,10 +35,17 @@ class SourceFile(NamedTuple):
 
 
 class FolderEntries(NamedTuple):
-    """The entries of a folder, in the order of their names."""
+    """The entries of a folder, in the order of their names.
+
+    Attributes:
+        folders: Its folders.
+        files: Its files.
+        whole: Whether these are all.
+    """
 
     folders: list[Path]
     files: list[Path]
+    whole: bool = True
 
 
 @dataclass(slots=True)
@@ -75,10 +82,11 @@ class FolderReader:
                 entries = sorted(listed, key=lambda entry: entry.name)
         except OSError as error:
             self._refuse_unreadable(folder, error)
-            return found
+            return found._replace(whole=False)
         for entry in entries:
             path = folder / entry.name
             if entry.is_symlink() and not self._may_follow(path, above):
+                found = found._replace(whole=False)
                 continue
             (found.folders if entry.is_dir() else found.files).append(path)
         return found

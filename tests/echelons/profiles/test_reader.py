@@ -227,10 +227,7 @@ def test_a_file_that_is_a_link_out_of_the_folder_is_not_read(write: Write, tmp_p
     (tmp_path / "outside.md").write_text("secret")
     (folder / "prompt.md").symlink_to("../outside.md")
 
-    assert [each[:2] for each in faults(folder)] == [
-        (".", "PromptMissing"),
-        ("prompt.md", "OutsideFolder"),
-    ]
+    assert [each[:2] for each in faults(folder)] == [("prompt.md", "OutsideFolder")]
 
 
 def test_folders_that_link_to_each_other_are_a_cycle(write: Write) -> None:
@@ -286,6 +283,13 @@ def test_a_folder_that_cannot_be_listed_is_named(
     assert [each for each in faults(folder) if each[0] == "north"] == [
         ("north", "PermissionError", "it cannot be read: Permission denied")
     ]
+
+
+def test_a_prompt_that_cannot_be_read_is_not_called_missing_too(write: Write) -> None:
+    folder = write({"prompt.md": "x"})
+    (folder / "prompt.md").write_bytes(b"\xff")
+
+    assert [each[:2] for each in faults(folder)] == [("prompt.md:1", "UnicodeDecodeError")]
 
 
 def test_a_file_of_another_encoding_is_named_with_its_line(write: Write) -> None:
