@@ -24,7 +24,7 @@ from echelons.human import Human
 from echelons.identity.thread_history import ThreadHistory
 from echelons.langgraph_internals import CHECKPOINT_MAP_KEY
 from echelons.nodes.base_node import Node
-from echelons.nodes.delegating.request_approval import RequestApproval
+from echelons.nodes.delegating.request_approval import RequestApprovals
 from echelons.nodes.delegating.request_queue import REFUSE, RequestQueue
 from echelons.nodes.dispatch import DISPATCH, Dispatch, assign_nodes
 from echelons.nodes.refuse import Refuse
@@ -40,11 +40,11 @@ def build_delegation_graph(
     levels: Mapping[str, Runnable[Any, Any]],
     history: ThreadHistory,
     timeouts: Mapping[str, float | None],
-    approvals: Mapping[str, RequestApproval],
+    approvals: RequestApprovals,
 ) -> DirectGraph:
     """Compile the delegation graph over a superior's subordinates.
 
-    Each has its own timeout, and those with a rule the approval of their requests.
+    Each has its own timeout, and the approval of its requests where a rule holds them.
     """
     queue = RequestQueue(assign_nodes(members), history, timeouts)
     # A plain answer counts with the best declared confidence, or fully.
@@ -54,7 +54,7 @@ def build_delegation_graph(
             levels[name],
             max(member.capabilities.values(), default=1.0),
             queue,
-            approvals.get(name),
+            approvals,
             is_human=isinstance(member, Human),
         )
         for name, member in members.items()

@@ -27,7 +27,7 @@ from echelons.messaging.sibling_messages import SiblingRule
 from echelons.models.call_timeouts import takes_timeout
 from echelons.nodes.act import Act
 from echelons.nodes.base_node import Node
-from echelons.nodes.delegating.request_approval import RequestApproval
+from echelons.nodes.delegating.request_approval import RequestApprovals
 from echelons.nodes.planning.system_prompt import SystemPrompt
 from echelons.nodes.planning.task_router import TaskRouter
 from echelons.nodes.planning.tool_calls import CallableTools
@@ -104,20 +104,14 @@ def build_agent_level(
         built_in += (ASK_USER,)
     built_in += (ASK_LATER,) * bool(built_in)
     if tools or built_in:
-        approvals = None
-        if position.rules:
-            approvals = ToolApprovals(position.rules, tools, position.journal, position.decisions)
-        act = Act(tools, position.journal, position.history, built_in, approvals)
+        approvals = ToolApprovals(position.rules, tools, position.journal, position.decisions)
+        act = Act(tools, position.journal, position.history, approvals, built_in)
         builder.add_node("act", act)
         builder.add_edge("act", "reason")
         ends.append("act")
     if agent.subordinates:
         members = {member.name: member for member in agent.subordinates}
-        approvals_below = {
-            name: RequestApproval(rules, position.decisions, position.history)
-            for name, rules in position.rules.items()
-            if name in members
-        }
+        approvals_below = RequestApprovals(position.rules, position.decisions, position.history)
         delegation = build_delegation_graph(
             members, levels, position.history, position.timeouts, approvals_below
         )

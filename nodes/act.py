@@ -51,8 +51,8 @@ class Act(Node):
         tools: The agent's own tools.
         journal: Records their calls.
         history: Tells whether a run is stored.
+        approvals: Asks whether calls of the agent's own tools may run.
         built_in: Names of the built-in tools whose calls it runs.
-        approvals: Asks whether calls of the agent's own tools may run; `None` if none is held.
     """
 
     def __init__(
@@ -60,8 +60,8 @@ class Act(Node):
         tools: Sequence[BaseTool],
         journal: Journal,
         history: ThreadHistory,
+        approvals: ToolApprovals,
         built_in: Collection[str] = (),
-        approvals: ToolApprovals | None = None,
     ) -> None:
         super().__init__("act")
         self._built_in = built_in
@@ -78,9 +78,9 @@ class Act(Node):
         """Run the call, or return its recorded result if it has run before."""
         config = config or {}
         given, approval = find_call(input, config), None
-        approvals = self._find_approvals(given)
-        if approvals and not get_gate(config).enter(Step.APPROVAL, config):
-            plan = approvals.plan(self._build_effect_call(given, config), config)
+        is_held = self._approvals.may_hold(given["name"], config)
+        if is_held and not get_gate(config).enter(Step.APPROVAL, config):
+            plan = self._approvals.plan(self._build_effect_call(given, config), config)
             approval = drive_plan(plan, lambda step: step.run())
             if approval.answer.verdict != "allowed":
                 return build_rejected_update(given, approval)
@@ -97,9 +97,9 @@ class Act(Node):
         if gate.backpressure:
             await gate.backpressure.await_start(config["configurable"][TASK_ID_KEY])
         given, approval = find_call(input, config), None
-        approvals = self._find_approvals(given)
-        if approvals and not await gate.arun(lambda: gate.enter(Step.APPROVAL, config)):
-            plan = approvals.plan(self._build_effect_call(given, config), config)
+        is_held = self._approvals.may_hold(given["name"], config)
+        if is_held and not await gate.arun(lambda: gate.enter(Step.APPROVAL, config)):
+            plan = self._approvals.plan(self._build_effect_call(given, config), config)
             approval = await adrive_plan(plan, lambda step: step.arun())
             if approval.answer.verdict != "allowed":
                 return build_rejected_update(given, approval)
@@ -117,11 +117,6 @@ class Act(Node):
         # A call's errors are raised, and become its answer where its config is known.
         tools = list(self._own_tools)
         return ToolNode(tools, handle_tool_errors=False, awrap_tool_call=run_detached)
-
-    def _find_approvals(self, given: ToolCall) -> ToolApprovals | None:
-        """Return what asks about a call, `None` if no rule is for its tool."""
-        held = self._approvals
-        return held if held and held.has_rule(given["name"]) else None
 
     def _build_effect_call(self, given: ToolCall, config: RunnableConfig) -> EffectCall:
         kind = self._effect_kinds.get(given["name"], EffectKind.ONCE)

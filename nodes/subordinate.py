@@ -56,7 +56,7 @@ from echelons.nodes.delegating.attempt import (
     classify_outcome,
 )
 from echelons.nodes.delegating.queued_request import QueuedRequest
-from echelons.nodes.delegating.request_approval import RequestApproval
+from echelons.nodes.delegating.request_approval import RequestApprovals
 from echelons.nodes.delegating.request_queue import NextStep, RequestQueue, check_request_path
 from echelons.nodes.messages import read_message_usage
 from echelons.nodes.planning.relay_messages import RELAYED_RESPONSE_KEY
@@ -69,7 +69,7 @@ _EMPTY_REPORT: Mapping[str, Any] = {"status": Status.UNABLE, "reason": EMPTY_ANS
 
 
 class Subordinate(Node):
-    """The node of one subordinate; with `approval`, its requests may have to be approved."""
+    """The node of one subordinate, whose requests may have to be approved."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Subordinate(Node):
         level: Runnable[Any, Any],
         confidence: float,
         queue: RequestQueue,
-        approval: RequestApproval | None = None,
+        approvals: RequestApprovals,
         *,
         is_human: bool = False,
     ) -> None:
@@ -87,7 +87,7 @@ class Subordinate(Node):
         self._level = level
         self._confidence = confidence
         self._queue = queue
-        self._approval = approval
+        self._approvals = approvals
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Run the first request of the queue."""
@@ -95,9 +95,10 @@ class Subordinate(Node):
         order, own, options, failure = self._prepare_attempt(input, given)
         begun = monotonic() if options.begun is None else options.begun
         history, told = self._queue.history, _NOTHING_TOLD
-        if self._approval and not failure and not get_gate(own).enter(Step.APPROVAL, own):
+        is_held = not failure and self._approvals.may_hold(self._agent, own)
+        if is_held and not get_gate(own).enter(Step.APPROVAL, own):
             # Before anything is counted: the node runs again when it has been answered.
-            plan = self._approval.plan(order, own)
+            plan = self._approvals.plan(order, own)
             failure, told = drive_plan(plan, lambda step: step.run())
         halt = get_gate(own).enter(Step.SUBORDINATE, own)
         if halt and not failure:
@@ -123,12 +124,9 @@ class Subordinate(Node):
         history, gate, told = self._queue.history, get_gate(own), _NOTHING_TOLD
         if gate.backpressure:
             await gate.backpressure.await_start(own["configurable"][TASK_ID_KEY])
-        if (
-            self._approval
-            and not failure
-            and not await gate.arun(lambda: gate.enter(Step.APPROVAL, own))
-        ):
-            plan = self._approval.plan(order, own)
+        is_held = not failure and self._approvals.may_hold(self._agent, own)
+        if is_held and not await gate.arun(lambda: gate.enter(Step.APPROVAL, own)):
+            plan = self._approvals.plan(order, own)
             failure, told = await adrive_plan(plan, lambda step: step.arun())
         halt = await gate.arun(lambda: gate.enter(Step.SUBORDINATE, own))
         if halt and not failure:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from echelons.errors import PermissionsWidened, UnknownTool
 from echelons.guards.permissions import (
@@ -14,7 +14,30 @@ from echelons.guards.permissions import (
     rank_rule,
 )
 from echelons.tree.members import Member
+from echelons.tree.names import (
+    ASK_LATER,
+    ASK_SUPERIOR,
+    ASK_USER,
+    CALL_SUBORDINATE,
+    DELEGATE_MANY,
+    REPORT,
+    SEND_MESSAGE,
+)
 from echelons.tree.traversal import TreePlace, walk_tree
+
+_DELEGATION = "name the subordinates, whose tasks a rule holds"
+_UPWARD = "what an agent says to its superior is not held"
+_CONTACT = "Permissions(contact_user=…) decides whether an agent has it"
+_DECIDED_ELSEWHERE: Final[Mapping[str, str]] = {
+    CALL_SUBORDINATE: _DELEGATION,
+    DELEGATE_MANY: _DELEGATION,
+    REPORT: _UPWARD,
+    ASK_SUPERIOR: _UPWARD,
+    ASK_USER: _CONTACT,
+    ASK_LATER: _CONTACT,
+    SEND_MESSAGE: "DelegationPolicy(sibling_messages=…) decides about messages between siblings",
+}
+"""What decides about the calls of each built-in tool in place of a rule."""
 
 
 def check_permissions(root: Member) -> None:
@@ -22,8 +45,8 @@ def check_permissions(root: Member) -> None:
 
     Raises:
         PermissionsWidened: An agent below has a rule that is less strict than this agent's.
-        UnknownTool: A rule names no tool or subordinate of the agent or below it, or a tool inside
-            a foreign graph.
+        UnknownTool: A rule names no tool or subordinate of the agent or below it, a built-in tool,
+            or a tool inside a foreign graph.
     """
     rules = get_permissions(root).approvals
     if not rules:
@@ -39,6 +62,9 @@ def check_permissions(root: Member) -> None:
                 f"it is a tool inside the foreign graph {graph!r}, whose calls cannot be held; "
                 "name the graph itself, or approve them in the graph"
             )
+            raise UnknownTool(root.name, name, why)
+        if name in _DECIDED_ELSEWHERE and name not in known:
+            why = f"it is a built-in tool, and no rule is for it: {_DECIDED_ELSEWHERE[name]}"
             raise UnknownTool(root.name, name, why)
         if name not in known:
             listed = ", ".join(sorted(known)) or "none"

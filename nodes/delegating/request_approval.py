@@ -5,7 +5,7 @@ The question comes in the node of the subordinate, before its segment has begun.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -21,14 +21,14 @@ from echelons.effects.approvals import (
     build_approval_answer,
 )
 from echelons.guards.circuit_breaker import AttemptOutcome
-from echelons.guards.permissions import ApprovalRule, judge_call
+from echelons.guards.permissions import RulesByName, judge_call
 from echelons.identity.thread_history import ThreadHistory
 from echelons.messaging.user_answer import UserAnswer
 from echelons.nodes.delegating.attempt import LevelFailure
 from echelons.nodes.delegating.queued_request import QueuedRequest
 from echelons.nodes.tool_execution.approval import plan_approval, read_first_answer
 from echelons.nodes.tool_execution.at_most_once import PlanStep
-from echelons.nodes.tool_execution.scratchpad import Scratchpad
+from echelons.nodes.tool_execution.scratchpad import MISSING, Scratchpad, peek_first_answer
 from echelons.tree.names import PATH_SEPARATOR
 
 
@@ -45,18 +45,25 @@ class RequestVerdict(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class RequestApproval:
-    """The approval of the requests to one subordinate.
+class RequestApprovals:
+    """The approval of the requests of one agent to its subordinates.
 
     Attributes:
-        rules: The rules for it on the path to its superior, at least one.
+        rules: The rules that hold for the agent.
         decisions: The decisions that hold for a whole thread.
         history: Knows the segments that have begun: they are not asked about any more.
     """
 
-    rules: Sequence[ApprovalRule]
+    rules: RulesByName
     decisions: StandingDecisions
     history: ThreadHistory
+
+    def may_hold(self, subordinate: str, config: RunnableConfig) -> bool:
+        """Return whether a request may have to be approved; `config` is the subordinate's.
+
+        It may also have been asked about before its rule was removed: its answer holds.
+        """
+        return subordinate in self.rules or peek_first_answer(config) is not MISSING
 
     def plan(
         self, order: QueuedRequest, config: RunnableConfig
@@ -75,14 +82,15 @@ class RequestApproval:
             first = pad.answers[0] if pad.answers else None
             return _build_verdict(read_first_answer(first), order)
         call = _build_guarded_call(order, config)
+        rules = self.rules.get(call.name, ())
         if order.request.route:
             # It only relays the request: the agent that answers is asked about.
-            verdict = judge_call(self.rules, call.name, call.arguments)
+            verdict = judge_call(rules, call.name, call.arguments)
             return _build_verdict(
                 ApprovalAnswer("denied" if verdict == "deny" else "allowed"), order
             )
         try:
-            answer = yield from plan_approval(call, self.rules, self.decisions, pad, config)
+            answer = yield from plan_approval(call, rules, self.decisions, pad, config)
         except GraphInterrupt:
             race = order.race_entry
             if race is None or not race.enough or (yield _build_wait_step(race, config)):

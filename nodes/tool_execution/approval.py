@@ -25,7 +25,7 @@ from echelons.effects.approvals import (
     parse_decision,
 )
 from echelons.effects.human_review import Decision
-from echelons.effects.journal import EffectCall, EffectKind, Journal
+from echelons.effects.journal import EffectCall, EffectKind, Journal, get_effect_kind
 from echelons.errors import InvalidSetting
 from echelons.guards.permissions import ApprovalRule, RulesByName, judge_call
 from echelons.messaging.user_answer import UserAnswer
@@ -33,7 +33,7 @@ from echelons.nodes.messages import sanitize_message
 from echelons.nodes.planning.refused_calls import mark_refused
 from echelons.nodes.tool_execution.at_most_once import PlanStep
 from echelons.nodes.tool_execution.journaled_call import INVALID_CALL_TEXT
-from echelons.nodes.tool_execution.scratchpad import MISSING, Scratchpad
+from echelons.nodes.tool_execution.scratchpad import MISSING, Scratchpad, peek_first_answer
 from echelons.nodes.tool_execution.user_answers import mark_user_answers
 
 T = TypeVar("T")
@@ -82,9 +82,19 @@ class ToolApprovals:
         self._journal = journal
         self._decisions = decisions
 
-    def has_rule(self, tool: str) -> bool:
-        """Return whether the calls of a tool may have to be approved."""
-        return tool in self._rules
+    def may_hold(self, tool: str, config: RunnableConfig) -> bool:
+        """Return whether a call may have to be approved.
+
+        It may also have been asked about before its rule was removed: its answer holds.
+        """
+        if tool in self._rules:
+            return True
+        first = peek_first_answer(config)
+        if first is MISSING or tool not in self._tools or not _is_decision(first):
+            return False
+        # Only the journal tells an approval from an answer to the tool.
+        is_journaled = get_effect_kind(self._tools[tool]) is not EffectKind.READS_ONLY
+        return is_journaled and self._journal.keeps(config)
 
     def plan(self, call: EffectCall, config: RunnableConfig) -> ApprovalPlan[ToolApproval]:
         """Return whether a call may run, which a human may have to be asked.
@@ -104,7 +114,7 @@ class ToolApprovals:
         elif pad.answers and _is_not_asked(pad.answers[0]):
             # The tool itself has asked since then.
             return _build_tool_approval(call, read_first_answer(pad.answers[0]), pad.answers[:1])
-        rules, schema = self._rules[call.tool], _build_edit_schema(self._tools[call.tool])
+        rules, schema = self._rules.get(call.tool, ()), _build_edit_schema(self._tools[call.tool])
         asked = GuardedCall(
             call.thread_id, call.path, "tool", call.tool, call.arguments, call.call_id
         )
@@ -211,6 +221,12 @@ def read_first_answer(answer: object) -> ApprovalAnswer:
     except InvalidSetting:
         # It answers something else, or nobody has decided.
         return ApprovalAnswer("allowed")
+
+
+def _is_decision(answer: object) -> bool:
+    """Return whether an answer may be a decision on a call."""
+    kind = answer.get("type") if isinstance(answer, Mapping) else answer
+    return isinstance(kind, str) and kind in ("approve", "edit", "reject")
 
 
 def _build_edit_schema(tool: BaseTool) -> Mapping[str, Any]:

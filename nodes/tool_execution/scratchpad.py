@@ -23,6 +23,12 @@ MISSING = object()
 """Stands for a missing answer, as `None` may be an answer."""
 
 
+def peek_first_answer(config: RunnableConfig) -> Any:
+    """Return the first answer that a task has received by its question's id, or `MISSING`."""
+    pad = config["configurable"].get(SCRATCHPAD_KEY)
+    return pad.resume[0] if pad and pad.resume else MISSING
+
+
 class Scratchpad:
     """The answers that one task has received so far, read from the config of its node."""
 

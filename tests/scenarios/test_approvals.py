@@ -343,6 +343,46 @@ def test_an_approval_counts_as_no_step(world: World, saver: SqliteCheckpointer) 
     assert (asked, result.status, result.text) == (2, "finished", "over")
 
 
+@pytest.mark.parametrize("left", [{}, {"note": "ask"}], ids=["none", "others"])
+@pytest.mark.parametrize("by", ["session", "graph"])
+@pytest.mark.parametrize(
+    ("said", "done"),
+    [("approve", ["mail to bob x1"]), ("reject", []), (edit(to="eve"), ["mail to eve x1"])],
+    ids=["approve", "reject", "edit"],
+)
+def test_an_answer_holds_although_its_rule_was_removed(
+    world: World, saver: SqliteCheckpointer, said: Any, done: list[str], by: str, left: Any
+) -> None:
+    office = Office()
+    [question] = world.send(Session(office.tree(), saver), "go").questions
+    office.rules = left
+    session = Session(office.tree(), saver)
+
+    if by == "session":
+        world.answer(session, {question.id: said})
+    else:
+        given = said.to_json() if isinstance(said, Decision) else said
+        world.invoke(session.graph, Command(resume={question.id: given}), session.config)
+
+    assert office.done == done
+    assert len(read_answers(session)) == 1
+
+
+def test_a_tool_gets_no_approval_whose_rule_was_removed(
+    world: World, saver: SqliteCheckpointer
+) -> None:
+    office = Office(Call("note", {"text": "colour"}), rules={"note": "ask"})
+    [approval] = world.send(Session(office.tree(), saver), "go").questions
+    office.rules = {}
+    session = Session(office.tree(), saver)
+
+    [question] = world.answer(session, {approval.id: "approve"}).questions
+    assert question.value == "colour"
+    # Nor is an answer that looks like a decision taken for one.
+    assert world.answer(session, {question.id: {"type": "reject"}}).text == "over"
+    assert office.done == ["colour: {'type': 'reject'}"]
+
+
 # Subordinates: whoever would do the work, however the request comes to it.
 
 
@@ -436,6 +476,22 @@ def test_a_request_that_may_not_be_made_is_answered_with_unable(
     )
     assert read_answers(session, "head") == [f"[unable] {why}"]
     assert count_calls(office.model) == {"head": 2}
+
+
+@pytest.mark.parametrize("said", ["approve", "reject"])
+def test_an_answer_about_a_task_holds_although_its_rule_was_removed(
+    world: World, saver: SqliteCheckpointer, said: str
+) -> None:
+    office = Office(rules={"clerk": "ask"})
+    [question] = world.send(Session(office.tree(), saver), "go").questions
+    office.rules = {}
+    session = Session(office.tree(), saver)
+
+    assert world.answer(session, {question.id: said}).text == "over"
+
+    assert office.done == (["mail to bob x1"] if said == "approve" else [])
+    [read] = read_answers(session, "mid")
+    assert ("rejected by a human" in read) == (said == "reject")
 
 
 def test_a_routed_request_is_relayed_to_the_agent_that_is_asked_about(

@@ -13,6 +13,7 @@ from langgraph.graph import START, MessagesState, StateGraph
 from echelons import Agent, Permissions, subordinate
 from echelons.errors import PermissionsWidened, UnknownTool
 from echelons.testing import ScriptedModel
+from echelons.tree.names import BUILT_IN_TOOLS
 
 
 def mail(to: str) -> str:
@@ -39,7 +40,7 @@ def test_a_rule_names_a_tool_or_a_subordinate_of_any_level_below() -> None:
     assert dict(head.permissions.approvals) == {"mail": decide, "clerk": "deny", "mid": "ask"}
 
 
-@pytest.mark.parametrize("name", ["mial", "head", "Mail", "call_subordinate", "report", "reason"])
+@pytest.mark.parametrize("name", ["mial", "head", "Mail", "reason"])
 def test_a_name_that_nothing_has_is_refused(name: str) -> None:
     clerk = Agent("clerk", tools=[mail])
 
@@ -48,6 +49,22 @@ def test_a_name_that_nothing_has_is_refused(name: str) -> None:
 
     assert (refused.value.agent, refused.value.tool) == ("head", name)
     assert str(refused.value).endswith("of the agent or below it: clerk, mail")
+
+
+@pytest.mark.parametrize("name", sorted(BUILT_IN_TOOLS))
+def test_a_built_in_tool_is_refused_with_what_decides_instead(name: str) -> None:
+    with pytest.raises(UnknownTool) as refused:
+        Agent("head", tools=[mail], permissions=rules(**{name: "ask"}))
+
+    said = str(refused.value)
+    assert "it is a built-in tool, and no rule is for it: " in said
+    for word, names in {
+        "contact_user": {"ask_user", "ask_later"},
+        "superior": {"report", "ask_superior"},
+        "sibling_messages": {"send_message"},
+        "subordinates": {"call_subordinate", "delegate_many"},
+    }.items():
+        assert (word in said) == (name in names)
 
 
 def test_a_name_beside_or_above_the_agent_is_refused() -> None:
