@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -38,7 +39,7 @@ from echelons.tree.members import (
     adopt_members,
     create_empty_capabilities,
 )
-from echelons.tree.names import BUILT_IN_TOOLS, check_name
+from echelons.tree.names import BUILT_IN_TOOLS, check_name, get_provider_tool_name
 from echelons.tree.permission_rules import check_permissions
 from echelons.tree.traversal import check_tree
 
@@ -81,7 +82,8 @@ class Agent(_Compiled):
             superiors, subordinates and reports; `""` for nothing, `None` for what its superior has.
             A mapping replaces some of its parts by name: `identity`, `superior`, `subordinates`,
             `reports`, `questions`, `results`.
-        tools: LangChain tools or functions with a docstring.
+        tools: LangChain tools, functions with a docstring, or tools that the model's provider
+            runs, as dicts such as `{"type": "web_search"}`.
         subordinates: Agents, compiled trees, which stand for their agents, compiled LangGraph
             graphs, Runnables, or functions that take the message; see `subordinate`.
         capabilities: Its capabilities by name: a confidence from 0 to 1, or a `Capability`,
@@ -363,11 +365,20 @@ def _check_guidance(agent: str, guidance: Any) -> str | Mapping[str, str] | None
 def _check_tools(agent: str, tools: Any) -> tuple[Any, ...]:
     if isinstance(tools, (str, bytes, Mapping)) or not hasattr(tools, "__iter__"):
         raise UnknownTool(agent, tools)
-    checked = tuple(list_items(tools))
+    # A dict is a tool that the model's provider runs, and data: a copy of it.
+    checked = tuple(
+        json.loads(json.dumps(each)) if get_provider_tool_name(each) else each
+        for each in list_items(tools)
+    )
     seen: set[str] = set()
     for tool in checked:
-        name = getattr(tool, "name", None) or getattr(tool, "__name__", None)
-        if not isinstance(name, str) or not _is_tool(tool):
+        is_provided = bool(get_provider_tool_name(tool))
+        if is_provided and "name" not in tool:
+            continue  # such as several servers of one type
+        name: Any = getattr(tool, "name", None) or getattr(tool, "__name__", None)
+        if is_provided:
+            name = tool["name"]
+        if not isinstance(name, str) or not (is_provided or _is_tool(tool)):
             raise UnknownTool(agent, tool)
         if name in BUILT_IN_TOOLS:
             raise InvalidName(name, "a tool of every agent is called so")

@@ -7,6 +7,7 @@ import, and not as lost state in a run; `tests/contracts` says what else broke. 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from langchain_core.runnables.config import var_child_runnable_config
@@ -61,6 +62,7 @@ __all__ = [
     "SyncPregelLoop",
     "advance_checkpoint_ids",
     "compute_task_id",
+    "list_state_keys",
     "parent_config",
     "search_where",
     "supports_async",
@@ -126,6 +128,15 @@ def advance_checkpoint_ids(ticks: int) -> None:
     made: Any = checkpoint_ids
     if (made._last_v6_timestamp or 0) < ticks:
         made._last_v6_timestamp = ticks
+
+
+def list_state_keys(config: Mapping[str, Any]) -> frozenset[str]:
+    """Return the keys of the state of the graph whose node has a config; empty outside of one.
+
+    LangGraph ignores an update of any other key. Its `ToolNode` reads the state in the same way.
+    """
+    read = (config.get("configurable") or {}).get(READ_KEY)
+    return frozenset(read.args[1]) if read else frozenset()
 
 
 def compute_task_id(saved: CheckpointTuple, node: str, send: int | None = None) -> str:

@@ -45,7 +45,7 @@ from echelons.nodes.run import RunFunction, RunGraph, RunHuman, RunRunnable
 from echelons.nodes.tool_execution.approval import ToolApprovals
 from echelons.prompts import build_guidance
 from echelons.tree.members import FunctionMember, GraphMember, Member, RunnableMember
-from echelons.tree.names import ASK_LATER, ASK_SUPERIOR, ASK_USER, RUN
+from echelons.tree.names import ASK_LATER, ASK_SUPERIOR, ASK_USER, RUN, get_provider_tool_name
 
 LevelBuilder = StateGraph[Any, Any, Any, Any]
 
@@ -95,7 +95,11 @@ def build_agent_level(
 ) -> LevelBuilder:
     """Return the graph of an agent's level over those of its subordinates, not yet compiled."""
     builder = _create_builder(position.reports)
-    tools = [each if isinstance(each, BaseTool) else tool(each) for each in agent.tools]
+    tools = [
+        each if isinstance(each, BaseTool) else tool(each)
+        for each in agent.tools
+        if not get_provider_tool_name(each)
+    ]
     ends = [END, "reason"]
     can_ask = supports_tool_calls(position.model)
     # Below the root, a question to the superior ends the segment instead.
@@ -168,7 +172,7 @@ def _create_run_node(member: Member, history: GraphHistory) -> Node:
 def _build_settings(
     agent: Agent, tools: Sequence[BaseTool], position: LevelPosition, can_ask: bool
 ) -> ReasonSettings:
-    shown: list[Any] = list(tools)
+    shown: list[Any] = [*tools, *filter(get_provider_tool_name, agent.tools)]
     if agent.subordinates:
         shown.append(build_call_subordinate_schema(agent.subordinates))
     if len(agent.subordinates) > 1:
@@ -222,4 +226,5 @@ def _build_settings(
         position.model if takes_timeout(position.model) else None,
         position.max_refusals,
         position.sibling_rule,
+        frozenset(each.name for each in tools if each.return_direct),
     )

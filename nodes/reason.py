@@ -74,7 +74,11 @@ from echelons.nodes.planning.delegation_plan import (
     iter_unnamed_tasks,
 )
 from echelons.nodes.planning.duplicates import find_answered
-from echelons.nodes.planning.early_end import build_halt_update, build_late_reply_update
+from echelons.nodes.planning.early_end import (
+    build_direct_update,
+    build_halt_update,
+    build_late_reply_update,
+)
 from echelons.nodes.planning.incoming_mail import (
     build_mail_messages,
     has_intervention,
@@ -119,6 +123,7 @@ class ReasonSettings:
         sibling_rule: The superior's rule about messages between its subordinates.
         max_refusals: Refusals of the same call in a row after which the agent ends; `None` for
             no limit.
+        direct_tools: Names of its tools whose results are its answer (`return_direct`).
     """
 
     model: Runnable[Any, Any]
@@ -131,6 +136,7 @@ class ReasonSettings:
     timed_model: BaseChatModel | None = None
     max_refusals: int | None = DEFAULT_REFUSALS
     sibling_rule: SiblingRule = "copy"
+    direct_tools: frozenset[str] = frozenset()
 
 
 class Reason(Node):
@@ -151,7 +157,7 @@ class Reason(Node):
         identity = require_identity(config)
         joined = join_parts(input, identity)
         state = joined.state
-        if (end := self._find_end(state)) is not None:
+        if (end := self._find_end(state, identity)) is not None:
             return joined.rebase_update(end)
         if state.get("forward"):
             past = self._history.load_past(state.get("previous"), config)
@@ -225,7 +231,7 @@ class Reason(Node):
         identity = require_identity(config)
         joined = join_parts(input, identity)
         state = joined.state
-        if (end := self._find_end(state)) is not None:
+        if (end := self._find_end(state, identity)) is not None:
             return joined.rebase_update(end)
         if state.get("forward"):
             past = await self._history.aload_past(state.get("previous"), config)
@@ -285,10 +291,14 @@ class Reason(Node):
             await mailboxes.anote_read([*mail, *told], config)
         return joined.rebase_update(update)
 
-    def _find_end(self, state: Mapping[str, Any]) -> dict[str, Any] | None:
+    def _find_end(self, state: Mapping[str, Any], identity: Identity) -> dict[str, Any] | None:
         """Return the update of a segment that ends without a model call, `None` for any other."""
         if state.get("response"):
             return {}
+        if direct := self._settings.direct_tools:
+            update = build_direct_update(state["messages"], direct, identity)
+            if update is not None:
+                return update
         return build_unanswered_update(state["messages"]) if self._passes_on_questions else None
 
     @property

@@ -16,6 +16,7 @@ from echelons.text.error_lines import describe_failure
 from echelons.text.input_limits import read_text
 from echelons.text.stemming import extract_words
 from echelons.tree.members import Member
+from echelons.tree.names import get_provider_tool_name
 
 DERIVED_CONFIDENCE: Final = 0.8
 """Confidence of derived capabilities: less than people usually declare (0.9, 1.0)."""
@@ -99,5 +100,6 @@ def iterate_tools(member: Member) -> Iterator[tuple[str, str]]:
     """Yield the name of each of an agent's tools, and the first paragraph of its description."""
     for tool in getattr(member, "tools", ()):
         name = getattr(tool, "name", None) or getattr(tool, "__name__", "")
+        name = name or get_provider_tool_name(tool)
         text = inspect.getdoc(tool) if inspect.isroutine(tool) else getattr(tool, "description", "")
         yield str(name), " ".join((text or "").strip().split("\n\n")[0].split())

@@ -92,8 +92,8 @@ class UnknownTool(ConfigurationError):
     tool: object
     why: str = ""
     message = (
-        "agent {agent!r}: {tool!r} is no tool; pass a LangChain tool or a function with a name and "
-        "a docstring"
+        "agent {agent!r}: {tool!r} is no tool; pass a LangChain tool, a function with a name and "
+        "a docstring, or a dict of a tool that the model's provider runs"
     )
 
     def _describe(self) -> str:

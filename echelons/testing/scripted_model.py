@@ -24,6 +24,7 @@ from echelons.testing.call_log import CallLog, CallRecord
 from echelons.testing.clock import Clock, SystemClock
 from echelons.testing.reply_messages import MODEL_NAME, as_chunks, as_message
 from echelons.testing.scripts import AgentScripts, Script, StepOutcome, as_outcome
+from echelons.tree.names import get_provider_tool_name
 
 CALLER_KEY = "echelons_caller"
 """The keyword argument that passes a call's metadata to `_stream`."""
@@ -110,7 +111,9 @@ class ScriptedModel(BaseChatModel):
         self, tools: Sequence[Any], *, tool_choice: str | None = None, **kwargs: Any
     ) -> Runnable[LanguageModelInput, AIMessage]:
         """Return the model, with the same record and script, bound to tools."""
-        schemas = [convert_to_openai_tool(tool) for tool in tools]
+        schemas = [
+            tool if get_provider_tool_name(tool) else convert_to_openai_tool(tool) for tool in tools
+        ]
         self._log.record_binding(_tool_names(schemas))
         if tool_choice is not None:
             kwargs["tool_choice"] = tool_choice
@@ -246,9 +249,9 @@ class ScriptedModel(BaseChatModel):
 
 
 def _tool_names(schemas: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the names of tools; those that a provider runs itself have only a type."""
+    """Return the names of tools; also of those that a provider runs."""
     return [
-        schema["function"]["name"] if "function" in schema else str(schema.get("type"))
+        schema["function"]["name"] if "function" in schema else get_provider_tool_name(schema)
         for schema in schemas
     ]
 

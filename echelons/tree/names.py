@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from echelons.errors import InvalidName
 from echelons.text.input_limits import read_text
@@ -34,6 +35,33 @@ BUILT_IN_TOOLS = DELEGATING_TOOLS | {
     SEND_MESSAGE,
 }
 """Tools that Echelons adds to an agent's own."""
+
+
+_FUNCTION_KEYS = frozenset(
+    {"function", "parameters", "properties", "input_schema", "function_declarations"}
+)
+
+
+def get_provider_tool_name(tool: object) -> str:
+    """Return the name of a dict that is a tool of a model's provider; empty for anything else.
+
+    A dict that describes a function is none: there would be nothing to run.
+
+    Examples:
+        >>> get_provider_tool_name({"type": "web_search_20250305", "name": "web_search"})
+        'web_search'
+        >>> get_provider_tool_name({"google_search": {}})
+        'google_search'
+        >>> get_provider_tool_name({"type": "function", "name": "search"})
+        ''
+    """
+    if not isinstance(tool, Mapping) or not _FUNCTION_KEYS.isdisjoint(tool):
+        return ""
+    if tool.get("type") == "function":
+        return ""
+    only = next(iter(tool)) if len(tool) == 1 else None
+    name = tool.get("name") or tool.get("type") or only
+    return name if isinstance(name, str) else ""
 
 
 def check_name(name: object) -> str:

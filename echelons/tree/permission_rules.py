@@ -22,6 +22,7 @@ from echelons.tree.names import (
     DELEGATE_MANY,
     REPORT,
     SEND_MESSAGE,
+    get_provider_tool_name,
 )
 from echelons.tree.traversal import TreePlace, walk_tree
 
@@ -97,6 +98,8 @@ def _check_narrowing(
 
 def _list_tools(member: Member) -> Iterator[str]:
     for tool in getattr(member, "tools", ()):
+        if get_provider_tool_name(tool):
+            continue  # its provider runs it
         yield str(getattr(tool, "name", None) or tool.__name__)
 
 

@@ -35,7 +35,7 @@ from echelons.identity.lineage import Identity
 from echelons.nodes.delegating.request_queue import REFUSE
 from echelons.nodes.dispatch import assign_nodes
 from echelons.tree.members import Member
-from echelons.tree.names import PATH_SEPARATOR, RUN
+from echelons.tree.names import PATH_SEPARATOR, RUN, get_provider_tool_name
 from echelons.tree.traversal import fingerprint_tree, walk_tree
 
 
@@ -143,7 +143,7 @@ def _list_nodes(member: Member) -> set[str]:
     if not isinstance(member, Agent):
         return {RUN}
     own = {"reason"}
-    if member.tools:
+    if not all(map(get_provider_tool_name, member.tools)):
         own.add("act")
     if member.subordinates:
         taking = assign_nodes([each.name for each in member.subordinates])

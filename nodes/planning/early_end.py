@@ -1,11 +1,12 @@
-"""Ends a segment early: every open call answered, and a final message with the reason.
+"""Ends a segment without a model call: every open call answered, and a final message.
 
-`reason` calls this when the gate halts it, and `act` when the gate halts a call.
+`reason` calls this when the gate halts it, and when the results of tools are the answer; `act` when
+the gate halts a call.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
@@ -13,6 +14,7 @@ from langgraph.types import interrupt
 
 from echelons.guards.gate import HALT_KEY, Halt, Pause
 from echelons.identity.lineage import Identity, derive_message_id
+from echelons.nodes.messages import RETURNED_KEY
 from echelons.nodes.planning.tool_calls import find_unanswered
 
 
@@ -39,6 +41,36 @@ def build_late_reply_update(
     calls = (*reply.tool_calls, *reply.invalid_tool_calls)
     new = [reply, *(build_not_run_message(call, halt) for call in calls)]
     return _build_end_update(halt, [*messages, reply], new, identity)
+
+
+def build_direct_update(
+    messages: Sequence[BaseMessage], direct_tools: Collection[str], identity: Identity
+) -> dict[str, Any] | None:
+    """Return the update that ends a segment with the results of tools that are its answer.
+
+    `None` unless all calls of the last message are of such tools, and none has failed: the model
+    reads an error, and can try again.
+    """
+    results: dict[str, ToolMessage] = {}
+    for message in reversed(messages):
+        if isinstance(message, ToolMessage):
+            results[message.tool_call_id] = message
+            continue
+        if not isinstance(message, AIMessage) or message.invalid_tool_calls or not results:
+            return None
+        answers = [results.get(call["id"] or "") for call in message.tool_calls]
+        if not {call["name"] for call in message.tool_calls} <= {*direct_tools}:
+            return None
+        if any(each is None or each.status == "error" for each in answers):
+            return None
+        last = AIMessage(
+            "\n\n".join(str(each.text) for each in answers if each),
+            id=derive_message_id(identity.thread_id, f"{RETURNED_KEY}/{message.id}"),
+            name=identity.agent,
+            response_metadata={RETURNED_KEY: True},
+        )
+        return {"messages": [last]}
+    return None
 
 
 def build_not_run_message(

@@ -26,7 +26,7 @@ from echelons.identity.lineage import require_identity
 from echelons.langgraph_internals import supports_sync
 from echelons.nodes.delegating.cancel_on_stop import CancelOnStop
 from echelons.tree.members import FunctionMember, GraphMember, RunnableMember
-from echelons.tree.names import PATH_SEPARATOR
+from echelons.tree.names import PATH_SEPARATOR, get_provider_tool_name
 from echelons.tree.traversal import walk_tree
 
 
@@ -111,6 +111,8 @@ def _iterate_work(root: Agent) -> Iterator[tuple[str, Any]]:
         match place.member:
             case Agent() as agent:
                 for each in agent.tools:
+                    if get_provider_tool_name(each):
+                        continue
                     name = getattr(each, "name", None) or each.__name__
                     yield f"the tool {name!r} of {place.path_text}", each
                 yield f"the prompt of {place.path_text}", agent.prompt

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from asyncio import CancelledError
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -23,6 +23,7 @@ from langgraph.types import Command
 from echelons.effects.journal import EffectCall, EffectKind
 from echelons.guards.gate import Halt
 from echelons.identity.failures import LoggedFailure, get_failure_log
+from echelons.langgraph_internals import list_state_keys
 from echelons.messaging.user_answer import UserAnswer
 from echelons.nodes.messages import sanitize_message
 from echelons.nodes.planning.early_end import build_not_run_message
@@ -265,7 +266,8 @@ def sanitize_output(outcome: Any, config: Mapping[str, Any]) -> Any:
     """Return a tool's output with sanitized messages and without the level's private keys.
 
     Raises:
-        ToolException: It has a command that does anything but update the agent's own state.
+        ToolException: It has a command that does anything but update the agent's own state, or
+            updates a key that the state does not have.
     """
     if isinstance(outcome, BaseMessage):
         # A tool may turn its exceptions into answers itself (`handle_tool_error`).
@@ -285,8 +287,21 @@ def sanitize_output(outcome: Any, config: Mapping[str, Any]) -> Any:
     if isinstance(outcome, Command):
         if outcome.graph or outcome.goto or not isinstance(outcome.update, Mapping):
             raise _refuse_command(outcome)
+        known = list_state_keys(config)
+        if known and (unknown := outcome.update.keys() - known):
+            raise _refuse_update(unknown)
         return replace(outcome, update=sanitize_output(outcome.update, config))
     return outcome
+
+
+def _refuse_update(keys: Iterable[Any]) -> ToolException:
+    """Return the error of a tool whose command updates keys that are not in its agent's state."""
+    given = ", ".join(sorted(map(shorten_repr, keys)))
+    return ToolException(
+        f"the tool has run, and its result is lost: its Command updates {given}, which the state "
+        "of its agent does not have; return what the model is to know in a ToolMessage, and keep "
+        "the rest in the store"
+    )
 
 
 def _refuse_command(command: Command[Any]) -> ToolException:

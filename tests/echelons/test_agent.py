@@ -234,7 +234,7 @@ def test_langchain_tools_and_documented_functions_are_tools() -> None:
 @pytest.mark.parametrize(
     "given",
     [
-        *(None, 5, "search", {"type": "web_search"}, object(), Caller(), int, type(search)),
+        *(None, 5, "search", {"type": "function"}, object(), Caller(), int, type(search)),
         *(undocumented, lambda query: query, functools.partial(measure)),
         *(RunnableLambda(measure), ToolNode([search])),
     ],

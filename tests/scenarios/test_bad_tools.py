@@ -224,7 +224,7 @@ def test_a_graph_that_steers_its_superior_is_unable_and_its_siblings_go_on(
 def update() -> Command[Any]:
     """Update the state."""
     message = ToolMessage("noted", tool_call_id="u")
-    return Command(update={"messages": [message], "unknown": 1})
+    return Command(update={"messages": [message]})
 
 
 def test_a_tool_may_update_its_own_agents_messages(world: World, saver: SqliteCheckpointer) -> None:

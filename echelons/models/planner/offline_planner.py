@@ -20,6 +20,7 @@ from pydantic import Field
 from echelons.language.task_shares import split_task
 from echelons.models.planner.reply_message import PROVIDER, build_message, split_message
 from echelons.models.planner.reply_plan import PLANNER_NAME, NearestNote, TaskSharing
+from echelons.tree.names import get_provider_tool_name
 
 
 class OfflinePlanner(BaseChatModel):
@@ -59,7 +60,9 @@ class OfflinePlanner(BaseChatModel):
         """
         if tool_choice is not None:
             kwargs["tool_choice"] = tool_choice
-        return self.bind(tools=[convert_to_openai_tool(tool) for tool in tools], **kwargs)
+        # It has no provider that could run a tool.
+        able = [convert_to_openai_tool(each) for each in tools if not get_provider_tool_name(each)]
+        return self.bind(tools=able, **kwargs)
 
     @property
     def _llm_type(self) -> str:
