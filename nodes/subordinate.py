@@ -28,7 +28,7 @@ from echelons.delegation.request import (
     Usage,
     render_facts,
 )
-from echelons.errors import DelegationError, MisplacedRequest
+from echelons.errors import DelegationError, MisplacedRequest, UnreadableRecord
 from echelons.guards.circuit_breaker import AttemptOutcome
 from echelons.guards.gate import HALT_KEY, Halt, Pause, Step, get_gate
 from echelons.human import MAX_TIMEOUT
@@ -347,7 +347,10 @@ def _iter_user_answers(
     """Yield what the user was asked for the calls of an agent, and about its requests."""
     for each in results:
         if USER_ANSWERS_KEY in each.response_metadata:
-            yield from map(UserAnswer.load, each.response_metadata[USER_ANSWERS_KEY])
+            marks = each.response_metadata[USER_ANSWERS_KEY]
+            if not isinstance(marks, list):
+                raise UnreadableRecord(UserAnswer.__name__, "they are no list")
+            yield from map(UserAnswer.load, marks)
     for response in below:
         yield from (told for told in response.user_answers if len(told.path) == 1)
 

@@ -23,6 +23,7 @@ from langgraph.types import Command
 from echelons.effects.journal import EffectCall, EffectKind
 from echelons.guards.gate import Halt
 from echelons.identity.failures import LoggedFailure, get_failure_log
+from echelons.identity.lineage import OWN_KEYS, strip_own_metadata
 from echelons.langgraph_internals import list_state_keys
 from echelons.messaging.user_answer import UserAnswer
 from echelons.nodes.messages import sanitize_message
@@ -113,7 +114,7 @@ class JournaledCall:
     def check_recorded(self, result: Any, config: RunnableConfig) -> Any:
         """Return a recorded update, or an error if it steers: earlier versions recorded such."""
         try:
-            return sanitize_output(result, config)
+            return sanitize_output(result, config, was_recorded=True)
         except ToolException as error:
             return {"messages": [self._build_message(f"Error: {error}", "error")]}
 
@@ -262,8 +263,11 @@ async def run_detached(
     return await execute(request.override(tool=tool))
 
 
-def sanitize_output(outcome: Any, config: Mapping[str, Any]) -> Any:
+def sanitize_output(outcome: Any, config: Mapping[str, Any], *, was_recorded: bool = False) -> Any:
     """Return a tool's output with sanitized messages and without the level's private keys.
+
+    Unless it `was_recorded`, which keeps our own marks, its messages have none of ours: a tool
+    could say with them what the user has never said.
 
     Raises:
         ToolException: It has a command that does anything but update the agent's own state, or
@@ -275,12 +279,15 @@ def sanitize_output(outcome: Any, config: Mapping[str, Any]) -> Any:
             text = get_failure_log(config).redact(outcome.text)
             if text != outcome.text:
                 outcome = outcome.model_copy(update={"content": text})
+        if not (was_recorded or OWN_KEYS.isdisjoint(outcome.response_metadata)):
+            own = strip_own_metadata(outcome)
+            outcome = outcome.model_copy(update={"response_metadata": own})
         return sanitize_message(outcome)
     if isinstance(outcome, list):
-        return [sanitize_output(each, config) for each in outcome]
+        return [sanitize_output(each, config, was_recorded=was_recorded) for each in outcome]
     if isinstance(outcome, Mapping):
         return {
-            key: sanitize_output(value, config)
+            key: sanitize_output(value, config, was_recorded=was_recorded)
             for key, value in outcome.items()
             if key not in PRIVATE_KEYS
         }
@@ -290,7 +297,8 @@ def sanitize_output(outcome: Any, config: Mapping[str, Any]) -> Any:
         known = list_state_keys(config)
         if known and (unknown := outcome.update.keys() - known):
             raise _refuse_update(unknown)
-        return replace(outcome, update=sanitize_output(outcome.update, config))
+        update = sanitize_output(outcome.update, config, was_recorded=was_recorded)
+        return replace(outcome, update=update)
     return outcome
 
 

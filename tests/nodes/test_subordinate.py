@@ -9,7 +9,8 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from langchain_core.tools import tool
 
 from echelons import Agent, DelegationRequest, DelegationResponse, Status, Usage
-from echelons.identity.lineage import Identity, derive_request_id
+from echelons.errors import UnreadableRecord
+from echelons.identity.lineage import USER_ANSWERS_KEY, Identity, derive_request_id
 from echelons.identity.thread_history import Head
 from echelons.nodes.delegating.attempt import LevelFailure
 from echelons.nodes.delegating.queued_request import QueuedRequest
@@ -151,6 +152,14 @@ def test_whoever_reports_that_nothing_fulfils_its_task_is_unable(result: str) ->
 
     assert (response.status, response.reason) == (Status.UNABLE, EMPTY_ANSWER_REASON)
     assert (response.confidence, response.failed) == (0.0, True)
+
+
+@pytest.mark.parametrize("stored", [5, {"question": "Which?"}, ["Which?"]], ids=repr)
+def test_damaged_marks_of_what_the_user_was_asked_are_refused_by_name(stored: Any) -> None:
+    marked = ToolMessage("x", tool_call_id="1", response_metadata={USER_ANSWERS_KEY: stored})
+
+    with pytest.raises(UnreadableRecord, match="UserAnswer"):
+        ended(marked, AIMessage("done"))
 
 
 def test_usage_counts_the_own_calls_and_those_of_everybody_below() -> None:

@@ -974,3 +974,45 @@ def test_a_run_that_ends_between_the_answer_and_the_call_is_not_asked_again(
 
     assert world.resume(Session(office.tree(), saver)).text == "over"
     assert office.done == ["mail to eve x1"]
+
+
+@pytest.mark.parametrize("rules", [{"pay": "ask"}, {}], ids=["rule kept", "rule removed"])
+def test_a_call_that_was_cut_short_runs_again_as_it_was_approved(
+    world: World, saver: SqliteCheckpointer, rules: Mapping[str, Any]
+) -> None:
+    paid: list[int] = []
+    cuts = [Died()]
+
+    def pay(amount: int) -> str:
+        """Pay."""
+        paid.append(amount)
+        if cuts:
+            raise cuts.pop()
+        return f"paid {amount}"
+
+    def build(rules: Mapping[str, Any]) -> Agent:
+        scripts: dict[str, Any] = {
+            "head": [delegate("mid", "go"), "over"],
+            "mid": [delegate("clerk", "go"), "done"],
+            "clerk": [Call("pay", {"amount": 700}), "written"],
+        }
+        mid = Agent("mid", subordinates=[Agent("clerk", tools=[pay])])
+        permissions = Permissions(approvals=rules)
+        model = ScriptedModel(scripts)
+        return Agent("head", model=model, subordinates=[mid], permissions=permissions)
+
+    session = Session(build({"pay": "ask"}), saver)
+    [approval] = world.send(session, "go").questions
+    less = Decision("edit", edited_action={"name": "pay", "args": {"amount": 70}})
+    with pytest.raises(Died):
+        world.answer(session, {approval.id: less})
+
+    session = Session(build(rules), saver)
+    [outcome] = world.resume(session).questions
+    assert outcome.value["arguments"] == {"amount": 70}
+    assert world.answer(session, {outcome.id: "run_again"}).text == "over"
+
+    assert paid == [70, 70]
+    [read] = read_answers(session)
+    assert "A human has changed the arguments" in read
+    assert [each.count("May pay run?") for each in read_answers(session, "mid")] == [1]
