@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from echelons.tree.drawing import Drawing
 
     PromptText: TypeAlias = str | SystemMessage
+    ModelChoice: TypeAlias = Callable[..., BaseChatModel | str | Awaitable[BaseChatModel | str]]
     PromptFunction: TypeAlias = Callable[..., PromptText | Awaitable[PromptText]]
 
 
@@ -73,8 +74,9 @@ class Agent(_Compiled):
         name: A letter, then up to 63 letters, digits, `-` or `_`; unique in its tree.
         description: Its purpose in a sentence. Its superior's model reads it.
         model: A LangChain chat model, a name such as `"openai:gpt-5-mini"` or, with the extra
-            `models`, `"anthropic:claude-sonnet-4-5"`, or `None` to use the superior's. A root
-            without a model uses the offline planner.
+            `models`, `"anthropic:claude-sonnet-4-5"`, a function as for `prompt` that returns one
+            of these before each call, or `None` to use the superior's. A root without a model uses
+            the offline planner.
         prompt: Instructions for its own model: a text, a `SystemMessage`, or a function, sync or
             async, of the state, or of the state and LangGraph's `Runtime`, that returns one before
             each model call. The state has the `messages` of the agent's whole thread.
@@ -109,7 +111,7 @@ class Agent(_Compiled):
 
     name: str
     description: str = ""
-    model: BaseChatModel | str | None = field(default=None, kw_only=True)
+    model: BaseChatModel | str | ModelChoice | None = field(default=None, kw_only=True)
     prompt: PromptText | PromptFunction = field(default="", kw_only=True)
     tools: Sequence[Any] = field(default=(), kw_only=True)
     subordinates: tuple[Member, ...] = field(default=(), kw_only=True)
@@ -128,7 +130,7 @@ class Agent(_Compiled):
             name: str,
             description: str = "",
             *,
-            model: BaseChatModel | str | None = None,
+            model: BaseChatModel | str | ModelChoice | None = None,
             prompt: PromptText | PromptFunction = "",
             tools: Sequence[Any] = (),
             subordinates: Sequence[Any] = (),
@@ -233,7 +235,7 @@ class Agent(_Compiled):
         return Drawing(self)
 
 
-MODELS = "BaseChatModel or str, such as 'openai:gpt-5-mini' (the default is inherited)"
+MODELS = "BaseChatModel, str or function, such as 'openai:gpt-5-mini' (the default is inherited)"
 """What a model may be."""
 PROMPTS = "str, SystemMessage, or function of the state, or of the state and the runtime"
 """What a prompt may be."""
@@ -314,7 +316,9 @@ def _check_fields(agent: Agent) -> Iterator[tuple[str, object]]:
 def _check_model(agent: str, model: Any) -> None:
     named = isinstance(model, str) and model.strip()
     # A model class has all the methods too, but is not an instance.
-    usable = not isinstance(model, type) and callable(getattr(model, "bind_tools", None))
+    usable = not isinstance(model, type) and (
+        callable(getattr(model, "bind_tools", None)) or bind_state(model)
+    )
     if not (model is None or named or usable):
         raise InvalidField(agent, "model", model, MODELS)
 

@@ -9,11 +9,12 @@ from langchain_core.language_models import BaseChatModel
 from echelons.agent import Agent
 from echelons.errors import ModelCannotCall
 from echelons.models import resolve_model
+from echelons.nodes.planning.bound_model import supports_tool_calls
 from echelons.tree.traversal import walk_tree
 
 
-def resolve_models(root: Agent) -> dict[str, BaseChatModel]:
-    """Return the model of every agent, by the agent's name.
+def resolve_models(root: Agent) -> dict[str, Any]:
+    """Return the model of every agent, or the function that chooses it, by the agent's name.
 
     All are resolved when the tree is compiled, so that a missing key does not show in the
     middle of a run. A model that several agents name is created once.
@@ -23,7 +24,7 @@ def resolve_models(root: Agent) -> dict[str, BaseChatModel]:
         ModelCannotCall: The model of an agent with tools or subordinates has no tool calls.
     """
     named: dict[str, BaseChatModel] = {}
-    models: dict[str, BaseChatModel] = {}
+    models: dict[str, Any] = {}
     for place in walk_tree(root):
         agent = place.member
         if not isinstance(agent, Agent):
@@ -41,9 +42,3 @@ def resolve_models(root: Agent) -> dict[str, BaseChatModel]:
         if (agent.tools or agent.subordinates) and not supports_tool_calls(models[agent.name]):
             raise ModelCannotCall(agent.name, type(models[agent.name]).__name__)
     return models
-
-
-def supports_tool_calls(model: Any) -> bool:
-    """Return whether a model supports tool calls."""
-    # `BaseChatModel` has the method, but it only raises.
-    return getattr(type(model), "bind_tools", None) is not BaseChatModel.bind_tools

@@ -15,7 +15,6 @@ from time import monotonic
 from typing import Any
 from uuid import uuid4, uuid5
 
-from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.config import get_config
@@ -306,7 +305,7 @@ def _build_levels(agent: Agent) -> _Levels:
 class _LevelFactory:
     """Builds the levels of one tree from what they share."""
 
-    models: Mapping[str, BaseChatModel]
+    models: Mapping[str, Any]
     heights: Mapping[str, int]
     depth: int
     history: SavedHistory

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool, tool
 from langgraph.graph import END, START, StateGraph
@@ -15,7 +14,6 @@ from echelons.agent import Agent
 from echelons.delegation.policy import DelegationPolicy
 from echelons.effects.approvals import StandingDecisions
 from echelons.effects.journal import Journal
-from echelons.graphs.agent_models import supports_tool_calls
 from echelons.graphs.delegation_graph import build_delegation_graph
 from echelons.graphs.edges import AfterReason
 from echelons.graphs.state import Conversation, LevelInput, LevelOutput, LevelState, RootState
@@ -28,6 +26,7 @@ from echelons.models.call_timeouts import takes_timeout
 from echelons.nodes.act import Act
 from echelons.nodes.base_node import Node
 from echelons.nodes.delegating.request_approval import RequestApprovals
+from echelons.nodes.planning.bound_model import ModelFunction, supports_tool_calls
 from echelons.nodes.planning.system_prompt import SystemPrompt
 from echelons.nodes.planning.task_router import TaskRouter
 from echelons.nodes.planning.tool_calls import CallableTools
@@ -55,7 +54,7 @@ class LevelPosition:
     """What a level gets from the tree around it.
 
     Attributes:
-        model: The agent's model, its own or inherited.
+        model: The agent's model, its own or inherited, or a function that chooses it.
         reports: Whether there is a superior agent to report to.
         siblings: Names of the agents with the same superior, its own included.
         sibling_rule: The superior's rule about messages between them.
@@ -73,7 +72,7 @@ class LevelPosition:
             for texts in place of some of its parts.
     """
 
-    model: BaseChatModel
+    model: Any
     reports: bool
     depth: int
     timeouts: Mapping[str, float | None]
@@ -190,7 +189,11 @@ def _build_settings(
     can_ask_later = can_contact_user or (can_ask and not position.reports)
     if can_ask_later:
         shown.append(build_ask_later_schema())
-    model: Runnable[Any, Any] = position.model.bind_tools(shown) if shown else position.model
+    model: Runnable[Any, Any] | ModelFunction = position.model
+    if not hasattr(model, "bind_tools"):
+        model = ModelFunction(position.model, shown)
+    elif shown:
+        model = position.model.bind_tools(shown)
     callable_tools = CallableTools(
         tools=frozenset(each.name for each in tools),
         subordinates=tuple(each.name for each in agent.subordinates),

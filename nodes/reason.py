@@ -23,7 +23,7 @@ from langchain_core.messages import (
     message_chunk_to_message,
 )
 from langchain_core.prompt_values import ChatPromptValue
-from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig
+from langchain_core.runnables import Runnable, RunnableConfig
 
 from echelons.delegation.calls import SubordinateCall
 from echelons.delegation.policy import DelegationPolicy
@@ -58,6 +58,7 @@ from echelons.nodes.delegating.queued_request import (
     build_tool_message,
 )
 from echelons.nodes.messages import get_whole_usage, sanitize_message
+from echelons.nodes.planning.bound_model import BoundModel, ModelFunction
 from echelons.nodes.planning.cut_reply import (
     CancelOnIntervention,
     CutOnIntervention,
@@ -112,7 +113,7 @@ class ReasonSettings:
     """The settings of an agent's `reason` node.
 
     Attributes:
-        model: The chat model with the agent's tools bound.
+        model: The chat model with the agent's tools bound, or a function that chooses one.
         prompt: What the model reads before the thread.
         callable_tools: The tools that it may call.
         router: Routes tasks that name no subordinate; `None` without subordinates.
@@ -126,7 +127,7 @@ class ReasonSettings:
         direct_tools: Names of its tools whose results are its answer (`return_direct`).
     """
 
-    model: Runnable[Any, Any]
+    model: Runnable[Any, Any] | ModelFunction
     prompt: SystemPrompt
     callable_tools: CallableTools
     router: TaskRouter | None = None
@@ -146,10 +147,13 @@ class Reason(Node):
         super().__init__("reason")
         self._settings = settings
         self._history = history
-        self._model, self._arguments = _unwrap_binding(settings.model)
+        given = settings.model
+        self._model_function = given if isinstance(given, ModelFunction) else None
+        self._bound_model: BoundModel | None = None
+        if not isinstance(given, ModelFunction):
+            self._bound_model = BoundModel.from_runnable(given, settings.timed_model)
         able = settings.callable_tools
         self._passes_on_questions = able.can_contact_user and able.can_report
-        self._takes_prompt_value = _takes_prompt_value(self._model)
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Call the model, unless the segment has reported, is halted, or passes its task on."""
@@ -186,18 +190,20 @@ class Reason(Node):
         if mailboxes.has_mail and (mail := list(mailboxes.read(config))):
             joined = given.add_messages(build_mail_messages(mail, identity))
         past = self._history.load_past(joined.state.get("previous"), config)
-        own, options = config, dict[str, Any]()
-        if settings.timed_model:
-            own, options = limit_call(settings.timed_model, config)
-        options = {**self._arguments, **options}
+        bound = self._bound_model or self._chooser.choose(past, joined.state, config)
+        if isinstance(bound, Halt):
+            return given.rebase_update(build_halt_update(bound, given.state["messages"], identity))
         system = settings.prompt.build(past, joined.state, config)
         if isinstance(system, Halt):
-            halted = build_halt_update(system, joined.state["messages"], identity)
-            return joined.rebase_update(halted)
-        prompt = self._build_prompt(system, past, joined.state)
+            return given.rebase_update(build_halt_update(system, given.state["messages"], identity))
+        own, options = config, dict[str, Any]()
+        if bound.timed_model:
+            own, options = limit_call(bound.timed_model, config)
+        options = {**bound.arguments, **options}
+        prompt = _build_prompt(bound, system, past, joined.state)
         reply: Any = None
         with CutOnIntervention(mailboxes, config) as cut:
-            reply = self._model.invoke(prompt, own, **options)
+            reply = bound.model.invoke(prompt, own, **options)
         if cut.said:
             if late := leave_out(mail, mailboxes.read(config)):
                 mailboxes.note_read([*mail, *late], config)
@@ -260,11 +266,12 @@ class Reason(Node):
         if mailboxes.has_mail and (mail := list(await mailboxes.aread(config))):
             joined = given.add_messages(build_mail_messages(mail, identity))
         past = await self._history.aload_past(joined.state.get("previous"), config)
+        bound = self._bound_model or await self._chooser.achoose(past, joined.state, config)
         system = await settings.prompt.abuild(past, joined.state, config)
-        prompt = self._build_prompt(system, past, joined.state)
+        prompt = _build_prompt(bound, system, past, joined.state)
         reply: Any = None
         with CancelOnIntervention(mailboxes, config) as cut:
-            reply = await self._model.ainvoke(prompt, config, **self._arguments)
+            reply = await bound.model.ainvoke(prompt, config, **bound.arguments)
         if cut.said:
             if late := leave_out(mail, await mailboxes.aread(config)):
                 await mailboxes.anote_read([*mail, *late], config)
@@ -302,6 +309,11 @@ class Reason(Node):
         return build_unanswered_update(state["messages"]) if self._passes_on_questions else None
 
     @property
+    def _chooser(self) -> ModelFunction:
+        assert self._model_function is not None  # noqa: S101  there is a model, or this
+        return self._model_function
+
+    @property
     def _router(self) -> TaskRouter:
         assert self._settings.router is not None  # noqa: S101  only a level with subordinates asks
         return self._settings.router
@@ -309,13 +321,6 @@ class Reason(Node):
     def _route_messages(self, context: ReplyContext) -> list[RoutedMessage]:
         rule = self._settings.sibling_rule
         return [route_message(each, context.identity, rule) for each in context.parsed.messages]
-
-    def _build_prompt(
-        self, system: SystemMessage | None, past: Past, state: Mapping[str, Any]
-    ) -> LanguageModelInput:
-        messages = build_model_input(system, past, state)
-        # LangChain converts a list to this, with two calls for each message of the thread.
-        return ChatPromptValue(messages=messages) if self._takes_prompt_value else messages
 
     def _build_reply_update(
         self,
@@ -335,35 +340,6 @@ class Reason(Node):
             return RequestLimits.begin(settings.depth, settings.policy, timeout, config)
 
         return plan_reply_update(settings, context, routed, limits)
-
-
-def _takes_prompt_value(model: Runnable[Any, Any]) -> bool:
-    """Return whether LangChain's own methods take a model's input.
-
-    A model, or a binding, with its own `invoke` may expect the list of messages.
-    """
-    bound = model
-    if isinstance(model, RunnableBinding) and _has_methods_of(RunnableBinding, model):
-        bound = model.bound
-    return isinstance(bound, BaseChatModel) and _has_methods_of(BaseChatModel, bound)
-
-
-def _unwrap_binding(model: Any) -> tuple[Runnable[Any, Any], dict[str, Any]]:
-    """Return the model that a binding calls, and the arguments that it adds to a call.
-
-    A binding also merges its configs into that of each call. One that has none is left out.
-    """
-    arguments: dict[str, Any] = {}
-    while isinstance(model, RunnableBinding) and _has_methods_of(RunnableBinding, model):
-        if model.config or model.config_factories:
-            break
-        model, arguments = model.bound, {**model.kwargs, **arguments}
-    return model, arguments
-
-
-def _has_methods_of(base: Any, model: Any) -> bool:
-    own = type(model)
-    return own.invoke is base.invoke and own.ainvoke is base.ainvoke
 
 
 @dataclass(frozen=True, slots=True)
@@ -410,6 +386,14 @@ def parse_message(
     heads = {**past.heads, **(state.get("heads") or {})}
     parsed = parse_calls(message, settings.callable_tools, heads)
     return ReplyContext(message, parsed, past, state, identity)
+
+
+def _build_prompt(
+    bound: BoundModel, system: SystemMessage | None, past: Past, state: Mapping[str, Any]
+) -> LanguageModelInput:
+    messages = build_model_input(system, past, state)
+    # LangChain converts a list to this, with two calls for each message of the thread.
+    return ChatPromptValue(messages=messages) if bound.takes_prompt_value else messages
 
 
 def build_model_input(

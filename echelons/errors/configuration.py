@@ -353,6 +353,22 @@ class UnknownModel(ModelError):
     )
 
 
+class ModelNotChosen(ModelError):
+    """The function that chooses an agent's model raised, or returned no model.
+
+    Attributes:
+        agent: Path of the agent.
+        why: What is wrong.
+    """
+
+    agent: str
+    why: str
+    message = (
+        "no model was chosen for {agent!r}: {why}; let the function return a LangChain chat model "
+        "or a name, and resume the turn"
+    )
+
+
 class ModelCannotCall(ModelError):
     """A model without tool calls belongs to an agent with tools or subordinates.
 

@@ -5,24 +5,17 @@ It is made once for a level, unless the agent's prompt is a function of the stat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from langchain_core.messages import SystemMessage
-from langgraph.runtime import get_runtime
 
-from echelons.agent import bind_state
 from echelons.errors import PromptFailed
 from echelons.guards.gate import Halt
-from echelons.identity.failures import get_failure_log
-from echelons.identity.lineage import require_identity
 from echelons.identity.thread_history import Past
-from echelons.nodes.tool_execution.async_only import arun_function, run_function
-from echelons.nodes.tool_execution.journaled_call import PRIVATE_KEYS
-from echelons.text.error_lines import describe_failure
+from echelons.nodes.planning.state_function import StateFunction
 from echelons.text.input_limits import read_text
 from echelons.text.sanitize import sanitize_value
-from echelons.tree.names import PATH_SEPARATOR
 
 
 class SystemPrompt:
@@ -34,9 +27,10 @@ class SystemPrompt:
     """
 
     def __init__(self, prompt: Any = "", guidance: str = "") -> None:
+        is_fixed = isinstance(prompt, str | SystemMessage)
         self._guidance = guidance
-        self._bind = None if isinstance(prompt, str | SystemMessage) else bind_state(prompt)
-        self._message = None if self._bind else _join_texts(guidance, prompt)
+        self._function = None if is_fixed else StateFunction(prompt, PromptFailed)
+        self._message = _join_texts(guidance, prompt) if is_fixed else None
 
     def build(
         self, past: Past, state: Mapping[str, Any], config: Mapping[str, Any]
@@ -47,37 +41,24 @@ class SystemPrompt:
             PromptFailed: The function raised, or returned no prompt.
             EventLoopMissing: It is async, and the run is not a session's.
         """
-        if self._bind is None:
+        if self._function is None:
             return self._message
-        try:
-            prompt = run_function(self._bind_function(past, state), config)
-        except Exception as error:
-            raise _build_failure(error, config) from error
+        prompt = self._function.invoke(past, state, config)
         return prompt if isinstance(prompt, Halt) else self._read_prompt(prompt, config)
 
     async def abuild(
         self, past: Past, state: Mapping[str, Any], config: Mapping[str, Any]
     ) -> SystemMessage | None:
         """Async version of `build`."""
-        if self._bind is None:
+        if self._function is None:
             return self._message
-        try:
-            prompt = await arun_function(self._bind_function(past, state), config)
-        except Exception as error:
-            raise _build_failure(error, config) from error
-        return self._read_prompt(prompt, config)
-
-    def _bind_function(self, past: Past, state: Mapping[str, Any]) -> Callable[[], Any]:
-        assert self._bind is not None  # noqa: S101  asked by the callers
-        shown = {key: each for key, each in state.items() if key not in PRIVATE_KEYS}
-        shown["messages"] = [*past.messages, *state["messages"]]
-        return self._bind(shown, get_runtime())
+        return self._read_prompt(await self._function.ainvoke(past, state, config), config)
 
     def _read_prompt(self, prompt: Any, config: Mapping[str, Any]) -> SystemMessage | None:
         own = prompt if isinstance(prompt, SystemMessage) else read_text(prompt)
         if own is None:
-            path = PATH_SEPARATOR.join(require_identity(config).path)
-            raise PromptFailed(path, f"it returned a value of type {type(prompt).__name__}")
+            assert self._function is not None  # noqa: S101  a fixed prompt was checked
+            raise self._function.refuse(prompt, config)
         return _join_texts(self._guidance, own)
 
 
@@ -92,8 +73,3 @@ def _join_texts(guidance: str, prompt: str | SystemMessage) -> SystemMessage | N
     else:
         content = [{"type": "text", "text": guidance}, *prompt.content]
     return prompt.model_copy(update={"content": content})
-
-
-def _build_failure(error: Exception, config: Mapping[str, Any]) -> PromptFailed:
-    why = describe_failure(error, PromptFailed, get_failure_log(config).redactor)
-    return PromptFailed(PATH_SEPARATOR.join(require_identity(config).path), why)

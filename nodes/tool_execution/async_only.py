@@ -116,6 +116,8 @@ def _iterate_work(root: Agent) -> Iterator[tuple[str, Any]]:
                     name = getattr(each, "name", None) or each.__name__
                     yield f"the tool {name!r} of {place.path_text}", each
                 yield f"the prompt of {place.path_text}", agent.prompt
+                if inspect.isroutine(agent.model):
+                    yield f"the choice of a model of {place.path_text}", agent.model
             case FunctionMember(function=work):
                 yield place.path_text, work
             case RunnableMember(runnable=work):

@@ -7,8 +7,9 @@ from langchain_core.language_models.fake_chat_models import FakeListChatModel
 
 from echelons import Agent
 from echelons.errors import ModelCannotCall, UnknownModel
-from echelons.graphs.agent_models import resolve_models, supports_tool_calls
+from echelons.graphs.agent_models import resolve_models
 from echelons.models.planner import OfflinePlanner
+from echelons.nodes.planning.bound_model import supports_tool_calls
 from echelons.testing import ScriptedModel
 
 

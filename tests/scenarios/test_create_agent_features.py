@@ -5,19 +5,30 @@ Each test is a line of the table in `docs/agents.md`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import pytest
+from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
 from langchain_core.tools import InjectedToolCallId, ToolException, tool
 from langgraph.prebuilt import InjectedState, InjectedStore, ToolRuntime
+from langgraph.runtime import Runtime
 from langgraph.store.base import BaseStore
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command, interrupt
 
 from echelons import Agent, DelegationResponse, Session, SqliteCheckpointer
-from echelons.errors import DuplicateName, InvalidName, UnknownTool
+from echelons.errors import (
+    DuplicateName,
+    EventLoopMissing,
+    InvalidField,
+    InvalidName,
+    ModelNotChosen,
+    UnknownTool,
+)
 from echelons.testing import Call, ScriptedModel, delegate
 
 if TYPE_CHECKING:
@@ -266,6 +277,97 @@ def test_the_offline_planner_leaves_provider_tools_alone(world: World) -> None:
 
     with Session(agent, ":memory:") as session:
         assert world.send(session, "look around").finished
+
+
+# Models that a function chooses
+
+
+def test_a_function_chooses_the_model_of_each_call_and_is_inherited(world: World) -> None:
+    scripts: Any = {
+        "head": [delegate("mid", "go"), "end"],
+        "mid": [Call("look"), delegate("leaf", "x"), "done"],
+        "leaf": ["leaf done"],
+    }
+    small, large = ScriptedModel(scripts), ScriptedModel(scripts)
+    seen: list[Any] = []
+
+    def choose(state: Mapping[str, Any], runtime: Runtime[Any]) -> ScriptedModel:
+        seen.append((len(state["messages"]), runtime.context))
+        return large if len(state["messages"]) > 1 else small
+
+    mid = Agent("mid", model=choose, tools=[look], subordinates=[Agent("leaf")])
+    agent = Agent("head", model=small, subordinates=[mid])
+
+    run_both_ways(world, agent, context="ann")
+
+    assert callers(small) == ["head", "mid", "leaf", "head"] * 2
+    assert callers(large) == ["mid", "mid"] * 2
+    assert seen == [(n, "ann") for n in (1, 3, 1, 5)] * 2
+    tools = {call.agent: call.tools for call in [*large.calls, *small.calls]}
+    assert {"look", "call_subordinate", "report", "ask_superior"} <= set(tools["mid"])
+    assert set(tools["leaf"]) == {"report", "ask_superior", "send_message"}
+
+
+def test_a_function_may_be_async_and_return_a_name(world: World) -> None:
+    async def choose(state: Mapping[str, Any]) -> str:
+        await asyncio.sleep(0)
+        return "offline"
+
+    agent, model = team([], "never")
+    mid = Agent("mid", model=choose, tools=[look])
+    agent = replace(agent, subordinates=(mid,))
+
+    with Session(agent, ":memory:") as session:
+        assert world.send(session, "go").text == "end"
+
+    assert callers(model) == ["head", "head"]
+    with pytest.raises(EventLoopMissing, match="the choice of a model of head/mid"):
+        agent.compile().invoke(TASK)
+
+
+@pytest.mark.parametrize(
+    ("end", "why"),
+    [
+        (ConnectionError("no line"), "ModelNotChosen: no model was chosen for 'head/mid': Connec"),
+        (None, "ModelNotChosen: no model was chosen for 'head/mid': it returned a value of type N"),
+        ("", "it returned a value of type str"),
+        (ScriptedModel, "it returned a value of type"),
+        ("nothing:x", "UnknownModel"),
+        (FakeListChatModel(responses=["x"]), "ModelCannotCall: agent 'mid'"),
+    ],
+)
+def test_a_function_that_chooses_no_model_is_a_failure_of_its_agent(
+    world: World, end: Any, why: str
+) -> None:
+    def choose(state: Mapping[str, Any]) -> Any:
+        if isinstance(end, Exception):
+            raise end
+        return end
+
+    agent, model = team([], "never")
+    agent = replace(agent, subordinates=(Agent("mid", model=choose),))
+
+    run_both_ways(world, agent)
+
+    assert why in str(read_results(model, "head")[0].text)
+
+
+def test_a_turn_for_which_no_model_was_chosen_can_be_resumed(
+    world: World, saver: SqliteCheckpointer
+) -> None:
+    models: list[Any] = [None, ScriptedModel(["done"])]
+    session = Session(Agent("head", model=lambda state: models.pop(0)), saver)
+
+    with pytest.raises(ModelNotChosen, match="'head'"):
+        world.send(session, "go")
+
+    assert world.resume(session).text == "done"
+
+
+@pytest.mark.parametrize("model", [5, lambda: "x", ScriptedModel, ["x"]])
+def test_what_chooses_no_model_is_refused_when_the_agent_is_made(model: Any) -> None:
+    with pytest.raises(InvalidField, match="model="):
+        Agent("head", model=model)
 
 
 # What a tool is given
