@@ -29,7 +29,7 @@ from echelons.delegation.calls import SubordinateCall
 from echelons.delegation.policy import DelegationPolicy
 from echelons.delegation.relayed_request import RelayedRequest
 from echelons.delegation.request_builder import RequestLimits
-from echelons.guards.gate import Gate, Halt, Pause, Step, get_gate
+from echelons.guards.gate import Gate, Halt, Step, get_gate
 from echelons.guards.limits import DEFAULT_REFUSALS
 from echelons.identity.lineage import (
     MAIL_KEY,
@@ -147,6 +147,7 @@ class Reason(Node):
         super().__init__("reason")
         self._settings = settings
         self._history = history
+        self._direct_tools = settings.direct_tools
         given = settings.model
         self._model_function = given if isinstance(given, ModelFunction) else None
         self._bound_model: BoundModel | None = None
@@ -161,7 +162,7 @@ class Reason(Node):
         identity = require_identity(config)
         joined = join_parts(input, identity)
         state = joined.state
-        if (end := self._find_end(state, identity)) is not None:
+        if (end := self._find_end(state)) is not None:
             return joined.rebase_update(end)
         if state.get("forward"):
             past = self._history.load_past(state.get("previous"), config)
@@ -171,10 +172,17 @@ class Reason(Node):
             context = parse_message(self._settings, past, state, call, identity)
             return joined.rebase_update(self._build_reply_update(context, None, {}, config))
         gate = get_gate(config)
-        verdict: Halt | Pause | None = None
+        direct: dict[str, Any] | None = None
+        if tools := self._direct_tools:
+            direct = build_direct_update(state["messages"], tools, identity)
+        verdict = gate.enter(Step.RETURN, config) if direct else None
+        # What was said to the agent meanwhile, it has to read.
+        unread = gate.mailboxes.has_mail and direct and gate.mailboxes.read(config)
+        if direct and not (verdict or unread):
+            return joined.rebase_update(direct)
         # Without a refusal nothing is counted: this comes before every call of the model.
         if state["messages"] and REFUSED_KEY in state["messages"][-1].response_metadata:
-            verdict = find_refusal_halt(state["messages"], self._settings.max_refusals)
+            verdict = verdict or find_refusal_halt(state["messages"], self._settings.max_refusals)
         verdict = verdict or gate.enter(Step.MODEL, config)
         if verdict:
             return joined.rebase_update(build_halt_update(verdict, state["messages"], identity))
@@ -237,7 +245,7 @@ class Reason(Node):
         identity = require_identity(config)
         joined = join_parts(input, identity)
         state = joined.state
-        if (end := self._find_end(state, identity)) is not None:
+        if (end := self._find_end(state)) is not None:
             return joined.rebase_update(end)
         if state.get("forward"):
             past = await self._history.aload_past(state.get("previous"), config)
@@ -247,9 +255,15 @@ class Reason(Node):
             context = parse_message(self._settings, past, state, call, identity)
             return joined.rebase_update(self._build_reply_update(context, None, {}, config))
         gate = get_gate(config)
-        verdict: Halt | Pause | None = None
+        direct: dict[str, Any] | None = None
+        if tools := self._direct_tools:
+            direct = build_direct_update(state["messages"], tools, identity)
+        verdict = await gate.arun(lambda: gate.enter(Step.RETURN, config)) if direct else None
+        unread = gate.mailboxes.has_mail and direct and await gate.mailboxes.aread(config)
+        if direct and not (verdict or unread):
+            return joined.rebase_update(direct)
         if state["messages"] and REFUSED_KEY in state["messages"][-1].response_metadata:
-            verdict = find_refusal_halt(state["messages"], self._settings.max_refusals)
+            verdict = verdict or find_refusal_halt(state["messages"], self._settings.max_refusals)
         if gate.backpressure:
             await gate.backpressure.await_start(config["configurable"][TASK_ID_KEY])
         verdict = verdict or await gate.arun(lambda: gate.enter(Step.MODEL, config))
@@ -298,14 +312,10 @@ class Reason(Node):
             await mailboxes.anote_read([*mail, *told], config)
         return joined.rebase_update(update)
 
-    def _find_end(self, state: Mapping[str, Any], identity: Identity) -> dict[str, Any] | None:
+    def _find_end(self, state: Mapping[str, Any]) -> dict[str, Any] | None:
         """Return the update of a segment that ends without a model call, `None` for any other."""
         if state.get("response"):
             return {}
-        if direct := self._settings.direct_tools:
-            update = build_direct_update(state["messages"], direct, identity)
-            if update is not None:
-                return update
         return build_unanswered_update(state["messages"]) if self._passes_on_questions else None
 
     @property

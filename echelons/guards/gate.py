@@ -33,6 +33,7 @@ class Step(StrEnum):
     TOOL = "tool call"
     SUBORDINATE = "run of a subordinate"
     APPROVAL = "question whether a call may run"
+    RETURN = "answer that is a tool's result"
 
 
 @dataclass(frozen=True, slots=True)

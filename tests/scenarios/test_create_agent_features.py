@@ -182,6 +182,33 @@ def test_beside_other_calls_and_after_an_error_the_model_is_called_again(
     assert read_results(model, "head")[0].text == "I have read it."
 
 
+def test_an_agent_that_is_redirected_meanwhile_reads_that_before_it_answers(
+    world: World, saver: SqliteCheckpointer
+) -> None:
+    @tool(return_direct=True)
+    def fetch_slowly() -> str:
+        """Fetch the report."""
+        session.steer("head/mid", "No, of Oslo.")
+        return "report of Rome"
+
+    agent, model = team([fetch_slowly], Call("fetch_slowly"), "It is cold in Oslo.")
+    script: Any = {
+        "head": [delegate("mid", "go"), "end"],
+        "mid": lambda messages: (
+            "It is cold in Oslo." if "No, of Oslo." in messages[-1].text else Call("fetch_slowly")
+        ),
+    }
+    model = ScriptedModel(script)
+    session = Session(replace(agent, model=model), saver)
+
+    assert world.send(session, "go").text == "end"
+
+    assert callers(model) == ["head", "mid", "mid", "head"]
+    assert read_results(model, "head")[0].text == "It is cold in Oslo."
+    [trace] = session.trace().subordinates
+    assert [mail.text for mail in trace.mail] == ["No, of Oslo."]
+
+
 def test_after_a_crash_between_the_result_and_the_answer_no_model_is_called(
     world: World, saver: SqliteCheckpointer
 ) -> None:

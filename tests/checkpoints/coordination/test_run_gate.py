@@ -112,7 +112,7 @@ def test_no_step_begins_once_an_answer_is_left_to_the_run_until_it_is_taken(
 
             leave_an_answer(other.ledger)
 
-            for step in set(Step) - {Step.APPROVAL}:
+            for step in set(Step) - {Step.APPROVAL, Step.RETURN}:
                 with pytest.raises(GraphDrained, match="answered"):
                     passing.enter(step, config("head/north"))
             with pytest.raises(GraphDrained):
@@ -148,17 +148,20 @@ def test_a_pause_holds_up_models_only() -> None:
         assert gate(saver).leave(AIMessage("said"), config("head")) is None
 
 
-def test_an_approval_is_not_counted_and_only_a_stop_forbids_it() -> None:
+@pytest.mark.parametrize("step", [Step.APPROVAL, Step.RETURN])
+def test_what_is_neither_work_nor_a_call_is_not_counted_and_only_a_stop_forbids_it(
+    step: Step,
+) -> None:
     with SqliteCheckpointer(":memory:") as saver:
         order(saver.ledger, ControlOrders(paused=("head",), stopped=("head/north",)))
         passing = gate(saver, steps=1)
 
         for _ in range(2):
-            assert passing.enter(Step.APPROVAL, config("head")) is None
+            assert passing.enter(step, config("head")) is None
         assert passing.enter(Step.TOOL, config("head")) is None
         assert isinstance(passing.enter(Step.TOOL, config("head")), Halt)
-        assert passing.enter(Step.APPROVAL, config("head")) is None
-        assert isinstance(passing.enter(Step.APPROVAL, config("head/north")), Halt)
+        assert passing.enter(step, config("head")) is None
+        assert isinstance(passing.enter(step, config("head/north")), Halt)
 
 
 def test_fifty_threads_at_once_take_no_step_too_many() -> None:
