@@ -40,7 +40,8 @@ def ask(question: str) -> str:
 
 
 def plain() -> Agent:
-    return Agent("head", model=ScriptedModel(lambda messages: f"{len(messages)} messages"))
+    model = ScriptedModel(lambda messages: f"{len(messages)} messages")
+    return Agent("head", guidance="", model=model)
 
 
 def asking(*names: str) -> Agent:
