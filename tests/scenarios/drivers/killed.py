@@ -58,13 +58,19 @@ class Mortal(SqliteCheckpointer):
         self._count = 0
         self._counting = threading.Lock()
         self._written = threading.Semaphore(0)
+        self._has_few_left = False
 
     def await_writes(self, number: int) -> None:
-        """Wait until so many more writes are made, by other threads."""
+        """Wait until so many more writes are made by other threads, which may have few left."""
         while self._written.acquire(blocking=False):
             pass
         for _ in range(number):
-            assert self._written.acquire(timeout=300)
+            assert self._has_few_left or self._written.acquire(timeout=300)
+
+    def end_waiting(self) -> None:
+        """Let nothing wait for writes any more."""
+        self._has_few_left = True
+        self._written.release(10)
 
     def put(
         self,
@@ -112,6 +118,8 @@ class SlowLog(Log):
 
     def write(self, line: str) -> None:
         super().write(line)
+        if line == "model scout 0":
+            self._saver.end_waiting()
         if line == "tool note set out":
             self._saver.await_writes(2)
 
