@@ -12,6 +12,7 @@ import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from datetime import datetime
 from functools import partial
 from inspect import signature
 from pathlib import Path
@@ -47,13 +48,14 @@ from echelons.checkpoints.storage.event_rows import (
     FIND_QUESTION,
     INPUT_SOURCES,
     READ_EVENTS,
+    SELECT_USER_ACTIONS,
     StoredEvent,
-    WriteLocation,
     build_input_events,
     build_write_events,
     filter_metadata,
     insert_events,
     load_event,
+    load_user_action,
     redact_error,
 )
 from echelons.checkpoints.storage.history_cache import DEFAULT_CACHE_SIZE
@@ -69,6 +71,7 @@ from echelons.checkpoints.storage.rows import (
 )
 from echelons.checkpoints.storage.seals import choose_seals
 from echelons.checkpoints.storage.serde import AllowlistSerializer
+from echelons.checkpoints.thread_events import ThreadEvent, UserAction, WriteLocation
 from echelons.errors import InvalidDatabase, InvalidSetting, StorageError
 from echelons.text.input_limits import read_text, refuse_unreadable
 
@@ -390,6 +393,26 @@ class SqliteCheckpointer(AsyncMethods, Backups):
             rows = cursor.execute(READ_EVENTS, (thread_id, after)).fetchall()
         return [load_event(row) for row in rows]
 
+    def read_user_actions(self, thread_id: str) -> list[UserAction]:
+        """Return the answers, approvals and orders that were given under a root's thread, in order.
+
+        Raises:
+            CheckpointTampered: One of them is damaged.
+        """
+        with self._open_cursor({"configurable": {"thread_id": thread_id}}) as cursor:
+            rows = cursor.execute(SELECT_USER_ACTIONS, (thread_id,)).fetchall()
+        return [load_user_action(row) for row in rows]
+
+    async def aread_user_actions(self, thread_id: str) -> list[UserAction]:
+        """Async version of `read_user_actions`."""
+        return await self._run(self.read_user_actions, thread_id)
+
+    def insert_event(
+        self, cursor: sqlite3.Cursor, where: WriteLocation, event: ThreadEvent, at: str
+    ) -> None:
+        """Insert an event of a thread, once for its key, in a transaction of the ledger."""
+        insert_events(cursor, where, [event], lambda: datetime.fromisoformat(at))
+
     async def aget_latest_id(self, config: RunnableConfig) -> str | None:
         """Async version of `get_latest_id`."""
         return await self._run(self.get_latest_id, config)
@@ -433,3 +456,4 @@ class _LedgerConnection:
         self._run = saver._run
         self.cursor = partial(HeldConnection, saver._connection_lock)
         self.foreign_writes = saver.foreign_writes
+        self.insert_event = saver.insert_event

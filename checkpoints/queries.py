@@ -15,6 +15,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple, DeltaChannelHistory
 
 from echelons.checkpoints.ledger import Ledger, get_ledger
+from echelons.checkpoints.thread_events import UserAction
 from echelons.errors import CheckpointNotFound, InvalidOption
 from echelons.langgraph_internals import CHECKPOINT_MAP_KEY
 from echelons.plans import adrive_plan, drive_plan
@@ -161,6 +162,36 @@ class AllThreadIds:
     async def aget(self, saver: Saver) -> list[str] | None:
         """Async version of `get`."""
         return await saver.alist_thread_ids() if isinstance(saver, ThreadIdIndex) else None
+
+
+@runtime_checkable
+class UserActionLog(Protocol):
+    """A saver that keeps what people gave the agents of a thread, as `SqliteCheckpointer` does."""
+
+    def read_user_actions(self, thread_id: str) -> list[UserAction]:
+        """Return the answers, approvals and orders under a root's thread, in order."""
+        ...
+
+    async def aread_user_actions(self, thread_id: str) -> list[UserAction]:
+        """Async version of `read_user_actions`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class UserActions:
+    """Query for what people gave the agents of a thread; nothing where the saver keeps none."""
+
+    thread_id: str
+
+    def get(self, saver: Saver) -> list[UserAction]:
+        """Return the result."""
+        return saver.read_user_actions(self.thread_id) if isinstance(saver, UserActionLog) else []
+
+    async def aget(self, saver: Saver) -> list[UserAction]:
+        """Async version of `get`."""
+        if isinstance(saver, UserActionLog):
+            return await saver.aread_user_actions(self.thread_id)
+        return []
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """Events: a conversation as a list of JSON objects.
 
-One event per message, tool call, delegation and question. Pure functions: the SQLite
-checkpointer stores their events once, in the transaction of the messages; `ThreadStore`
+One event per message, tool call, delegation and question, and per answer, approval and order that
+a person gives. Pure functions: the SQLite checkpointer stores the events of messages once, in the
+transaction of the messages, and those of a person with what the ledger keeps of them; `ThreadStore`
 builds events from the current messages, on any saver.
 """
 
@@ -10,15 +11,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langchain_core.runnables import RunnableConfig
 
 from echelons.delegation.calls import iterate_requests
 from echelons.delegation.request_builder import load_sent_requests
 from echelons.identity.lineage import CUT_KEY, MAIL_KEY, THREADS_KEY
-from echelons.messaging.agent_question import read_question_value
+from echelons.messaging.agent_question import AgentQuestion, read_question_value
 from echelons.text.sanitize import sanitize_value
+from echelons.tree.names import PATH_SEPARATOR
 
 _LEFT_OUT = ("model", "version", "task")
 """Fields of a request that its delegation event does not repeat."""
@@ -31,6 +34,9 @@ class EventKind(StrEnum):
     TOOL_CALL = "tool_call"
     DELEGATION = "delegation"
     QUESTION = "question"
+    ANSWER = "answer"
+    APPROVAL = "approval"
+    ORDER = "order"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +51,11 @@ class ThreadEvent:
             intervention has cut off `cut`; a call `intent`,
             `arguments`, `call_id` and, for a delegation, `sub_agent_thread_id` and the `request`
             as it was sent, without its task; a question `value` and, if it has them, `choices`,
-            `urgent`, `deadline`, `default` and `addressee`. A call that makes several requests has
+            `urgent`, `deadline`, `default` and `addressee`, and `later` if nobody waits for its
+            answer. An answer has the id of its `question`, its `value`, and who gave it (`by`,
+            empty if the deadline had passed); an approval `decisions` instead of the value, each
+            with its `tool` and `type`, without arguments; an order its `order` (`stop`, `pause`,
+            `resume`), the `path` that it is for, and `by`. A call that makes several requests has
             one event as a call, and one delegation for each request.
         paired_with: Of a call, the key of the message that answers it, empty while it is open; of
             that message, the key of the call. Not stored: it is known once both are.
@@ -55,6 +65,70 @@ class ThreadEvent:
     key: str
     data: Mapping[str, Any]
     paired_with: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class UserAction:
+    """What a person gave an agent: an answer, decisions on its calls, or an order.
+
+    Attributes:
+        kind: Which of these.
+        data: The data of its event.
+        at: When it was given, ISO 8601, UTC.
+        agent_thread_id: The agent's thread; of an order, the root's.
+        checkpoint_id: The checkpoint of the root after which it was given.
+    """
+
+    kind: EventKind
+    data: Mapping[str, Any]
+    at: str
+    agent_thread_id: str
+    checkpoint_id: str
+
+    @property
+    def text(self) -> str:
+        """It in a few words."""
+        return describe_user_action(self.kind, self.data)
+
+
+def describe_user_action(kind: EventKind, data: Mapping[str, Any]) -> str:
+    """Return an answer, an approval or an order in a few words.
+
+    Examples:
+        >>> decisions = [{"tool": "pay", "type": "reject"}, {"tool": "mail", "type": "approve"}]
+        >>> describe_user_action(EventKind.APPROVAL, {"decisions": decisions})
+        'reject pay, approve mail'
+    """
+    if kind is EventKind.APPROVAL:
+        return ", ".join(f"{each.get('type')} {each.get('tool')}" for each in data["decisions"])
+    return str(data["order"] if kind is EventKind.ORDER else data.get("value"))
+
+
+class WriteLocation(NamedTuple):
+    """The location of a write: LangGraph's coordinates and the agent's, as columns of an event."""
+
+    thread_id: str
+    checkpoint_ns: str
+    checkpoint_id: str
+    agent_thread_id: str
+    agent_path: str
+
+    @property
+    def agent(self) -> str:
+        """Name of the agent whose thread it is."""
+        return self.agent_path.rpartition(PATH_SEPARATOR)[2]
+
+    @classmethod
+    def from_config(cls, config: RunnableConfig, checkpoint_id: str) -> WriteLocation:
+        """Return the location of a write under a run's config."""
+        given, metadata = config["configurable"], config.get("metadata") or {}
+        return cls(
+            str(given["thread_id"]),
+            str(given.get("checkpoint_ns", "")),
+            checkpoint_id,
+            str(metadata.get("agent_thread_id", "")),
+            str(metadata.get("agent_path", "")),
+        )
 
 
 def build_thread_events(
@@ -105,6 +179,13 @@ def build_question_event(interrupt_id: str, value: Any) -> ThreadEvent:
     question = read_question_value(value)
     data = {"value": question.text, **question.facts} if question else {"value": value}
     return ThreadEvent(EventKind.QUESTION, interrupt_id, data)
+
+
+def build_later_question_event(question_id: str, stored: Mapping[str, Any]) -> ThreadEvent:
+    """Return the event of a question for whose answer nobody waits, from its stored form."""
+    asked = AgentQuestion.load(stored)
+    data = {"value": asked.text, **asked.facts, "later": True}
+    return ThreadEvent(EventKind.QUESTION, question_id, data)
 
 
 def _describe_message(message: BaseMessage) -> dict[str, Any]:

@@ -170,9 +170,10 @@ class AgentGraph(EditableGraph):
         if isinstance(saver, BaseCheckpointSaver):
             gate.mailboxes = TreeMailboxes(saver, thread_id)
         mark = turn.answer_mark if turn else None
-        if mark and not is_embedded(configurable):
+        if turn and mark and not is_embedded(configurable):
             # A tree that a tool runs is not held: the tool would begin again.
             gate.answer_mark, gate.held_attempts = mark, mark.held_attempts
+            gate.note_orders = turn.note_orders
         services = RunServices(
             gate,
             TreeBreakers(ledger, rules.breaker_scope, rules.breaker),

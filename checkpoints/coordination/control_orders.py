@@ -6,12 +6,35 @@ depends on them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Final
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Final, Literal, TypeAlias
 
 from echelons.checkpoints.ledger import Ledger, RecordKind, Transaction, build_key
+from echelons.checkpoints.thread_events import EventKind, ThreadEvent, WriteLocation
 from echelons.guards.gate import Halt, Pause
 from echelons.tree.names import PATH_SEPARATOR
+
+
+@dataclass(frozen=True, slots=True)
+class GivenOrder:
+    """An order as it was given.
+
+    Attributes:
+        order: What it orders.
+        path: Path of the agent that it is for, with all below it.
+        by: Who gave it, as they said.
+        at: When, ISO 8601, UTC.
+    """
+
+    order: Literal["stop", "pause", "resume"]
+    path: str
+    by: str
+    at: str
+
+
+OrderListener: TypeAlias = Callable[[Sequence[GivenOrder]], None]
+"""Is told the orders of a turn, in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,10 +44,12 @@ class ControlOrders:
     Attributes:
         stopped: Paths of stopped agents.
         paused: Paths of paused agents.
+        given: All orders that were given in the turn, in order.
     """
 
     stopped: tuple[str, ...] = ()
     paused: tuple[str, ...] = ()
+    given: tuple[GivenOrder, ...] = ()
 
     def find_order(self, agent_path: str) -> Halt | Pause | None:
         """Return the order for an agent, `None` if it has none; a stop comes before a pause."""
@@ -52,11 +77,20 @@ class ControlOrders:
         """Return the orders stored under a key, in a read of its own."""
         return ledger.query(lambda open_: cls.read(open_, name))
 
-    def store(self, open_: Transaction, name: str) -> None:
-        """Store the orders under a key of the ledger."""
+    def store(self, open_: Transaction, name: str) -> int | None:
+        """Store the orders under a key of the ledger, and return its version."""
         found = open_.get(name)
-        value = {"stopped": list(self.stopped), "paused": list(self.paused)}
-        open_.compare_and_set(name, found.version if found else None, value)
+        given = [asdict(each) for each in self.given]
+        value = {"stopped": list(self.stopped), "paused": list(self.paused), "given": given}
+        return open_.compare_and_set(name, found.version if found else None, value)
+
+    def store_given(
+        self, open_: Transaction, name: str, given: GivenOrder, where: WriteLocation
+    ) -> None:
+        """Store the orders after one that was given, with its event."""
+        version = replace(self, given=(*self.given, given)).store(open_, name)
+        data = {"order": given.order, "path": given.path, "by": given.by}
+        open_.add_event(where, ThreadEvent(EventKind.ORDER, f"{name}/{version}", data))
 
 
 ORDERS: Final[RecordKind[ControlOrders]] = RecordKind("orders", ControlOrders)

@@ -31,6 +31,7 @@ from echelons.checkpoints.ledger import Ledger, RecordKind, Transaction, build_k
 from echelons.checkpoints.ledger.records import MAX_RECORD_SIZE
 from echelons.checkpoints.ledger.sqlite_ledger import SqliteTransaction
 from echelons.checkpoints.queries import LedgerQuery, ReadPlan, arun_plan, run_plan
+from echelons.checkpoints.thread_events import WriteLocation, build_later_question_event
 from echelons.errors import MailboxFull, MessageRefused, QuestionClosed
 from echelons.guards.gate import Halt
 from echelons.identity.lineage import ECHELONS_NS
@@ -444,11 +445,12 @@ class TreeMailboxes:
 
     def keep_question(
         self, question: Mapping[str, Any], call_id: str, config: Mapping[str, Any]
-    ) -> bool:
-        """Keep a question of an agent for the user, once for each call."""
+    ) -> str:
+        """Keep a question of an agent for the user, once for each call, and return its id."""
         given, metadata = config["configurable"], config["metadata"]
         task = f"{given[TASK_ID_KEY]}/{call_id}"
-        key = build_key(self._thread_id, LATER.name, uuid5(ECHELONS_NS, f"later/{task}").hex)
+        question_id = uuid5(ECHELONS_NS, f"later/{task}").hex
+        key = build_key(self._thread_id, LATER.name, question_id)
         turn = get_turn(given)
         asked = LaterQuestion(
             question={**question},
@@ -458,15 +460,20 @@ class TreeMailboxes:
             after=_get_root_checkpoint(given),
         )
 
+        place = asked.agent_thread_id, asked.path
+        where = WriteLocation(self._thread_id, "", asked.after, *place)
+        event = build_later_question_event(question_id, asked.question)
+
         def keep(open_: Transaction) -> None:
             if turn:
                 turn.check_in(open_)
             # A call that was cut short after this is made again.
             if open_.get_record(LATER, key) is None:
                 open_.compare_and_set(key, None, asdict(asked))
+                open_.add_event(where, event)
 
         self._ledger.commit(keep)
-        return True
+        return question_id
 
     def _plan_read(self, config: Mapping[str, Any]) -> ReadPlan[list[Mail]]:
         path, thread = _get_reader(config)

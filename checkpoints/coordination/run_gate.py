@@ -19,7 +19,11 @@ from langgraph.errors import GraphDrained
 
 from echelons.checkpoints.coordination.answer_mark import AnswerMark
 from echelons.checkpoints.coordination.change_signals import get_signals
-from echelons.checkpoints.coordination.control_orders import ControlOrders, build_orders_key
+from echelons.checkpoints.coordination.control_orders import (
+    ControlOrders,
+    OrderListener,
+    build_orders_key,
+)
 from echelons.checkpoints.coordination.mailbox import TreeMailboxes
 from echelons.checkpoints.coordination.usage_meter import Meter
 from echelons.checkpoints.ledger import Fence, Ledger, Transaction, build_key
@@ -54,6 +58,7 @@ class TreeGate:
         signals: Those of the ledger.
         held_attempts: Keeps the attempts whose steps it holds, `None` if it holds none.
         answer_mark: Where answers are left to the run; `None` if nothing delivers them.
+        note_orders: Is told the orders of the turn when they are read; `None` if nobody is.
     """
 
     def __init__(
@@ -71,6 +76,7 @@ class TreeGate:
         self.mailboxes: TreeMailboxes | NoMailboxes = NO_MAILBOXES
         self.held_attempts: HeldAttempts | None = None
         self.answer_mark: AnswerMark | None = None
+        self.note_orders: OrderListener | None = None
         self._ledger = ledger
         self.signals = get_signals(self._ledger)
         self._root = PATH_SEPARATOR.join(root.path)
@@ -213,6 +219,8 @@ class TreeGate:
         if seen != self._seen:
             self._orders = self._ledger.query(self._read_changes)
             self._seen = seen
+            if self._orders.given and self.note_orders:
+                self.note_orders(self._orders.given)
 
     def _read_changes(self, open_: Transaction) -> ControlOrders:
         if isinstance(self.mailboxes, TreeMailboxes):

@@ -20,6 +20,7 @@ from langchain_core.messages import BaseMessage
 
 from echelons.checkpoints.clock import utc_now
 from echelons.checkpoints.coordination.answer_mark import AnswerMark
+from echelons.checkpoints.coordination.control_orders import OrderListener
 from echelons.checkpoints.ledger import Fence, RecordKind, Transaction, build_key, require_lease
 from echelons.checkpoints.ledger.records import MAX_RECORD_SIZE
 from echelons.checkpoints.ledger.sqlite_ledger import SqliteTransaction
@@ -106,6 +107,7 @@ class Turn:
         backpressure: Holds back its steps until the events before have been taken.
         root: The state of the root.
         answer_mark: Where answers are left to its run; `None` if its run takes none.
+        note_orders: Is told all orders of the turn whenever its gate reads them.
     """
 
     thread_id: str
@@ -116,6 +118,7 @@ class Turn:
     backpressure: Backpressure | None = field(default=None, compare=False)
     root: RootState = field(default_factory=RootState, compare=False)
     answer_mark: AnswerMark | None = field(default=None, compare=False)
+    note_orders: OrderListener | None = field(default=None, compare=False)
 
     def check_write(self, cursor: sqlite3.Cursor) -> None:
         """Refuse a write of a run that has lost its lease, or whose earlier write failed.

@@ -23,6 +23,7 @@ from echelons.checkpoints.ledger.transaction import (
     Transaction,
     check_number,
 )
+from echelons.checkpoints.thread_events import ThreadEvent, WriteLocation
 from echelons.errors import LedgerDamaged
 
 T = TypeVar("T")
@@ -38,7 +39,7 @@ SELECT_LEASES: Final = (
 
 
 class LedgerDatabase(Protocol):
-    """What a ledger needs of `SqliteCheckpointer`: its connection, and its way of waiting."""
+    """What a ledger needs of `SqliteCheckpointer`: connection, events and way of waiting."""
 
     def cursor(self, transaction: bool = True) -> AbstractContextManager[sqlite3.Cursor]:
         """Hold the connection for one transaction."""
@@ -46,6 +47,12 @@ class LedgerDatabase(Protocol):
 
     def foreign_writes(self) -> int:
         """Return a number that changes when another connection has written to the database."""
+        ...
+
+    def insert_event(
+        self, cursor: sqlite3.Cursor, where: WriteLocation, event: ThreadEvent, at: str
+    ) -> None:
+        """Insert an event of a thread, once for its key."""
         ...
 
     async def _run(self, work: Callable[[], T], /) -> T: ...
@@ -81,7 +88,7 @@ class SqliteLedger(Ledger):
         with self._database.cursor() as cursor:
             # Immediate: what the work reads must not change before its first write.
             cursor.execute("BEGIN IMMEDIATE")
-            return work(SqliteTransaction(cursor, self._clock, self._limit))
+            return work(SqliteTransaction(cursor, self._clock, self._limit, self._database))
 
     def query(self, work: Callable[[Transaction], T]) -> T:
         """Run some reading, without keeping writers out, and return its result."""
@@ -112,17 +119,33 @@ def require_lease(cursor: sqlite3.Cursor, fence: Fence) -> None:
 
 
 class SqliteTransaction(Transaction):
-    """A transaction on a cursor; the owner of the cursor begins and commits it."""
+    """A transaction on a cursor; the owner of the cursor begins and commits it.
 
-    def __init__(self, cursor: sqlite3.Cursor, clock: Clock, limit: int) -> None:
+    Without its database it adds no events.
+    """
+
+    def __init__(
+        self,
+        cursor: sqlite3.Cursor,
+        clock: Clock,
+        limit: int,
+        database: LedgerDatabase | None = None,
+    ) -> None:
         super().__init__(clock, limit)
         self._cursor = cursor
+        self._database = database
 
     @property
     def store_version(self) -> tuple[int, int]:
         """The version of the database, by the writes of others and of this connection."""
         by_others = self._cursor.execute("PRAGMA data_version").fetchone()[0]
         return int(by_others), self._cursor.connection.total_changes
+
+    def add_event(self, where: WriteLocation, event: ThreadEvent) -> bool:
+        """Add an event to those of a thread, see `Transaction`."""
+        if self._database:
+            self._database.insert_event(self._cursor, where, event, self.now)
+        return self._database is not None
 
     def require_lease(self, fence: Fence) -> None:
         """Refuse to go on if another holder has taken the lease, see `Transaction`."""

@@ -19,6 +19,7 @@ from echelons.checkpoints.ledger.records import (
     encode_record,
     validate_name,
 )
+from echelons.checkpoints.thread_events import ThreadEvent, WriteLocation
 from echelons.errors import LeaseLost, LedgerDamaged
 from echelons.text.input_limits import shorten_repr
 
@@ -116,6 +117,7 @@ class Transaction(ABC):
     def __init__(self, clock: Clock, limit: int) -> None:
         self._clock = clock
         self._limit = limit
+        self._now = ""
 
     @property
     def store_version(self) -> tuple[int, int] | None:
@@ -124,6 +126,20 @@ class Transaction(ABC):
         `None` if the store has none, as other savers keep their checkpoints elsewhere.
         """
         return None
+
+    @property
+    def now(self) -> str:
+        """The time of the commit by the ledger's clock, ISO 8601, UTC."""
+        if not self._now:
+            self._now = self._clock().isoformat()
+        return self._now
+
+    def add_event(self, where: WriteLocation, event: ThreadEvent) -> bool:
+        """Add an event to those of a thread, once for its key; return whether events are kept.
+
+        Only the ledger of `SqliteCheckpointer` has a table of them.
+        """
+        return False
 
     def append(self, stream: str, record: Json) -> int:
         """Add a record to the end of a stream, and return its sequence, counted from 1.
@@ -134,7 +150,7 @@ class Transaction(ABC):
         """
         text = encode_record(validate_name(stream), record, self._limit)
         sequence = self._read_last(stream) + 1
-        self._add_entry(stream, sequence, self._now(), text)
+        self._add_entry(stream, sequence, self.now, text)
         return sequence
 
     def read(self, stream: str, after: int = 0, limit: int | None = None) -> list[StreamEntry]:
@@ -192,7 +208,7 @@ class Transaction(ABC):
             return None
         # The key may have been deleted before, so it begins above all versions of deleted keys.
         version = (self._read_floor() if expected is None else expected) + 1
-        self._store_value(key, version, self._now(), text)
+        self._store_value(key, version, self.now, text)
         return version
 
     def delete(self, key: str, expected: int) -> bool:
@@ -230,12 +246,9 @@ class Transaction(ABC):
 
     def begin_epoch(self, name: str, epoch: int, pid: int) -> LeaseHolder:
         """Store a new holder of a lease; the caller must have the lock of the epoch."""
-        holder = LeaseHolder(epoch, pid, self._now(), HOST)
+        holder = LeaseHolder(epoch, pid, self.now, HOST)
         self._store_holder(validate_name(name), holder)
         return holder
-
-    def _now(self) -> str:
-        return self._clock().isoformat()
 
     # Implemented by each ledger. Names are checked already, values are JSON texts.
 

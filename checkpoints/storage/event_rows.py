@@ -22,6 +22,8 @@ from echelons.checkpoints.storage.json_text import to_sanitized_json
 from echelons.checkpoints.thread_events import (
     EventKind,
     ThreadEvent,
+    UserAction,
+    WriteLocation,
     build_question_event,
     build_thread_events,
 )
@@ -33,7 +35,6 @@ from echelons.identity.lineage import STORED_KEYS_KEY
 from echelons.langgraph_internals import DELTA_COUNTERS_KEY, DeltaSnapshot
 from echelons.text.error_lines import read_error_text
 from echelons.text.sanitize import sanitize_value
-from echelons.tree.names import PATH_SEPARATOR
 
 LANGGRAPH_METADATA_KEYS = CheckpointMetadata.__annotations__.keys() | {
     "thread_id",
@@ -71,7 +72,7 @@ FIND_LAST_TASK = (
 )
 """Finds the number of the event of the last task that a root was given."""
 
-SELECT_EVENTS = "SELECT id, agent_thread_id, agent_path, kind, key, data FROM events"
+SELECT_EVENTS = "SELECT id, agent_thread_id, agent_path, at, kind, key, data FROM events"
 """Selects the rows that `load_event` takes."""
 
 # In the order of the rows: an index would have to be sorted.
@@ -79,12 +80,32 @@ READ_EVENTS = f"{SELECT_EVENTS} NOT INDEXED WHERE thread_id = ? AND id > ? ORDER
 
 
 class StoredEvent(NamedTuple):
-    """An event of a root's thread as it is stored: its number, its agent, and the event."""
+    """An event of a root's thread as it is stored: its number, agent and time, and the event."""
 
     number: int
     agent_thread_id: str
     agent_path: str
+    at: str
     event: ThreadEvent
+
+
+SELECT_USER_ACTIONS = (
+    "SELECT id, agent_thread_id, agent_path, at, kind, key, data, checkpoint_id FROM events"
+    " WHERE thread_id = ? AND kind IN ('answer', 'approval', 'order') ORDER BY id"
+)
+"""Selects the rows that `load_user_action` takes."""
+
+
+def load_user_action(row: tuple[Any, ...]) -> UserAction:
+    """Return what a person gave an agent from its row.
+
+    Raises:
+        CheckpointTampered: The row is not valid.
+    """
+    *columns, checkpoint_id = row
+    found = load_event(tuple(columns))
+    event = found.event
+    return UserAction(event.kind, event.data, found.at, found.agent_thread_id, str(checkpoint_id))
 
 
 def load_event(row: tuple[Any, ...]) -> StoredEvent:
@@ -93,16 +114,16 @@ def load_event(row: tuple[Any, ...]) -> StoredEvent:
     Raises:
         CheckpointTampered: The row is not valid.
     """
-    number, agent, path, kind, key, data = row
+    number, agent, path, at, kind, key, data = row
     where = f"event {number}"
     try:
-        if not {str}.issuperset(map(type, (agent, path, key, data))):
-            raise CheckpointTampered(where, "its ids are no texts")
+        if not {str}.issuperset(map(type, (agent, path, at, key, data))):
+            raise CheckpointTampered(where, "its ids or its time are no texts")
         known = EventKind(kind)
         _EVENT_SHAPES[known].decode(where, data)
     except (ValueError, LedgerDamaged) as error:
         raise CheckpointTampered(where, getattr(error, "why", str(error))) from None
-    return StoredEvent(number, agent, path, ThreadEvent(known, key, load_event_data(data)))
+    return StoredEvent(number, agent, path, at, ThreadEvent(known, key, load_event_data(data)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +156,27 @@ class _QuestionData:
     value: Any
 
 
+@dataclass(frozen=True, slots=True)
+class _AnswerData:
+    question: str
+    value: Any = None
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _ApprovalData:
+    question: str
+    decisions: list[dict[str, Any]]
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _OrderData:
+    order: str
+    path: str
+    by: str = ""
+
+
 _EVENT_SHAPES: Mapping[EventKind, RecordKind[Any]] = {
     kind: RecordKind(kind, shape)
     for kind, shape in (
@@ -142,35 +184,11 @@ _EVENT_SHAPES: Mapping[EventKind, RecordKind[Any]] = {
         (EventKind.TOOL_CALL, _CallData),
         (EventKind.DELEGATION, _CallData),
         (EventKind.QUESTION, _QuestionData),
+        (EventKind.ANSWER, _AnswerData),
+        (EventKind.APPROVAL, _ApprovalData),
+        (EventKind.ORDER, _OrderData),
     )
 }
-
-
-class WriteLocation(NamedTuple):
-    """The location of a write: LangGraph's coordinates and the agent's, as columns of an event."""
-
-    thread_id: str
-    checkpoint_ns: str
-    checkpoint_id: str
-    agent_thread_id: str
-    agent_path: str
-
-    @property
-    def agent(self) -> str:
-        """Name of the agent whose thread it is."""
-        return self.agent_path.rpartition(PATH_SEPARATOR)[2]
-
-    @classmethod
-    def from_config(cls, config: RunnableConfig, checkpoint_id: str) -> WriteLocation:
-        """Return the location of a write under a run's config."""
-        given, metadata = config["configurable"], config.get("metadata") or {}
-        return cls(
-            str(given["thread_id"]),
-            str(given.get("checkpoint_ns", "")),
-            checkpoint_id,
-            str(metadata.get("agent_thread_id", "")),
-            str(metadata.get("agent_path", "")),
-        )
 
 
 def filter_metadata(config: RunnableConfig, metadata: CheckpointMetadata) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from echelons.checkpoints.storage.schema import (
     LEDGER,
     OPEN_CALLS,
     RESULTS_IN_CONTENT,
+    USER_ACTIONS_VIEW,
 )
 from echelons.checkpoints.storage.seals import SEALS_SCHEMA
 from echelons.errors import DatabaseTooNew
@@ -33,6 +34,7 @@ MIGRATION_STEPS = (
     CIRCUITS_BY_PATH,
     CALLS_BY_POSITION,
     RESULTS_IN_CONTENT,
+    USER_ACTIONS_VIEW,
 )
 
 # Not `PRAGMA user_version`: an app may use that number for its own tables in the same file.

@@ -173,6 +173,21 @@ WHERE key GLOB 'intensity/*';
 """Circuits by the path of their agent. One of an agent that no event knows is dropped; one of a
 name that two trees have at different places is kept for each."""
 
+USER_ACTIONS_VIEW = """
+CREATE VIEW IF NOT EXISTS user_actions AS
+SELECT thread_id, agent_thread_id, agent_path, at, kind,
+    json_extract(data, '$.by') AS given_by,
+    json_extract(data, '$.question') AS question_id,
+    CASE kind
+        WHEN 'answer' THEN json_extract(data, '$.value')
+        WHEN 'approval' THEN json_extract(data, '$.decisions')
+        ELSE json_extract(data, '$.order')
+    END AS value
+FROM events WHERE kind IN ('answer', 'approval', 'order')
+ORDER BY id;
+"""
+"""The view of what people gave agents: answers, decisions on their calls, and orders."""
+
 _CALLED = f"""
 SELECT id, thread_id, agent_thread_id, agent_path, at, {_KEY_SUFFIX} AS call_id,
     iif(json_valid(data), json_extract(data, '$.intent'), '') AS tool

@@ -22,6 +22,7 @@ from echelons.checkpoints.ledger import (
     get_ledger,
 )
 from echelons.checkpoints.queries import LedgerQuery, ReadPlan, Saver
+from echelons.checkpoints.thread_events import EventKind, ThreadEvent, WriteLocation
 from echelons.checkpoints.threads.later_questions import read_later_questions
 from echelons.checkpoints.threads.pending_work import Question, sort_questions
 from echelons.checkpoints.threads.thread_status import ThreadStatus, read_thread_status
@@ -30,16 +31,27 @@ from echelons.errors import NoQuestionPending, QuestionClosed, UnknownQuestion, 
 from echelons.messaging.agent_question import build_missed_answer
 from echelons.text.input_limits import ID_PATTERN
 from echelons.text.json_schema import find_mismatch
+from echelons.tree.names import PATH_SEPARATOR
 
 _NO_VALUE: Any = object()
 
 
 @dataclass(frozen=True, slots=True)
 class StoredAnswer:
-    """An answer as it is stored: its value until it is delivered, and then that it was."""
+    """An answer as it is stored: its value until it is delivered, and then that it was.
+
+    Attributes:
+        value: What was answered.
+        delivered: Whether its question has it.
+        by: Who gave it, as they said; empty if the deadline of the question had passed, or if an
+            earlier version has stored it.
+        at: When it was given, ISO 8601, UTC.
+    """
 
     value: Any = _NO_VALUE
     delivered: bool = False
+    by: str = ""
+    at: str = ""
 
 
 ANSWER: Final[RecordKind[StoredAnswer]] = RecordKind("answer", StoredAnswer)
@@ -143,20 +155,25 @@ def store_answers(
     open_: Transaction,
     thread_id: str,
     answers: Mapping[str, Any],
+    status: ThreadStatus,
+    by: str,
     prior_versions: Mapping[str, int | None] | None = None,
 ) -> None:
-    """Store answers in the ledger by question id, all of them or none.
+    """Store answers in the ledger by question id, all of them or none, and their events.
 
     Args:
         open_: The open transaction of the ledger.
         thread_id: The root's thread.
         answers: The answers.
+        status: The status of the thread, with the questions.
+        by: Who gives them.
         prior_versions: The versions from before the answers were checked, if another run is active,
             which may have delivered another caller's answer meanwhile.
 
     Raises:
         QuestionClosed: Another caller has answered a question first.
     """
+    asked = {each.id: each for each in status.questions}
     for question, value in answers.items():
         name = _build_answer_key(thread_id, question)
         found = open_.get_record(ANSWER, name)
@@ -165,7 +182,73 @@ def store_answers(
         if _is_undelivered(found) or overtaken:
             raise QuestionClosed(question, [])
         # A delivered question that is pending again belongs to a fork of the past.
-        open_.compare_and_set(name, version, {"value": value})
+        given = StoredAnswer(value, by=by, at=open_.now)
+        entry = {"value": value, "by": by, "at": given.at}
+        number = open_.compare_and_set(name, version, entry)
+        _add_answer_event(open_, thread_id, status, asked[question], given, str(number))
+
+
+def deliver_answers(
+    open_: Transaction, thread_id: str, status: ThreadStatus, answers: Mapping[str, Any]
+) -> list[tuple[Question, StoredAnswer]]:
+    """Return the questions that a run delivers answers to, each with what is stored of its answer.
+
+    An answer that is not stored stands for one whose deadline has passed: its event is added.
+
+    Args:
+        open_: The open transaction of the ledger.
+        thread_id: The root's thread.
+        status: The status of the thread, with the questions.
+        answers: What is delivered, by question id.
+    """
+    found: list[tuple[Question, StoredAnswer]] = []
+    for question in status.questions:
+        if question.id not in answers:
+            continue
+        stored = open_.get_record(ANSWER, _build_answer_key(thread_id, question.id))
+        if _is_undelivered(stored):
+            found.append((question, stored.value))
+            continue
+        missed = question.default
+        if question.reviewed_calls:
+            missed = {"type": "reject", "message": f"no decision by {question.deadline}"}
+        given = StoredAnswer(missed, at=open_.now)
+        _add_answer_event(open_, thread_id, status, question, given, "missed")
+        found.append((question, given))
+    return found
+
+
+def describe_answer(question: Question, answer: StoredAnswer) -> tuple[EventKind, dict[str, Any]]:
+    """Return the kind and the data of the event of an answer; of a decision without arguments."""
+    given, calls = answer.value, question.reviewed_calls
+    if not calls:
+        return EventKind.ANSWER, {"question": question.id, "value": given, "by": answer.by}
+    if isinstance(given, Mapping):
+        given = given.get("decisions") or [given] * len(calls)
+    told = [
+        # Not the arguments that it may have changed.
+        {"tool": call.tool, **{key: each[key] for key in _TOLD_OF_DECISIONS if key in each}}
+        for call, each in zip(calls, given, strict=True)
+    ]
+    return EventKind.APPROVAL, {"question": question.id, "decisions": told, "by": answer.by}
+
+
+_TOLD_OF_DECISIONS = ("type", "message", "scope")
+
+
+def _add_answer_event(
+    open_: Transaction,
+    thread_id: str,
+    status: ThreadStatus,
+    question: Question,
+    answer: StoredAnswer,
+    suffix: str,
+) -> None:
+    path = PATH_SEPARATOR.join(question.path)
+    where = WriteLocation(thread_id, "", status.checkpoint_id, question.thread_id, path)
+    kind, data = describe_answer(question, answer)
+    # A question may be answered again in a fork.
+    open_.add_event(where, ThreadEvent(kind, f"{question.id}/{suffix}", data))
 
 
 def take_due_answers(

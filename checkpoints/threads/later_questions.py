@@ -21,6 +21,7 @@ from echelons.checkpoints.coordination.mailbox import (
 )
 from echelons.checkpoints.ledger import Ledger, Transaction
 from echelons.checkpoints.queries import LedgerQuery, OneCheckpoint, ReadPlan
+from echelons.checkpoints.thread_events import EventKind, ThreadEvent, WriteLocation
 from echelons.checkpoints.threads.pending_work import Question
 from echelons.messaging.agent_question import AgentQuestion
 from echelons.messaging.mail import MAIL_BYTES, USER
@@ -44,9 +45,9 @@ def read_later_questions(thread_id: str) -> ReadPlan[dict[str, Question]]:
 
 
 def store_later_answers(
-    thread_id: str, questions: Mapping[str, Question], answers: Mapping[str, Any]
+    thread_id: str, questions: Mapping[str, Question], answers: Mapping[str, Any], by: str
 ) -> ReadPlan[None]:
-    """Store answers to such questions, all of them or none.
+    """Store answers to such questions, all of them or none, and their events.
 
     Raises:
         InputTooLarge: One of them is larger than a message may be.
@@ -65,6 +66,10 @@ def store_later_answers(
             for key, text in texts.items():
                 mail = StoredMail(USER, text, at, after, "answer")
                 answer_later_question(open_, thread_id, key, mail)
+                path = PATH_SEPARATOR.join(questions[key].path)
+                where = WriteLocation(thread_id, "", after, questions[key].thread_id, path)
+                data = {"question": key, "value": answers[key], "by": by}
+                open_.add_event(where, ThreadEvent(EventKind.ANSWER, key, data))
 
         ledger.commit(answer)
         get_signals(ledger).notify()

@@ -8,19 +8,21 @@ from __future__ import annotations
 import os
 from collections.abc import Collection
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 from langgraph.checkpoint.base import CheckpointTuple
 
 from echelons.checkpoints.coordination.change_signals import get_signals
 from echelons.checkpoints.coordination.control_orders import (
     ControlOrders,
+    GivenOrder,
     build_orders_key,
     is_under,
 )
 from echelons.checkpoints.ledger import LeaseHolder, Ledger, Transaction, build_key
 from echelons.checkpoints.ledger.transaction import HOST
 from echelons.checkpoints.queries import AllCheckpoints, LedgerQuery, OneCheckpoint, ReadPlan
+from echelons.checkpoints.thread_events import WriteLocation
 from echelons.checkpoints.threads.pending_work import has_work_left
 from echelons.errors import (
     LeaseLost,
@@ -39,7 +41,11 @@ ControlOrder = Literal["stopped", "paused"]
 
 
 def give_order(
-    order: ControlOrder, thread_id: str, path: str | None, known: Collection[str] = ()
+    order: ControlOrder,
+    thread_id: str,
+    path: str | None,
+    known: Collection[str] = (),
+    by: str = "",
 ) -> ReadPlan[str]:
     """Order an agent and all below it to stop or to pause in the current turn; return its path.
 
@@ -48,6 +54,7 @@ def give_order(
         thread_id: The root's thread.
         path: Path of the agent; `None` for the root, which pauses the whole tree.
         known: Paths of the tree. An agent that has begun in this turn may be named, too.
+        by: Who gives it.
 
     Raises:
         ThreadNotFound: The thread has never run.
@@ -69,12 +76,15 @@ def give_order(
         if path not in begun:
             raise UnknownPath(path, sorted(begun.union(known)))
     name = build_orders_key(thread_id, identity.turn)
+    where = locate_order(saved, thread_id, path)
 
     def add_order(open_: Transaction) -> bool:
         orders = ControlOrders.read(open_, name)
         paths: tuple[str, ...] = getattr(orders, order)
         if wanted not in paths:
-            replace(orders, **{order: (*paths, wanted)}).store(open_, name)
+            given = GivenOrder("stop" if order == "stopped" else "pause", wanted, by, open_.now)
+            changed: dict[str, Any] = {order: (*paths, wanted)}
+            replace(orders, **changed).store_given(open_, name, given, where)
         return wanted not in paths
 
     def add_and_signal(ledger: Ledger) -> None:
@@ -85,12 +95,39 @@ def give_order(
     return wanted
 
 
-def lift_pauses(open_: Transaction, thread_id: str, turn: str, path: str | None = None) -> None:
-    """Lift the pauses of a turn: those of an agent and all below it, or all of them."""
-    name = build_orders_key(thread_id, turn)
+def lift_pauses(
+    open_: Transaction, where: WriteLocation, turn: str, path: str | None, by: str
+) -> None:
+    """Lift the pauses of a turn: those of an agent and all below it, or all of them.
+
+    Args:
+        open_: The open transaction of the ledger.
+        where: The root's checkpoint.
+        turn: The turn.
+        path: The agent; `None` for all.
+        by: Who lifts them.
+    """
+    name = build_orders_key(where.thread_id, turn)
     orders = ControlOrders.read(open_, name)
     if orders.paused:
-        orders.lift_pauses(path).store(open_, name)
+        given = GivenOrder("resume", where.agent_path, by, open_.now)
+        orders.lift_pauses(path).store_given(open_, name, given, where)
+
+
+def locate_order(saved: CheckpointTuple, thread_id: str, path: str | None) -> WriteLocation:
+    """Return where the event of an order is stored: with a root's checkpoint, on its thread.
+
+    Args:
+        saved: The checkpoint.
+        thread_id: The root's thread.
+        path: The agent that the order is for; `None` for the root.
+    """
+    checkpoint_id = str(saved.config["configurable"]["checkpoint_id"])
+    identity = Identity.from_metadata(saved.metadata)
+    own = identity.thread_id if identity else thread_id
+    if path is None:
+        path = PATH_SEPARATOR.join(identity.path) if identity else ""
+    return WriteLocation(thread_id, "", checkpoint_id, own, path)
 
 
 def check_paused(thread_id: str, path: str) -> ReadPlan[None]:

@@ -16,6 +16,7 @@ from langchain_core.messages import BaseMessage, HumanMessage
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 
 from echelons.checkpoints.coordination.answer_mark import OPEN_EPOCH
+from echelons.checkpoints.coordination.branches import read_branch
 from echelons.checkpoints.coordination.control_orders import ControlOrders, build_orders_key
 from echelons.checkpoints.coordination.failure_ledger import read_failures
 from echelons.checkpoints.coordination.usage_meter import METER
@@ -28,11 +29,12 @@ from echelons.checkpoints.queries import (
     OneCheckpoint,
     ReadPlan,
     Saver,
+    UserActions,
     arun_plan,
     run_plan,
 )
 from echelons.checkpoints.storage.event_rows import LANGGRAPH_METADATA_KEYS
-from echelons.checkpoints.thread_events import EventKind, ThreadEvent
+from echelons.checkpoints.thread_events import EventKind, ThreadEvent, UserAction
 from echelons.checkpoints.threads.answer_outbox import read_open_questions
 from echelons.checkpoints.threads.graph_state import read_graph_calls
 from echelons.checkpoints.threads.late_results import read_late_answers
@@ -429,7 +431,14 @@ def _read_trace(root: str) -> ReadPlan[Trace]:
     if not tops:
         raise ThreadNotFound(root)
     # In a tree embedded in another graph, each run is a root of its own: show the latest.
-    return build_trace(root if root in tops else tops[0], threads)
+    trace = build_trace(root if root in tops else tops[0], threads)
+    actions: list[UserAction] = yield UserActions(root)
+    if not actions:
+        return trace
+    saved: CheckpointTuple | None = yield OneCheckpoint(root)
+    current = str(saved.config["configurable"]["checkpoint_id"]) if saved else ""
+    branch = yield from read_branch(root, current)
+    return trace.with_user_actions([each for each in actions if branch.sees(each.checkpoint_id)])
 
 
 def _list_started_threads(thread: Thread) -> tuple[str, ...]:

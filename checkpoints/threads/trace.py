@@ -14,6 +14,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
+from echelons.checkpoints.thread_events import EventKind, UserAction
 from echelons.checkpoints.threads.thread import Thread
 from echelons.delegation.calls import iterate_requests
 from echelons.delegation.candidates import Candidates
@@ -80,6 +81,8 @@ class Trace:
         tools: Its own tool calls, by name, in order; those of a foreign graph, too.
         mail: The messages of its mailbox that it has read, in order.
         progress: What it has told the user while it was at work, if it is a root.
+        user_actions: The answers and the decisions on its calls that people gave it, in order; of a
+            root also the orders for any agent. Only `SqliteCheckpointer` keeps them.
         subordinates: The threads that it called, in order.
     """
 
@@ -92,6 +95,7 @@ class Trace:
     subordinates: tuple[Trace, ...]
     mail: tuple[Mail, ...] = ()
     progress: tuple[str, ...] = ()
+    user_actions: tuple[UserAction, ...] = ()
 
     @property
     def status(self) -> str:
@@ -106,6 +110,12 @@ class Trace:
         yield self
         for subordinate in self.subordinates:
             yield from subordinate.walk()
+
+    def with_user_actions(self, actions: Sequence[UserAction]) -> Trace:
+        """Return the trace with what people gave its agents, each with its own thread."""
+        own = tuple(each for each in actions if each.agent_thread_id == self.thread_id)
+        below = tuple(each.with_user_actions(actions) for each in self.subordinates)
+        return replace(self, user_actions=own, subordinates=below)
 
     @property
     def text(self) -> str:
@@ -351,6 +361,14 @@ def _load_response(answer: ToolMessage | None) -> DelegationResponse | str | Non
         return str(error)
 
 
+def _format_user_action(action: UserAction) -> str:
+    text, by = shorten(action.text, 100, placeholder="…"), action.data.get("by")
+    if action.kind is EventKind.ORDER:
+        return f"{text} of {action.data['path']} ordered by {by}"
+    what = "decision" if action.kind is EventKind.APPROVAL else "answer"
+    return f"{what} of {by}: {text}" if by else f"{what} taken at the deadline: {text}"
+
+
 def _format_lines(trace: Trace, first: str, rest: str) -> Iterator[str]:
     status = trace.status if trace.state is LinkState.OK else str(trace.state)
     tools = f"  [{', '.join(trace.tools)}]" if trace.tools else ""
@@ -367,6 +385,7 @@ def _format_lines(trace: Trace, first: str, rest: str) -> Iterator[str]:
         for mail in trace.mail
     ]
     told += [f"told the user: {shorten(text, 100, placeholder='…')}" for text in trace.progress]
+    told += [_format_user_action(each) for each in trace.user_actions]
     for said in told:
         yield f"{rest}{'│' if trace.subordinates else ' '}     {said}"
     last = len(trace.subordinates) - 1

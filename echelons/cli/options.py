@@ -78,6 +78,15 @@ ThreadArgument = Annotated[
         callback=check_name_argument,
     ),
 ]
+ByOption = Annotated[
+    str | None,
+    typer.Option(
+        "--by",
+        metavar="NAME",
+        help="Who does this, which is stored and not checked; by default the user of the system.",
+        callback=check_name_argument,
+    ),
+]
 TeamOption = Annotated[
     str | None,
     typer.Option(

@@ -64,10 +64,10 @@ class Mailboxes(Protocol):
 
     def keep_question(
         self, question: Mapping[str, Any], call_id: str, config: Mapping[str, Any]
-    ) -> bool:
+    ) -> str:
         """Keep a question of an agent for the user, as JSON, once for each call.
 
-        Return whether it was kept.
+        Return its id; empty if it was not kept.
         """
         ...
 
@@ -105,9 +105,9 @@ class NoMailboxes:
 
     def keep_question(
         self, question: Mapping[str, Any], call_id: str, config: Mapping[str, Any]
-    ) -> bool:
+    ) -> str:
         """Return that it was not kept."""
-        return False
+        return ""
 
     async def apost(
         self, groups: Sequence[Sequence[OutgoingMail]], config: Mapping[str, Any]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,10 +11,12 @@ from langgraph.types import Command
 
 from echelons.checkpoints.coordination import turns
 from echelons.checkpoints.coordination.answer_mark import AnswerMark
+from echelons.checkpoints.coordination.control_orders import ControlOrders, GivenOrder
 from echelons.checkpoints.coordination.turns import Turn, TurnEnd
 from echelons.checkpoints.ledger import Transaction
 from echelons.checkpoints.queries import LedgerQuery, ReadPlan
 from echelons.checkpoints.threads import answer_outbox
+from echelons.checkpoints.threads.answer_outbox import StoredAnswer
 from echelons.checkpoints.threads.pending_work import Question
 from echelons.checkpoints.threads.thread_status import (
     ThreadStatus,
@@ -23,7 +25,14 @@ from echelons.checkpoints.threads.thread_status import (
 )
 from echelons.delegation.request import DelegationResponse, Usage
 from echelons.guards.backpressure import Backpressure
-from echelons.runtime.run_events import STREAM_MODES, EventTranslator, RunEvent, RunEventKind
+from echelons.runtime.run_events import (
+    STREAM_MODES,
+    EventTranslator,
+    RunEvent,
+    RunEventKind,
+    build_answer_event,
+    build_order_event,
+)
 from echelons.runtime.turn_status import (
     TurnStatus,
     build_turn_end,
@@ -112,6 +121,8 @@ class RunRecord:
         self.delivered: set[str] = set()
         self.withdrawn: set[str] = set()
         self._translator = EventTranslator(redact)
+        self._noted: list[RunEvent] = []
+        self._orders_noted = 0
 
     @property
     def stream_options(self) -> dict[str, Any]:
@@ -122,6 +133,26 @@ class RunRecord:
         """Yield no more events up to the end of the run, and hold back none of its steps."""
         self.is_watched = False
         self.backpressure.lift()
+
+    def note_answers(self, answers: Iterable[tuple[Question, StoredAnswer]]) -> None:
+        """Note the answers that the run delivers next, with their questions."""
+        self._noted += [build_answer_event(*each) for each in answers]
+
+    def skip_orders(self, orders: ControlOrders) -> None:
+        """Note that orders were given before the run."""
+        self._orders_noted = len(orders.given)
+
+    def note_orders(self, given: Sequence[GivenOrder]) -> None:
+        """Note the orders of the turn; each becomes an event once. Any thread may call it."""
+        new, self._orders_noted = given[self._orders_noted :], len(given)
+        self._noted += [build_order_event(each) for each in new]
+
+    def take_noted(self) -> Iterator[RunEvent]:
+        """Yield the events of the answers and orders noted since the last call."""
+        while self._noted:
+            event = self._noted.pop(0)
+            if self.is_watched:
+                yield event
 
     def record_drain(self, mark: AnswerMark) -> None:
         """Record why the tree was drained: to deliver answers, or as the run is paused or left."""
@@ -136,6 +167,7 @@ class RunRecord:
         if not self.is_watched:
             self.usage = self._translator.add_usage(self.usage, part)
             return
+        yield from self.take_noted()
         for event in self._translator.translate_part(part):
             if event.kind is RunEventKind.MESSAGE:
                 self.usage += event.usage
@@ -188,6 +220,10 @@ def settle_run(
         due = {**missed, **due}
         if (due or withdrawn or record.held) and not record.paused:
             mark.take(open_)
+            if due:
+                record.note_answers(
+                    answer_outbox.deliver_answers(open_, turn.thread_id, status, due)
+                )
             return Command(resume=due) if due else None
         mark.close(open_)
         if end is None:

@@ -14,7 +14,11 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
+from echelons.checkpoints.coordination.control_orders import GivenOrder
 from echelons.checkpoints.storage.json_text import to_json_text
+from echelons.checkpoints.thread_events import EventKind, describe_user_action
+from echelons.checkpoints.threads.answer_outbox import StoredAnswer, describe_answer
+from echelons.checkpoints.threads.pending_work import Question
 from echelons.delegation.calls import load_fan_out
 from echelons.delegation.race import RaceEntry
 from echelons.delegation.request import DelegationResponse, Usage
@@ -22,14 +26,14 @@ from echelons.delegation.request_builder import load_sent_requests
 from echelons.guards.gate import is_pause
 from echelons.identity.lineage import ADDRESSEE_KEY, CUT_KEY, MAIL_KEY
 from echelons.langgraph_internals import SEVERAL_WRITES_KEY
-from echelons.messaging.agent_question import read_question_value
+from echelons.messaging.agent_question import AgentQuestion, read_question_value
 from echelons.messaging.mail import Mail, load_mail
 from echelons.nodes.delegating.queued_request import QueuedRequest
 from echelons.nodes.messages import read_message_usage
 from echelons.text.content_blocks import describe_content
 from echelons.text.error_lines import find_server, read_error_text
 from echelons.text.redaction import Redactor, redact_secrets
-from echelons.tree.names import CALL_SUBORDINATE, PATH_SEPARATOR, RUN, SEND_MESSAGE
+from echelons.tree.names import ASK_LATER, CALL_SUBORDINATE, PATH_SEPARATOR, RUN, SEND_MESSAGE
 
 STREAM_MODES = ("tasks", "messages", "custom")
 """The stream modes of LangGraph: starts and ends of tasks, chunks of replies, and what tools write.
@@ -53,6 +57,9 @@ class RunEventKind(StrEnum):
     CUSTOM = "custom"
     MAIL = "mail"
     INTERVENTION = "intervention"
+    ANSWER = "answer"
+    APPROVAL = "approval"
+    ORDER = "order"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +71,17 @@ class RunEvent:
         kind: What happened.
         content: Its text: a task, a chunk or the whole of a reply, a tool's name and
             result, a question, an error, what a tool has written to the stream, a message of the
-            mailbox that the agent has read.
+            mailbox that the agent has read, an answer, decisions, an order.
         reasoning: The reasoning of the model, where it is available.
         usage: Tokens and calls of the reply; zero for other kinds.
         thread_id: The agent's thread.
         data: Other facts as plain values: a call's arguments, the model name in a reply. A
             question has an `id`, its `value` and, if it has them, the `schema` of its answer, and
-            its `choices`, `urgent`, `deadline`, `default` and `addressee`. A
+            its `choices`, `urgent`, `deadline`, `default` and `addressee`, and `later` if its agent
+            does not wait for the answer. An answer has the id of its `question` and its `value`, an
+            approval the `decisions` on the calls instead, without arguments, an order its `order`:
+            `stop`, `pause` or `resume`; each has who gave it (`by`, empty for the default that a
+            passed deadline takes) and when (`at`). A
             task that is not new to its agent, as the run was resumed, has `resumed`; one that
             the agent passes on has the path of the agent that it is for (`to`). A
             delegation and its responses share an `id`, and the `request` as it was sent; a
@@ -285,6 +296,27 @@ def build_mail_event(path: str, thread_id: str, mail: Mail) -> RunEvent:
     return RunEvent(path, kind, mail.text, thread_id=thread_id, data=mail.to_metadata())
 
 
+def build_answer_event(question: Question, answer: StoredAnswer) -> RunEvent:
+    """Return the event of an answer that is delivered: an approval's if it is about tool calls."""
+    kind, data = describe_answer(question, answer)
+    path = PATH_SEPARATOR.join(question.path)
+    return build_action_event(kind, path, question.thread_id, {**data, "at": answer.at})
+
+
+def build_order_event(given: GivenOrder) -> RunEvent:
+    """Return the event of an order."""
+    data = {"order": given.order, "path": given.path, "by": given.by, "at": given.at}
+    return build_action_event(EventKind.ORDER, given.path, "", data)
+
+
+def build_action_event(
+    kind: EventKind, path: str, thread_id: str, data: Mapping[str, Any]
+) -> RunEvent:
+    """Return the event of an answer, an approval or an order, from the data of a thread's event."""
+    text = describe_user_action(kind, data)
+    return RunEvent(path, RunEventKind(kind), text, thread_id=thread_id, data=data)
+
+
 def _question_event(who: _TaskOrigin, asked: Mapping[str, Any]) -> RunEvent:
     value, facts = asked["value"], dict[str, Any]()
     if question := read_question_value(value):
@@ -341,6 +373,16 @@ def _message_events(who: _TaskOrigin, message: BaseMessage, usage: Usage) -> Ite
         yield RunEvent(
             who.path, RunEventKind.TOOL_RESULT, content, thread_id=who.thread_id, data=facts
         )
+        if message.name == ASK_LATER and isinstance(asked := message.artifact, Mapping):
+            question = AgentQuestion.load(asked["question"])
+            own: dict[str, Any] = {"id": asked["id"], "value": question.text, **question.facts}
+            yield RunEvent(
+                who.path,
+                RunEventKind.QUESTION,
+                question.text,
+                thread_id=who.thread_id,
+                data={**own, "later": True},
+            )
         # What the root tells the user, who has no mailbox.
         if message.name == SEND_MESSAGE and isinstance(sent := message.artifact, Mapping):
             told = {"kind": "message", "from": who.path, "to": sent["to"]}

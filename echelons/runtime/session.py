@@ -43,6 +43,7 @@ from echelons.errors import (
     UnknownPath,
 )
 from echelons.identity.lineage import derive_root_thread_id
+from echelons.identity.user_name import choose_user_name
 from echelons.messaging.mail import MailKind
 from echelons.runtime.run_options import RunOptions
 from echelons.runtime.session_requests import (
@@ -259,7 +260,13 @@ class Session:
         await aend_left_run(self._engine)
         return await self._astart_run(request)
 
-    def answer(self, question: str | Mapping[str, Any], value: Any = MISSING) -> Run:
+    def answer(
+        self,
+        question: str | Mapping[str, Any],
+        value: Any = MISSING,
+        *,
+        by: str | None = None,
+    ) -> Run:
         """Answer pending questions and continue the turn.
 
         While another run holds the thread, the answers are left to it; if it dies before it
@@ -269,6 +276,8 @@ class Session:
             question: A question's id, or several answers by their questions' ids.
             value: The answer, if one question is named; it may be `None`. About tool calls it is
                 a `Decision`, its JSON, the word `"approve"` or `"reject"`, or a list of these.
+            by: Who answers, which is stored and not checked; the operating system's user if left
+                out.
 
         Raises:
             AnswerMissing: No value is given.
@@ -279,17 +288,25 @@ class Session:
                 and is answered or withdrawn.
             WrongAnswer: An answer is not what its question asks for.
         """
-        return self._start_run(build_answer_request(question, value))
+        return self._start_run(build_answer_request(question, value, by))
 
-    async def aanswer(self, question: str | Mapping[str, Any], value: Any = MISSING) -> AsyncRun:
+    async def aanswer(
+        self,
+        question: str | Mapping[str, Any],
+        value: Any = MISSING,
+        *,
+        by: str | None = None,
+    ) -> AsyncRun:
         """Async version of `answer`."""
-        return await self._astart_run(build_answer_request(question, value))
+        return await self._astart_run(build_answer_request(question, value, by))
 
-    def resume(self, path: str | None = None) -> Run:
+    def resume(self, path: str | None = None, *, by: str | None = None) -> Run:
         """Resume a turn that was stopped, killed or paused, or has failed.
 
         Args:
             path: The agent whose pause ends, with those below it; all pauses if left out.
+            by: Who ends it, which is stored and not checked; the operating system's user if left
+                out.
 
         Raises:
             ThreadBusy: Another run holds the thread.
@@ -299,14 +316,14 @@ class Session:
             NotPaused: Nothing is paused at `path`.
         """
         end_left_run(self._engine)
-        return self._start_run(ResumeRequest(path))
+        return self._start_run(ResumeRequest(path, choose_user_name(by)))
 
-    async def aresume(self, path: str | None = None) -> AsyncRun:
+    async def aresume(self, path: str | None = None, *, by: str | None = None) -> AsyncRun:
         """Async version of `resume`."""
         await aend_left_run(self._engine)
-        return await self._astart_run(ResumeRequest(path))
+        return await self._astart_run(ResumeRequest(path, choose_user_name(by)))
 
-    def stop(self, path: str | None = None) -> str:
+    def stop(self, path: str | None = None, *, by: str | None = None) -> str:
         """End an agent and all below it for the rest of this turn, in whichever process it runs.
 
         They start nothing more, and async work in progress is cancelled. If no run holds the
@@ -314,6 +331,8 @@ class Session:
 
         Args:
             path: Names from the root, such as `"head/north"`; the whole turn if left out.
+            by: Who gives it, which is stored and not checked; the operating system's user if left
+                out.
 
         Returns:
             Path of the stopped agent.
@@ -323,19 +342,21 @@ class Session:
             NothingRunning: Its last turn is finished.
             UnknownPath: The tree has no such agent.
         """
-        return run_plan(self._saver, self._give_order("stopped", path))
+        return run_plan(self._saver, self._give_order("stopped", path, by))
 
-    async def astop(self, path: str | None = None) -> str:
+    async def astop(self, path: str | None = None, *, by: str | None = None) -> str:
         """Async version of `stop`."""
-        return await arun_plan(self._saver, self._give_order("stopped", path))
+        return await arun_plan(self._saver, self._give_order("stopped", path, by))
 
-    def pause(self, path: str | None = None) -> str:
+    def pause(self, path: str | None = None, *, by: str | None = None) -> str:
         """Pause an agent and all below it before their next model call, in any process.
 
         The others continue. `resume` ends the pause.
 
         Args:
             path: Names from the root, such as `"head/north"`; the whole tree if left out.
+            by: Who gives it, which is stored and not checked; the operating system's user if left
+                out.
 
         Returns:
             Path of the paused agent.
@@ -345,11 +366,11 @@ class Session:
             NothingRunning: Its last turn is finished.
             UnknownPath: The tree has no such agent.
         """
-        return run_plan(self._saver, self._give_order("paused", path))
+        return run_plan(self._saver, self._give_order("paused", path, by))
 
-    async def apause(self, path: str | None = None) -> str:
+    async def apause(self, path: str | None = None, *, by: str | None = None) -> str:
         """Async version of `pause`."""
-        return await arun_plan(self._saver, self._give_order("paused", path))
+        return await arun_plan(self._saver, self._give_order("paused", path, by))
 
     def send_message(self, path: str, text: str) -> str:
         """Send an agent a message, in whichever process it runs, or while it is idle or paused.
@@ -456,10 +477,11 @@ class Session:
         with self._name_thread_in_errors():
             return await self.thread_store.atrace(self.thread_id)
 
-    def _give_order(self, order: ControlOrder, path: str | None) -> ReadPlan[str]:
+    def _give_order(self, order: ControlOrder, path: str | None, by: str | None) -> ReadPlan[str]:
+        name = choose_user_name(by)
         known = frozenset(place.path_text for place in walk_tree(self.graph.agent))
         with self._name_thread_in_errors():
-            return (yield from give_order(order, self.thread_id, path, known))
+            return (yield from give_order(order, self.thread_id, path, known, name))
 
     def _post_mail(self, path: str, text: str, kind: MailKind) -> ReadPlan[str]:
         members = {place.path_text: place.member for place in walk_tree(self.graph.agent)}

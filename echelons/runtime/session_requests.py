@@ -29,6 +29,7 @@ from echelons.checkpoints.threads.later_questions import read_later_questions, s
 from echelons.checkpoints.threads.stop_and_pause import (
     check_paused,
     lift_pauses,
+    locate_order,
     read_control_orders,
 )
 from echelons.checkpoints.threads.thread_status import (
@@ -53,6 +54,7 @@ from echelons.errors import (
     UnfinishedTurn,
 )
 from echelons.identity.lineage import ADDRESSEE_KEY, REQUEST_CONTEXT_KEY
+from echelons.identity.user_name import choose_user_name
 from echelons.runtime.run_end import RunEnd, read_run_end
 from echelons.runtime.turn_status import read_turn_end
 from echelons.text.content_blocks import copy_blocks, find_block_fault
@@ -219,7 +221,7 @@ class SendRequest(SessionRequest):
 
     def plan_writes(self, thread: SessionThread, go: StartRun) -> ReadPlan[LedgerWriter]:
         """Store the end of the previous turn, if its process died before it could."""
-        before = go.status_before.turn
+        before = go.status_before.turn if go.status_before.finished else ""
         known = (yield from _find_turn(thread, before)) if before else None
         if known is None or known.text is not None:
             return _write_nothing
@@ -253,10 +255,12 @@ class AnswerRequest(SessionRequest):
     Attributes:
         answers: By question, without those to questions that nobody waits for: they are stored at
             once.
+        by: Who gives them.
         has_stored: Whether there were any of those.
     """
 
     answers: Mapping[str, Any]
+    by: str
     has_stored: bool = field(default=False, init=False)
 
     def decide_early(self, thread: SessionThread) -> ReadPlan[None]:
@@ -269,7 +273,7 @@ class AnswerRequest(SessionRequest):
         if self.answers:
             yield from super(AnswerRequest, self).decide_early(thread)
         if accepted:
-            yield from store_later_answers(thread.id, later, accepted)
+            yield from store_later_answers(thread.id, later, accepted, self.by)
             # What was decided before that was of another version of the store.
             self.has_stored, self.early = True, None
 
@@ -286,7 +290,8 @@ class AnswerRequest(SessionRequest):
         """Store the answers."""
         yield from ()
         accepted = {name: go.graph_input.resume[name] for name in self.answers}
-        return lambda open_: answer_outbox.store_answers(open_, thread.id, accepted)
+        status, by = go.status_before, self.by
+        return lambda open_: answer_outbox.store_answers(open_, thread.id, accepted, status, by)
 
     def refuse_held_thread(self, thread: SessionThread) -> ReadPlan[None]:
         """Refuse no thread: the answers can be left to the run that holds it."""
@@ -302,7 +307,7 @@ class AnswerRequest(SessionRequest):
         def leave(open_: Transaction) -> bool:
             if not mark_answers_left(open_, thread.id):
                 return False
-            answer_outbox.store_answers(open_, thread.id, checked[2], before)
+            answer_outbox.store_answers(open_, thread.id, checked[2], checked[0], self.by, before)
             return True
 
         def leave_and_signal(ledger: Ledger) -> bool:
@@ -321,9 +326,11 @@ class ResumeRequest(SessionRequest):
 
     Attributes:
         path: The agent whose pause is to end, with those below it; `None` for all.
+        by: Who resumes it.
     """
 
-    path: str | None = None
+    path: str | None
+    by: str
 
     def decide(self, thread: SessionThread) -> ReadPlan[RunDecision]:
         """Resume with the answers that were stored and not delivered."""
@@ -348,7 +355,11 @@ class ResumeRequest(SessionRequest):
     def plan_writes(self, thread: SessionThread, go: StartRun) -> ReadPlan[LedgerWriter]:
         """Lift the pauses."""
         yield from ()
-        return lambda open_: lift_pauses(open_, thread.id, go.turn, self.path)
+        saved, path = go.status_before.checkpoint, self.path
+        if saved is None:
+            return _write_nothing
+        where = locate_order(saved, thread.id, path)
+        return lambda open_: lift_pauses(open_, where, go.turn, path, self.by)
 
 
 def build_send_request(
@@ -387,11 +398,13 @@ def build_send_request(
     return SendRequest(given, turn, context, addressee)
 
 
-def build_answer_request(question: str | Mapping[str, Any], value: Any) -> AnswerRequest:
+def build_answer_request(
+    question: str | Mapping[str, Any], value: Any, by: str | None = None
+) -> AnswerRequest:
     """Return the request to answer one question, or several by their ids.
 
     Raises:
-        InvalidId: A question's id is not a text.
+        InvalidId: A question's id is not a text, or `by` is no name.
         AnswerUnnamed: A value is given beside several answers.
         AnswerMissing: No value is given.
     """
@@ -413,7 +426,7 @@ def build_answer_request(question: str | Mapping[str, Any], value: Any) -> Answe
         if each is MISSING:
             raise AnswerMissing(name)
         answers[name] = check_value(each, f"the answer to {shorten_repr(name)}")
-    return AnswerRequest(answers)
+    return AnswerRequest(answers, choose_user_name(by))
 
 
 def _to_json(answer: Any) -> Any:
@@ -447,4 +460,5 @@ def _continue_turn(thread: SessionThread, status: ThreadStatus) -> ReadPlan[Star
 
 
 def _continue_with(graph_input: Command[Any] | None, status: ThreadStatus) -> StartRun:
-    return StartRun(graph_input, status.turn or str(uuid4()), stored_keys=status.stored_keys)
+    turn = status.turn or str(uuid4())
+    return StartRun(graph_input, turn, status_before=status, stored_keys=status.stored_keys)

@@ -21,9 +21,11 @@ from langgraph.types import Command
 from echelons.background_loop import LOOP_KEY, BackgroundLoop
 from echelons.checkpoints.checkpointer import SqliteCheckpointer
 from echelons.checkpoints.coordination.answer_mark import AnswerMark
+from echelons.checkpoints.coordination.control_orders import ControlOrders, build_orders_key
 from echelons.checkpoints.coordination.turns import TURN_KEY, Turn
 from echelons.checkpoints.ledger import Lease, Transaction, build_key, get_ledger
 from echelons.checkpoints.queries import LedgerQuery, OneCheckpoint, ReadPlan, arun_plan, run_plan
+from echelons.checkpoints.threads.answer_outbox import deliver_answers
 from echelons.errors import ThreadBusy
 from echelons.graphs.compiled_tree import AgentGraph
 from echelons.graphs.invocation.resume_check import check_checkpoint
@@ -89,12 +91,14 @@ class TurnEngine:
                 return
             given, turn, mark, options = begun
             while record.run_end is None:
+                yield from record.take_noted()
                 try:
                     with closing(self._stream(given, turn, options, record)) as parts:
                         for part in parts:
                             yield from record.record_part(part)
                 except GraphDrained:
                     record.record_drain(mark)
+                yield from record.take_noted()
                 settling = settle_run(turn, mark, record, self.thread.confidence)
                 given = run_plan(self.saver, settling)
 
@@ -114,6 +118,8 @@ class TurnEngine:
                 return
             given, turn, mark, options = begun
             while record.run_end is None:
+                for event in record.take_noted():
+                    yield event
                 try:
                     async with aclosing(self._astream(given, turn, options, record)) as parts:
                         async for part in parts:
@@ -121,6 +127,8 @@ class TurnEngine:
                                 yield event
                 except GraphDrained:
                     record.record_drain(mark)
+                for event in record.take_noted():
+                    yield event
                 settling = settle_run(turn, mark, record, self.thread.confidence)
                 given = await arun_plan(self.saver, settling)
 
@@ -157,7 +165,8 @@ class TurnEngine:
         if isinstance(decision, RunEnd):
             return decision
         options = self.options.complete(decision.stored_keys)
-        if not isinstance(decision.graph_input, Mapping):
+        given, status = decision.graph_input, decision.status_before
+        if not isinstance(given, Mapping):
             yield from check_checkpoint(self.graph.agent, OneCheckpoint(self.thread.id))
         mark = AnswerMark(self.thread.id, lease.fence)
         turn = Turn(
@@ -167,19 +176,28 @@ class TurnEngine:
             decision.task,
             backpressure=record.backpressure,
             answer_mark=mark,
+            note_orders=record.note_orders,
         )
+        answers = given.resume if isinstance(given, Command) else None
         write = yield from request.plan_writes(self.thread, decision)
 
         def begin(open_: Transaction) -> None:
             mark.open(open_)
+            if not isinstance(given, Mapping):
+                record.skip_orders(
+                    ControlOrders.read(open_, build_orders_key(turn.thread_id, turn.id))
+                )
             write(open_)
+            if answers:
+                delivered = deliver_answers(open_, self.thread.id, status, answers)
+                record.note_answers(delivered)
             # `SqliteCheckpointer` announces a turn with its first checkpoint; other savers keep
             # the ledger in memory, where both are lost together.
             if not isinstance(self.saver, SqliteCheckpointer):
                 turn.announce(open_)
 
         yield LedgerQuery(lambda ledger: ledger.commit(begin))
-        return decision.graph_input, turn, mark, options
+        return given, turn, mark, options
 
     def _stream(
         self, given: Any, turn: Turn, options: RunOptions, record: RunRecord

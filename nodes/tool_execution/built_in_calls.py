@@ -74,10 +74,13 @@ def _build_kept_update(
     call: ToolCall, question: AgentQuestion, config: RunnableConfig
 ) -> dict[str, Any]:
     """Keep a question for whose answer the agent does not wait."""
-    mailboxes = get_gate(config).mailboxes
-    if not mailboxes.keep_question(question.stored(), call["id"] or "", config):
+    stored = question.stored()
+    key = get_gate(config).mailboxes.keep_question(stored, call["id"] or "", config)
+    if not key:
         return _build_error_update(call, "nothing of this run is stored, so nobody can answer")
-    return {"messages": [_build_answer(call, "asked; you are told when there is an answer; go on")]}
+    message = _build_answer(call, "asked; you are told when there is an answer; go on")
+    message.artifact = {"id": key, "question": stored}
+    return {"messages": [message]}
 
 
 def _build_answered_update(

@@ -233,7 +233,8 @@ def test_threads_links_events_and_views_of_a_tree_say_the_same(
             check_answers(thread.messages)
             check_reasons(thread.messages)
             assert kept(thread, saver) == told(thread)
-        assert asked == len([each for each in rows(saver, "events") if each["kind"] == "question"])
+        for kind in ("question", "answer"):
+            assert asked == len([each for each in rows(saver, "events") if each["kind"] == kind])
     assert isinstance(tree.model, ScriptedModel)
     assert tree.model.repeated_calls == []
 
@@ -303,7 +304,7 @@ def kept(thread: Thread, saver: SqliteCheckpointer) -> dict[tuple[str, str], Any
     return {
         (row["kind"], row["key"]): load_event_data(row["data"])
         for row in rows(saver, "events")
-        if row["agent_thread_id"] == thread.id and row["kind"] != "question"
+        if row["agent_thread_id"] == thread.id and row["kind"] not in ("question", "answer")
     }
 
 

@@ -95,16 +95,20 @@ def _take_answered(saver: SqliteCheckpointer, thread_id: str, board: AgentBoard)
 
 def build_run_events(stored: StoredEvent) -> Iterator[RunEvent]:
     """Yield the events of a run that a stored event of a thread stands for."""
-    from echelons.runtime.run_events import RunEvent, RunEventKind
+    from echelons.checkpoints.thread_events import EventKind
+    from echelons.runtime.run_events import RunEvent, RunEventKind, build_action_event
 
     path, thread, data = stored.agent_path, stored.agent_thread_id, stored.event.data
     match stored.event.kind:
         case "message":
             yield from _build_message_events(stored)
         case "question":
-            value = data["value"]
-            facts = {"id": stored.event.key, "value": value}
-            yield RunEvent(path, RunEventKind.QUESTION, str(value), thread_id=thread, data=facts)
+            facts = {"id": stored.event.key, **data}
+            text = str(data["value"])
+            yield RunEvent(path, RunEventKind.QUESTION, text, thread_id=thread, data=facts)
+        case "answer" | "approval" | "order" as kind:
+            facts = {**data, "at": stored.at}
+            yield build_action_event(EventKind(kind), path, thread, facts)
         case kind:
             call = {"id": data.get("call_id", ""), "arguments": data["arguments"]}
             if "request" in data:

@@ -15,6 +15,7 @@ from echelons.cli.display.text_format import (
 )
 from echelons.cli.exit_codes import ExitCode
 from echelons.cli.options import (
+    ByOption,
     DatabaseOptions,
     OutputOptions,
     StoredTeamOptions,
@@ -26,6 +27,7 @@ from echelons.cli.stored_team import resolve_stored_team
 from echelons.cli.team_loader import load_team
 from echelons.errors import EchelonsError, ThreadNotFound, UnknownPath
 from echelons.identity.lineage import derive_root_thread_id
+from echelons.identity.user_name import choose_user_name
 
 if TYPE_CHECKING:
     from echelons.checkpoints.threads.stop_and_pause import ControlOrder
@@ -65,18 +67,28 @@ TAKEOVER_RISK = (
 
 @command
 def stop(
-    path: PathArgument = None, team: TeamOption = None, *, place: ThreadOptions, how: OutputOptions
+    path: PathArgument = None,
+    team: TeamOption = None,
+    by: ByOption = None,
+    *,
+    place: ThreadOptions,
+    how: OutputOptions,
 ) -> ExitCode:
     """Stop an agent and all below it, or the whole turn, in any process."""
-    return _give_order("stopped", path, team, place, how)
+    return _give_order("stopped", path, team, by, place, how)
 
 
 @command
 def pause(
-    path: PathArgument = None, team: TeamOption = None, *, place: ThreadOptions, how: OutputOptions
+    path: PathArgument = None,
+    team: TeamOption = None,
+    by: ByOption = None,
+    *,
+    place: ThreadOptions,
+    how: OutputOptions,
 ) -> ExitCode:
     """Pause an agent and all below it, or the whole tree, before the next model call."""
-    return _give_order("paused", path, team, place, how)
+    return _give_order("paused", path, team, by, place, how)
 
 
 @command
@@ -186,6 +198,7 @@ def _give_order(
     order: ControlOrder,
     path: str | None,
     team: str | None,
+    by: str | None,
     place: ThreadOptions,
     how: OutputOptions,
 ) -> ExitCode:
@@ -198,11 +211,12 @@ def _give_order(
         root = unfinished_threads.find_unfinished_root(
             saver, place.thread, unfinished_threads.OPEN_STATES
         )
+        name = choose_user_name(by)
         try:
-            ordered = run_plan(saver, give_order(order, root.id, path))
+            ordered = run_plan(saver, give_order(order, root.id, path, by=name))
         except UnknownPath:
             declared = _list_agent_paths(root, team, output.choose_tracker(silent=how.json))
-            ordered = run_plan(saver, give_order(order, root.id, path, declared))
+            ordered = run_plan(saver, give_order(order, root.id, path, declared, name))
         running = saver.ledger.get_holder(build_key(root.id)) is not None
     thread = database.root_label(root)
     if how.json:

@@ -18,7 +18,13 @@ from echelons.cli.display.text_format import (
     read_text_argument,
 )
 from echelons.cli.exit_codes import ExitCode
-from echelons.cli.options import OutputOptions, RunOutputOptions, StoredTeamOptions, ThreadOptions
+from echelons.cli.options import (
+    ByOption,
+    OutputOptions,
+    RunOutputOptions,
+    StoredTeamOptions,
+    ThreadOptions,
+)
 from echelons.cli.stored_team import run_stored_turn
 from echelons.errors import WrongAnswer
 
@@ -162,6 +168,7 @@ def answer(  # noqa: PLR0913  each option stands for itself
     *,
     result: ResultOption = None,
     message: MessageOption = None,
+    by: ByOption = None,
     place: ThreadOptions,
     remaking: StoredTeamOptions,
     how: RunOutputOptions,
@@ -199,7 +206,7 @@ def answer(  # noqa: PLR0913  each option stands for itself
 
     async def send_answer(session: Session) -> AsyncRun:
         try:
-            return await session.aanswer(question.id, value)
+            return await session.aanswer(question.id, value, by=by)
         except WrongAnswer as error:
             if json_value or not isinstance(value, str):
                 raise

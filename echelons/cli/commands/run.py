@@ -19,6 +19,7 @@ from echelons.cli.display.text_format import (
 )
 from echelons.cli.exit_codes import ExitCode
 from echelons.cli.options import (
+    ByOption,
     RunOutputOptions,
     RunTeamOptions,
     StoredTeamOptions,
@@ -137,6 +138,7 @@ PausedArgument = Annotated[
 @command
 def resume(
     path: PausedArgument = None,
+    by: ByOption = None,
     *,
     place: ThreadOptions,
     remaking: StoredTeamOptions,
@@ -150,7 +152,7 @@ def resume(
     states = unfinished_threads.OPEN_STATES if path else (unfinished_threads.RootState.UNFINISHED,)
     with database.open_database(place.db) as saver:
         root = unfinished_threads.find_unfinished_root(saver, place.thread, states)
-    return run_stored_turn(root, lambda session: session.aresume(path), place, remaking, how)
+    return run_stored_turn(root, lambda session: session.aresume(path, by=by), place, remaking, how)
 
 
 def make_thread_name(team: str, now: datetime, chance: str) -> str:

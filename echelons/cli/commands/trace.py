@@ -86,6 +86,9 @@ def _trace_to_json(trace: Trace) -> dict[str, Any]:
         "tools": list(trace.tools),
         "progress": list(trace.progress),
         "mail": [asdict(each) for each in trace.mail],
+        "user_actions": [
+            {"kind": str(each.kind), "at": each.at, **each.data} for each in trace.user_actions
+        ],
         "subordinates": [_trace_to_json(each) for each in trace.subordinates],
     }
 

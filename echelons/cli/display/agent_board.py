@@ -236,8 +236,17 @@ class AgentBoard:
 
     def _on_question(self, row: AgentRow, event: RunEvent) -> None:
         question = format_question(event.data["value"], event.data.get("schema"))
+        if event.data.get("later"):
+            self._mark_running(row, shorten_line(f"asks for later: {question}"))
+            return
         self.questions[event.data["id"]] = OpenQuestion(row.path, question)
         self._end_row(row, AgentState.ASKING, shorten_line(question))
+
+    def _on_answer(self, row: AgentRow, event: RunEvent) -> None:
+        if event.data["question"] in self.questions:
+            self.mark_answered(event.data["question"])
+
+    _on_approval = _on_answer
 
     def _on_error(self, row: AgentRow, event: RunEvent) -> None:
         self._end_row(row, AgentState.FAILED, shorten_line(event.content))

@@ -97,6 +97,12 @@ def _format_delegation(event: RunEvent) -> str:
     return f"asks {shorten_line(str(whom))}: {shorten_line(str(arguments.get('message', '')))}"
 
 
+def _format_question_line(event: RunEvent) -> str:
+    when = " for later" if event.data.get("later") else ""
+    question = format_question(event.data["value"], event.data.get("schema"))
+    return f"asks you{when}: {join_lines(question)}"
+
+
 _FORMATTERS: dict[RunEventKind, Callable[[RunEvent], str]] = {
     RunEventKind.TASK: lambda event: (
         f"{'goes on' if event.data.get('resumed') else 'begins'}: {shorten_line(event.content)}"
@@ -112,9 +118,7 @@ _FORMATTERS: dict[RunEventKind, Callable[[RunEvent], str]] = {
     RunEventKind.RESPONSE: lambda event: (
         f"is {event.data['status']}: {shorten_line(event.data['reason'] or event.content)}"
     ),
-    RunEventKind.QUESTION: lambda event: (
-        f"asks you: {join_lines(format_question(event.data['value'], event.data.get('schema')))}"
-    ),
+    RunEventKind.QUESTION: _format_question_line,
     RunEventKind.ERROR: lambda event: f"fails: {shorten_line(event.content)}",
     RunEventKind.MAIL: lambda event: (
         f"tells you: {shorten_line(event.content)}"
@@ -124,5 +128,12 @@ _FORMATTERS: dict[RunEventKind, Callable[[RunEvent], str]] = {
     RunEventKind.INTERVENTION: lambda event: (
         f"is redirected by {event.data['from']}: {shorten_line(event.content)}"
     ),
+    RunEventKind.ANSWER: lambda event: (
+        f"is answered by {event.data['by'] or 'its deadline'}: {shorten_line(event.content)}"
+    ),
+    RunEventKind.APPROVAL: lambda event: (
+        f"is told by {event.data['by'] or 'its deadline'}: {shorten_line(event.content)}"
+    ),
+    RunEventKind.ORDER: lambda event: f"{event.content} ordered by {event.data['by']}",
     RunEventKind.CUSTOM: lambda event: f"writes: {shorten_line(event.content)}",
 }

@@ -15,8 +15,13 @@ from langgraph.types import interrupt
 
 from echelons import Agent, Session, SqliteCheckpointer
 from echelons.checkpoints.clock import utc_now
-from echelons.checkpoints.storage.event_rows import WriteLocation, insert_events
-from echelons.checkpoints.thread_events import EventKind, ThreadEvent, build_thread_events
+from echelons.checkpoints.storage.event_rows import insert_events
+from echelons.checkpoints.thread_events import (
+    EventKind,
+    ThreadEvent,
+    WriteLocation,
+    build_thread_events,
+)
 from echelons.delegation.request import DelegationResponse
 from echelons.testing import Call, Reply, ScriptedModel, delegate, report
 

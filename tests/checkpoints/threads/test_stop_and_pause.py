@@ -8,6 +8,7 @@ from echelons.checkpoints.coordination.control_orders import (
     is_under,
 )
 from echelons.checkpoints.ledger import MemoryLedger
+from echelons.checkpoints.thread_events import WriteLocation
 from echelons.checkpoints.threads.stop_and_pause import lift_pauses
 from echelons.guards.gate import Halt, Pause
 
@@ -48,7 +49,10 @@ def test_orders_are_stored_for_one_turn_of_one_thread() -> None:
     name = build_orders_key("t", "1")
     ledger.commit(lambda open_: ControlOrders(("head/a",), ("head/b",)).store(open_, name))
 
-    ledger.commit(lambda open_: lift_pauses(open_, "t", "1"))
+    where = WriteLocation("t", "", "c", "t", "head")
+    ledger.commit(lambda open_: lift_pauses(open_, where, "1", None, "Ann"))
 
-    assert ControlOrders.read_from(ledger, name) == ControlOrders(("head/a",))
+    left = ControlOrders.read_from(ledger, name)
+    assert (left.stopped, left.paused) == (("head/a",), ())
+    assert [(each.order, each.path, each.by) for each in left.given] == [("resume", "head", "Ann")]
     assert ControlOrders.read_from(ledger, build_orders_key("t", "2")) == ControlOrders()

@@ -13,6 +13,7 @@ from echelons import Agent, Session, SqliteCheckpointer
 from echelons.checkpoints.ledger import build_key, get_ledger
 from echelons.checkpoints.queries import run_plan
 from echelons.checkpoints.threads import answer_outbox
+from echelons.checkpoints.threads.thread_status import read_thread_status
 from echelons.errors import (
     AnswerMissing,
     AnswerUnnamed,
@@ -216,11 +217,14 @@ def test_an_answer_that_was_delivered_since_it_was_checked_is_not_written_over(
     [question] = session.send("plan").result().questions
     given = {question.id: "late"}
     before = run_plan(saver, answer_outbox.read_answer_versions(session.thread_id, given))
+    status = run_plan(saver, read_thread_status(session.thread_id))
     session.answer(question.id, "yes").result()
 
     with pytest.raises(QuestionClosed):
         get_ledger(saver).commit(
-            lambda open_: answer_outbox.store_answers(open_, session.thread_id, given, before)
+            lambda open_: answer_outbox.store_answers(
+                open_, session.thread_id, given, status, "Ann", before
+            )
         )
 
 
