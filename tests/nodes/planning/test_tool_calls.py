@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -354,11 +355,14 @@ def count_calls(work: Callable[[], Any]) -> int:
     """Return how many functions, of Python and of C, are called meanwhile."""
     found: list[str] = []
     before = sys.getprofile()
+    gc.collect()
+    gc.disable()  # the finalizers of other tests' garbage are calls, too
     sys.setprofile(lambda frame, event, arg: found.append(event))
     try:
         work()
     finally:
         sys.setprofile(before)
+        gc.enable()
     return sum(event in ("call", "c_call") for event in found)
 
 
