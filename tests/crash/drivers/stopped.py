@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import gc
 import json
-import os
 import random
 import signal
 import sys
+import threading
 import time
 from functools import partial
 from pathlib import Path
@@ -30,7 +30,8 @@ def hold(place: Place, world: str, stop_after: str = "") -> str:
     def booked(token: str) -> None:
         if token == stop_after:
             with saver.lock:  # not while another thread of this process is in a transaction
-                os.kill(os.getpid(), signal.SIGSTOP)
+                # To this thread: of a signal to the process it may run on until another takes it.
+                signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
 
     with SqliteCheckpointer(place.database) as saver:
         session = Session(tree(place, booked), saver, thread="trip")
