@@ -357,6 +357,26 @@ def test_the_last_fallback_that_does_not_answer_in_time_leaves_the_task_undone(
     assert "timeout: 'anna' has not answered by" in response.reason
 
 
+@pytest.mark.parametrize("to", [None, "head/lead/anna"])
+def test_a_human_further_down_that_does_not_answer_in_time_is_told_to_all_on_the_way(
+    world: World, timed: SqliteCheckpointer, noon: Noon, to: str | None
+) -> None:
+    anna = Human("anna", capabilities={"signing": 0.8}, timeout=60)
+    lead = Agent("lead", model=ScriptedModel(ask_and_end()), subordinates=[anna])
+    session = Session(routed(lead), timed)
+    [question] = world.send(session, "Have it signed", to=to).questions
+    assert question.deadline == (NOON + timedelta(seconds=60)).isoformat()
+    noon.advance(61)
+    assert session.inbox() == []
+
+    result = world.resume(session)
+    assert result.finished
+    why = f"timeout: 'anna' has not answered by {question.deadline}"
+    assert why in result.text
+    [low] = [each for each in session.trace().walk() if each.agent == "anna"]
+    assert (low.status, low.requests[-1].reason) == ("unable", why)
+
+
 def test_the_time_of_a_routed_task_is_that_of_a_human_too(
     world: World, timed: SqliteCheckpointer, noon: Noon
 ) -> None:
