@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -44,6 +45,7 @@ from echelons.tree.permission_rules import check_permissions
 from echelons.tree.traversal import check_tree
 
 if TYPE_CHECKING:
+    from langchain.agents.middleware import AgentMiddleware
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import SystemMessage
     from langgraph.checkpoint.base import BaseCheckpointSaver
@@ -94,6 +96,9 @@ class Agent(_Compiled):
         delegation: How it selects and calls its subordinates; `None` inherits its superior's.
         permissions: What it and all below it may do without a human; a subordinate's own can only
             narrow them.
+        middleware: Instances of LangChain's `AgentMiddleware`, the first outermost (needs
+            `pip install "echelons[middleware]"`).
+        inherit_middleware: Whether its superior's middleware is around its own.
 
     Raises:
         ConfigurationError: An argument is invalid; the subclass says which.
@@ -122,6 +127,8 @@ class Agent(_Compiled):
     delegation: DelegationPolicy | None = field(default=None, kw_only=True)
     permissions: Permissions = field(default=NO_PERMISSIONS, kw_only=True)
     guidance: str | Mapping[str, str] | None = field(default=None, kw_only=True)
+    middleware: Sequence[Any] = field(default=(), kw_only=True)
+    inherit_middleware: bool = field(default=False, kw_only=True)
 
     if TYPE_CHECKING:
         # The arguments accepted are wider than the types of the fields.
@@ -139,6 +146,8 @@ class Agent(_Compiled):
             delegation: DelegationPolicy | None = None,
             permissions: Permissions = ...,
             guidance: str | Mapping[str, str] | None = None,
+            middleware: Sequence[AgentMiddleware[Any, Any]] = (),
+            inherit_middleware: bool = False,
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -154,6 +163,8 @@ class Agent(_Compiled):
             keep(self, "guidance", _check_guidance(self.name, self.guidance))
         with refuse_unreadable(lambda _: UnknownTool(self.name, self.tools)):
             keep(self, "tools", _check_tools(self.name, self.tools))
+        with refuse_unreadable(lambda _: InvalidField(self.name, "middleware", "…", MIDDLEWARE)):
+            keep(self, "middleware", _check_middleware(self))
         keep(self, "capabilities", check_capabilities(self.name, self.capabilities))
         given = self.subordinates
         with refuse_unreadable(lambda why: InvalidSubordinate(self.name, given, why)):
@@ -241,6 +252,8 @@ PROMPTS = "str, SystemMessage, or function of the state, or of the state and the
 """What a prompt may be."""
 GUIDANCE = f"str, or mapping to str of some of {', '.join(GUIDANCE_PARTS)}"
 """What a guidance may be."""
+MIDDLEWARE = "AgentMiddleware, in a list, each an instance of another name"
+"""What middleware may be."""
 
 
 def get_compiled(agent: Agent) -> Any:
@@ -303,6 +316,7 @@ def _check_fields(agent: Agent) -> Iterator[tuple[str, object]]:
         "limits": Limits,
         "delegation": DelegationPolicy,
         "permissions": Permissions,
+        "inherit_middleware": bool,
     }
     for name, kind in kinds.items():
         value = getattr(agent, name)
@@ -390,6 +404,46 @@ def _check_tools(agent: str, tools: Any) -> tuple[Any, ...]:
             raise DuplicateName(name, (f"tools of {agent}",))
         seen.add(name)
     return checked
+
+
+def _check_middleware(agent: Agent) -> tuple[Any, ...]:
+    given: Any = agent.middleware
+    if isinstance(given, (str, bytes, Mapping)) or not hasattr(given, "__iter__"):
+        raise InvalidField(agent.name, "middleware", given, MIDDLEWARE)
+    # An instance has loaded LangChain, which the domain does not import.
+    loaded = sys.modules.get("langchain.agents.middleware.types")
+    kind: Any = getattr(loaded, "AgentMiddleware", ())
+    names: set[str] = set()
+    checked = tuple(list_items(given))
+    for each in checked:
+        if not isinstance(each, kind):
+            raise InvalidField(agent.name, "middleware", each, MIDDLEWARE)
+        # They become the names of nodes.
+        if not isinstance(each.name, str) or not each.name or set(each.name) & set("|:"):
+            raise InvalidName(str(each.name), "a middleware is a node: no ':' and no '|'")
+        if each.name in names:
+            raise DuplicateName(each.name, (f"middleware of {agent.name}",))
+        names.add(each.name)
+    check_middleware_tools(agent, checked)
+    return checked
+
+
+def check_middleware_tools(agent: Agent, middleware: Sequence[Any]) -> None:
+    """Check that the tools of an agent's middleware have names that are free.
+
+    Raises:
+        DuplicateName: Another tool of the agent is called so.
+        InvalidName: A tool of every agent is.
+    """
+    taken = {getattr(each, "name", None) or getattr(each, "__name__", "") for each in agent.tools}
+    for each in middleware:
+        for tool in getattr(each, "tools", ()):
+            if tool.name in BUILT_IN_TOOLS:
+                raise InvalidName(tool.name, "a tool of every agent is called so")
+            if tool.name in taken:
+                where = (f"tools of {agent.name}", f"the middleware {each.name} of {agent.name}")
+                raise DuplicateName(tool.name, where)
+            taken.add(tool.name)
 
 
 def _is_tool(tool: Any) -> bool:

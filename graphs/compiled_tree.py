@@ -21,7 +21,7 @@ from langgraph.config import get_config
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.store.base import BaseStore
 
-from echelons.agent import Agent, get_compiled, keep_compiled
+from echelons.agent import Agent, check_middleware_tools, get_compiled, keep_compiled
 from echelons.background_loop import get_background_loop
 from echelons.capabilities import Deriver, ModelDeriver, derive_from_names
 from echelons.checkpoints.checkpointer import SqliteCheckpointer
@@ -295,6 +295,7 @@ def _build_levels(agent: Agent) -> _Levels:
         router=TaskRouter(agent, policy, partial(resolve_deriver, agent.name, policy.deriver)),
         policies=resolve_policies(agent),
         guidance=resolve_guidance(agent),
+        middleware=resolve_middleware(agent),
         limits=agent.limits,
         decisions=LedgerDecisions(),
     )
@@ -314,6 +315,7 @@ class _LevelFactory:
     router: TaskRouter
     policies: Mapping[str, DelegationPolicy]
     guidance: Mapping[str, str | Mapping[str, str] | None]
+    middleware: Mapping[str, tuple[Any, ...]]
     limits: Limits
     decisions: LedgerDecisions
 
@@ -357,6 +359,7 @@ class _LevelFactory:
             sibling_rule=self.policies[superior].sibling_messages if superior else "refuse",
             rules=rules,
             guidance=self.guidance[agent.name],
+            middleware=self.middleware[agent.name],
         )
         return build_agent_level(agent, position, below)
 
@@ -393,6 +396,27 @@ def resolve_guidance(root: Agent) -> dict[str, str | Mapping[str, str] | None]:
             own = place.member.guidance
             guidance[place.member.name] = above if own is None else own
     return guidance
+
+
+def resolve_middleware(root: Agent) -> dict[str, tuple[Any, ...]]:
+    """Return the middleware of every agent: what it inherits from its superior, then its own.
+
+    Of two with one name, its own takes the place of the inherited one.
+
+    Raises:
+        DuplicateName: A tool of an inherited one is called as another of the agent.
+    """
+    middleware: dict[str, tuple[Any, ...]] = {}
+    for place in walk_tree(root):
+        if isinstance(place.member, Agent):
+            agent = place.member
+            above = middleware[place.path[-2]] if len(place.path) > 1 else ()
+            own = {each.name for each in agent.middleware}
+            kept = above if agent.inherit_middleware else ()
+            left = (each for each in kept if each.name not in own)
+            middleware[agent.name] = (*left, *agent.middleware)
+            check_middleware_tools(agent, middleware[agent.name])
+    return middleware
 
 
 def resolve_deriver(tree: str, given: Deriver | None) -> tuple[Deriver, Any]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from langchain_core.messages import AIMessage, ToolCall
 from langchain_core.runnables import RunnableConfig
@@ -40,6 +40,18 @@ from echelons.nodes.planning.tool_calls import find_unanswered
 from echelons.tree.names import DELEGATING_TOOLS
 
 
+class LoopNodes(NamedTuple):
+    """The nodes before and after the loop of a level that are its middleware's.
+
+    Attributes:
+        entry: The first node of the loop.
+        exit: The first node after the loop.
+    """
+
+    entry: str = "reason"
+    exit: str = END
+
+
 class AfterReason(Node):
     """The edge after `reason`: sends each open call to its node, or ends the segment.
 
@@ -48,12 +60,18 @@ class AfterReason(Node):
             agents, but at least ten.
         policy: The agent's delegation policy.
         timeouts: Seconds for each subordinate, by its name; `None` for no limit.
+        nodes: The nodes of the agent's middleware around the loop, if it has any.
     """
 
     def __init__(
-        self, depth: int, policy: DelegationPolicy, timeouts: Mapping[str, float | None]
+        self,
+        depth: int,
+        policy: DelegationPolicy,
+        timeouts: Mapping[str, float | None],
+        nodes: LoopNodes | None = None,
     ) -> None:
         super().__init__("after_reason")
+        self._nodes = nodes
         self._depth = depth
         self._policy = policy
         self._timeouts = timeouts
@@ -67,7 +85,36 @@ class AfterReason(Node):
             timeout = self._timeouts.get(subordinate)
             return RequestLimits.begin(self._depth, self._policy, timeout, config)
 
-        return build_sends(input, require_identity(config), limits)
+        following = build_sends(input, require_identity(config), limits)
+        # What is passed on to another agent is none of a middleware's.
+        if self._nodes is None or input.get("forward") or isinstance(following, list):
+            return following
+        return self._nodes.exit if following == END else self._nodes.entry
+
+
+class AfterReply(Node):
+    """The edge after `reason` where hooks run after a reply: to the first, if it has replied."""
+
+    def __init__(self, first: str, otherwise: AfterReason) -> None:
+        super().__init__("after_reply")
+        self._first = first
+        self._otherwise = otherwise
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+        """Return the first hook's node, or what comes without a reply."""
+        return self._first if input.get("replied") else self._otherwise.invoke(input, config)
+
+
+class BeforeReason(Node):
+    """The edge back to the loop, past the hooks of a level that only passes a request on."""
+
+    def __init__(self, entry: str) -> None:
+        super().__init__("before_reason")
+        self._entry = entry
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+        """Return the name of the next node."""
+        return "reason" if input.get("forward") else self._entry
 
 
 class DelegationEntry(Node):

@@ -7,10 +7,18 @@ from typing import Any
 
 from echelons.graphs.level_graph import LevelBuilder, get_entry_node
 from echelons.graphs.pregel.direct_entry import DirectGraph
+from echelons.graphs.state import LevelInput
 
 
 class LevelGraph(DirectGraph):
-    """The compiled graph of one level."""
+    """The compiled graph of one level.
+
+    Attributes:
+        carried_keys: Keys of the state with which a request begins as the one before has ended:
+            those of the agent's middleware.
+    """
+
+    carried_keys: frozenset[str] = frozenset()
 
 
 class LazyLevel(LevelGraph):
@@ -42,7 +50,13 @@ def _compile_level(level: LazyLevel) -> None:
     builder = held["_build"]()
     first = get_entry_node(builder)
     compiled = builder.compile(name=held["_name"])
-    whole = LevelGraph(entry=lambda given, config: first, **compiled.__dict__)
+    # What is passed on to another agent is none of a middleware's.
+    relay = "reason" if "reason" in builder.nodes else first
+    whole = LevelGraph(
+        entry=lambda given, config: relay if given.get("forward") else first, **compiled.__dict__
+    )
+    keys = frozenset(builder.schemas[builder.input_schema])
+    whole.carried_keys = keys - LevelInput.__annotations__.keys()
     # Two threads may both get here; both fill in equal graphs, and the class changes last.
     held.update(whole.__dict__)
     object.__setattr__(level, "__class__", LevelGraph)

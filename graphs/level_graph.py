@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool, tool
@@ -15,7 +15,7 @@ from echelons.delegation.policy import DelegationPolicy
 from echelons.effects.approvals import StandingDecisions
 from echelons.effects.journal import Journal
 from echelons.graphs.delegation_graph import build_delegation_graph
-from echelons.graphs.edges import AfterReason
+from echelons.graphs.edges import AfterReason, BeforeReason, LoopNodes
 from echelons.graphs.state import Conversation, LevelInput, LevelOutput, LevelState, RootState
 from echelons.guards.limits import DEFAULT_REFUSALS
 from echelons.guards.permissions import RulesByName
@@ -46,6 +46,9 @@ from echelons.prompts import build_guidance
 from echelons.tree.members import FunctionMember, GraphMember, Member, RunnableMember
 from echelons.tree.names import ASK_LATER, ASK_SUPERIOR, ASK_USER, RUN, get_provider_tool_name
 
+if TYPE_CHECKING:
+    from echelons.graphs.level_hooks import LevelHooks
+
 LevelBuilder = StateGraph[Any, Any, Any, Any]
 
 
@@ -70,6 +73,7 @@ class LevelPosition:
         rules: The approval rules of the agent and its superiors.
         guidance: What the agent's model reads first; `None` for the library's own text, a mapping
             for texts in place of some of its parts.
+        middleware: The agent's middleware, with what it has inherited.
     """
 
     model: Any
@@ -87,19 +91,22 @@ class LevelPosition:
     sibling_rule: SiblingRule = "copy"
     rules: RulesByName = field(default_factory=dict)
     guidance: str | Mapping[str, str] | None = None
+    middleware: tuple[Any, ...] = ()
 
 
 def build_agent_level(
     agent: Agent, position: LevelPosition, levels: Mapping[str, Runnable[Any, Any]]
 ) -> LevelBuilder:
     """Return the graph of an agent's level over those of its subordinates, not yet compiled."""
-    builder = _create_builder(position.reports)
     tools = [
         each if isinstance(each, BaseTool) else tool(each)
         for each in agent.tools
         if not get_provider_tool_name(each)
     ]
-    ends = [END, "reason"]
+    hooks = _build_hooks(position, tools)
+    builder = hooks.builder if hooks else _create_builder(position.reports)
+    nodes = hooks.nodes if hooks else LoopNodes()
+    ends = [*nodes]
     can_ask = supports_tool_calls(position.model)
     # Below the root, a question to the superior ends the segment instead.
     built_in = (ASK_SUPERIOR,) * (can_ask and not position.reports)
@@ -108,9 +115,10 @@ def build_agent_level(
     built_in += (ASK_LATER,) * bool(built_in)
     if tools or built_in:
         approvals = ToolApprovals(position.rules, tools, position.journal, position.decisions)
-        act = Act(tools, position.journal, position.history, approvals, built_in)
+        wraps = hooks.tool_calls if hooks else None
+        act = Act(tools, position.journal, position.history, approvals, built_in, wraps)
         builder.add_node("act", act)
-        builder.add_edge("act", "reason")
+        builder.add_edge("act", nodes.entry)
         ends.append("act")
     if agent.subordinates:
         members = {member.name: member for member in agent.subordinates}
@@ -119,15 +127,34 @@ def build_agent_level(
             members, levels, position.history, position.timeouts, approvals_below
         )
         builder.add_node("delegate", delegation)
-        builder.add_edge("delegate", "reason")
+        if nodes.entry == "reason":
+            builder.add_edge("delegate", "reason")
+        else:
+            edge = BeforeReason(nodes.entry)
+            builder.add_conditional_edges("delegate", edge, ["reason", nodes.entry])
         ends.append("delegate")
-    builder.add_node(
-        "reason", Reason(_build_settings(agent, tools, position, can_ask), position.history)
+    settings = _build_settings(agent, tools, position, can_ask)
+    after = AfterReason(
+        position.depth, position.policy, position.timeouts, nodes if hooks else None
     )
-    builder.add_edge(START, "reason")
-    edge = AfterReason(position.depth, position.policy, position.timeouts)
-    builder.add_conditional_edges("reason", edge, ends)
+    if hooks:
+        settings = hooks.wrap_model_calls(settings)
+        hooks.add_nodes(after, ends)
+    else:
+        builder.add_edge(START, "reason")
+        builder.add_conditional_edges("reason", after, ends)
+    builder.add_node("reason", Reason(settings, position.history))
     return builder
+
+
+def _build_hooks(position: LevelPosition, tools: list[BaseTool]) -> LevelHooks | None:
+    """Return what the middleware of an agent adds to its level, its tools among them."""
+    if not position.middleware:
+        return None
+    # Only these levels need the package `langchain`.
+    from echelons.graphs.level_hooks import LevelHooks
+
+    return LevelHooks(position, tools)
 
 
 def build_foreign_level(member: Member, history: GraphHistory) -> LevelBuilder:
@@ -145,7 +172,7 @@ def build_foreign_level(member: Member, history: GraphHistory) -> LevelBuilder:
 
 def get_entry_node(builder: LevelBuilder) -> str:
     """Return the name of a level's first node."""
-    return "reason" if "reason" in builder.nodes else RUN
+    return next(end for start, end in builder.edges if start == START)
 
 
 def _create_builder(reports: bool) -> LevelBuilder:
@@ -230,4 +257,5 @@ def _build_settings(
         position.max_refusals,
         position.sibling_rule,
         frozenset(each.name for each in tools if each.return_direct),
+        shown_tools=shown,
     )

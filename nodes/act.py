@@ -3,14 +3,15 @@
 Each call is named by its own `Send`: calls run in parallel, each is committed when it ends,
 and an interrupt in one never runs another again. Each call of a tool is recorded in a journal,
 and its errors are handled by our own rules. Where the permissions say so, a human is asked before
-it begins.
+it begins. The wraps of a middleware are around all that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from langchain_core.messages import AIMessage, ToolCall, ToolMessage
 from langchain_core.runnables import RunnableConfig
@@ -21,8 +22,8 @@ from echelons.delegation.request import CURRENT_REQUEST_KEY
 from echelons.effects.journal import EffectCall, EffectKind, Journal, get_effect_kind
 from echelons.errors import UnreadableRecord
 from echelons.guards.gate import Halt, Pause, Step, get_gate
-from echelons.identity.thread_history import ThreadHistory
-from echelons.langgraph_internals import READ_KEY, TASK_ID_KEY, supports_async
+from echelons.identity.thread_history import Head, ThreadHistory
+from echelons.langgraph_internals import READ_KEY, TASK_ID_KEY, list_state_keys, supports_async
 from echelons.nodes.base_node import Node
 from echelons.nodes.planning.early_end import build_not_run_message
 from echelons.nodes.tool_execution.approval import (
@@ -43,6 +44,9 @@ from echelons.plans import adrive_plan, drive_plan
 from echelons.text.input_limits import shorten_repr
 from echelons.tree.names import ASK_LATER
 
+if TYPE_CHECKING:
+    from echelons.nodes.middleware.tool_calls import CallEntry, ToolCalls
+
 
 class Act(Node):
     """The node `act` of one level.
@@ -53,6 +57,7 @@ class Act(Node):
         history: Tells whether a run is stored.
         approvals: Asks whether calls of the agent's own tools may run.
         built_in: Names of the built-in tools whose calls it runs.
+        wraps: What its middleware wraps around a call of its tools, if it does.
     """
 
     def __init__(
@@ -62,8 +67,10 @@ class Act(Node):
         history: ThreadHistory,
         approvals: ToolApprovals,
         built_in: Collection[str] = (),
+        wraps: ToolCalls | None = None,
     ) -> None:
         super().__init__("act")
+        self._wraps = wraps
         self._built_in = built_in
         self._own_tools = tools
         self._effect_kinds = {each.name: get_effect_kind(each) for each in tools}
@@ -77,18 +84,16 @@ class Act(Node):
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Run the call, or return its recorded result if it has run before."""
         config = config or {}
-        given, approval = find_call(input, config), None
-        is_held = self._approvals.may_hold(given["name"], config)
-        if is_held and not get_gate(config).enter(Step.APPROVAL, config):
-            plan = self._approvals.plan(self._build_effect_call(given, config), config)
-            approval = drive_plan(plan, lambda step: step.run())
-            if approval.answer.verdict != "allowed":
-                return build_rejected_update(given, approval)
-        refusal = _build_refusal(get_gate(config).enter(Step.TOOL, config), given)
+        given = find_call(input, config)
         if given["name"] in self._built_in:
+            refusal = _build_refusal(get_gate(config).enter(Step.TOOL, config), given)
             return execute_built_in_call(given, config, refusal, self._history)
-        call, own = self._build_call(given, config, kwargs, approval)
-        return self._at_most_once.execute(call, own, refusal)
+        if self._wraps is None:
+            return self._execute(given, config, kwargs)
+        past = self._history.load_past(_read_previous(config), config)
+        return self._wraps.invoke(
+            given, past, config, lambda entry: self._execute(entry.call, config, kwargs, entry)
+        )
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Async version of `invoke`."""
@@ -96,19 +101,62 @@ class Act(Node):
         gate = get_gate(config)
         if gate.backpressure:
             await gate.backpressure.await_start(config["configurable"][TASK_ID_KEY])
-        given, approval = find_call(input, config), None
-        is_held = self._approvals.may_hold(given["name"], config)
-        if is_held and not await gate.arun(lambda: gate.enter(Step.APPROVAL, config)):
-            plan = self._approvals.plan(self._build_effect_call(given, config), config)
-            approval = await adrive_plan(plan, lambda step: step.arun())
-            if approval.answer.verdict != "allowed":
-                return build_rejected_update(given, approval)
-        refusal = _build_refusal(await gate.arun(lambda: gate.enter(Step.TOOL, config)), given)
+        given = find_call(input, config)
         if given["name"] in self._built_in:
+            refusal = _build_refusal(await gate.arun(lambda: gate.enter(Step.TOOL, config)), given)
             work = partial(execute_built_in_call, given, config, refusal, self._history)
             # Only this writes to the ledger.
             return await gate.arun(work) if given["name"] == ASK_LATER else work()
-        call, own = self._build_call(given, config, kwargs, approval)
+        if self._wraps is None:
+            return await self._aexecute(given, config, kwargs)
+        past = await self._history.aload_past(_read_previous(config), config)
+        return await self._wraps.ainvoke(
+            given, past, config, lambda entry: self._aexecute(entry.call, config, kwargs, entry)
+        )
+
+    def _execute(
+        self,
+        given: ToolCall,
+        config: RunnableConfig,
+        kwargs: Mapping[str, Any],
+        entry: CallEntry | None = None,
+    ) -> Any:
+        """Run a call that is approved and allowed, or return its recorded result."""
+        own = entry.build_config() if entry else config
+        approval = entry.approval if entry else None
+        is_held = not approval and self._approvals.may_hold(given["name"], own)
+        if is_held and not get_gate(config).enter(Step.APPROVAL, config):
+            plan = self._approvals.plan(self._build_effect_call(given, config, entry), own)
+            approval = drive_plan(plan, lambda step: step.run())
+            if approval.answer.verdict != "allowed":
+                return build_rejected_update(given, approval)
+            if entry:
+                entry.approval = approval
+        refusal = _build_refusal(get_gate(config).enter(Step.TOOL, config), given)
+        call, own = self._build_call(given, own, kwargs, approval, entry)
+        return self._at_most_once.execute(call, own, refusal)
+
+    async def _aexecute(
+        self,
+        given: ToolCall,
+        config: RunnableConfig,
+        kwargs: Mapping[str, Any],
+        entry: CallEntry | None = None,
+    ) -> Any:
+        """Async version of `_execute`."""
+        gate = get_gate(config)
+        own = entry.build_config() if entry else config
+        approval = entry.approval if entry else None
+        is_held = not approval and self._approvals.may_hold(given["name"], own)
+        if is_held and not await gate.arun(lambda: gate.enter(Step.APPROVAL, config)):
+            plan = self._approvals.plan(self._build_effect_call(given, config, entry), own)
+            approval = await adrive_plan(plan, lambda step: step.arun())
+            if approval.answer.verdict != "allowed":
+                return build_rejected_update(given, approval)
+            if entry:
+                entry.approval = approval
+        refusal = _build_refusal(await gate.arun(lambda: gate.enter(Step.TOOL, config)), given)
+        call, own = self._build_call(given, own, kwargs, approval, entry)
         return await self._at_most_once.aexecute(call, own, refusal)
 
     @cached_property
@@ -118,9 +166,12 @@ class Act(Node):
         tools = list(self._own_tools)
         return ToolNode(tools, handle_tool_errors=False, awrap_tool_call=run_detached)
 
-    def _build_effect_call(self, given: ToolCall, config: RunnableConfig) -> EffectCall:
+    def _build_effect_call(
+        self, given: ToolCall, config: RunnableConfig, entry: CallEntry | None = None
+    ) -> EffectCall:
         kind = self._effect_kinds.get(given["name"], EffectKind.ONCE)
-        return build_journal_call(config, given["id"] or "", given["name"], given["args"], kind)
+        call = build_journal_call(config, given["id"] or "", given["name"], given["args"], kind)
+        return replace(call, entry=entry.number, is_wrapped=True) if entry else call
 
     def _build_call(
         self,
@@ -128,6 +179,7 @@ class Act(Node):
         config: RunnableConfig,
         kwargs: Mapping[str, Any],
         approval: ToolApproval | None,
+        entry: CallEntry | None,
     ) -> tuple[JournaledCall, RunnableConfig]:
         configurable = config["configurable"]
         if CURRENT_REQUEST_KEY not in configurable or configurable[CURRENT_REQUEST_KEY] is None:
@@ -138,8 +190,8 @@ class Act(Node):
                 name=given["name"], args=dict(edited), id=given["id"], type="tool_call"
             )
         call = JournaledCall(
-            self._build_effect_call(given, config),
-            self._tool_node,
+            self._build_effect_call(given, config, entry),
+            (entry.tools if entry else None) or self._tool_node,
             given,
             kwargs,
             is_threaded=given["name"] in self._threaded_tools,
@@ -147,6 +199,8 @@ class Act(Node):
             is_edited=edited is not None,
             prior_answers=approval.places if approval else (),
             told=approval.told if approval else (),
+            places=entry.places if entry else None,
+            raised=entry.raised if entry else None,
         )
         return call, config
 
@@ -179,6 +233,14 @@ def find_call(sent: Any, config: RunnableConfig) -> ToolCall:
         ' with update_state(config, {"messages": [reply]}, as_node="reason")'
     )
     raise UnreadableRecord("ToolCall", why)
+
+
+def _read_previous(config: RunnableConfig) -> Head | None:
+    """Return the end of the segment before that of a task; a root has no segments."""
+    if "previous" not in list_state_keys(config):
+        return None
+    state: dict[str, Any] = config["configurable"][READ_KEY](["previous"])
+    return state.get("previous")
 
 
 def _build_refusal(verdict: Halt | Pause | None, call: ToolCall) -> Refusal | None:

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import chain, count
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from langchain_core.language_models import BaseChatModel, LanguageModelInput
+from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import (
     AIMessage,
     BaseMessage,
@@ -22,7 +22,6 @@ from langchain_core.messages import (
     ToolMessage,
     message_chunk_to_message,
 )
-from langchain_core.prompt_values import ChatPromptValue
 from langchain_core.runnables import Runnable, RunnableConfig
 
 from echelons.delegation.calls import SubordinateCall
@@ -50,7 +49,6 @@ from echelons.identity.thread_history import Past, ThreadHistory, join_path
 from echelons.langgraph_internals import TASK_ID_KEY
 from echelons.messaging.mail import Mail
 from echelons.messaging.sibling_messages import SiblingRule
-from echelons.models.call_timeouts import limit_call
 from echelons.nodes.base_node import Node
 from echelons.nodes.delegating.queued_request import (
     QueuedRequest,
@@ -58,7 +56,7 @@ from echelons.nodes.delegating.queued_request import (
     build_tool_message,
 )
 from echelons.nodes.messages import get_whole_usage, sanitize_message
-from echelons.nodes.planning.bound_model import BoundModel, ModelFunction
+from echelons.nodes.planning.bound_model import BoundModel, ModelAnswer, ModelFunction
 from echelons.nodes.planning.cut_reply import (
     CancelOnIntervention,
     CutOnIntervention,
@@ -107,6 +105,9 @@ from echelons.nodes.planning.tool_calls import (
 from echelons.nodes.planning.unanswered import build_question_report, build_unanswered_update
 from echelons.tree.names import SEND_MESSAGE
 
+if TYPE_CHECKING:
+    from echelons.nodes.middleware.model_calls import ModelCalls
+
 
 @dataclass(frozen=True, slots=True)
 class ReasonSettings:
@@ -125,6 +126,9 @@ class ReasonSettings:
         max_refusals: Refusals of the same call in a row after which the agent ends; `None` for
             no limit.
         direct_tools: Names of its tools whose results are its answer (`return_direct`).
+        model_calls: What its middleware wraps around a model call, if it does.
+        has_hooks: Whether it has middleware.
+        shown_tools: The tools that are bound to the model.
     """
 
     model: Runnable[Any, Any] | ModelFunction
@@ -138,6 +142,9 @@ class ReasonSettings:
     max_refusals: int | None = DEFAULT_REFUSALS
     sibling_rule: SiblingRule = "copy"
     direct_tools: frozenset[str] = frozenset()
+    model_calls: ModelCalls | None = None
+    has_hooks: bool = False
+    shown_tools: Sequence[Any] = ()
 
 
 class Reason(Node):
@@ -198,28 +205,47 @@ class Reason(Node):
         if mailboxes.has_mail and (mail := list(mailboxes.read(config))):
             joined = given.add_messages(build_mail_messages(mail, identity))
         past = self._history.load_past(joined.state.get("previous"), config)
+        past = past.hide_cut(joined.state) if settings.has_hooks else past
         bound = self._bound_model or self._chooser.choose(past, joined.state, config)
         if isinstance(bound, Halt):
             return given.rebase_update(build_halt_update(bound, given.state["messages"], identity))
         system = settings.prompt.build(past, joined.state, config)
         if isinstance(system, Halt):
             return given.rebase_update(build_halt_update(system, given.state["messages"], identity))
-        own, options = config, dict[str, Any]()
-        if bound.timed_model:
-            own, options = limit_call(bound.timed_model, config)
-        options = {**bound.arguments, **options}
-        prompt = _build_prompt(bound, system, past, joined.state)
-        reply: Any = None
+        answer = ModelAnswer()
         with CutOnIntervention(mailboxes, config) as cut:
-            reply = bound.model.invoke(prompt, own, **options)
+            if calls := settings.model_calls:
+                answer = calls.invoke(bound, system, past, joined.state, gate, config)
+            else:
+                messages = build_model_input(system, past, joined.state)
+                answer.reply = bound.invoke(messages, config)
         if cut.said:
             if late := leave_out(mail, mailboxes.read(config)):
                 mailboxes.note_read([*mail, *late], config)
                 return build_cut_update(cut.said, past, joined, late, identity)
             # Another thread of the same agent was told.
             return self._call_model(given, gate, identity, config)
-        halt = gate.leave(reply, config)
-        context = parse_reply(settings, past, joined.state, reply, identity)
+        if answer.refused:
+            end = build_halt_update(answer.refused, given.state["messages"], identity)
+            return given.rebase_update(end)
+        halt = answer.halt
+        if settings.model_calls is None:
+            halt = gate.leave(answer.reply, config)
+        context = parse_reply(settings, past, joined.state, answer.reply, identity)
+        update = self._take_reply(context, answer, halt, mail, gate, config)
+        return joined.rebase_update(update)
+
+    def _take_reply(
+        self,
+        context: ReplyContext,
+        answer: ModelAnswer,
+        halt: Halt | None,
+        mail: Sequence[Mail],
+        gate: Gate,
+        config: RunnableConfig,
+    ) -> dict[str, Any]:
+        """Return the update for a reply, with the mail that has come in meanwhile."""
+        settings, mailboxes, identity = self._settings, gate.mailboxes, context.identity
         routed = {
             (task, splits): self._router.route_task(
                 task, identity.agent, max_parts=compute_max_parts(context.parsed, splits)
@@ -227,6 +253,10 @@ class Reason(Node):
             for task, splits in iter_unnamed_tasks(context.parsed, settings.policy)
         }
         update = self._build_reply_update(context, halt, routed, config)
+        if settings.has_hooks:
+            update["replied"] = halt is None
+        if answer.updates and settings.model_calls:
+            update = settings.model_calls.apply_updates(update, answer, context.past, context.state)
         late = list[Mail]()
         if mailboxes.has_mail and halt is None:
             late = leave_out(mail, mailboxes.read(config))
@@ -237,7 +267,7 @@ class Reason(Node):
         if mail or late:
             update, told = settle_late_mail(update, late, identity)
             mailboxes.note_read([*mail, *told], config)
-        return joined.rebase_update(update)
+        return update
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Async version of `invoke`."""
@@ -280,19 +310,42 @@ class Reason(Node):
         if mailboxes.has_mail and (mail := list(await mailboxes.aread(config))):
             joined = given.add_messages(build_mail_messages(mail, identity))
         past = await self._history.aload_past(joined.state.get("previous"), config)
+        past = past.hide_cut(joined.state) if settings.has_hooks else past
         bound = self._bound_model or await self._chooser.achoose(past, joined.state, config)
         system = await settings.prompt.abuild(past, joined.state, config)
-        prompt = _build_prompt(bound, system, past, joined.state)
-        reply: Any = None
+        answer = ModelAnswer()
         with CancelOnIntervention(mailboxes, config) as cut:
-            reply = await bound.model.ainvoke(prompt, config, **bound.arguments)
+            if calls := settings.model_calls:
+                answer = await calls.ainvoke(bound, system, past, joined.state, gate, config)
+            else:
+                messages = build_model_input(system, past, joined.state)
+                answer.reply = await bound.ainvoke(messages, config)
         if cut.said:
             if late := leave_out(mail, await mailboxes.aread(config)):
                 await mailboxes.anote_read([*mail, *late], config)
                 return build_cut_update(cut.said, past, joined, late, identity)
             return await self._acall_model(given, gate, identity, config)
-        halt = await gate.arun(lambda: gate.leave(reply, config))
-        context = parse_reply(settings, past, joined.state, reply, identity)
+        if answer.refused:
+            end = build_halt_update(answer.refused, given.state["messages"], identity)
+            return given.rebase_update(end)
+        halt = answer.halt
+        if settings.model_calls is None:
+            halt = await gate.arun(lambda: gate.leave(answer.reply, config))
+        context = parse_reply(settings, past, joined.state, answer.reply, identity)
+        update = await self._atake_reply(context, answer, halt, mail, gate, config)
+        return joined.rebase_update(update)
+
+    async def _atake_reply(
+        self,
+        context: ReplyContext,
+        answer: ModelAnswer,
+        halt: Halt | None,
+        mail: Sequence[Mail],
+        gate: Gate,
+        config: RunnableConfig,
+    ) -> dict[str, Any]:
+        """Async version of `_take_reply`."""
+        settings, mailboxes, identity = self._settings, gate.mailboxes, context.identity
         routed = {
             (task, splits): await self._router.aroute_task(
                 task, identity.agent, max_parts=compute_max_parts(context.parsed, splits)
@@ -300,6 +353,10 @@ class Reason(Node):
             for task, splits in iter_unnamed_tasks(context.parsed, settings.policy)
         }
         update = self._build_reply_update(context, halt, routed, config)
+        if settings.has_hooks:
+            update["replied"] = halt is None
+        if answer.updates and settings.model_calls:
+            update = settings.model_calls.apply_updates(update, answer, context.past, context.state)
         late = list[Mail]()
         if mailboxes.has_mail and halt is None:
             late = leave_out(mail, await mailboxes.aread(config))
@@ -310,7 +367,7 @@ class Reason(Node):
         if mail or late:
             update, told = settle_late_mail(update, late, identity)
             await mailboxes.anote_read([*mail, *told], config)
-        return joined.rebase_update(update)
+        return update
 
     def _find_end(self, state: Mapping[str, Any]) -> dict[str, Any] | None:
         """Return the update of a segment that ends without a model call, `None` for any other."""
@@ -381,7 +438,9 @@ def parse_reply(
     Raises:
         TypeError: The model did not return a message.
     """
-    message = _adopt_reply(reply, identity, (past.messages, state["messages"]))
+    cut = state.get("cut")
+    before = (past.messages, state["messages"])
+    message = _adopt_reply(reply, identity, before, cut["removed"] if cut else 0)
     return parse_message(settings, past, state, message, identity)
 
 
@@ -396,14 +455,6 @@ def parse_message(
     heads = {**past.heads, **(state.get("heads") or {})}
     parsed = parse_calls(message, settings.callable_tools, heads)
     return ReplyContext(message, parsed, past, state, identity)
-
-
-def _build_prompt(
-    bound: BoundModel, system: SystemMessage | None, past: Past, state: Mapping[str, Any]
-) -> LanguageModelInput:
-    messages = build_model_input(system, past, state)
-    # LangChain converts a list to this, with two calls for each message of the thread.
-    return ChatPromptValue(messages=messages) if bound.takes_prompt_value else messages
 
 
 def build_model_input(
@@ -477,7 +528,7 @@ def _has_asked(messages: Sequence[BaseMessage]) -> bool:
 
 
 def _adopt_reply(
-    reply: Any, identity: Identity, before: Sequence[Sequence[BaseMessage]]
+    reply: Any, identity: Identity, before: Sequence[Sequence[BaseMessage]], removed: int = 0
 ) -> AIMessage:
     if not isinstance(reply, AIMessage):
         raise TypeError(f"the model of {identity.agent!r} returned {type(reply).__name__}")
@@ -492,7 +543,9 @@ def _adopt_reply(
     # A reply with the id of an earlier message would replace that message.
     if not message.id or message.id in map(_get_id, chain(*before)):
         taken = set(map(_get_id, chain(*before)))
-        places = (f"{identity.request_id}/{place}" for place in count(sum(map(len, before))))
+        places = (
+            f"{identity.request_id}/{place}" for place in count(removed + sum(map(len, before)))
+        )
         ids = (derive_message_id(identity.thread_id, place) for place in places)
         update["id"] = next(each for each in ids if each not in taken)
     return assign_call_ids(message.model_copy(update=update))

@@ -42,7 +42,7 @@ from echelons.identity.lineage import (
     derive_message_id,
     require_identity,
 )
-from echelons.identity.thread_history import Head, build_head, join_path
+from echelons.identity.thread_history import Head, Past, build_head, join_path
 from echelons.langgraph_internals import TASK_ID_KEY
 from echelons.messaging.agent_question import AgentQuestion
 from echelons.messaging.user_answer import UserAnswer
@@ -107,6 +107,8 @@ class Subordinate(Node):
             result = AttemptResult(failure)
         else:
             start = build_level_input(order, order.get_head(input))
+            if self._carried_keys and "previous" in start:
+                start |= self._carry(history.load_past(start["previous"], own))
             if self._is_human and options.timeout is not None:
                 start = self._set_deadline(start, order, own, options.timeout)
             result = attempt(self._level, start, own, options)
@@ -135,6 +137,8 @@ class Subordinate(Node):
             result = AttemptResult(failure)
         else:
             start = build_level_input(order, order.get_head(input))
+            if self._carried_keys and "previous" in start:
+                start |= self._carry(await history.aload_past(start["previous"], own))
             if self._is_human and options.timeout is not None:
                 start = self._set_deadline(start, order, own, options.timeout)
             result = await aattempt(self._level, start, own, options)
@@ -172,6 +176,14 @@ class Subordinate(Node):
         if order.race_entry:
             named = with_race_gate(named, order.race_entry)
         return order, named, options, _reject_misplaced(request, own.path)
+
+    @property
+    def _carried_keys(self) -> frozenset[str]:
+        return getattr(self._level, "carried_keys", frozenset())
+
+    def _carry(self, past: Past) -> dict[str, Any]:
+        """Return the state of its middleware with which it has ended its last request."""
+        return {key: past.values[key] for key in self._carried_keys if key in past.values}
 
     def _get_timeout(self, request: DelegationRequest) -> float | None:
         """Return the seconds of an attempt: its own, or what is left of the request's."""

@@ -142,6 +142,8 @@ def _take_earlier(open_: Transaction, call: EffectCall) -> Any:
     Such versions had no journal, or kept calls by `EffectCall.id`. The migration of the database
     keeps what it finds of either by the agent and the id of the call.
     """
+    if call.entry > 1:
+        return None
     name = build_key(call.thread_id, EFFECT.name, call.path, call.call_id)
     found, kept = open_.get_record(EFFECT, name), open_.get(name)
     if found is None or kept is None:

@@ -35,26 +35,29 @@ class CompletedCalls:
     """The completed calls of this process, by task."""
 
     def __init__(self) -> None:
-        self._done: dict[str, CompletedCall] = {}
+        # A middleware may have run a call several times, each with an entry of its own.
+        self._done: dict[str, list[CompletedCall]] = {}
 
     def add(self, task_id: str, key: str, version: int) -> None:
         """Remember the completed call of a task."""
-        self._done[task_id] = CompletedCall(key, version)
+        entries = self._done.setdefault(task_id, [])
+        entries[:] = [*(each for each in entries if each.key != key), CompletedCall(key, version)]
 
     def remove_entry(
         self, cursor: sqlite3.Cursor, task_id: str, writes: Sequence[tuple[str, Any]]
     ) -> None:
-        """Remove a call's entry, in the transaction that stores the writes of its task."""
+        """Remove the entries of a call, in the transaction that stores the writes of its task."""
         if task_id not in self._done or any(channel in (ERROR, INTERRUPT) for channel, _ in writes):
             return
-        done = self._done.pop(task_id)
-        SqliteTransaction(cursor, utc_now, MAX_RECORD_SIZE).delete(done.key, done.version)
+        own = SqliteTransaction(cursor, utc_now, MAX_RECORD_SIZE)
+        for done in self._done.pop(task_id):
+            own.delete(done.key, done.version)
 
     def drop_oldest(self, ledger: Ledger) -> None:
         """Remove the oldest entries, but for the latest `MAX_KEPT_RESULTS`."""
         while len(self._done) > MAX_KEPT_RESULTS:
-            done = self._done.pop(next(iter(self._done)))
-            ledger.delete(done.key, done.version)
+            for done in self._done.pop(next(iter(self._done))):
+                ledger.delete(done.key, done.version)
 
 
 _FOREIGN_CALLS: WeakKeyDictionary[BaseCheckpointSaver[Any], CompletedCalls] = WeakKeyDictionary()

@@ -69,7 +69,8 @@ def result_to_json(
 ) -> EntryJson:
     """Return a finished entry as JSON, with its result or the reason why it cannot be stored."""
     try:
-        return {**_build_header(call, entry), "result": _serialize(serde, _split_commands(result))}
+        value = {**_build_header(call, entry), "result": _serialize(serde, _split_commands(result))}
+        return {**value, **_build_answers(serde, entry)} if call.is_wrapped else value
     except Exception as error:  # noqa: BLE001  whatever the serializer raises, the call is done
         return lost_result_to_json(
             serde, call, entry, f"it could not be stored ({type(error).__name__}: {error})"

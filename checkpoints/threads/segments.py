@@ -160,9 +160,14 @@ class SavedHistory:
 
 
 def join_pasts(pasts: Sequence[Past]) -> Past:
-    """Return the pasts of several segments, oldest first, as one."""
-    messages = tuple(message for past in pasts for message in past.messages)
-    return Past(messages, reduce_entries({}, [past.heads for past in pasts]))
+    """Return the pasts of several segments, oldest first, as one.
+
+    What a middleware has cut off is left out.
+    """
+    first = next((n for n, past in reversed([*enumerate(pasts)]) if past.cuts), 0)
+    messages = tuple(message for past in pasts[first:] for message in past.messages)
+    heads = reduce_entries({}, [past.heads for past in pasts])
+    return Past(messages, heads, pasts[-1].values if pasts else {})
 
 
 def resolve_heads(heads: Mapping[str, Head], thread_id: str) -> ReadPlan[Mapping[str, Head]]:
@@ -251,7 +256,9 @@ def read_past(
         stored = values.get(name, history.get("seed"))
         new = [write for write in writes if write[1] == name]
         held[name] = rebuild_channel(annotated, stored, [*(history.get("writes") or ()), *new])
-    return Past(tuple(held[MESSAGES]), held[HEADS])
+    cut = values.get("cut")
+    cuts = isinstance(cut, Mapping) and bool(cut.get("past"))
+    return Past(tuple(held[MESSAGES]), held[HEADS], values, cuts)
 
 
 def _get_input(values: Mapping[str, Any]) -> Mapping[str, Any]:

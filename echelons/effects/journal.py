@@ -110,6 +110,9 @@ class EffectCall:
         call_id: The call's id in the model's message.
         path: Names from the root to the calling agent.
         request_id: The request that the agent works on; empty for a root.
+        entry: Its number among the entries of one call, which a middleware may make again.
+        is_wrapped: Whether a middleware is around it: another entry may follow, which is approved
+            as this was, so what is recorded keeps the answers.
     """
 
     thread_id: str
@@ -120,11 +123,13 @@ class EffectCall:
     arguments: Mapping[str, Any]
     effect_kind: EffectKind
     request_id: str = ""
+    entry: int = 1
+    is_wrapped: bool = False
 
     @cached_property
     def id(self) -> str:
         """The idempotency key: the same whenever this call is repeated, and for no other call."""
-        name = sanitize_value(f"effect/{self.thread_id}/{self.task_id}/{self.call_id}")
+        name = sanitize_value(f"effect/{self.thread_id}/{self._place}")
         return str(uuid5(ECHELONS_NS, name))
 
     @cached_property
@@ -133,7 +138,12 @@ class EffectCall:
 
         With it a copy finds the calls that were under way, and asks about them.
         """
-        return str(uuid5(ECHELONS_NS, sanitize_value(f"place/{self.task_id}/{self.call_id}")))
+        return str(uuid5(ECHELONS_NS, sanitize_value(f"place/{self._place}")))
+
+    @property
+    def _place(self) -> str:
+        place = f"{self.task_id}/{self.call_id}"
+        return place if self.entry == 1 else f"{place}#{self.entry}"
 
     @cached_property
     def digest(self) -> str:

@@ -209,6 +209,26 @@ class PromptFailed(ConfigurationError):
     )
 
 
+class MiddlewareFailed(ConfigurationError):
+    """A middleware of an agent raised, or did what no middleware can do.
+
+    Attributes:
+        agent: Path of the agent.
+        middleware: Name of the middleware.
+        hook: Name of the hook, such as `"wrap_model_call"`.
+        why: What is wrong.
+    """
+
+    agent: str
+    middleware: str
+    hook: str
+    why: str
+    message = (
+        "{hook} of the middleware {middleware!r} of {agent!r} failed: {why}; mend it, or take it "
+        "out, and resume the turn"
+    )
+
+
 class InvalidSetting(ConfigurationError, ValueError):
     """A limit, a policy or another object is made with an invalid value, or an unknown name.
 

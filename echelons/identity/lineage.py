@@ -63,6 +63,9 @@ USER_ANSWERS_KEY = "user_answers"
 UNANSWERED_KEY = "unanswered"
 """Likewise: the question to the user that nobody has answered, which its superior gets."""
 
+FAILURE_KEY = "failure"
+"""Metadata key of a recorded answer: the class of the exception that its tool has raised."""
+
 OWN_KEYS = frozenset(
     {
         THREADS_KEY,
@@ -79,6 +82,7 @@ OWN_KEYS = frozenset(
         QUESTIONS_KEY,
         USER_ANSWERS_KEY,
         UNANSWERED_KEY,
+        FAILURE_KEY,
     }
 )
 """The keys that only this library may write; removed from messages that come from outside."""

@@ -47,10 +47,19 @@ class Past(NamedTuple):
     Attributes:
         messages: Their messages, oldest first.
         heads: The heads of the threads that they started, by thread id, in order of start.
+        values: The state with which the latest of them ended, as far as it is stored as a value.
+        cuts: Whether a middleware has cut off what was before these messages.
     """
 
     messages: tuple[Any, ...] = ()
     heads: Mapping[str, Head] = MappingProxyType({})
+    values: Mapping[str, Any] = MappingProxyType({})
+    cuts: bool = False
+
+    def hide_cut(self, state: Mapping[str, Any]) -> Past:
+        """Return it without messages if the state of the segment after it cuts them off."""
+        cut = state.get("cut")
+        return self._replace(messages=()) if cut and cut.get("past") else self
 
 
 class CarriedState(NamedTuple):

@@ -7,15 +7,17 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from langchain_core.language_models import BaseChatModel
-from langchain_core.runnables import Runnable, RunnableBinding
+from langchain_core.language_models import BaseChatModel, LanguageModelInput
+from langchain_core.messages import BaseMessage
+from langchain_core.prompt_values import ChatPromptValue
+from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig
 
 from echelons.errors import ModelCannotCall, ModelNotChosen
-from echelons.guards.gate import Halt
+from echelons.guards.gate import Halt, Pause
 from echelons.identity.lineage import require_identity
 from echelons.identity.thread_history import Past
 from echelons.models import resolve_model
-from echelons.models.call_timeouts import takes_timeout
+from echelons.models.call_timeouts import limit_call, takes_timeout
 from echelons.nodes.planning.state_function import StateFunction
 
 KEPT_NAMES = 32
@@ -31,20 +33,57 @@ class BoundModel:
         arguments: The arguments of each call, such as its tools.
         timed_model: The chat model itself, if its calls take a timeout.
         takes_prompt_value: Whether it takes a prompt value as it is.
+        unbound: The model without its tools, if a function has chosen it.
     """
 
     model: Runnable[Any, Any]
     arguments: Mapping[str, Any] = field(default_factory=dict)
     timed_model: BaseChatModel | None = None
     takes_prompt_value: bool = False
+    unbound: Any = None
 
     @classmethod
     def from_runnable(
-        cls, model: Runnable[Any, Any], timed_model: BaseChatModel | None = None
+        cls,
+        model: Runnable[Any, Any],
+        timed_model: BaseChatModel | None = None,
+        unbound: Any = None,
     ) -> BoundModel:
         """Return a model to which its tools are bound."""
         own, arguments = _unwrap_binding(model)
-        return cls(own, arguments, timed_model, _takes_prompt_value(own))
+        return cls(own, arguments, timed_model, _takes_prompt_value(own), unbound)
+
+    def invoke(self, messages: list[BaseMessage], config: RunnableConfig) -> Any:
+        """Return the model's reply to some messages."""
+        own, options = config, dict[str, Any]()
+        if self.timed_model:
+            own, options = limit_call(self.timed_model, config)
+        return self.model.invoke(self._build_prompt(messages), own, **{**self.arguments, **options})
+
+    async def ainvoke(self, messages: list[BaseMessage], config: RunnableConfig) -> Any:
+        """Async version of `invoke`; the deadline of a run cancels it."""
+        return await self.model.ainvoke(self._build_prompt(messages), config, **self.arguments)
+
+    def _build_prompt(self, messages: list[BaseMessage]) -> LanguageModelInput:
+        # LangChain converts a list to this, with two calls for each message of the thread.
+        return ChatPromptValue(messages=messages) if self.takes_prompt_value else messages
+
+
+@dataclass(slots=True)
+class ModelAnswer:
+    """What has come of a model call, with what a middleware has made of it.
+
+    Attributes:
+        reply: The reply.
+        halt: The halt that one of the calls through a middleware has led to.
+        refused: The gate's refusal of another call of a middleware.
+        updates: What the middleware updates of the state, in order.
+    """
+
+    reply: Any = None
+    halt: Halt | None = None
+    refused: Halt | Pause | None = None
+    updates: list[Mapping[str, Any]] = field(default_factory=list)
 
 
 class ModelFunction:
@@ -87,7 +126,7 @@ class ModelFunction:
         if not supports_tool_calls(model):
             raise ModelCannotCall(require_identity(config).agent, type(model).__name__)
         timed = model if takes_timeout(model) else None
-        return BoundModel.from_runnable(model.bind_tools(self._tools), timed)
+        return BoundModel.from_runnable(model.bind_tools(self._tools), timed, model)
 
 
 def supports_tool_calls(model: Any) -> bool:

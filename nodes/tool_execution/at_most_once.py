@@ -115,6 +115,8 @@ class _Execution:
             pad = Scratchpad(self.config)
             own = pad.skip_places(range(len(prior)))
             result = yield self._build_run_step(own, lambda _: None)
+            if self.journaled_call.places:
+                self.journaled_call.places.note_answers(len(prior))
             told = build_unjournaled_answers(call.tool, pad.answers[len(prior) :])
             return self._mark(result, told=told)
         begun: CallStart = yield self._step(
@@ -137,6 +139,8 @@ class _Execution:
         if entry.state is CallState.SUSPENDED:
             return (yield from self._plan_resume(entry, pad))
         if entry.state is CallState.DONE and not entry.lost:
+            if self.journaled_call.places:
+                self.journaled_call.places.note_answers(len(entry.answers))
             return self.journaled_call.check_recorded(entry.result, self.config)
         if self.journaled_call.call.effect_kind is EffectKind.IDEMPOTENT:
             return (yield from self._plan_run(entry, entry, pad))
@@ -213,6 +217,9 @@ class _Execution:
                 asks = before if suspended else _build_drained_entry(entry)
                 yield self._build_note_step(replace(asks, version=entry.version))
             raise
+        if self.journaled_call.places:
+            self.journaled_call.places.note_answers(pad.answer_count)
+            entry = replace(entry, answers=pad.answers)
         result = self._mark(result, entry)
         yield self._build_end_step(entry, result)
         return result

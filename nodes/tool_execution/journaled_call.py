@@ -31,10 +31,14 @@ from echelons.nodes.planning.early_end import build_not_run_message
 from echelons.nodes.planning.refused_calls import mark_refused
 from echelons.nodes.tool_execution.async_only import run_async
 from echelons.nodes.tool_execution.detached_call import DetachedCall, LateCallback
+from echelons.nodes.tool_execution.scratchpad import AnswerPlaces
+from echelons.nodes.tool_execution.tool_failure import note_failure
 from echelons.text.error_lines import read_error_text
 from echelons.text.input_limits import shorten_repr
 
-PRIVATE_KEYS = frozenset({"forward", "heads", "previous", "request", "response"})
+PRIVATE_KEYS = frozenset(
+    {"cut", "forward", "heads", "jump_to", "parts", "previous", "replied", "request", "response"}
+)
 """Keys of a level's state that a tool must not write."""
 DETACHED_CALL_KEY = "__echelons_latecomer"
 """Key of the config under which a call's detached thread is passed to the tool wrapper."""
@@ -57,6 +61,8 @@ class JournaledCall:
         is_edited: Whether a human has changed its arguments, which the model is told.
         prior_answers: What humans have answered before it begins; the tool does not get it.
         told: What the user was asked before it begins, for the superior of its agent.
+        places: The places of its answers, where a middleware around it may ask, too.
+        raised: Takes the exception of its tool, where a middleware around it is to get that.
     """
 
     call: EffectCall
@@ -68,6 +74,8 @@ class JournaledCall:
     is_edited: bool = False
     prior_answers: Sequence[Any] = ()
     told: Sequence[UserAnswer] = ()
+    places: AnswerPlaces | None = None
+    raised: list[Exception] | None = None
 
     def invoke(self, config: RunnableConfig) -> Any:
         """Execute the call and return the node's update; an exception becomes its answer."""
@@ -201,7 +209,11 @@ class JournaledCall:
         if isinstance(error, ToolException):
             # Its text is written for the model: all of it.
             text = failure.add_reference(get_failure_log(config).redact(read_error_text(error)))
-        return {"messages": [self._build_message(f"Error: {text}", "error")]}
+        answer = self._build_message(f"Error: {text}", "error")
+        if self.raised is not None:
+            self.raised.append(error)
+            answer = note_failure(answer, error)
+        return {"messages": [answer]}
 
     def _build_message(self, text: str, status: Any) -> ToolMessage:
         given = self.tool_call

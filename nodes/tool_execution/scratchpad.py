@@ -19,21 +19,61 @@ from langgraph.types import Interrupt
 from echelons.effects.journal import CallQuestion, JournalEntry
 from echelons.langgraph_internals import RESUME_MAP_KEY, SCRATCHPAD_KEY, SEND_KEY
 
+FIRST_PLACE_KEY = "__echelons_first_place"
+"""Key of the config under which the first place of a call's answers is passed on."""
 MISSING = object()
 """Stands for a missing answer, as `None` may be an answer."""
 
 
 def peek_first_answer(config: RunnableConfig) -> Any:
     """Return the first answer that a task has received by its question's id, or `MISSING`."""
-    pad = config["configurable"].get(SCRATCHPAD_KEY)
-    return pad.resume[0] if pad and pad.resume else MISSING
+    given = config["configurable"]
+    pad, first = given.get(SCRATCHPAD_KEY), given.get(FIRST_PLACE_KEY) or 0
+    return pad.resume[first] if pad and len(pad.resume) > first else MISSING
+
+
+class AnswerPlaces:
+    """Counts the places of a task's answers, where wraps around its call may ask, too.
+
+    LangGraph counts the questions that are asked again; those of an entry that is not run again,
+    but repeated from the journal, are skipped. It is what LangGraph asks for the next place.
+
+    Attributes:
+        first: The first place of an entry.
+        used: The places that have been used so far.
+    """
+
+    def __init__(self, first: int = 0) -> None:
+        self.first = first
+        self.used = first
+
+    def __call__(self) -> int:
+        """Return the next place."""
+        self.used += 1
+        return self.used - 1
+
+    def begin_entry(self) -> AnswerPlaces:
+        """Return the places of an entry that begins now."""
+        return AnswerPlaces(self.used)
+
+    def end_entry(self, entry: AnswerPlaces) -> None:
+        """Skip the places of an entry that has ended."""
+        self.used = max(self.used, entry.used)
+
+    def note_answers(self, count: int) -> None:
+        """Note how many answers an entry has had."""
+        self.used = max(self.used, self.first + count)
 
 
 class Scratchpad:
-    """The answers that one task has received so far, read from the config of its node."""
+    """The answers that one task has received so far, read from the config of its node.
+
+    Places count from the first that is not of something around it, such as a middleware.
+    """
 
     def __init__(self, config: RunnableConfig) -> None:
         given = config["configurable"]
+        self._first: int = given.get(FIRST_PLACE_KEY) or 0
         self._config = config
         self._pad = given[SCRATCHPAD_KEY]
         self._send = given[SEND_KEY]
@@ -43,17 +83,17 @@ class Scratchpad:
     @property
     def answer_count(self) -> int:
         """Number of answers."""
-        return len(self._pad.resume)
+        return max(0, len(self._pad.resume) - self._first)
 
     @property
     def answers(self) -> tuple[Any, ...]:
         """The answers, in the order of their questions."""
-        return tuple(self._pad.resume)
+        return tuple(self._pad.resume[self._first :])
 
     def restore_answers(self, answers: Sequence[Any]) -> None:
         """Put back answers that an interrupted run had consumed but not stored."""
         if len(answers) > self.answer_count:
-            self._pad.resume[:] = answers  # in place: LangGraph holds the list too
+            self._pad.resume[self._first :] = answers  # in place: LangGraph holds the list too
 
     def is_answered(self, entry: JournalEntry) -> bool:
         """Return whether a suspended call has its answer, and can go past its question.
@@ -85,7 +125,7 @@ class Scratchpad:
     def take_answer(self, place: int) -> Any:
         """Return the answer to our question at a place, or `MISSING`."""
         if self.answer_count > place:
-            return self._pad.resume[place]
+            return self._pad.resume[self._first + place]
         # Consumed, or the next question would get it too; a peek would also return what a question
         # above has consumed.
         loose = self._pad.get_null_resume(True)
@@ -96,19 +136,20 @@ class Scratchpad:
 
     def set_first_answer(self, answer: Any) -> None:
         """Replace the first answer, or take its place for a question that is not asked."""
-        self._pad.resume[:1] = [answer]
+        self._pad.resume[self._first : self._first + 1] = [answer]
 
     def note_answers(self) -> None:
         """Have the answers stored with the task, whose graph may ask questions of its own."""
-        self._send([(RESUME, list(self._pad.resume))])
+        if self._pad.resume:
+            self._send([(RESUME, list(self._pad.resume))])
 
     def discard_answers(self, place: int) -> None:
         """Discard the answers from a place on, as they are invalid."""
-        del self._pad.resume[place:]
+        del self._pad.resume[self._first + place :]
 
     def build_interrupt(self, place: int, value: Any, schema: dict[str, Any]) -> GraphInterrupt:
         """Return the interrupt that asks our question at a place after all answers."""
-        if place:
+        if self._first + place:
             # Stored with the question, as LangGraph finds its place by counting the answers.
             self._send([(RESUME, list(self._pad.resume))])
         return GraphInterrupt(
@@ -123,7 +164,7 @@ class Scratchpad:
 
         def counter() -> int:
             place = int(count())
-            while place in ours:
+            while place - self._first in ours:
                 # LangGraph stores the answers up to the last question, so this one too.
                 self._send([(RESUME, list(self._pad.resume[: place + 1]))])
                 place = int(count())
@@ -141,6 +182,7 @@ class Scratchpad:
     def build_interrupt_id(self, place: int) -> str:
         """Return the id of the question of the task at a place."""
         # LangGraph makes a question's id of its task and the answers before it.
+        place += self._first
         return Interrupt.from_ns(
             None, f"{self._namespace}|{place}" if place else self._namespace
         ).id

@@ -1,0 +1,110 @@
+"""`LevelHooks`: what the middleware of an agent adds to the graph of its level.
+
+The hooks before and after the agent and the model are nodes, where a middleware defines them and
+only there; `reason`, `act` and `delegate` stay as they are between them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from langchain_core.tools import BaseTool
+from langgraph.graph import END, START, StateGraph
+
+from echelons.graphs.edges import AfterReason, AfterReply, LoopNodes
+from echelons.graphs.level_graph import LevelBuilder, LevelPosition
+from echelons.graphs.state import Conversation, LevelInput, LevelOutput, LevelState, RootState
+from echelons.nodes.base_node import Node
+from echelons.nodes.middleware.hook_nodes import HookEdge, HookNode
+from echelons.nodes.middleware.level_middleware import LevelMiddleware
+from echelons.nodes.middleware.model_calls import ModelCalls, watches_stream
+from echelons.nodes.middleware.tool_calls import ToolCalls
+from echelons.nodes.reason import ReasonSettings
+
+
+class LevelHooks:
+    """The hooks of one level.
+
+    Args:
+        position: What its level gets from the tree.
+        tools: Its tools, to which those of the middleware are added.
+
+    Attributes:
+        builder: The level's graph, with the state of the middleware, still without nodes.
+        nodes: The nodes before and after the loop.
+        tool_calls: What is wrapped around a call of a tool, `None` if nothing is.
+    """
+
+    def __init__(self, position: LevelPosition, tools: list[BaseTool]) -> None:
+        self._middleware = LevelMiddleware(position.middleware)
+        self._position = position
+        tools += self._middleware.tools
+        base = (LevelState, LevelInput, LevelOutput) if position.reports else _ROOT
+        state, given, output = self._middleware.build_schemas(*base)
+        self._state_keys = frozenset(state.__annotations__)
+        self.builder: LevelBuilder = StateGraph(state, input_schema=given, output_schema=output)
+        self._hooks = {hook: self._build_nodes(hook) for hook in _HOOKS}
+        entry = _get_first(self._hooks["before_model"], "reason")
+        leaving = _get_first(self._hooks["after_agent"][::-1], END)
+        self.nodes = LoopNodes(entry, leaving)
+        has_wraps = self._middleware.find("wrap_tool_call")
+        self.tool_calls = ToolCalls(self._middleware, tools) if has_wraps else None
+
+    def wrap_model_calls(self, settings: ReasonSettings) -> ReasonSettings:
+        """Return the settings of `reason` with what is wrapped around a model call."""
+        calls: ModelCalls | None = None
+        every = self._middleware.every
+        if self._middleware.find("wrap_model_call") or any(map(watches_stream, every)):
+            calls = ModelCalls(
+                self._middleware, self._position.model, settings.shown_tools, self._state_keys
+            )
+        return replace(settings, model_calls=calls, has_hooks=True)
+
+    def add_nodes(self, after: AfterReason, ends: Sequence[str]) -> None:
+        """Add the hooks' nodes, and all edges of the loop but those that lead back to it.
+
+        Args:
+            after: The edge after `reason`.
+            ends: The nodes to which it leads.
+        """
+        hooks, entry = self._hooks, self.nodes.entry
+        replied = hooks["after_model"][::-1]
+        self._chain(hooks["before_agent"], entry, after, ends)
+        self._chain(hooks["before_model"], "reason", after, ends)
+        self._chain(replied, after, after, ends)
+        self._chain(hooks["after_agent"][::-1], END, after, ends)
+        self.builder.add_edge(START, _get_first(hooks["before_agent"], entry))
+        edge: Node = AfterReply(replied[0].node_name, after) if replied else after
+        self.builder.add_conditional_edges(
+            "reason", edge, [*ends, END, *(each.node_name for each in replied[:1])]
+        )
+
+    def _build_nodes(self, hook: str) -> list[HookNode]:
+        history = self._position.history
+        return [
+            HookNode(each, hook, history, self._state_keys) for each in self._middleware.find(hook)
+        ]
+
+    def _chain(
+        self, nodes: Sequence[HookNode], last: str | Node, after: AfterReason, ends: Sequence[str]
+    ) -> None:
+        """Add nodes that run one after the other, each of which may jump."""
+        following: list[str | Node] = [*(each.node_name for each in nodes[1:]), last]
+        for node, onward in zip(nodes, following, strict=False):
+            self.builder.add_node(node.node_name, node)
+            if isinstance(onward, str) and not node.jumps:
+                self.builder.add_edge(node.node_name, onward)
+                continue
+            edge = HookEdge(node.node_name, onward, *self.nodes, after)
+            named = [onward] if isinstance(onward, str) else []
+            self.builder.add_conditional_edges(node.node_name, edge, [*ends, END, *named])
+
+
+_HOOKS = ("before_agent", "before_model", "after_model", "after_agent")
+_ROOT: Any = (RootState, Conversation, Conversation)
+
+
+def _get_first(nodes: Sequence[HookNode], otherwise: str) -> str:
+    return nodes[0].node_name if nodes else otherwise

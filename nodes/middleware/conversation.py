@@ -1,0 +1,86 @@
+"""The conversation as the hooks of a middleware see it: the whole chained thread.
+
+What a hook takes out of an earlier segment, or changes there, stays in that segment: the present
+one then holds all that is left of the conversation, and says that it cuts off what was before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from langchain_core.messages import AIMessage, BaseMessage, RemoveMessage, convert_to_messages
+from langgraph.graph.message import REMOVE_ALL_MESSAGES, add_messages
+from langgraph.types import Command
+
+from echelons.identity.thread_history import Past
+from echelons.nodes.messages import sanitize_message
+from echelons.nodes.planning.tool_calls import assign_call_ids
+from echelons.nodes.tool_execution.journaled_call import PRIVATE_KEYS
+
+
+def build_hook_state(past: Past, state: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a level's state as a hook sees it, with all messages of the thread."""
+    shown = {key: each for key, each in state.items() if key not in PRIVATE_KEYS}
+    return {**shown, "messages": [*past.messages, *state["messages"]]}
+
+
+def find_foreign_key(update: Mapping[str, Any], known: frozenset[str]) -> str:
+    """Return the first key of an update that others must not write; empty if there is none."""
+    return next((str(key) for key in update if key in PRIVATE_KEYS or key not in known), "")
+
+
+def change_conversation(
+    given: Any, past: Past, state: Mapping[str, Any], added: Sequence[BaseMessage] = ()
+) -> dict[str, Any]:
+    """Return the update of a level for what a hook has returned under `messages`.
+
+    Args:
+        given: Messages, to be added, changed by their ids, or removed.
+        past: The earlier segments, as far as the conversation has them.
+        state: The level's state.
+        added: Messages of the same step, before these.
+
+    Raises:
+        NotImplementedError, ValueError: LangChain cannot convert it to messages.
+    """
+    new = [_complete(each) for each in convert_to_messages(_list_messages(given))]
+    before = [*past.messages, *state["messages"], *added]
+    removes = any(isinstance(each, RemoveMessage) for each in new)
+    earlier = {each.id for each in past.messages}
+    if not removes and earlier.isdisjoint(each.id for each in new):
+        return {"messages": [*added, *new]}
+    held = {each.id for each in (*before, *new)} | {REMOVE_ALL_MESSAGES}
+    # LangGraph refuses to remove a message that is not there.
+    real = [each for each in new if not isinstance(each, RemoveMessage) or each.id in held]
+    after: list[Any] = [*cast("list[Any]", add_messages(cast("Any", before), cast("Any", real)))]
+    left = {each.id for each in after}
+    gone = sum(each.id not in left for each in before)
+    cut = state.get("cut") or {}
+    is_past_kept = after[: len(past.messages)] == list(past.messages)
+    noted = {
+        "removed": int(cut.get("removed", 0)) + gone,
+        "past": bool(cut.get("past")) or not is_past_kept,
+    }
+    if is_past_kept:
+        return {"messages": [*added, *new], "cut": noted}
+    return {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES), *after], "cut": noted}
+
+
+def get_command_update(command: Command[Any]) -> Mapping[str, Any] | None:
+    """Return the update of a command that only updates the state, `None` of any other."""
+    if command.graph or command.goto or command.resume is not None:
+        return None
+    update = command.update
+    return {} if update is None else update if isinstance(update, Mapping) else None
+
+
+def _list_messages(given: Any) -> list[Any]:
+    """Return what a hook gives as messages as a list; a pair of a role and a text is one."""
+    is_pair = isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], str)
+    return [*given] if isinstance(given, list | tuple) and not is_pair else [given]
+
+
+def _complete(message: BaseMessage) -> BaseMessage:
+    whole = sanitize_message(message)
+    return assign_call_ids(whole) if isinstance(whole, AIMessage) else whole

@@ -1,0 +1,182 @@
+"""The nodes of a level that run the hooks of its middleware, and the edges after them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from langchain.agents.middleware.types import AgentMiddleware
+from langchain_core.runnables import RunnableConfig
+from langgraph.errors import GraphBubbleUp
+from langgraph.runtime import get_runtime
+from langgraph.types import Command
+
+from echelons.errors import EchelonsError
+from echelons.guards.gate import HALT_KEY, Halt
+from echelons.identity.lineage import require_identity
+from echelons.identity.thread_history import Past, ThreadHistory
+from echelons.nodes.base_node import Node
+from echelons.nodes.middleware.call_chain import build_failure
+from echelons.nodes.middleware.conversation import (
+    build_hook_state,
+    change_conversation,
+    find_foreign_key,
+    get_command_update,
+)
+from echelons.nodes.middleware.level_middleware import defines
+from echelons.nodes.planning.join_results import join_parts
+from echelons.nodes.tool_execution.async_only import arun_function, run_function
+from echelons.text.input_limits import shorten_repr
+
+JUMPS = ("model", "tools", "end")
+"""Where a hook may jump."""
+
+
+class HookNode(Node):
+    """The node of one hook of one middleware.
+
+    Args:
+        middleware: The middleware.
+        hook: Name of the hook, such as `"before_model"`.
+        history: Reads the earlier segments of the thread.
+        state_keys: Keys of the level's state.
+    """
+
+    def __init__(
+        self,
+        middleware: AgentMiddleware[Any, Any],
+        hook: str,
+        history: ThreadHistory,
+        state_keys: frozenset[str],
+    ) -> None:
+        self.node_name = f"{middleware.name}.{hook}"
+        super().__init__(self.node_name)
+        self._owner = middleware.name
+        self._hook = hook
+        self._history = history
+        self._state_keys = state_keys
+        forms = [each for each in (hook, f"a{hook}") if defines(middleware, each)]
+        self._sync: Any = getattr(middleware, forms[0])
+        self._async: Any = getattr(middleware, forms[-1])
+        marks = (getattr(each, "__can_jump_to__", ()) for each in (self._sync, self._async))
+        self.jumps: tuple[str, ...] = tuple(next(filter(None, marks), ()))
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+        """Run the hook and return its update."""
+        config = config or {}
+        joined = join_parts(input, require_identity(config))
+        past = self._history.load_past(input.get("previous"), config).hide_cut(input)
+        given = build_hook_state(past, joined.state)
+        try:
+            done = run_function(partial(self._sync, given, get_runtime()), config)
+        except Exception as error:
+            raise self._name_failure(error, config) from error
+        update = self._read(done, past, joined.state, config)
+        return joined.rebase_update(update) if update else {}
+
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+        """Async version of `invoke`."""
+        config = config or {}
+        past = await self._history.aload_past(input.get("previous"), config)
+        joined, past = join_parts(input, require_identity(config)), past.hide_cut(input)
+        given = build_hook_state(past, joined.state)
+        try:
+            done = await arun_function(partial(self._async, given, get_runtime()), config)
+        except Exception as error:
+            raise self._name_failure(error, config) from error
+        update = self._read(done, past, joined.state, config)
+        return joined.rebase_update(update) if update else {}
+
+    def _read(
+        self, done: Any, past: Past, state: Mapping[str, Any], config: RunnableConfig
+    ) -> dict[str, Any]:
+        """Return the update of the level for what the hook has returned."""
+        if done is None or isinstance(done, Halt):
+            # `reason` asks the gate again, and ends.
+            return {}
+        update = get_command_update(done) if isinstance(done, Command) else done
+        if not isinstance(update, Mapping):
+            raise self._fail(f"it returned {shorten_repr(done)}, which is no update", config)
+        own = dict(update)
+        jump = own.pop("jump_to", None)
+        if foreign := find_foreign_key(own, self._state_keys):
+            why = f"it updates {foreign!r}, which is not in the state; declare it in state_schema"
+            raise self._fail(why, config)
+        if "messages" in own:
+            try:
+                own |= change_conversation(own["messages"], past, state)
+            except (NotImplementedError, TypeError, ValueError) as error:
+                raise self._fail(error, config) from error
+        if jump is not None:
+            own |= self._read_jump(jump, state, config)
+        return own
+
+    def _read_jump(
+        self, jump: Any, state: Mapping[str, Any], config: RunnableConfig
+    ) -> dict[str, Any]:
+        if jump not in JUMPS:
+            raise self._fail(f"it jumps to {shorten_repr(jump)}; {_list_jumps(JUMPS)}", config)
+        if jump not in self.jumps:
+            why = (
+                f"it jumps to {jump!r} undeclared; decorate it @hook_config(can_jump_to=[{jump!r}])"
+            )
+            raise self._fail(why, config)
+        if is_halted(state):
+            return {}
+        # A report that the agent has made would end it nevertheless.
+        back = {"response": None} if jump != "end" and state.get("response") else {}
+        return {"jump_to": jump, **back}
+
+    def _name_failure(self, error: Exception, config: RunnableConfig) -> Exception:
+        if isinstance(error, GraphBubbleUp | EchelonsError):
+            raise error
+        return self._fail(error, config)
+
+    def _fail(self, why: str | Exception, config: RunnableConfig) -> EchelonsError:
+        return build_failure(config, self._owner, self._hook, why)
+
+
+class HookEdge(Node):
+    """The edge after the node of a hook: where it has jumped, or the next step.
+
+    Args:
+        name: Name of the hook's node.
+        onward: The next node, or the edge that chooses it.
+        loop: The first node of the loop.
+        exit_node: The first node after the loop.
+        sends: Sends the calls of the latest reply.
+    """
+
+    def __init__(
+        self, name: str, onward: str | Node, loop: str, exit_node: str, sends: Node
+    ) -> None:
+        super().__init__(f"after_{name}")
+        self._onward = onward
+        self._loop = loop
+        self._exit = exit_node
+        self._sends = sends
+
+    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+        """Return the sends, or the name of the next node."""
+        match input.get("jump_to"):
+            case "model":
+                return self._loop
+            case "end":
+                return self._exit
+            case "tools":
+                return self._sends.invoke(input, config)
+        if isinstance(self._onward, str):
+            return self._onward
+        return self._onward.invoke(input, config)
+
+
+def is_halted(state: Mapping[str, Any]) -> bool:
+    """Return whether a segment has been ended from outside, such as by a limit."""
+    last = state["messages"][-1] if state["messages"] else None
+    said = state.get("response") or {}
+    return HALT_KEY in said or (last is not None and HALT_KEY in last.response_metadata)
+
+
+def _list_jumps(jumps: Sequence[str]) -> str:
+    return "give " + ", ".join(map(repr, jumps))

@@ -1,0 +1,91 @@
+"""`LevelMiddleware`: the middleware of one agent, sorted by what each defines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any, NotRequired, Required, get_args, get_origin, get_type_hints
+
+from langchain.agents.middleware.types import AgentMiddleware, OmitFromSchema
+from langgraph.channels import EphemeralValue
+from typing_extensions import TypedDict
+
+_BASE_KEYS = frozenset({"messages", "jump_to", "structured_response"})
+"""Keys of LangChain's own state that are no middleware's."""
+
+
+class HookState(TypedDict):
+    """What the state of a level has beside its own keys, where the agent has middleware.
+
+    Attributes:
+        cut: What hooks have taken out of the conversation, if they have.
+        jump_to: Where a hook has jumped.
+        replied: Whether the model has just replied, so that the hooks after it run.
+    """
+
+    cut: NotRequired[dict[str, Any] | None]
+    jump_to: NotRequired[Annotated[Any, EphemeralValue]]
+    replied: NotRequired[Annotated[bool, EphemeralValue]]
+
+
+class LevelMiddleware:
+    """The middleware of one agent, first in the list outermost; what it inherits is included."""
+
+    def __init__(self, given: Sequence[AgentMiddleware[Any, Any]]) -> None:
+        self.every = tuple(given)
+        self.tools = [each for one in given for each in getattr(one, "tools", ())]
+
+    def find(self, hook: str) -> list[AgentMiddleware[Any, Any]]:
+        """Return those that define a hook, in its sync or its async form."""
+        return [each for each in self.every if defines(each, hook) or defines(each, f"a{hook}")]
+
+    def build_schemas(self, state: Any, given: Any, output: Any) -> tuple[Any, Any, Any]:
+        """Return the state, the input and the output of a level with what the middleware adds.
+
+        A subordinate begins each request with what the one before has left, so its input has all
+        keys. A root goes on with its own state, and a caller may give it what is not private.
+        """
+        added = self._collect_state()
+        is_root = "previous" not in get_type_hints(state)
+        hints = {**added, **get_type_hints(state, include_extras=True)}
+        hints |= get_type_hints(HookState, include_extras=True)
+        shown = {
+            key: each for key, each in added.items() if not (is_root and _omits(each, "input"))
+        }
+        told = {key: each for key, each in added.items() if is_root and not _omits(each, "output")}
+        return (
+            _build_schema("State", hints),
+            _build_schema("Input", {**shown, **get_type_hints(given, include_extras=True)}),
+            _build_schema("Output", {**told, **get_type_hints(output, include_extras=True)}),
+        )
+
+    def _collect_state(self) -> dict[str, Any]:
+        """Return the types of the state keys that the middleware adds."""
+        found: dict[str, Any] = {}
+        for each in self.every:
+            for key, hint in get_type_hints(each.state_schema, include_extras=True).items():
+                if key not in _BASE_KEYS:
+                    found[key] = hint
+        return found
+
+
+def defines(middleware: Any, method: str) -> bool:
+    """Return whether a middleware has a method of its own, as LangChain decides it."""
+    base = getattr(AgentMiddleware, method, None)
+    return base is not None and getattr(type(middleware), method, base) is not base
+
+
+def list_names(middleware: Iterable[AgentMiddleware[Any, Any]]) -> str:
+    """Return the names of some middleware, for an error."""
+    return ", ".join(each.name for each in middleware)
+
+
+def _build_schema(name: str, hints: Mapping[str, Any]) -> Any:
+    return TypedDict(name, dict(hints))  # type: ignore[operator]  # made of what the agent has
+
+
+def _omits(hint: Any, side: str) -> bool:
+    """Return whether a state key is left out of the input or the output of a graph."""
+    if get_origin(hint) in (Required, NotRequired):
+        hint = get_args(hint)[0]
+    marks = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
+    return any(isinstance(each, OmitFromSchema) and getattr(each, side) for each in marks)

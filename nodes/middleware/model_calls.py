@@ -1,0 +1,278 @@
+"""`ModelCalls`: the calls of an agent's model, through `wrap_model_call` and `on_stream_chunk`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from itertools import count
+from typing import Any, cast
+
+from langchain.agents.middleware.types import (
+    AgentMiddleware,
+    ExtendedModelResponse,
+    ModelRequest,
+    ModelResponse,
+)
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, SystemMessage
+from langchain_core.outputs import ChatGenerationChunk
+from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.config import merge_configs
+from langchain_core.tools import BaseTool
+from langgraph.runtime import get_runtime
+from langgraph.types import Command
+
+from echelons.errors import EchelonsError
+from echelons.guards.gate import Gate, Halt, Pause, Step
+from echelons.identity.thread_history import Past
+from echelons.models.call_timeouts import takes_timeout
+from echelons.nodes.middleware.call_chain import CallChain, build_failure
+from echelons.nodes.middleware.conversation import (
+    build_hook_state,
+    change_conversation,
+    find_foreign_key,
+    get_command_update,
+)
+from echelons.nodes.middleware.level_middleware import LevelMiddleware, list_names
+from echelons.nodes.planning.bound_model import BoundModel, ModelAnswer
+from echelons.nodes.reason import build_model_input
+from echelons.text.input_limits import shorten_repr
+
+WRAP = "wrap_model_call"
+STREAM = "on_stream_chunk"
+
+
+class CallRefused(BaseException):
+    """Ends a chain of wraps in which another call of the model is refused.
+
+    No `Exception`: a retry or a fallback would catch that.
+    """
+
+    def __init__(self, verdict: Halt | Pause) -> None:
+        super().__init__(verdict)
+        self.verdict = verdict
+
+
+class ModelCalls:
+    """The model calls of one agent, wrapped by its middleware.
+
+    Args:
+        middleware: The agent's middleware.
+        model: Its model, unless a function chooses it.
+        tools: The tools that are bound to it.
+        state_keys: Keys of its level's state.
+    """
+
+    def __init__(
+        self,
+        middleware: LevelMiddleware,
+        model: Any,
+        tools: Sequence[Any],
+        state_keys: frozenset[str],
+    ) -> None:
+        self._model = model
+        self._tools = tools
+        self._own_names = {each.name for each in tools if isinstance(each, BaseTool)}
+        self._state_keys = state_keys
+        self._wraps = middleware.find(WRAP)
+        # Not LangChain's, but a hook of ours in its style.
+        self._watchers = [each for each in middleware.every if watches_stream(each)]
+
+    def invoke(
+        self,
+        bound: BoundModel,
+        system: SystemMessage | None,
+        past: Past,
+        state: Mapping[str, Any],
+        gate: Gate,
+        config: RunnableConfig,
+    ) -> ModelAnswer:
+        """Call the model through all wraps.
+
+        Raises:
+            MiddlewareFailed: A middleware has failed.
+        """
+        request = self._build_request(bound, system, past, state)
+        answer, calls = ModelAnswer(), count()
+
+        def execute(given: Any) -> ModelResponse[Any]:
+            answer.updates.clear()
+            own = self._bind(bound, request, given, config)
+            # The first call has passed the gate already.
+            if next(calls) and (verdict := gate.enter(Step.MODEL, config)):
+                raise CallRefused(verdict)
+            watch = _Watch(self._watchers, config)
+            reply = own.invoke(_list_input(given), watch.config)
+            watch.end(reply)
+            answer.halt = gate.leave(reply, config) or answer.halt
+            return ModelResponse(result=[reply])
+
+        try:
+            done = self._build_chain(answer, config).run(request, execute, config)
+        except CallRefused as refused:
+            return ModelAnswer(refused=refused.verdict)
+        return self._complete(answer, done, config)
+
+    async def ainvoke(
+        self,
+        bound: BoundModel,
+        system: SystemMessage | None,
+        past: Past,
+        state: Mapping[str, Any],
+        gate: Gate,
+        config: RunnableConfig,
+    ) -> ModelAnswer:
+        """Async version of `invoke`."""
+        request = self._build_request(bound, system, past, state)
+        answer, calls = ModelAnswer(), count()
+
+        async def execute(given: Any) -> ModelResponse[Any]:
+            answer.updates.clear()
+            own = self._bind(bound, request, given, config)
+            if next(calls):
+                verdict = await gate.arun(lambda: gate.enter(Step.MODEL, config))
+                if verdict:
+                    raise CallRefused(verdict)
+            watch = _Watch(self._watchers, config)
+            reply = await own.ainvoke(_list_input(given), watch.config)
+            watch.end(reply)
+            answer.halt = await gate.arun(lambda: gate.leave(reply, config)) or answer.halt
+            return ModelResponse(result=[reply])
+
+        try:
+            done = await self._build_chain(answer, config).arun(request, execute, config)
+        except CallRefused as refused:
+            return ModelAnswer(refused=refused.verdict)
+        return self._complete(answer, done, config)
+
+    def apply_updates(
+        self, update: dict[str, Any], answer: ModelAnswer, past: Past, state: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Return the update of a reply with those of the wraps."""
+        for each in answer.updates:
+            more = dict(each)
+            if "messages" in more:
+                changed = change_conversation(more.pop("messages"), past, state, update["messages"])
+                update = {**update, **changed}
+            update |= more
+        return update
+
+    def _build_request(
+        self,
+        bound: BoundModel,
+        system: SystemMessage | None,
+        past: Past,
+        state: Mapping[str, Any],
+    ) -> ModelRequest[Any]:
+        return ModelRequest(
+            model=bound.unbound or self._model,
+            messages=cast("list[Any]", build_model_input(None, past, state)),
+            system_message=system,
+            tools=list(self._tools),
+            state=build_hook_state(past, state),  # type: ignore[arg-type]  # a mapping, as theirs
+            runtime=get_runtime(),
+        )
+
+    def _build_chain(self, answer: ModelAnswer, config: RunnableConfig) -> CallChain:
+        return CallChain(WRAP, self._wraps, partial(self._read_result, answer, config))
+
+    def _read_result(self, answer: ModelAnswer, config: RunnableConfig, result: Any) -> Any:
+        if isinstance(result, AIMessage):
+            return ModelResponse(result=[result])
+        if isinstance(result, ExtendedModelResponse):
+            if result.command is not None:
+                answer.updates.append(self._read_command(result.command, config))
+            result = result.model_response
+        return result if isinstance(result, ModelResponse) else None
+
+    def _read_command(self, command: Command[Any], config: RunnableConfig) -> Mapping[str, Any]:
+        update = get_command_update(command)
+        if update is None:
+            raise self._fail(f"its command {shorten_repr(command)} does more than update", config)
+        if foreign := find_foreign_key(update, self._state_keys - {"jump_to"}):
+            why = f"it updates {foreign!r}, which is not in the state; declare it in state_schema"
+            raise self._fail(why, config)
+        return update
+
+    def _complete(
+        self, answer: ModelAnswer, done: ModelResponse[Any], config: RunnableConfig
+    ) -> ModelAnswer:
+        replies = [each for each in done.result if isinstance(each, AIMessage)]
+        if not replies:
+            raise self._fail(f"it returned no reply, but {shorten_repr(done.result)}", config)
+        answer.reply = replies[0]
+        if more := [each for each in done.result if each is not replies[0]]:
+            answer.updates.insert(0, {"messages": more})
+        return answer
+
+    def _bind(
+        self, bound: BoundModel, first: ModelRequest[Any], given: Any, config: RunnableConfig
+    ) -> BoundModel:
+        """Return the model of a request, with its tools."""
+        if given.response_format is not None:
+            raise self._fail("it sets response_format, which agents do not have", config)
+        unknown = [
+            each.name
+            for each in given.tools
+            if isinstance(each, BaseTool) and each.name not in self._own_names
+        ]
+        if unknown:
+            why = f"it adds the tools {', '.join(unknown)}; give them in its attribute tools"
+            raise self._fail(why, config)
+        same_tools = len(given.tools) == len(first.tools) and all(
+            one is other for one, other in zip(given.tools, first.tools, strict=True)
+        )
+        is_same = given.model is first.model and same_tools
+        if is_same and given.tool_choice is None and not given.model_settings:
+            return bound
+        settings = dict(given.model_settings)
+        if given.tool_choice is not None:
+            settings["tool_choice"] = given.tool_choice
+        model = given.model
+        own = model.bind_tools(given.tools, **settings) if given.tools else model.bind(**settings)
+        return BoundModel.from_runnable(own, model if takes_timeout(model) else None)
+
+    def _fail(self, why: str, config: RunnableConfig) -> EchelonsError:
+        return build_failure(config, list_names(self._wraps), WRAP, why)
+
+
+class _Watch(BaseCallbackHandler):
+    """Gives `on_stream_chunk` the chunks of one reply, or the reply if it is not streamed."""
+
+    raise_error = True
+    run_inline = True
+
+    def __init__(self, watchers: Sequence[Any], config: RunnableConfig) -> None:
+        self._watchers = watchers
+        self._given = config
+        self._was_streamed = False
+        self.config = merge_configs(config, {"callbacks": [self]}) if watchers else config
+
+    def on_llm_new_token(self, token: Any, *, chunk: Any = None, **kwargs: Any) -> None:
+        """Tell of a chunk."""
+        if isinstance(chunk, ChatGenerationChunk) and isinstance(chunk.message, AIMessageChunk):
+            self._was_streamed = True
+            self._tell(chunk.message)
+
+    def end(self, reply: Any) -> None:
+        """Tell of a whole reply that was not streamed."""
+        if self._watchers and not self._was_streamed and isinstance(reply, AIMessage):
+            self._tell(AIMessageChunk(**{**reply.model_dump(), "type": "AIMessageChunk"}))
+
+    def _tell(self, chunk: AIMessageChunk) -> None:
+        for each in self._watchers:
+            try:
+                each.on_stream_chunk(chunk, get_runtime())
+            except Exception as error:
+                raise build_failure(self._given, each.name, STREAM, error) from error
+
+
+def watches_stream(middleware: AgentMiddleware[Any, Any]) -> bool:
+    """Return whether a middleware overrides `on_stream_chunk` of our base class."""
+    own: Callable[..., Any] | None = getattr(type(middleware), STREAM, None)
+    return own is not None and not getattr(own, "__is_empty_hook__", False)
+
+
+def _list_input(request: Any) -> list[BaseMessage]:
+    first = [request.system_message] if request.system_message else []
+    return [*first, *request.messages]
