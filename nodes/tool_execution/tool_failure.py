@@ -9,6 +9,7 @@ from __future__ import annotations
 import builtins
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from langchain_core.messages import ToolMessage
@@ -48,8 +49,8 @@ def remove_failure(update: Any) -> Any:
 def rebuild_exception(noted: Mapping[str, Any]) -> Exception:
     """Return a recorded exception, so that a wrap decides as it did when the tool raised it.
 
-    Its class is looked up among the modules that are loaded; nothing is imported, and no code of
-    the class runs.
+    Its class is looked up among the modules that are loaded; nothing is imported. It has the text
+    as its only argument, and is not initialized, as nobody knows with what.
     """
     module, _, name = str(noted.get("class")).partition(":")
     text = str(noted.get("text", ""))
@@ -57,7 +58,8 @@ def rebuild_exception(noted: Mapping[str, Any]) -> Exception:
     for part in name.split("."):
         found = getattr(found, "__dict__", {}).get(part)
     if isinstance(found, type) and issubclass(found, Exception):
-        error = Exception.__new__(found)
-        error.args = (text,)
-        return error
+        with suppress(Exception):  # it may need more to be made
+            error: Exception = found.__new__(found, text)
+            error.args = (text,)
+            return error
     return RepeatedFailure(f"{name}: {text}")

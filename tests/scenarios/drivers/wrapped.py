@@ -1,0 +1,75 @@
+"""A tree whose second agent has LangChain's middleware, run step by step in processes of its own.
+
+``main(database, log, middleware, mode, step)`` takes one step, and returns what it led to. The tool
+writes each of its runs into the log, and may kill its process there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+from langchain.agents.middleware import HumanInTheLoopMiddleware, ToolRetryMiddleware
+from langchain_core.tools import tool
+
+from echelons import Agent, Result, Session
+from echelons.testing import Call, ScriptedModel, delegate
+
+
+def main(database: str, log: str, middleware: str, mode: str, step: str) -> dict[str, Any]:
+    """Take a step, and return the questions and the text that it ended with."""
+    action, given = json.loads(step)
+    agent, given = build_tree(Path(log), middleware), () if given is None else (given,)
+    if mode == "sync":
+        with Session(agent, database) as session:
+            result: Result = getattr(session, action)(*given).result()
+    else:
+        result = asyncio.run(take(agent, database, action, given))
+    return {"questions": {each.id: each.value for each in result.questions}, "text": result.text}
+
+
+async def take(agent: Agent, database: str, action: str, given: Any) -> Result:
+    async with Session(agent, database) as session:
+        run = await getattr(session, f"a{action}")(*given)
+        result: Result = await run.result()
+        return result
+
+
+def build_tree(log: Path, middleware: str) -> Agent:
+    """Return the tree; its tool fails at the first run, and may die at the second."""
+
+    @tool
+    def pay(amount: int) -> str:
+        """Pay an amount."""
+        with log.open("a", encoding="utf-8") as lines:
+            lines.write(f"paid {amount}\n")
+        runs = len(log.read_text(encoding="utf-8").splitlines())
+        if middleware.startswith("retry") and runs == 1:
+            raise ConnectionError("no connection")
+        if middleware == "retry, killed in the tool" and runs == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return f"paid {amount}"
+
+    def decide(error: Exception) -> bool:
+        if (
+            middleware == "retry, killed between"
+            and not (dead := log.with_suffix(".dead")).exists()
+        ):
+            dead.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return isinstance(error, ConnectionError)
+
+    allowed: Any = {"pay": {"allowed_decisions": ["approve", "edit", "reject"]}}
+    built: Any = {
+        "review": lambda: HumanInTheLoopMiddleware(allowed),
+        "review of each": lambda: HumanInTheLoopMiddleware(allowed, interrupt_mode="per_call"),
+    }.get(middleware, lambda: ToolRetryMiddleware(retry_on=decide, initial_delay=0, jitter=False))
+    model = ScriptedModel(
+        {"head": [delegate("mid", "go"), "end"], "mid": [Call("pay", {"amount": 3}), "done"]}
+    )
+    mid = Agent("mid", tools=[pay], middleware=[built()], subordinates=[Agent("leaf")])
+    return Agent("head", model=model, subordinates=[mid])

@@ -1,0 +1,84 @@
+"""Middleware over the death of its process: what it asked, decided and ran is not done again."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fork_server import ForkServer
+from tests.scenarios.drivers.forks import Ended, Forks
+
+Step = Callable[..., Ended]
+
+
+@pytest.fixture(scope="module")
+def forks(fork_server: ForkServer) -> Iterator[Forks]:
+    """Runs steps, each in a process of its own."""
+    forks = Forks(fork_server, "tests.scenarios.drivers.wrapped")
+    yield forks
+    forks.end()
+
+
+@pytest.fixture(params=["sync", "async"])
+def go(request: pytest.FixtureRequest, forks: Forks, tmp_path: Path) -> Step:
+    """Takes a step of a tree with some middleware in a new process."""
+
+    def step(middleware: str, action: str, given: Any = None) -> Ended:
+        paths = (str(tmp_path / "runs.sqlite"), str(tmp_path / "log.txt"))
+        return forks.run(*paths, middleware, str(request.param), json.dumps([action, given]))
+
+    return step
+
+
+def read_log(folder: Path) -> list[str]:
+    log = folder / "log.txt"
+    return log.read_text(encoding="utf-8").splitlines() if log.exists() else []
+
+
+@pytest.mark.parametrize("middleware", ["review", "review of each"])
+@pytest.mark.parametrize(
+    ("decision", "log"),
+    [
+        ({"type": "approve"}, ["paid 3"]),
+        ({"type": "reject"}, []),
+        ({"type": "edit", "edited_action": {"name": "pay", "args": {"amount": 5}}}, ["paid 5"]),
+    ],
+)
+def test_what_a_human_decides_in_another_process_is_done_once(
+    go: Step, tmp_path: Path, middleware: str, decision: Any, log: list[str]
+) -> None:
+    asked = go(middleware, "send", "go")
+    [question] = asked.returned["questions"]
+    assert read_log(tmp_path) == []
+    done = go(middleware, "answer", {question: decision})
+    assert done.returned == {"questions": {}, "text": "end"}
+    assert read_log(tmp_path) == log
+
+
+def test_a_retry_that_is_killed_between_two_runs_decides_as_before(
+    go: Step, tmp_path: Path
+) -> None:
+    assert go("retry, killed between", "send", "go").code == -signal.SIGKILL
+    assert read_log(tmp_path) == ["paid 3"]
+    done = go("retry, killed between", "resume")
+    assert done.returned == {"questions": {}, "text": "end"}
+    # The first run was not repeated: its exception was, and led to the second.
+    assert read_log(tmp_path) == ["paid 3"] * 2
+
+
+def test_a_run_of_a_retry_that_is_killed_is_not_repeated_before_a_human_says_so(
+    go: Step, tmp_path: Path
+) -> None:
+    killed = "retry, killed in the tool"
+    assert go(killed, "send", "go").code == -signal.SIGKILL
+    asked = go(killed, "resume")
+    [question] = asked.returned["questions"]
+    assert read_log(tmp_path) == ["paid 3"] * 2
+    done = go(killed, "answer", {question: {"outcome": "happened", "result": "paid 3"}})
+    assert done.returned == {"questions": {}, "text": "end"}
+    assert read_log(tmp_path) == ["paid 3"] * 2
