@@ -236,6 +236,7 @@ def compile_tree(
         **root.__dict__,
         "builder": builder,
         "checkpointer": saver,
+        "stream_transformers": levels.root.stream_transformers,
         "store": store,
         "context_schema": context_schema,
     }
@@ -299,7 +300,15 @@ def _build_levels(agent: Agent) -> _Levels:
         limits=agent.limits,
         decisions=LedgerDecisions(),
     )
-    root = levels.build_level(agent, {}).compile(name=agent.name)
+    # LangGraph gives each its scope, and those of the levels below to the root.
+    transformers: dict[int, Any] = {
+        id(each): each
+        for given in levels.middleware.values()
+        for one in given
+        for each in one.transformers
+    }
+    builder = levels.build_level(agent, {})
+    root = builder.compile(name=agent.name, transformers=[*transformers.values()])
     return _Levels(root, fingerprint_tree(agent), find_async_only(agent))
 
 

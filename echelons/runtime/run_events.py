@@ -35,6 +35,10 @@ from echelons.text.error_lines import find_server, read_error_text
 from echelons.text.redaction import Redactor, redact_secrets
 from echelons.tree.names import ASK_LATER, CALL_SUBORDINATE, PATH_SEPARATOR, RUN, SEND_MESSAGE
 
+HOOK_NODES = frozenset({"before_agent", "before_model", "after_model", "after_agent"})
+"""The hooks of a middleware that are nodes."""
+INTERNAL_CALL_KEY = "lc_internal_call"
+"""Metadata key by which LangChain's middleware mark their own calls of a model."""
 STREAM_MODES = ("tasks", "messages", "custom")
 """The stream modes of LangGraph: starts and ends of tasks, chunks of replies, and what tools write.
 """
@@ -188,11 +192,15 @@ class EventTranslator:
         """
         has_tasks_within = (*namespace, f"{payload['name']}:{payload['id']}") in self._origins
         # A node of a level is never given what it writes, and may have been given a long thread.
-        given = [*_list_messages(state)] if _is_foreign(namespace) else ()
+        # A hook of a middleware may change what it was given.
+        is_hook = _is_hook(payload["name"])
+        given = [*_list_messages(state)] if is_hook or _is_foreign(namespace) else ()
         # A message gets its id when it is stored.
         known = {id(each) for each in given} | {each.id for each in given if each.id}
         for message in _list_messages(payload["result"]):
             is_known = has_tasks_within or id(message) in known or message.id in known
+            if is_hook and is_known:
+                continue
             yield message, Usage() if is_known else read_message_usage(message)
 
     def _translate_start(
@@ -209,7 +217,8 @@ class EventTranslator:
         self._tasks[payload["id"]] = who, payload["input"]
         segment = f"{who.thread_id}/{metadata.get('request_id', '')}"
         # A segment begins with its first node; a delegation graph below it is no beginning.
-        if who.node in ("reason", "run") and segment not in self._begun:
+        first = who.node in ("reason", "run") or _is_hook(who.node)
+        if first and segment not in self._begun:
             self._begun.add(segment)
             state = payload["input"]
             messages = state.get("messages") if isinstance(state, dict) else None
@@ -334,6 +343,9 @@ def _token_events(chunk: BaseMessage, metadata: Mapping[str, Any]) -> Iterator[R
     # LangGraph sends whole messages too, which become MESSAGE events.
     if type(chunk) is AIMessage:
         return
+    # What a middleware asks a model of its own, such as a summary, is nothing that the agent says.
+    if INTERNAL_CALL_KEY in metadata or _is_hook(str(metadata.get("langgraph_node", ""))):
+        return
     yield RunEvent(
         str(metadata.get("agent_path", "")),
         RunEventKind.TOKEN,
@@ -341,6 +353,11 @@ def _token_events(chunk: BaseMessage, metadata: Mapping[str, Any]) -> Iterator[R
         _reasoning_text(chunk),
         thread_id=str(metadata.get("agent_thread_id", "")),
     )
+
+
+def _is_hook(node: str) -> bool:
+    """Return whether a node runs a hook of a middleware, as in `create_agent`: `NAME.HOOK`."""
+    return node.rpartition(".")[2] in HOOK_NODES
 
 
 def _is_foreign(namespace: tuple[str, ...]) -> bool:

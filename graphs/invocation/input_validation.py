@@ -43,6 +43,8 @@ from echelons.text.input_limits import (
 
 OWN_PREFIX = "__echelons_"
 """What the keys of a config begin with under which a run passes its services on."""
+STREAM_EVENTS_KEY = "__pregel_stream_messages_v2"
+"""The key that LangGraph's `stream_events(version="v3")` puts into the config of its own run."""
 _PLAIN = (str, int, float, list, tuple, dict)
 ALLOWED_ROLES = ("user", "assistant", "tool")
 """Message roles that are accepted, as providers call them."""
@@ -87,7 +89,8 @@ def _check_configurable(configurable: Mapping[str, Any]) -> None:
         # LangGraph's server passes objects under names of LangGraph's.
         if key[:2] == "__" and (
             key.startswith(OWN_PREFIX)
-            or (key.startswith(PRIVATE_PREFIX) and isinstance(value, _PLAIN))
+            or ((key.startswith(PRIVATE_PREFIX) and isinstance(value, _PLAIN))
+            and (key, value) != (STREAM_EVENTS_KEY, True))
         ):
             why = "names that begin like this are LangGraph's and ours; choose another"
             raise InvalidOption("configurable", shorten_repr(key), why)

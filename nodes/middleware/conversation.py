@@ -6,7 +6,7 @@ one then holds all that is left of the conversation, and says that it cuts off w
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, RemoveMessage, convert_to_messages
@@ -14,7 +14,7 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES, add_messages
 from langgraph.types import Command
 
 from echelons.identity.thread_history import Past
-from echelons.nodes.messages import sanitize_message
+from echelons.nodes.messages import RETURNED_KEY, sanitize_message
 from echelons.nodes.planning.tool_calls import assign_call_ids
 from echelons.nodes.tool_execution.journaled_call import PRIVATE_KEYS
 
@@ -44,8 +44,9 @@ def change_conversation(
     Raises:
         NotImplementedError, ValueError: LangChain cannot convert it to messages.
     """
-    new = [_complete(each) for each in convert_to_messages(_list_messages(given))]
     before = [*past.messages, *state["messages"], *added]
+    known = {each.id for each in before}
+    new = [_complete(each, known) for each in convert_to_messages(_list_messages(given))]
     removes = any(isinstance(each, RemoveMessage) for each in new)
     earlier = {each.id for each in past.messages}
     if not removes and earlier.isdisjoint(each.id for each in new):
@@ -81,6 +82,15 @@ def _list_messages(given: Any) -> list[Any]:
     return [*given] if isinstance(given, list | tuple) and not is_pair else [given]
 
 
-def _complete(message: BaseMessage) -> BaseMessage:
+def mark_returned(message: AIMessage) -> AIMessage:
+    """Return a message of an agent with the mark that no model has written it."""
+    metadata = {**message.response_metadata, RETURNED_KEY: True}
+    return message.model_copy(update={"response_metadata": metadata})
+
+
+def _complete(message: BaseMessage, known: Collection[str | None]) -> BaseMessage:
     whole = sanitize_message(message)
-    return assign_call_ids(whole) if isinstance(whole, AIMessage) else whole
+    if not isinstance(whole, AIMessage):
+        return whole
+    whole = assign_call_ids(whole)
+    return whole if whole.id in known else mark_returned(whole)

@@ -42,19 +42,17 @@ class LevelMiddleware:
         """Return the state, the input and the output of a level with what the middleware adds.
 
         A subordinate begins each request with what the one before has left, so its input has all
-        keys. A root goes on with its own state, and a caller may give it what is not private.
+        keys. A root goes on with its own state, and its output has what is not private.
         """
         added = self._collect_state()
         is_root = "previous" not in get_type_hints(state)
         hints = {**added, **get_type_hints(state, include_extras=True)}
         hints |= get_type_hints(HookState, include_extras=True)
-        shown = {
-            key: each for key, each in added.items() if not (is_root and _omits(each, "input"))
-        }
-        told = {key: each for key, each in added.items() if is_root and not _omits(each, "output")}
+        carried = {} if is_root else added
+        told = {key: each for key, each in added.items() if is_root and not _is_private(each)}
         return (
             _build_schema("State", hints),
-            _build_schema("Input", {**shown, **get_type_hints(given, include_extras=True)}),
+            _build_schema("Input", {**carried, **get_type_hints(given, include_extras=True)}),
             _build_schema("Output", {**told, **get_type_hints(output, include_extras=True)}),
         )
 
@@ -83,9 +81,9 @@ def _build_schema(name: str, hints: Mapping[str, Any]) -> Any:
     return TypedDict(name, dict(hints))  # type: ignore[operator]  # made of what the agent has
 
 
-def _omits(hint: Any, side: str) -> bool:
-    """Return whether a state key is left out of the input or the output of a graph."""
+def _is_private(hint: Any) -> bool:
+    """Return whether a state key is left out of the output of a graph."""
     if get_origin(hint) in (Required, NotRequired):
         hint = get_args(hint)[0]
     marks = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
-    return any(isinstance(each, OmitFromSchema) and getattr(each, side) for each in marks)
+    return any(isinstance(each, OmitFromSchema) and each.output for each in marks)

@@ -32,6 +32,7 @@ from echelons.nodes.middleware.conversation import (
     change_conversation,
     find_foreign_key,
     get_command_update,
+    mark_returned,
 )
 from echelons.nodes.middleware.level_middleware import LevelMiddleware, list_names
 from echelons.nodes.planning.bound_model import BoundModel, ModelAnswer
@@ -111,7 +112,7 @@ class ModelCalls:
             done = self._build_chain(answer, config).run(request, execute, config)
         except CallRefused as refused:
             return ModelAnswer(refused=refused.verdict)
-        return self._complete(answer, done, config)
+        return self._complete(answer, done, next(calls) > 0, config)
 
     async def ainvoke(
         self,
@@ -143,7 +144,7 @@ class ModelCalls:
             done = await self._build_chain(answer, config).arun(request, execute, config)
         except CallRefused as refused:
             return ModelAnswer(refused=refused.verdict)
-        return self._complete(answer, done, config)
+        return self._complete(answer, done, next(calls) > 0, config)
 
     def apply_updates(
         self, update: dict[str, Any], answer: ModelAnswer, past: Past, state: Mapping[str, Any]
@@ -195,12 +196,16 @@ class ModelCalls:
         return update
 
     def _complete(
-        self, answer: ModelAnswer, done: ModelResponse[Any], config: RunnableConfig
+        self,
+        answer: ModelAnswer,
+        done: ModelResponse[Any],
+        was_called: bool,
+        config: RunnableConfig,
     ) -> ModelAnswer:
         replies = [each for each in done.result if isinstance(each, AIMessage)]
         if not replies:
             raise self._fail(f"it returned no reply, but {shorten_repr(done.result)}", config)
-        answer.reply = replies[0]
+        answer.reply = replies[0] if was_called else mark_returned(replies[0])
         if more := [each for each in done.result if each is not replies[0]]:
             answer.updates.insert(0, {"messages": more})
         return answer

@@ -9,6 +9,7 @@ import pytest
 from langchain.agents.middleware import (
     AgentMiddleware,
     AgentState,
+    SummarizationMiddleware,
     ToolRetryMiddleware,
     hook_config,
 )
@@ -17,6 +18,7 @@ from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, Tool
 from langchain_core.tools import InjectedToolCallId, tool
 from langgraph.channels import EphemeralValue
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
+from langgraph.stream import StreamTransformer
 from langgraph.types import Command, interrupt
 
 from echelons import Agent, Decision, Limits, Permissions, Session, effect
@@ -517,6 +519,87 @@ def test_a_middleware_brings_a_tool_and_a_state_that_the_tool_updates(world: Wor
     agent, _ = team(notes, steps=[Call("remember", {"text": "milk"}), "done"])
     world.invoke(agent.compile(), TASK)
     assert notes.seen == [None, ["milk"]]
+
+
+def test_a_summary_costs_its_agent_no_call(world: World) -> None:
+    summaries = ScriptedModel(["all in short"])
+    summing = SummarizationMiddleware(summaries, trigger=("messages", 3), keep=("messages", 1))
+    steps = [Call("book", {"city": "Rome"}), Call("book", {"city": "Oslo"}), "done"]
+    agent, model = team(summing, steps=steps)
+    with Session(agent, ":memory:") as session:
+        result = world.send(session, "go")
+    assert len(summaries.calls) > 0
+    assert result.usage.model_calls == len(model.calls)
+
+
+def test_what_a_hook_keeps_of_a_conversation_is_told_once() -> None:
+    summing = SummarizationMiddleware(
+        ScriptedModel(["all in short"]), trigger=("messages", 3), keep=("messages", 1)
+    )
+    steps = [Call("book", {"city": "Rome"}), Call("book", {"city": "Oslo"}), "done"]
+    agent, _ = team(summing, steps=steps)
+    with Session(agent, ":memory:") as session:
+        events = [(str(each.kind), each.content) for each in session.send("go")]
+    assert [text for kind, text in events if kind == "tool_result"] == [
+        "booked Rome",
+        "booked Oslo",
+    ]
+    assert "all in short" not in "".join(text for kind, text in events if kind == "token")
+
+
+@pytest.mark.filterwarnings("ignore::langchain_core._api.LangChainBetaWarning")
+def test_transformers_of_every_level_see_the_events_of_the_whole_tree() -> None:
+    scopes: list[tuple[str, ...]] = []
+
+    class Listening(StreamTransformer):
+        def __init__(self, scope: tuple[str, ...] = ()) -> None:
+            super().__init__(scope)
+            self.seen = 0
+            scopes.append(scope)
+
+        def init(self) -> dict[str, Any]:
+            return {}
+
+        def process(self, event: Any) -> bool:
+            self.seen += 1
+            return True
+
+    class Telling(AgentMiddleware[Any, Any]):
+        transformers = (Listening,)
+
+    agent, _ = team(Telling())
+    run = agent.compile().stream_events(TASK, version="v3")
+    assert run.output
+    assert run.output["messages"][-1].text == "end"
+    assert () in scopes
+
+
+def test_a_watcher_is_told_the_chunks_of_a_reply_or_the_whole_reply(world: World) -> None:
+    told: list[str] = []
+
+    class Watching(AgentMiddleware[Any, Any]):
+        def on_stream_chunk(self, chunk: Any, runtime: Any) -> None:
+            told.append(str(chunk.text))
+
+    agent, _ = team(Watching(), steps=["well done, all of you"])
+    world.invoke(agent.compile(), TASK)
+    assert "".join(told) == "well done, all of you"
+    told.clear()
+    agent, _ = team(Watching(), steps=["well done, all of you"])
+    with Session(agent, ":memory:") as session:
+        world.send(session, "go")
+    assert "".join(told) == "well done, all of you"
+
+
+def test_a_watcher_that_raises_is_named(world: World) -> None:
+    class Watching(AgentMiddleware[Any, Any]):
+        def on_stream_chunk(self, chunk: Any, runtime: Any) -> None:
+            raise ValueError("not now")
+
+    agent = Agent("head", model=ScriptedModel({"head": ["end"]}), middleware=[Watching()])
+    with Session(agent, ":memory:") as session:
+        with pytest.raises(MiddlewareFailed, match="on_stream_chunk of the middleware 'Watching'"):
+            world.send(session, "go")
 
 
 # A stranger's

@@ -28,6 +28,7 @@ from langchain.agents.middleware import (
     ToolRetryMiddleware,
 )
 from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
 
 from echelons import Agent, Decision, Session
@@ -81,17 +82,10 @@ class Case:
 
     build: Callable[[], AgentMiddleware[Any, Any]]
     steps: Sequence[Any]
-    seen: Callable[[list[BaseMessage]], Any] | None = None
     failures: int = 0
 
 
 SEARCH = Call("search", {"place": "Rome"})
-
-
-def scripted(*steps: Any) -> ScriptedModel:
-    left = iter(steps)
-    return ScriptedModel(lambda messages: next(left))
-
 
 CASES: dict[str, Case] = {
     "summarization": Case(
@@ -140,20 +134,24 @@ CASES: dict[str, Case] = {
         [Call("write_todos", {"todos": [{"content": "search", "status": "pending"}]}), "done"],
     ),
     "tool selection": Case(
-        lambda: LLMToolSelectorMiddleware(model=selector(), max_tools=1), [SEARCH, "done"]
+        lambda: LLMToolSelectorMiddleware(model=Selecting(), max_tools=1), [SEARCH, "done"]
     ),
 }
 
 
-def selector() -> Any:
-    """Return a model that selects the tool `search`."""
-    from langchain_core.runnables import RunnableLambda
+class Selecting(ScriptedModel):
+    """A model that selects the tool `search`."""
 
-    class Selecting(ScriptedModel):
-        def with_structured_output(self, schema: Any, **kwargs: Any) -> Any:
-            return RunnableLambda(lambda _: {"tools": ["search"]})
+    def __init__(self) -> None:
+        super().__init__(["unused"])
 
-    return Selecting(["unused"])
+    def with_structured_output(self, schema: Any, **kwargs: Any) -> Any:
+        return RunnableLambda(lambda _: {"tools": ["search"]})
+
+
+def scripted(*steps: Any) -> ScriptedModel:
+    left = iter(steps)
+    return ScriptedModel(lambda messages: next(left))
 
 
 def read(model: ScriptedModel) -> list[list[tuple[str, str]]]:
