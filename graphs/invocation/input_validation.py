@@ -89,8 +89,10 @@ def _check_configurable(configurable: Mapping[str, Any]) -> None:
         # LangGraph's server passes objects under names of LangGraph's.
         if key[:2] == "__" and (
             key.startswith(OWN_PREFIX)
-            or ((key.startswith(PRIVATE_PREFIX) and isinstance(value, _PLAIN))
-            and (key, value) != (STREAM_EVENTS_KEY, True))
+            or (
+                (key.startswith(PRIVATE_PREFIX) and isinstance(value, _PLAIN))
+                and (key, value) != (STREAM_EVENTS_KEY, True)
+            )
         ):
             why = "names that begin like this are LangGraph's and ours; choose another"
             raise InvalidOption("configurable", shorten_repr(key), why)
