@@ -31,6 +31,7 @@ from echelons.errors import (
 )
 from echelons.guards.limits import Limits
 from echelons.guards.permissions import NO_PERMISSIONS, Permissions
+from echelons.memory.settings import Memory
 from echelons.prompts import GUIDANCE_PARTS
 from echelons.text.input_limits import list_items, read_text, refuse_unreadable
 from echelons.text.redaction import Redactor, redact_secrets
@@ -99,6 +100,7 @@ class Agent(_Compiled):
         middleware: Instances of LangChain's `AgentMiddleware`, the first outermost (needs
             `pip install "echelons[middleware]"`).
         inherit_middleware: Whether its superior's middleware is around its own.
+        memory: How much of a long conversation its model reads; `None` for all of it.
 
     Raises:
         ConfigurationError: An argument is invalid; the subclass says which.
@@ -129,6 +131,7 @@ class Agent(_Compiled):
     guidance: str | Mapping[str, str] | None = field(default=None, kw_only=True)
     middleware: Sequence[Any] = field(default=(), kw_only=True)
     inherit_middleware: bool = field(default=False, kw_only=True)
+    memory: Memory | None = field(default=None, kw_only=True)
 
     if TYPE_CHECKING:
         # The arguments accepted are wider than the types of the fields.
@@ -148,6 +151,7 @@ class Agent(_Compiled):
             guidance: str | Mapping[str, str] | None = None,
             middleware: Sequence[AgentMiddleware[Any, Any]] = (),
             inherit_middleware: bool = False,
+            memory: Memory | None = None,
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -317,10 +321,11 @@ def _check_fields(agent: Agent) -> Iterator[tuple[str, object]]:
         "delegation": DelegationPolicy,
         "permissions": Permissions,
         "inherit_middleware": bool,
+        "memory": Memory,
     }
     for name, kind in kinds.items():
         value = getattr(agent, name)
-        if value is None and name == "delegation":
+        if value is None and name in ("delegation", "memory"):
             continue
         if not issubclass(type(value), kind):
             raise InvalidField(agent.name, name, value, kind.__name__)

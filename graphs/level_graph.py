@@ -11,6 +11,7 @@ from langchain_core.tools import BaseTool, tool
 from langgraph.graph import END, START, StateGraph
 
 from echelons.agent import Agent
+from echelons.checkpoints.threads.message_search import search_messages
 from echelons.delegation.policy import DelegationPolicy
 from echelons.effects.approvals import StandingDecisions
 from echelons.effects.journal import Journal
@@ -21,11 +22,15 @@ from echelons.guards.limits import DEFAULT_REFUSALS
 from echelons.guards.permissions import RulesByName
 from echelons.human import Human
 from echelons.identity.thread_history import GraphHistory, ThreadHistory
+from echelons.memory.settings import Memory
 from echelons.messaging.sibling_messages import SiblingRule
+from echelons.models import is_offline_planner
 from echelons.models.call_timeouts import takes_timeout
 from echelons.nodes.act import Act
 from echelons.nodes.base_node import Node
 from echelons.nodes.delegating.request_approval import RequestApprovals
+from echelons.nodes.memory.memory_tools import MemoryTools
+from echelons.nodes.memory.prompt_memory import PromptMemory
 from echelons.nodes.planning.bound_model import ModelFunction, supports_tool_calls
 from echelons.nodes.planning.system_prompt import SystemPrompt
 from echelons.nodes.planning.task_router import TaskRouter
@@ -36,6 +41,8 @@ from echelons.nodes.planning.tool_schemas import (
     build_ask_user_schema,
     build_call_subordinate_schema,
     build_delegate_many_schema,
+    build_pin_schema,
+    build_recall_schema,
     build_report_schema,
     build_send_message_schema,
 )
@@ -44,7 +51,14 @@ from echelons.nodes.run import RunFunction, RunGraph, RunHuman, RunRunnable
 from echelons.nodes.tool_execution.approval import ToolApprovals
 from echelons.prompts import build_guidance
 from echelons.tree.members import FunctionMember, GraphMember, Member, RunnableMember
-from echelons.tree.names import ASK_LATER, ASK_SUPERIOR, ASK_USER, RUN, get_provider_tool_name
+from echelons.tree.names import (
+    ASK_LATER,
+    ASK_SUPERIOR,
+    ASK_USER,
+    MEMORY_TOOLS,
+    RUN,
+    get_provider_tool_name,
+)
 
 if TYPE_CHECKING:
     from echelons.graphs.level_hooks import LevelHooks
@@ -113,10 +127,19 @@ def build_agent_level(
     if can_ask and agent.permissions.contact_user:
         built_in += (ASK_USER,)
     built_in += (ASK_LATER,) * bool(built_in)
+    built_in += tuple(MEMORY_TOOLS) * bool(can_ask and agent.memory)
     if tools or built_in:
         approvals = ToolApprovals(position.rules, tools, position.journal, position.decisions)
         wraps = hooks.tool_calls if hooks else None
-        act = Act(tools, position.journal, position.history, approvals, built_in, wraps)
+        act = Act(
+            tools,
+            position.journal,
+            position.history,
+            approvals,
+            built_in,
+            wraps=wraps,
+            memory=MemoryTools(agent.memory, search_messages) if agent.memory else None,
+        )
         builder.add_node("act", act)
         builder.add_edge("act", nodes.entry)
         ends.append("act")
@@ -198,31 +221,19 @@ def _create_run_node(member: Member, history: GraphHistory) -> Node:
 def _build_settings(
     agent: Agent, tools: Sequence[BaseTool], position: LevelPosition, can_ask: bool
 ) -> ReasonSettings:
-    shown: list[Any] = [*tools, *filter(get_provider_tool_name, agent.tools)]
-    if agent.subordinates:
-        shown.append(build_call_subordinate_schema(agent.subordinates))
-    if len(agent.subordinates) > 1:
-        shown.append(build_delegate_many_schema(agent.subordinates))
     reports = position.reports and can_ask
-    if reports:
-        shown.append(build_report_schema())
-    if can_ask:
-        shown.append(build_ask_superior_schema())
-        shown.append(build_send_message_schema(position.siblings))
     can_contact_user = can_ask and agent.permissions.contact_user
-    if can_contact_user:
-        shown.append(build_ask_user_schema())
     # A root's superior is the user.
     can_ask_later = can_contact_user or (can_ask and not position.reports)
-    if can_ask_later:
-        shown.append(build_ask_later_schema())
+    memory_tools = MEMORY_TOOLS if can_ask and agent.memory else ()
+    shown = _list_shown_tools(agent, tools, position, can_ask)
     model: Runnable[Any, Any] | ModelFunction = position.model
     if not hasattr(model, "bind_tools"):
         model = ModelFunction(position.model, shown)
     elif shown:
         model = position.model.bind_tools(shown)
     callable_tools = CallableTools(
-        tools=frozenset(each.name for each in tools),
+        tools=frozenset((*(each.name for each in tools), *memory_tools)),
         subordinates=tuple(each.name for each in agent.subordinates),
         can_report=reports,
         can_ask=can_ask,
@@ -258,4 +269,36 @@ def _build_settings(
         position.sibling_rule,
         frozenset(each.name for each in tools if each.return_direct),
         shown_tools=shown,
+        memory=_build_memory(agent.memory, position.model) if agent.memory else None,
     )
+
+
+def _list_shown_tools(
+    agent: Agent, tools: Sequence[BaseTool], position: LevelPosition, can_ask: bool
+) -> list[Any]:
+    """Return the tools that an agent's model is shown, in their order."""
+    shown: list[Any] = [*tools, *filter(get_provider_tool_name, agent.tools)]
+    if agent.subordinates:
+        shown.append(build_call_subordinate_schema(agent.subordinates))
+    if len(agent.subordinates) > 1:
+        shown.append(build_delegate_many_schema(agent.subordinates))
+    if not can_ask:
+        return shown
+    if position.reports:
+        shown.append(build_report_schema())
+    shown += [build_ask_superior_schema(), build_send_message_schema(position.siblings)]
+    if agent.permissions.contact_user:
+        shown.append(build_ask_user_schema())
+    if agent.permissions.contact_user or not position.reports:
+        shown.append(build_ask_later_schema())
+    if agent.memory:
+        shown += [build_recall_schema(), build_pin_schema()]
+    return shown
+
+
+def _build_memory(settings: Memory, model: Any) -> PromptMemory:
+    """Return the memory of an agent; of the offline planner and a function it makes extracts."""
+    writes = settings.summarizer == "model" or (
+        settings.summarizer is None and not is_offline_planner(model)
+    )
+    return PromptMemory(settings, model if writes and hasattr(model, "bind_tools") else None)

@@ -22,9 +22,10 @@ from echelons.delegation.request import CURRENT_REQUEST_KEY
 from echelons.effects.journal import EffectCall, EffectKind, Journal, get_effect_kind
 from echelons.errors import UnreadableRecord
 from echelons.guards.gate import Halt, Pause, Step, get_gate
-from echelons.identity.thread_history import Head, ThreadHistory
+from echelons.identity.thread_history import Head, Past, ThreadHistory
 from echelons.langgraph_internals import READ_KEY, TASK_ID_KEY, list_state_keys, supports_async
 from echelons.nodes.base_node import Node
+from echelons.nodes.memory.memory_tools import MemoryTools
 from echelons.nodes.planning.early_end import build_not_run_message
 from echelons.nodes.tool_execution.approval import (
     ToolApproval,
@@ -42,7 +43,7 @@ from echelons.nodes.tool_execution.journaled_call import (
 )
 from echelons.plans import adrive_plan, drive_plan
 from echelons.text.input_limits import shorten_repr
-from echelons.tree.names import ASK_LATER
+from echelons.tree.names import ASK_LATER, MEMORY_TOOLS
 
 if TYPE_CHECKING:
     from echelons.nodes.middleware.tool_calls import CallEntry, ToolCalls
@@ -58,18 +59,22 @@ class Act(Node):
         approvals: Asks whether calls of the agent's own tools may run.
         built_in: Names of the built-in tools whose calls it runs.
         wraps: What its middleware wraps around a call of its tools, if it does.
+        memory: The tools of its memory, if it has one.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  all that a call may need
         self,
         tools: Sequence[BaseTool],
         journal: Journal,
         history: ThreadHistory,
         approvals: ToolApprovals,
         built_in: Collection[str] = (),
+        *,
         wraps: ToolCalls | None = None,
+        memory: MemoryTools | None = None,
     ) -> None:
         super().__init__("act")
+        self._memory = memory
         self._wraps = wraps
         self._built_in = built_in
         self._own_tools = tools
@@ -87,6 +92,9 @@ class Act(Node):
         given = find_call(input, config)
         if given["name"] in self._built_in:
             refusal = _build_refusal(get_gate(config).enter(Step.TOOL, config), given)
+            if self._memory and given["name"] in MEMORY_TOOLS:
+                past = self._history.load_past(_read_previous(config), config)
+                return self._memory.execute(given, _read_thread(past, config), refusal)
             return execute_built_in_call(given, config, refusal, self._history)
         if self._wraps is None:
             return self._execute(given, config, kwargs)
@@ -104,6 +112,9 @@ class Act(Node):
         given = find_call(input, config)
         if given["name"] in self._built_in:
             refusal = _build_refusal(await gate.arun(lambda: gate.enter(Step.TOOL, config)), given)
+            if self._memory and given["name"] in MEMORY_TOOLS:
+                past = await self._history.aload_past(_read_previous(config), config)
+                return self._memory.execute(given, _read_thread(past, config), refusal)
             work = partial(execute_built_in_call, given, config, refusal, self._history)
             # Only this writes to the ledger.
             return await gate.arun(work) if given["name"] == ASK_LATER else work()
@@ -241,6 +252,12 @@ def _read_previous(config: RunnableConfig) -> Head | None:
         return None
     state: dict[str, Any] = config["configurable"][READ_KEY](["previous"])
     return state.get("previous")
+
+
+def _read_thread(past: Past, config: RunnableConfig) -> list[Any]:
+    """Return the messages of a task's thread, as they are when its step begins."""
+    state: dict[str, Any] = config["configurable"][READ_KEY](["messages"])
+    return [*past.messages, *state["messages"]]
 
 
 def _build_refusal(verdict: Halt | Pause | None, call: ToolCall) -> Refusal | None:

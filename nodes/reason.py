@@ -18,7 +18,6 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import (
     AIMessage,
     BaseMessage,
-    SystemMessage,
     ToolMessage,
     message_chunk_to_message,
 )
@@ -32,6 +31,7 @@ from echelons.guards.gate import Gate, Halt, Step, get_gate
 from echelons.guards.limits import DEFAULT_REFUSALS
 from echelons.identity.lineage import (
     MAIL_KEY,
+    MEMORY_KEY,
     PARTS_KEY,
     QUESTIONS_KEY,
     REFUSED_KEY,
@@ -55,8 +55,9 @@ from echelons.nodes.delegating.queued_request import (
     build_part_entry,
     build_tool_message,
 )
+from echelons.nodes.memory.prompt_memory import PromptMemory
 from echelons.nodes.messages import get_whole_usage, sanitize_message
-from echelons.nodes.planning.bound_model import BoundModel, ModelAnswer, ModelFunction
+from echelons.nodes.planning.bound_model import BoundModel, ModelAnswer, ModelFunction, ModelInput
 from echelons.nodes.planning.cut_reply import (
     CancelOnIntervention,
     CutOnIntervention,
@@ -98,7 +99,6 @@ from echelons.nodes.planning.task_router import TaskRouter
 from echelons.nodes.planning.tool_calls import (
     CallableTools,
     ParsedReply,
-    answer_open_calls,
     assign_call_ids,
     parse_calls,
 )
@@ -129,6 +129,7 @@ class ReasonSettings:
         model_calls: What its middleware wraps around a model call, if it does.
         has_hooks: Whether it has middleware.
         shown_tools: The tools that are bound to the model.
+        memory: Shortens what the model reads, if the agent has a memory.
     """
 
     model: Runnable[Any, Any] | ModelFunction
@@ -145,6 +146,7 @@ class ReasonSettings:
     model_calls: ModelCalls | None = None
     has_hooks: bool = False
     shown_tools: Sequence[Any] = ()
+    memory: PromptMemory | None = None
 
 
 class Reason(Node):
@@ -212,13 +214,15 @@ class Reason(Node):
         system = settings.prompt.build(past, joined.state, config)
         if isinstance(system, Halt):
             return given.rebase_update(build_halt_update(system, given.state["messages"], identity))
-        answer = ModelAnswer()
+        messages, noted = [*past.messages, *joined.state["messages"]], None
+        if settings.memory:
+            system, messages, noted = settings.memory.shorten(system, messages, gate, config)
+        model_input, answer = ModelInput(system, messages, past, joined.state), ModelAnswer()
         with CutOnIntervention(mailboxes, config) as cut:
             if calls := settings.model_calls:
-                answer = calls.invoke(bound, system, past, joined.state, gate, config)
+                answer = calls.invoke(bound, model_input, gate, config)
             else:
-                messages = build_model_input(system, past, joined.state)
-                answer.reply = bound.invoke(messages, config)
+                answer.reply = bound.invoke(model_input.build_prompt(), config)
         if cut.said:
             if late := leave_out(mail, mailboxes.read(config)):
                 mailboxes.note_read([*mail, *late], config)
@@ -232,6 +236,7 @@ class Reason(Node):
         if settings.model_calls is None:
             halt = gate.leave(answer.reply, config)
         context = parse_reply(settings, past, joined.state, answer.reply, identity)
+        context = context.note_memory(noted) if noted else context
         update = self._take_reply(context, answer, halt, mail, gate, config)
         return joined.rebase_update(update)
 
@@ -313,13 +318,15 @@ class Reason(Node):
         past = past.hide_cut(joined.state) if settings.has_hooks else past
         bound = self._bound_model or await self._chooser.achoose(past, joined.state, config)
         system = await settings.prompt.abuild(past, joined.state, config)
-        answer = ModelAnswer()
+        messages, noted = [*past.messages, *joined.state["messages"]], None
+        if settings.memory:
+            system, messages, noted = await settings.memory.ashorten(system, messages, gate, config)
+        model_input, answer = ModelInput(system, messages, past, joined.state), ModelAnswer()
         with CancelOnIntervention(mailboxes, config) as cut:
             if calls := settings.model_calls:
-                answer = await calls.ainvoke(bound, system, past, joined.state, gate, config)
+                answer = await calls.ainvoke(bound, model_input, gate, config)
             else:
-                messages = build_model_input(system, past, joined.state)
-                answer.reply = await bound.ainvoke(messages, config)
+                answer.reply = await bound.ainvoke(model_input.build_prompt(), config)
         if cut.said:
             if late := leave_out(mail, await mailboxes.aread(config)):
                 await mailboxes.anote_read([*mail, *late], config)
@@ -332,6 +339,7 @@ class Reason(Node):
         if settings.model_calls is None:
             halt = await gate.arun(lambda: gate.leave(answer.reply, config))
         context = parse_reply(settings, past, joined.state, answer.reply, identity)
+        context = context.note_memory(noted) if noted else context
         update = await self._atake_reply(context, answer, halt, mail, gate, config)
         return joined.rebase_update(update)
 
@@ -429,6 +437,12 @@ class ReplyContext:
     identity: Identity
     now: datetime | None = None
 
+    def note_memory(self, noted: Mapping[str, Any]) -> ReplyContext:
+        """Return it with what the memory keeps in the reply."""
+        metadata = {**self.message.response_metadata, MEMORY_KEY: noted}
+        message = self.message.model_copy(update={"response_metadata": metadata})
+        return replace(self, message=message)
+
 
 def parse_reply(
     settings: ReasonSettings, past: Past, state: Mapping[str, Any], reply: Any, identity: Identity
@@ -455,14 +469,6 @@ def parse_message(
     heads = {**past.heads, **(state.get("heads") or {})}
     parsed = parse_calls(message, settings.callable_tools, heads)
     return ReplyContext(message, parsed, past, state, identity)
-
-
-def build_model_input(
-    system: SystemMessage | None, past: Past, state: Mapping[str, Any]
-) -> list[BaseMessage]:
-    """Return the messages for the model: instructions, earlier segments, this segment."""
-    first = [system] if system else []
-    return answer_open_calls(chain(first, past.messages, state["messages"]))
 
 
 def plan_reply_update(

@@ -88,6 +88,25 @@ class InvalidText(InvalidInput):
     message = "{what}, {text}, holds {why}; take it out, or send the text as UTF-8"
 
 
+class ContextTooLarge(InvalidInput):
+    """Instructions, pins, a task and its open calls do not fit into the budget of a memory.
+
+    Attributes:
+        agent: Path of the agent.
+        tokens: Their tokens.
+        budget: The budget.
+    """
+
+    agent: str
+    tokens: int
+    budget: int
+    message = (
+        "the model of {agent!r} would read {tokens:,} tokens, and the budget of its memory is "
+        "{budget:,}: what was before is summarised already; give Memory(budget=…) more, or a "
+        "shorter prompt or task, and resume the turn"
+    )
+
+
 class InputTooLarge(InvalidInput):
     """A message, an answer or a whole input is too large.
 

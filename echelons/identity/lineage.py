@@ -65,6 +65,10 @@ UNANSWERED_KEY = "unanswered"
 
 FAILURE_KEY = "failure"
 """Metadata key of a recorded answer: the class of the exception that its tool has raised."""
+MEMORY_KEY = "memory"
+"""Metadata key of a reply: how much its model has read, and the summaries of what was before."""
+PIN_KEY = "pin"
+"""Metadata key of the answer to a call of `pin`: the text."""
 
 OWN_KEYS = frozenset(
     {
@@ -83,6 +87,8 @@ OWN_KEYS = frozenset(
         USER_ANSWERS_KEY,
         UNANSWERED_KEY,
         FAILURE_KEY,
+        MEMORY_KEY,
+        PIN_KEY,
     }
 )
 """The keys that only this library may write; removed from messages that come from outside."""

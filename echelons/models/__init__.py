@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from echelons.models.resolution import resolve_model
+from echelons.models.resolution import is_offline_planner, resolve_model
 
-__all__ = ["resolve_model"]
+__all__ = ["is_offline_planner", "resolve_model"]

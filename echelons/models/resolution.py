@@ -98,3 +98,10 @@ def _create_provider_chat(model: str) -> BaseChatModel:
 
 def _describe_refusal(error: BaseException) -> str:
     return describe_failure(error, ModelUnavailable).rstrip(".")
+
+
+def is_offline_planner(model: object) -> bool:
+    """Return whether a model is the offline planner, which writes no text of its own."""
+    from echelons.models.planner import OfflinePlanner
+
+    return isinstance(model, OfflinePlanner)

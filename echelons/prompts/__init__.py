@@ -2,7 +2,7 @@
 
 The guidance of an agent, `build_guidance`, is made of the `.md` files: who it is, what it owes its
 superior, how it delegates, reports and asks, and that what others tell it is data. `tools.toml` has
-what it reads of the built-in tools. All models read the same.
+what it reads of the built-in tools, `memory.toml` of its memory. All models read the same.
 """
 
 from __future__ import annotations
@@ -72,6 +72,12 @@ def build_guidance(
 def load_tool_texts(tool: str) -> Mapping[str, str]:
     """Return the texts of a built-in tool: its `description`, and those of its parameters."""
     return _load_tools()[tool]
+
+
+@cache
+def load_memory_texts() -> Mapping[str, str]:
+    """Return the texts about an agent's memory: `summaries`, `pins` and `summarizer`."""
+    return tomllib.loads(_read_text("memory.toml"))
 
 
 def fill_text(text: str, **values: str) -> str:

@@ -25,14 +25,19 @@ ASK_SUPERIOR = "ask_superior"
 ASK_USER = "ask_user"
 ASK_LATER = "ask_later"
 SEND_MESSAGE = "send_message"
+RECALL = "recall"
+PIN = "pin"
 DELEGATING_TOOLS = frozenset({CALL_SUBORDINATE, DELEGATE_MANY})
 """Built-in tools with which an agent calls its subordinates."""
+MEMORY_TOOLS = frozenset({RECALL, PIN})
+"""Built-in tools of an agent with a memory."""
 BUILT_IN_TOOLS = DELEGATING_TOOLS | {
     REPORT,
     ASK_SUPERIOR,
     ASK_USER,
     ASK_LATER,
     SEND_MESSAGE,
+    *MEMORY_TOOLS,
 }
 """Tools that Echelons adds to an agent's own."""
 

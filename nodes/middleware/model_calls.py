@@ -14,7 +14,7 @@ from langchain.agents.middleware.types import (
     ModelResponse,
 )
 from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, SystemMessage
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGenerationChunk
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import merge_configs
@@ -35,8 +35,7 @@ from echelons.nodes.middleware.conversation import (
     mark_returned,
 )
 from echelons.nodes.middleware.level_middleware import LevelMiddleware, list_names
-from echelons.nodes.planning.bound_model import BoundModel, ModelAnswer
-from echelons.nodes.reason import build_model_input
+from echelons.nodes.planning.bound_model import BoundModel, ModelAnswer, ModelInput
 from echelons.text.input_limits import shorten_repr
 
 WRAP = "wrap_model_call"
@@ -82,9 +81,7 @@ class ModelCalls:
     def invoke(
         self,
         bound: BoundModel,
-        system: SystemMessage | None,
-        past: Past,
-        state: Mapping[str, Any],
+        given: ModelInput,
         gate: Gate,
         config: RunnableConfig,
     ) -> ModelAnswer:
@@ -93,17 +90,17 @@ class ModelCalls:
         Raises:
             MiddlewareFailed: A middleware has failed.
         """
-        request = self._build_request(bound, system, past, state)
+        request = self._build_request(bound, given)
         answer, calls = ModelAnswer(), count()
 
-        def execute(given: Any) -> ModelResponse[Any]:
+        def execute(changed: Any) -> ModelResponse[Any]:
             answer.updates.clear()
-            own = self._bind(bound, request, given, config)
+            own = self._bind(bound, request, changed, config)
             # The first call has passed the gate already.
             if next(calls) and (verdict := gate.enter(Step.MODEL, config)):
                 raise CallRefused(verdict)
             watch = _Watch(self._watchers, config)
-            reply = own.invoke(_list_input(given), watch.config)
+            reply = own.invoke(_list_input(changed), watch.config)
             watch.end(reply)
             answer.halt = gate.leave(reply, config) or answer.halt
             return ModelResponse(result=[reply])
@@ -117,25 +114,23 @@ class ModelCalls:
     async def ainvoke(
         self,
         bound: BoundModel,
-        system: SystemMessage | None,
-        past: Past,
-        state: Mapping[str, Any],
+        given: ModelInput,
         gate: Gate,
         config: RunnableConfig,
     ) -> ModelAnswer:
         """Async version of `invoke`."""
-        request = self._build_request(bound, system, past, state)
+        request = self._build_request(bound, given)
         answer, calls = ModelAnswer(), count()
 
-        async def execute(given: Any) -> ModelResponse[Any]:
+        async def execute(changed: Any) -> ModelResponse[Any]:
             answer.updates.clear()
-            own = self._bind(bound, request, given, config)
+            own = self._bind(bound, request, changed, config)
             if next(calls):
                 verdict = await gate.arun(lambda: gate.enter(Step.MODEL, config))
                 if verdict:
                     raise CallRefused(verdict)
             watch = _Watch(self._watchers, config)
-            reply = await own.ainvoke(_list_input(given), watch.config)
+            reply = await own.ainvoke(_list_input(changed), watch.config)
             watch.end(reply)
             answer.halt = await gate.arun(lambda: gate.leave(reply, config)) or answer.halt
             return ModelResponse(result=[reply])
@@ -161,16 +156,14 @@ class ModelCalls:
     def _build_request(
         self,
         bound: BoundModel,
-        system: SystemMessage | None,
-        past: Past,
-        state: Mapping[str, Any],
+        given: ModelInput,
     ) -> ModelRequest[Any]:
         return ModelRequest(
             model=bound.unbound or self._model,
-            messages=cast("list[Any]", build_model_input(None, past, state)),
-            system_message=system,
+            messages=cast("list[Any]", given._replace(system=None).build_prompt()),
+            system_message=given.system,
             tools=list(self._tools),
-            state=build_hook_state(past, state),  # type: ignore[arg-type]  # a mapping, as theirs
+            state=build_hook_state(given.past, given.state),  # type: ignore[arg-type]  # a mapping, as theirs
             runtime=get_runtime(),
         )
 

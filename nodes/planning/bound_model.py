@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from itertools import chain
+from typing import Any, NamedTuple
 
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import BaseMessage, SystemMessage
 from langchain_core.prompt_values import ChatPromptValue
 from langchain_core.runnables import Runnable, RunnableBinding, RunnableConfig
 
@@ -19,6 +20,7 @@ from echelons.identity.thread_history import Past
 from echelons.models import resolve_model
 from echelons.models.call_timeouts import limit_call, takes_timeout
 from echelons.nodes.planning.state_function import StateFunction
+from echelons.nodes.planning.tool_calls import answer_open_calls
 
 KEPT_NAMES = 32
 """Most models that are kept of those that a function chooses by name."""
@@ -67,6 +69,27 @@ class BoundModel:
     def _build_prompt(self, messages: list[BaseMessage]) -> LanguageModelInput:
         # LangChain converts a list to this, with two calls for each message of the thread.
         return ChatPromptValue(messages=messages) if self.takes_prompt_value else messages
+
+
+class ModelInput(NamedTuple):
+    """What a model is called with, and what it was made of.
+
+    Attributes:
+        system: Its instructions.
+        messages: The conversation, as far as the model reads it.
+        past: The segments before the present one.
+        state: The level's state.
+    """
+
+    system: SystemMessage | None
+    messages: Sequence[BaseMessage]
+    past: Past
+    state: Mapping[str, Any]
+
+    def build_prompt(self) -> list[BaseMessage]:
+        """Return the messages for the model: the instructions, and no call without an answer."""
+        first = [self.system] if self.system else []
+        return answer_open_calls(chain(first, self.messages))
 
 
 @dataclass(slots=True)

@@ -30,6 +30,8 @@ from echelons.tree.names import (
     ASK_USER,
     CALL_SUBORDINATE,
     DELEGATE_MANY,
+    PIN,
+    RECALL,
     REPORT,
     SEND_MESSAGE,
 )
@@ -203,6 +205,18 @@ def _build_request_properties(subordinates: Sequence[Member]) -> dict[str, Any]:
         "answers": {"type": "string"},
         "context": {"type": "object"},
     }
+
+
+@cache
+def build_recall_schema() -> dict[str, Any]:
+    """Return the schema of `recall`."""
+    return _build_function_schema(RECALL, {"query": {"type": "string"}}, ["query"])
+
+
+@cache
+def build_pin_schema() -> dict[str, Any]:
+    """Return the schema of `pin`."""
+    return _build_function_schema(PIN, {"text": {"type": "string"}}, ["text"])
 
 
 def build_report_schema() -> dict[str, Any]:

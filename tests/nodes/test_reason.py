@@ -21,12 +21,12 @@ from langchain_core.runnables import RunnableBinding, RunnableLambda
 
 from echelons.identity.lineage import OWN_KEYS, THREADS_KEY, Identity, derive_subordinate_thread_id
 from echelons.identity.thread_history import Head, Past
+from echelons.nodes.planning.bound_model import ModelInput
 from echelons.nodes.planning.system_prompt import SystemPrompt
 from echelons.nodes.planning.tool_calls import CallableTools
 from echelons.nodes.reason import (
     Reason,
     ReasonSettings,
-    build_model_input,
     parse_reply,
     plan_reply_update,
 )
@@ -36,6 +36,12 @@ IDENTITY = Identity(agent="head", path=("head",), thread_id="root", tree="t")
 CONFIG: Any = {"metadata": IDENTITY.to_metadata()}
 ABILITIES = CallableTools(tools=("search",), subordinates=("eat", "sleep"), can_report=True)
 NOTHING: RunnableLambda[Any, Any] = RunnableLambda(lambda _: AIMessage("done"))
+
+
+def build_model_input(system: SystemMessage | None, past: Past) -> list[Any]:
+    """Return what a model is given of a past and the ordinary state."""
+    given = state()
+    return ModelInput(system, [*past.messages, *given["messages"]], past, given).build_prompt()
 
 
 class Remembered:
@@ -88,7 +94,7 @@ def started(call_id: str, message: str = "m") -> str:
 def test_the_model_sees_its_prompt_then_earlier_segments_then_this_one() -> None:
     past = Past((HumanMessage("before"), AIMessage("answered")))
 
-    shown = build_model_input(SystemMessage("Be brief."), past, state())
+    shown = build_model_input(SystemMessage("Be brief."), past)
 
     assert [(each.type, each.text) for each in shown] == [
         ("system", "Be brief."),
@@ -99,7 +105,7 @@ def test_the_model_sees_its_prompt_then_earlier_segments_then_this_one() -> None
 
 
 def test_without_a_prompt_the_model_sees_no_system_message() -> None:
-    shown = build_model_input(None, Past(), state())
+    shown = build_model_input(None, Past())
 
     assert [each.type for each in shown] == ["human"]
 
@@ -108,7 +114,7 @@ def test_a_segment_that_was_cut_short_is_shown_with_its_calls_closed() -> None:
     call = ToolCall(name="search", args={}, id="1", type="tool_call")
     past = Past((HumanMessage("before"), AIMessage("", tool_calls=[call])))
 
-    shown = build_model_input(None, past, state())
+    shown = build_model_input(None, past)
 
     assert [each.type for each in shown] == ["human", "ai", "tool", "human"]
     assert shown[2].text == "not run"

@@ -1,0 +1,40 @@
+"""`Memory`: the settings of an agent's memory."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from echelons.settings import Settings
+
+MIN_BUDGET = 400
+"""Fewest tokens of a budget: the guidance of a leaf has some 250."""
+
+
+class Memory(Settings):
+    """How much of its conversation an agent's model reads at each call.
+
+    The latest turns stay word for word. What is before them is summarised: each turn becomes a
+    topic, many topics become a paragraph, and paragraphs become one. Nothing is taken out of the
+    thread, and the agent can look up what was said, with its tools `recall` and `pin`.
+
+    Attributes:
+        budget: Most tokens of instructions and messages at a call; at least 400. The schemas of
+            tools count where the model reports what it reads.
+        recent: Turns that stay word for word, as far as the budget allows.
+        summarizer: `"model"` to let the agent's model write the summaries, `"extractive"` to make
+            them of sentences of the conversation, without a model; by default its model does,
+            unless it is the offline planner.
+
+    Raises:
+        InvalidSetting: A value is out of its range, or has an unknown name.
+
+    Examples:
+        >>> Memory(budget=8000).recent
+        6
+    """
+
+    budget: int = Field(ge=MIN_BUDGET)
+    recent: int = Field(default=6, ge=1)
+    summarizer: Literal["model", "extractive"] | None = None
