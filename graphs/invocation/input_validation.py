@@ -29,7 +29,7 @@ from echelons.errors import (
     InvalidValue,
 )
 from echelons.identity.lineage import strip_own_metadata
-from echelons.langgraph_internals import PRIVATE_PREFIX
+from echelons.langgraph_internals import PRIVATE_PREFIX, STREAM_EVENTS_KEY
 from echelons.text.content_blocks import measure_blocks
 from echelons.text.input_limits import (
     INPUT_BYTES,
@@ -43,8 +43,6 @@ from echelons.text.input_limits import (
 
 OWN_PREFIX = "__echelons_"
 """What the keys of a config begin with under which a run passes its services on."""
-STREAM_EVENTS_KEY = "__pregel_stream_messages_v2"
-"""The key that LangGraph's `stream_events(version="v3")` puts into the config of its own run."""
 _PLAIN = (str, int, float, list, tuple, dict)
 ALLOWED_ROLES = ("user", "assistant", "tool")
 """Message roles that are accepted, as providers call them."""
