@@ -54,6 +54,7 @@ __all__ = [
     "SCRATCHPAD_KEY",
     "SEND_KEY",
     "SEVERAL_WRITES_KEY",
+    "STREAM_EVENTS_KEY",
     "STREAM_QUEUE_NAME",
     "TASK_ID_KEY",
     "AsyncPregelLoop",
@@ -101,6 +102,8 @@ without its graph. LangGraph has no constant for it."""
 DELTA_COUNTERS_KEY: Final = "counters_since_delta_snapshot"
 """Where a checkpoint's metadata counts the steps since its delta channels were stored whole."""
 
+STREAM_EVENTS_KEY: Final = "__pregel_stream_messages_v2"
+"""What `stream_events(version="v3")` puts into the config of its own run."""
 SEVERAL_WRITES_KEY: Final = "$writes"
 """How the stream of `updates` shows several updates of one task."""
 
