@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterator, Mapping
 from contextlib import aclosing
 from functools import lru_cache
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.graph import START, StateGraph
@@ -31,6 +31,9 @@ from echelons.nodes.refuse import Refuse
 from echelons.nodes.subordinate import Subordinate
 from echelons.tree.members import Member
 
+if TYPE_CHECKING:
+    from echelons.nodes.middleware.delegation_calls import DelegationCalls
+
 MAX_RESUMED_GRAPHS = 8
 """Number of graphs with nodes of earlier runs that a crowd keeps; the others are made again."""
 
@@ -41,10 +44,12 @@ def build_delegation_graph(
     history: ThreadHistory,
     timeouts: Mapping[str, float | None],
     approvals: RequestApprovals,
+    wraps: DelegationCalls | None = None,
 ) -> DirectGraph:
     """Compile the delegation graph over a superior's subordinates.
 
-    Each has its own timeout, and the approval of its requests where a rule holds them.
+    Each has its own timeout, and the approval of its requests where a rule holds them; the
+    superior's middleware may be around each request.
     """
     queue = RequestQueue(assign_nodes(members), history, timeouts)
     # A plain answer counts with the best declared confidence, or fully.
@@ -56,6 +61,7 @@ def build_delegation_graph(
             queue,
             approvals,
             is_human=isinstance(member, Human),
+            wraps=wraps,
         )
         for name, member in members.items()
     }

@@ -147,7 +147,12 @@ def build_agent_level(
         members = {member.name: member for member in agent.subordinates}
         approvals_below = RequestApprovals(position.rules, position.decisions, position.history)
         delegation = build_delegation_graph(
-            members, levels, position.history, position.timeouts, approvals_below
+            members,
+            levels,
+            position.history,
+            position.timeouts,
+            approvals_below,
+            hooks.delegation_calls if hooks else None,
         )
         builder.add_node("delegate", delegation)
         if nodes.entry == "reason":

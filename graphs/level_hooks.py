@@ -17,9 +17,10 @@ from echelons.graphs.edges import AfterReason, AfterReply, LoopNodes
 from echelons.graphs.level_graph import LevelBuilder, LevelPosition
 from echelons.graphs.state import Conversation, LevelInput, LevelOutput, LevelState, RootState
 from echelons.nodes.base_node import Node
+from echelons.nodes.middleware.delegation_calls import DelegationCalls
 from echelons.nodes.middleware.hook_nodes import HookEdge, HookNode
 from echelons.nodes.middleware.level_middleware import LevelMiddleware
-from echelons.nodes.middleware.model_calls import ModelCalls, watches_stream
+from echelons.nodes.middleware.model_calls import ModelCalls
 from echelons.nodes.middleware.tool_calls import ToolCalls
 from echelons.nodes.reason import ReasonSettings
 
@@ -35,6 +36,7 @@ class LevelHooks:
         builder: The level's graph, with the state of the middleware, still without nodes.
         nodes: The nodes before and after the loop.
         tool_calls: What is wrapped around a call of a tool, `None` if nothing is.
+        delegation_calls: What is wrapped around a request to a subordinate, likewise.
     """
 
     def __init__(self, position: LevelPosition, tools: list[BaseTool]) -> None:
@@ -51,12 +53,13 @@ class LevelHooks:
         self.nodes = LoopNodes(entry, leaving)
         has_wraps = self._middleware.find("wrap_tool_call")
         self.tool_calls = ToolCalls(self._middleware, tools) if has_wraps else None
+        wraps = self._middleware.find("wrap_delegation")
+        self.delegation_calls = DelegationCalls(wraps) if wraps else None
 
     def wrap_model_calls(self, settings: ReasonSettings) -> ReasonSettings:
         """Return the settings of `reason` with what is wrapped around a model call."""
         calls: ModelCalls | None = None
-        every = self._middleware.every
-        if self._middleware.find("wrap_model_call") or any(map(watches_stream, every)):
+        if self._middleware.find("wrap_model_call") or self._middleware.find("on_stream_chunk"):
             calls = ModelCalls(
                 self._middleware, self._position.model, settings.shown_tools, self._state_keys
             )

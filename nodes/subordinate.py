@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import Runnable, RunnableConfig
@@ -48,6 +48,7 @@ from echelons.messaging.agent_question import AgentQuestion
 from echelons.messaging.user_answer import UserAnswer
 from echelons.nodes.base_node import Node
 from echelons.nodes.delegating.attempt import (
+    Attempt,
     AttemptOptions,
     AttemptResult,
     LevelFailure,
@@ -61,7 +62,10 @@ from echelons.nodes.delegating.request_queue import NextStep, RequestQueue, chec
 from echelons.nodes.messages import read_message_usage
 from echelons.nodes.planning.relay_messages import RELAYED_RESPONSE_KEY
 from echelons.plans import adrive_plan, drive_plan
-from echelons.tree.names import DELEGATING_TOOLS
+from echelons.tree.names import DELEGATING_TOOLS, PATH_SEPARATOR
+
+if TYPE_CHECKING:
+    from echelons.nodes.middleware.delegation_calls import DelegationCalls
 
 EMPTY_ANSWER_REASON = "empty: it has answered nothing"
 _NOTHING_TOLD: tuple[UserAnswer, ...] = ()
@@ -71,7 +75,7 @@ _EMPTY_REPORT: Mapping[str, Any] = {"status": Status.UNABLE, "reason": EMPTY_ANS
 class Subordinate(Node):
     """The node of one subordinate, whose requests may have to be approved."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  what a level gets from its superior
         self,
         name: str,
         level: Runnable[Any, Any],
@@ -80,8 +84,10 @@ class Subordinate(Node):
         approvals: RequestApprovals,
         *,
         is_human: bool = False,
+        wraps: DelegationCalls | None = None,
     ) -> None:
         super().__init__(name, subgraphs=[level])
+        self._wraps = wraps
         self._is_human = is_human
         self._agent = name
         self._level = level
@@ -92,11 +98,52 @@ class Subordinate(Node):
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Run the first request of the queue."""
         given = config or {}
-        order, own, options, failure = self._prepare_attempt(input, given)
+        order = QueuedRequest.load(input["queue"][0])
+        if self._wraps is None:
+            attempt = self._attempt(input, order, given)
+        else:
+            done = self._wraps.invoke(order, given, partial(self._attempt, input, config=given))
+            if isinstance(done, QueuedRequest):
+                return self._run_again(input, done, given)
+            attempt = done
+        own = attempt.config or self._build_config(order, given)
+        head = self._queue.history.load_head(own)
+        step = self._decide_next_step(order, attempt, given)
+        if entry := _get_winning_entry(step):
+            step = step._replace(place=get_races(own).place(entry))
+        return self._advance(input, step, head)
+
+    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+        """Async version of `invoke`."""
+        given = config or {}
+        order = QueuedRequest.load(input["queue"][0])
+        if self._wraps is None:
+            attempt = await self._aattempt(input, order, given)
+        else:
+            run = partial(self._aattempt, input, config=given)
+            done = await self._wraps.ainvoke(order, given, run)
+            if isinstance(done, QueuedRequest):
+                return self._run_again(input, done, given)
+            attempt = done
+        own = attempt.config or self._build_config(order, given)
+        head = await self._queue.history.aload_head(own)
+        step = self._decide_next_step(order, attempt, given)
+        if entry := _get_winning_entry(step):
+            races = get_races(own)
+            step = step._replace(place=await races.arun(partial(races.place, entry)))
+        return self._advance(input, step, head)
+
+    def _attempt(
+        self, state: Mapping[str, Any], order: QueuedRequest, config: RunnableConfig
+    ) -> Attempt:
+        """Run a request once with the subordinate."""
+        own = self._build_config(order, config)
+        options, failure = self._build_options(order, own, config)
         begun = monotonic() if options.begun is None else options.begun
         history, told = self._queue.history, _NOTHING_TOLD
         is_held = not failure and self._approvals.may_hold(self._agent, own)
-        if is_held and not get_gate(own).enter(Step.APPROVAL, own):
+        # What a middleware asks for again is approved.
+        if is_held and not (order.wrap_log or get_gate(own).enter(Step.APPROVAL, own)):
             # Before anything is counted: the node runs again when it has been answered.
             plan = self._approvals.plan(order, own)
             failure, told = drive_plan(plan, lambda step: step.run())
@@ -106,28 +153,28 @@ class Subordinate(Node):
         if failure:
             result = AttemptResult(failure)
         else:
-            start = build_level_input(order, order.get_head(input))
+            start = build_level_input(order, order.get_head(state))
             if self._carried_keys and "previous" in start:
                 start |= self._carry(history.load_past(start["previous"], own))
             if self._is_human and options.timeout is not None:
                 start = self._set_deadline(start, order, own, options.timeout)
             result = attempt(self._level, start, own, options)
-        head = history.load_head(own)
-        step = self._decide_next_step(order, result, own, given, monotonic() - begun, told)
-        if entry := _get_winning_entry(step):
-            step = step._replace(place=get_races(own).place(entry))
-        return self._advance(input, step, head)
+        return self._build_attempt(order, result, own, monotonic() - begun, told)
 
-    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
-        """Async version of `invoke`."""
-        given = config or {}
-        order, own, options, failure = self._prepare_attempt(input, given)
+    async def _aattempt(
+        self, state: Mapping[str, Any], order: QueuedRequest, config: RunnableConfig
+    ) -> Attempt:
+        """Async version of `_attempt`."""
+        own = self._build_config(order, config)
+        options, failure = self._build_options(order, own, config)
         begun = monotonic() if options.begun is None else options.begun
         history, gate, told = self._queue.history, get_gate(own), _NOTHING_TOLD
         if gate.backpressure:
             await gate.backpressure.await_start(own["configurable"][TASK_ID_KEY])
         is_held = not failure and self._approvals.may_hold(self._agent, own)
-        if is_held and not await gate.arun(lambda: gate.enter(Step.APPROVAL, own)):
+        if is_held and not order.wrap_log:
+            is_held = not await gate.arun(lambda: gate.enter(Step.APPROVAL, own))
+        if is_held and not order.wrap_log:
             plan = self._approvals.plan(order, own)
             failure, told = await adrive_plan(plan, lambda step: step.arun())
         halt = await gate.arun(lambda: gate.enter(Step.SUBORDINATE, own))
@@ -136,24 +183,16 @@ class Subordinate(Node):
         if failure:
             result = AttemptResult(failure)
         else:
-            start = build_level_input(order, order.get_head(input))
+            start = build_level_input(order, order.get_head(state))
             if self._carried_keys and "previous" in start:
                 start |= self._carry(await history.aload_past(start["previous"], own))
             if self._is_human and options.timeout is not None:
                 start = self._set_deadline(start, order, own, options.timeout)
             result = await aattempt(self._level, start, own, options)
-        head = await history.aload_head(own)
-        step = self._decide_next_step(order, result, own, given, monotonic() - begun, told)
-        if entry := _get_winning_entry(step):
-            races = get_races(own)
-            step = step._replace(place=await races.arun(partial(races.place, entry)))
-        return self._advance(input, step, head)
+        return self._build_attempt(order, result, own, monotonic() - begun, told)
 
-    def _prepare_attempt(
-        self, state: Mapping[str, Any], config: RunnableConfig
-    ) -> tuple[QueuedRequest, RunnableConfig, AttemptOptions, LevelFailure | None]:
-        """Return the first request, its config and options, and why it must not run, if so."""
-        order = QueuedRequest.load(state["queue"][0])
+    def _build_config(self, order: QueuedRequest, config: RunnableConfig) -> RunnableConfig:
+        """Return the config of the subordinate for a request."""
         superior, request = require_identity(config), order.request
         own = replace(
             superior,
@@ -165,17 +204,25 @@ class Subordinate(Node):
         )
         known = {**config["configurable"], CURRENT_REQUEST_KEY: request}
         named: Any = with_identity({**config, "configurable": known}, own)
-        held = get_gate(config).held_attempts
+        if order.race_entry:
+            named = with_race_gate(named, order.race_entry)
+        return cast("RunnableConfig", named)
+
+    def _build_options(
+        self, order: QueuedRequest, own: RunnableConfig, config: RunnableConfig
+    ) -> tuple[AttemptOptions, LevelFailure | None]:
+        """Return the options of an attempt, and why it must not run, if so."""
+        request, held = order.request, get_gate(config).held_attempts
+        named: Any = own
+        path = named["metadata"]["agent_path"]
         options = AttemptOptions(
-            path=named["metadata"]["agent_path"],
+            path=path,
             target=request.route[-1] if request.route else request.current,
             timeout=self._get_timeout(request),
             race_entry=order.race_entry,
             begun=held.find_begin(named) if held else None,
         )
-        if order.race_entry:
-            named = with_race_gate(named, order.race_entry)
-        return order, named, options, _reject_misplaced(request, own.path)
+        return options, _reject_misplaced(request, tuple(path.split(PATH_SEPARATOR)))
 
     @property
     def _carried_keys(self) -> frozenset[str]:
@@ -210,15 +257,14 @@ class Subordinate(Node):
             "messages": [*facts, task.model_copy(update={"response_metadata": noted})],
         }
 
-    def _decide_next_step(
+    def _build_attempt(
         self,
         order: QueuedRequest,
         result: AttemptResult,
         own: RunnableConfig,
-        config: RunnableConfig,
         spent: float,
         told: tuple[UserAnswer, ...],
-    ) -> NextStep:
+    ) -> Attempt:
         answer = build_response(order.request, result.outcome, self._confidence)
         if told:
             answer = answer.model_copy(update={"user_answers": (*told, *answer.user_answers)})
@@ -228,11 +274,28 @@ class Subordinate(Node):
         if self._is_human and classify_outcome(result.outcome) is AttemptOutcome.FAILED:
             # The time of a person goes on while no run does.
             spent = max(spent, self._get_timeout(order.request) or 0.0)
-        entry = order.race_entry
+        return Attempt(answer, result.stop_reason, spent, own)
+
+    def _decide_next_step(
+        self, order: QueuedRequest, attempt: Attempt, config: RunnableConfig
+    ) -> NextStep:
+        entry, own = order.race_entry, attempt.config
         # A subordinate that was stopped because others have won needs no fallback. Its gate has
         # read the race already, so this does not block.
-        over = result.stop_reason or (entry and entry.enough and get_races(own).has_lost(entry))
-        return self._queue.decide_next_step(order, answer, config, spent, may_retry=not over)
+        has_lost = own and entry and entry.enough and get_races(own).has_lost(entry)
+        may_retry = not (attempt.stop_reason or has_lost)
+        return self._queue.decide_next_step(
+            order, attempt.answer, config, attempt.spent, may_retry=may_retry
+        )
+
+    def _run_again(
+        self, state: Mapping[str, Any], order: QueuedRequest, config: RunnableConfig
+    ) -> Any:
+        """Go on with a request in another step: what its middleware has had so far is stored."""
+        own = self._build_config(order, config)
+        step = NextStep(order, config, next_attempt=order)
+        # In an event loop, too: the checkpoint was written in this process.
+        return self._advance(state, step, self._queue.history.load_head(own))
 
     def _advance(self, state: Mapping[str, Any], step: NextStep, head: Head) -> Any:
         # A failed segment is part of the thread too; one without rows leaves the old head.

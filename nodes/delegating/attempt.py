@@ -25,6 +25,7 @@ from langgraph.errors import (
 )
 
 from echelons.delegation.race import LOST_HALT, RaceEntry, get_races
+from echelons.delegation.request import DelegationResponse
 from echelons.errors import (
     CheckpointTampered,
     LeaseLost,
@@ -115,6 +116,22 @@ class AttemptResult(NamedTuple):
 
     outcome: Any | LevelFailure
     stop_reason: str = ""
+
+
+class Attempt(NamedTuple):
+    """What has come of a request with one subordinate.
+
+    Attributes:
+        answer: Its response.
+        stop_reason: The reason why no other candidate may be tried; empty if one may.
+        spent: The seconds that it took.
+        config: The config of the subordinate; `None` if a middleware has answered without it.
+    """
+
+    answer: DelegationResponse
+    stop_reason: str = ""
+    spent: float = 0.0
+    config: RunnableConfig | None = None
 
 
 def attempt(

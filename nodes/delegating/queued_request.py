@@ -38,6 +38,8 @@ class QueuedRequest:
         reset: Whether a relayed request starts new conversations on its route.
         race_entry: Its race entry, if it is a part of a call; `None` if it is the whole call.
         routed: Whether the router has found its candidates.
+        wrap_log: What the middleware around it has had of this attempt so far: responses, and
+            other values that it keeps.
     """
 
     request: DelegationRequest
@@ -50,6 +52,7 @@ class QueuedRequest:
     reset: bool = False
     race_entry: RaceEntry | None = None
     routed: bool = False
+    wrap_log: tuple[Mapping[str, Any], ...] = ()
 
     def stored(self) -> dict[str, Any]:
         """Return the queued request as JSON."""
@@ -70,6 +73,8 @@ class QueuedRequest:
             kept["part"] = self.race_entry.stored()
         if self.routed:
             kept["routed"] = True
+        if self.wrap_log:
+            kept["wrap_log"] = [dict(each) for each in self.wrap_log]
         return kept
 
     @classmethod
@@ -95,6 +100,7 @@ class QueuedRequest:
             stored.get("reset", False),
             RaceEntry.load(stored["part"]) if "part" in stored else None,
             stored.get("routed", False),
+            _read_log(stored.get("wrap_log", ())),
         )
 
     def without_deadline(self) -> QueuedRequest:
@@ -134,6 +140,7 @@ class QueuedRequest:
             continues=False,
             candidates=self.candidates.without_first(),
             earlier_responses=(*self.earlier_responses, self._with_thread_id(answer)),
+            wrap_log=(),
         )
 
     def settle_attempts(self, answer: DelegationResponse) -> DelegationResponse:
@@ -157,6 +164,12 @@ class QueuedRequest:
 
     def _with_thread_id(self, answer: DelegationResponse) -> DelegationResponse:
         return answer.model_copy(update={"thread_id": self.thread_id})
+
+
+def _read_log(stored: object) -> tuple[Mapping[str, Any], ...]:
+    if isinstance(stored, Sequence) and all(isinstance(each, Mapping) for each in stored):
+        return tuple(stored)
+    raise UnreadableRecord(QueuedRequest.__name__, "its wrap_log is no list of objects")
 
 
 def build_part_entry(

@@ -76,6 +76,8 @@ class CallChain:
                     layer.signal = signal
                     raise
 
+            # What the innermost handler offers beside the call, each does.
+            vars(handle).update(getattr(execute, "__dict__", {}))
             wrap = run.find_form(one, is_async=False)
             with run.note_errors(one.name):
                 result = wrap(given, handle)
@@ -104,6 +106,7 @@ class CallChain:
                     layer.signal = signal
                     raise
 
+            vars(handle).update(getattr(execute, "__dict__", {}))
             wrap = run.find_form(one, is_async=True)
             with run.note_errors(one.name):
                 result = await wrap(given, handle)

@@ -67,9 +67,13 @@ class LevelMiddleware:
 
 
 def defines(middleware: Any, method: str) -> bool:
-    """Return whether a middleware has a method of its own, as LangChain decides it."""
-    base = getattr(AgentMiddleware, method, None)
-    return base is not None and getattr(type(middleware), method, base) is not base
+    """Return whether a middleware has a method of its own, as LangChain decides it.
+
+    Hooks that are not LangChain's are marked in the base class that declares them.
+    """
+    own = getattr(type(middleware), method, None)
+    is_declared = own is getattr(AgentMiddleware, method, None)
+    return own is not None and not (is_declared or getattr(own, "is_empty_hook", False))
 
 
 def list_names(middleware: Iterable[AgentMiddleware[Any, Any]]) -> str:

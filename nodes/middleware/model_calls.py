@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import count
 from typing import Any, cast
 
 from langchain.agents.middleware.types import (
-    AgentMiddleware,
     ExtendedModelResponse,
     ModelRequest,
     ModelResponse,
@@ -75,8 +74,7 @@ class ModelCalls:
         self._own_names = {each.name for each in tools if isinstance(each, BaseTool)}
         self._state_keys = state_keys
         self._wraps = middleware.find(WRAP)
-        # Not LangChain's, but a hook of ours in its style.
-        self._watchers = [each for each in middleware.every if watches_stream(each)]
+        self._watchers = middleware.find(STREAM)
 
     def invoke(
         self,
@@ -263,12 +261,6 @@ class _Watch(BaseCallbackHandler):
                 each.on_stream_chunk(chunk, get_runtime())
             except Exception as error:
                 raise build_failure(self._given, each.name, STREAM, error) from error
-
-
-def watches_stream(middleware: AgentMiddleware[Any, Any]) -> bool:
-    """Return whether a middleware overrides `on_stream_chunk` of our base class."""
-    own: Callable[..., Any] | None = getattr(type(middleware), STREAM, None)
-    return own is not None and not getattr(own, "__is_empty_hook__", False)
 
 
 def _list_input(request: Any) -> list[BaseMessage]:

@@ -82,3 +82,16 @@ def test_a_run_of_a_retry_that_is_killed_is_not_repeated_before_a_human_says_so(
     done = go(killed, "answer", {question: {"outcome": "happened", "result": "paid 3"}})
     assert done.returned == {"questions": {}, "text": "end"}
     assert read_log(tmp_path) == ["paid 3"] * 2
+
+
+def test_a_second_attempt_that_is_killed_repeats_nothing_of_the_first(
+    go: Step, tmp_path: Path
+) -> None:
+    killed = "verify, killed in the tool"
+    assert go(killed, "send", "go").code == -signal.SIGKILL
+    assert read_log(tmp_path) == ["paid 3"] * 2
+    asked = go(killed, "resume")
+    [question] = asked.returned["questions"]
+    done = go(killed, "answer", {question: {"outcome": "happened", "result": "paid 3"}})
+    assert done.returned == {"questions": {}, "text": "end"}
+    assert read_log(tmp_path) == ["paid 3"] * 2

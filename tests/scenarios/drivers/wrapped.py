@@ -17,6 +17,7 @@ from langchain.agents.middleware import HumanInTheLoopMiddleware, ToolRetryMiddl
 from langchain_core.tools import tool
 
 from echelons import Agent, Result, Session
+from echelons.middleware import VerificationMiddleware
 from echelons.testing import Call, ScriptedModel, delegate
 
 
@@ -39,6 +40,10 @@ async def take(agent: Agent, database: str, action: str, given: Any) -> Result:
         return result
 
 
+def count_runs(log: Path) -> int:
+    return len(log.read_text(encoding="utf-8").splitlines())
+
+
 def build_tree(log: Path, middleware: str) -> Agent:
     """Return the tree; its tool fails at the first run, and may die at the second."""
 
@@ -47,10 +52,10 @@ def build_tree(log: Path, middleware: str) -> Agent:
         """Pay an amount."""
         with log.open("a", encoding="utf-8") as lines:
             lines.write(f"paid {amount}\n")
-        runs = len(log.read_text(encoding="utf-8").splitlines())
+        runs = count_runs(log)
         if middleware.startswith("retry") and runs == 1:
             raise ConnectionError("no connection")
-        if middleware == "retry, killed in the tool" and runs == 2:
+        if middleware.endswith("killed in the tool") and runs == 2:
             os.kill(os.getpid(), signal.SIGKILL)
         return f"paid {amount}"
 
@@ -68,6 +73,16 @@ def build_tree(log: Path, middleware: str) -> Agent:
         "review": lambda: HumanInTheLoopMiddleware(allowed),
         "review of each": lambda: HumanInTheLoopMiddleware(allowed, interrupt_mode="per_call"),
     }.get(middleware, lambda: ToolRetryMiddleware(retry_on=decide, initial_delay=0, jitter=False))
+    steps: Any = [Call("pay", {"amount": 3}), "done"]
+    if middleware.startswith("verify"):
+        # Around the request to the agent with the tool, whose first answer is rejected.
+        check = VerificationMiddleware(lambda _, said: "" if count_runs(log) > 1 else "too few")
+        work: dict[str, Any] = {
+            "boss": [delegate("head", "go"), "end"],
+            "head": [delegate("mid", "go"), "done"],
+        }
+        head = Agent("head", middleware=[check], subordinates=[Agent("mid", tools=[pay])])
+        return Agent("boss", model=ScriptedModel({**work, "mid": steps}), subordinates=[head])
     model = ScriptedModel(
         {"head": [delegate("mid", "go"), "end"], "mid": [Call("pay", {"amount": 3}), "done"]}
     )

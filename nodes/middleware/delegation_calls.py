@@ -1,0 +1,203 @@
+"""`DelegationCalls`: the requests to an agent's subordinates, through `wrap_delegation`.
+
+A wrap may call its handler several times: each further call is another request on the same thread
+of the subordinate. What it has had so far is stored with the queued request, step by step; in each
+step the wrap is run from its start, with what is stored, up to what is new. So nothing that has
+ended is done again, over questions and the death of the process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.errors import GraphInterrupt
+
+from echelons.delegation.request import DelegationRequest, DelegationResponse, Usage
+from echelons.errors import UnreadableRecord
+from echelons.identity.lineage import derive_request_id
+from echelons.nodes.delegating.attempt import Attempt
+from echelons.nodes.delegating.queued_request import QueuedRequest
+from echelons.nodes.middleware.call_chain import CallChain, build_failure
+from echelons.nodes.middleware.level_middleware import list_names
+
+WRAP = "wrap_delegation"
+
+
+class NextStepNeeded(BaseException):
+    """Ends a wrap whose next call belongs into a step of its own.
+
+    No `Exception`: a wrap that catches those would go on.
+    """
+
+
+class DelegationCalls:
+    """The requests to one agent's subordinates, wrapped by its middleware.
+
+    Args:
+        wraps: The middleware that wraps them, the first outermost.
+    """
+
+    def __init__(self, wraps: Sequence[Any]) -> None:
+        self._wraps = wraps
+        self._chain = CallChain(WRAP, wraps, _read_result)
+
+    def invoke(
+        self,
+        order: QueuedRequest,
+        config: RunnableConfig,
+        attempt: Callable[[QueuedRequest], Attempt],
+    ) -> Attempt | QueuedRequest:
+        """Return what came of a request through all wraps, or the request for another step.
+
+        Raises:
+            MiddlewareFailed: A middleware has failed.
+            GraphInterrupt: The subordinate or a wrap asks.
+        """
+        run = _Run(order)
+
+        def handle(request: DelegationRequest) -> DelegationResponse:
+            if (known := run.replay("response")) is not None:
+                return DelegationResponse.load(known)
+            return run.note_attempt(attempt(run.build_order(request)))
+
+        def once(function: Callable[[], Any]) -> Any:
+            if (known := run.replay("value")) is not None:
+                return known[0]
+            return run.note_value(function())
+
+        handle.__dict__["once"] = once
+        try:
+            return run.finish(self._chain.run(order.request, handle, config))
+        except NextStepNeeded:
+            return run.build_next_step()
+        except GraphInterrupt:
+            if run.is_fresh:
+                return run.build_next_step()
+            raise
+
+    async def ainvoke(
+        self,
+        order: QueuedRequest,
+        config: RunnableConfig,
+        attempt: Callable[[QueuedRequest], Awaitable[Attempt]],
+    ) -> Attempt | QueuedRequest:
+        """Async version of `invoke`."""
+        run = _Run(order)
+
+        async def handle(request: DelegationRequest) -> DelegationResponse:
+            if (known := run.replay("response")) is not None:
+                return DelegationResponse.load(known)
+            return run.note_attempt(await attempt(run.build_order(request)))
+
+        async def once(function: Callable[[], Awaitable[Any]]) -> Any:
+            if (known := run.replay("value")) is not None:
+                return known[0]
+            return run.note_value(await function())
+
+        handle.__dict__["once"] = once
+        try:
+            return run.finish(await self._chain.arun(order.request, handle, config))
+        except NextStepNeeded:
+            return run.build_next_step()
+        except GraphInterrupt:
+            if run.is_fresh:
+                return run.build_next_step()
+            raise
+
+    def fail(self, why: str, config: RunnableConfig) -> Exception:
+        """Return the error of these middleware."""
+        return build_failure(config, list_names(self._wraps), WRAP, why)
+
+
+class _Run:
+    """One run of the wraps around a request.
+
+    Attributes:
+        is_fresh: Whether something has ended in this step that is not stored yet.
+    """
+
+    def __init__(self, order: QueuedRequest) -> None:
+        self.is_fresh = False
+        self._order = order
+        self._log: list[Mapping[str, Any]] = [*order.wrap_log]
+        self._place = 0
+        self._attempt: Attempt | None = None
+
+    def replay(self, kind: str) -> Any:
+        """Return what is stored of the next call, `None` if it is still to be made.
+
+        Raises:
+            NextStepNeeded: What was done in this step has to be stored first.
+            UnreadableRecord: The wrap has made other calls before, or the log is damaged.
+        """
+        if self._place == len(self._log):
+            if self.is_fresh:
+                raise NextStepNeeded
+            return None
+        entry = self._log[self._place]
+        self._place += 1
+        if kind not in entry:
+            why = "the wrap around the request makes other calls than before"
+            raise UnreadableRecord(QueuedRequest.__name__, why)
+        return entry[kind]
+
+    def build_order(self, request: DelegationRequest) -> QueuedRequest:
+        """Return the queued request of the next attempt: a new one on the same thread."""
+        earlier = sum("response" in each for each in self._log)
+        first = self._order.request
+        # Who it goes to, and when it has to be answered, is not the middleware's to change.
+        changed = first.model_copy(update={"task": request.task, "context": request.context})
+        if earlier:
+            own = derive_request_id(self._order.thread_id, first.id, f"again/{earlier}")
+            changed = changed.model_copy(update={"id": own})
+        continues = self._order.continues or earlier > 0
+        # Approved is what has run once already.
+        log = self._order.wrap_log if earlier else ()
+        return replace(self._order, request=changed, continues=continues, wrap_log=log)
+
+    def note_attempt(self, attempt: Attempt) -> DelegationResponse:
+        """Keep the response of an attempt."""
+        self._attempt = attempt
+        answer = attempt.answer.model_copy(update={"request_id": self._order.request.id})
+        self._note({"response": answer.stored()})
+        return answer
+
+    def note_value(self, value: Any) -> Any:
+        """Keep a value, which must be JSON."""
+        self._note({"value": [value]})
+        return value
+
+    def _note(self, entry: Mapping[str, Any]) -> None:
+        self._log.append(entry)
+        self._place += 1
+        self.is_fresh = True
+
+    def build_next_step(self) -> QueuedRequest:
+        """Return the request with all that the wraps have had."""
+        return replace(self._order, wrap_log=tuple(self._log), continues=self._has_run())
+
+    def _has_run(self) -> bool:
+        return self._order.continues or any("response" in each for each in self._log)
+
+    def finish(self, answer: DelegationResponse) -> Attempt:
+        """Return the attempt with the answer of the outermost wrap, and the usage of all."""
+        responses = [
+            DelegationResponse.load(each["response"]) for each in self._log if "response" in each
+        ]
+        answer = answer.model_copy(
+            update={
+                "request_id": self._order.request.id,
+                "usage": sum((each.usage for each in responses), Usage()),
+            }
+        )
+        last = self._attempt
+        if last is None:
+            return Attempt(answer)
+        return last._replace(answer=answer)
+
+
+def _read_result(result: Any) -> Any:
+    return result if isinstance(result, DelegationResponse) else None

@@ -1,0 +1,158 @@
+"""Requests through middleware: verified, rejected with reasons, tried again, up to the human."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from echelons import Agent, DelegationRequest, DelegationResponse, Session
+from echelons.errors import InvalidSetting, MiddlewareFailed
+from echelons.middleware import DelegationMiddleware, VerificationMiddleware
+from echelons.testing import Call, ScriptedModel, delegate
+
+if TYPE_CHECKING:
+    from tests.scenarios.conftest import World
+
+
+def follow(steps: Any) -> Any:
+    left = iter(steps)
+    return lambda messages: next(left)
+
+
+def team(middleware: Any, answers: Any, mids: Any = None) -> tuple[Agent, ScriptedModel]:
+    """Return a tree of three levels whose second agent has middleware around its requests."""
+    model = ScriptedModel(
+        {
+            "head": follow([delegate("mid", "go"), "end"]),
+            "mid": follow(mids or [delegate("leaf", "add 2 and 2"), "done"]),
+            "leaf": follow(answers),
+        }
+    )
+    mid = Agent("mid", middleware=middleware, subordinates=[Agent("leaf")])
+    return Agent("head", model=model, subordinates=[mid]), model
+
+
+def shown(model: ScriptedModel, agent: str) -> list[list[str]]:
+    return [
+        [str(each.text) for each in call.messages if each.type != "system"]
+        for call in model.calls
+        if call.agent == agent
+    ]
+
+
+def is_four(request: DelegationRequest, response: DelegationResponse) -> str:
+    return "" if "4" in response.result else f"{response.result} is wrong"
+
+
+def test_a_wrong_result_is_rejected_twice_and_then_accepted(world: World) -> None:
+    checked: list[str] = []
+
+    def verify(request: DelegationRequest, response: DelegationResponse) -> str:
+        checked.append(response.result)
+        return is_four(request, response)
+
+    agent, model = team([VerificationMiddleware(verify)], ["it is 3", "it is 5", "it is 4"])
+    with Session(agent, ":memory:") as session:
+        result = world.send(session, "go")
+    assert result.text == "end"
+    assert checked == ["it is 3", "it is 5", "it is 4"]
+    again = "Your answer was rejected: {} is wrong\nDo the task again: add 2 and 2"
+    # On one thread, with the reasons.
+    assert shown(model, "leaf")[-1] == [
+        "add 2 and 2",
+        "it is 3",
+        again.format("it is 3"),
+        "it is 5",
+        again.format("it is 5"),
+    ]
+    assert shown(model, "mid")[-1][-1] == "it is 4"
+    # Every attempt is in the usage.
+    assert result.usage.model_calls == len(model.calls)
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [("accept", "it is 5"), ("reject", "rejected 2 times, at last: it is 5 is wrong")],
+)
+def test_at_the_limit_the_human_is_asked(world: World, answer: str, told: str) -> None:
+    verified: list[str] = []
+
+    def verify(request: DelegationRequest, response: DelegationResponse) -> str:
+        verified.append(response.result)
+        return is_four(request, response)
+
+    agent, model = team([VerificationMiddleware(verify, max_attempts=2)], ["it is 3", "it is 5"])
+    with Session(agent, ":memory:") as session:
+        asked = world.send(session, "go")
+        [question] = asked.questions
+        assert question.value["rejected"] == "it is 5 is wrong"
+        assert world.answer(session, {question.id: answer}).text == "end"
+    assert told in shown(model, "mid")[-1][-1]
+    assert len(shown(model, "leaf")) == 2
+    # Nothing was verified again when the answer came.
+    assert verified == ["it is 3", "it is 5"]
+
+
+class Wrapping(DelegationMiddleware):
+    """Wraps requests with a function that is the same in both forms."""
+
+    def __init__(self, before: Callable[..., Any], after: Callable[..., Any]) -> None:
+        self._before, self._after = before, after
+
+    def wrap_delegation(self, request: DelegationRequest, handler: Any) -> DelegationResponse:
+        return self._after(handler(self._before(request)))  # type: ignore[no-any-return]
+
+    async def awrap_delegation(
+        self, request: DelegationRequest, handler: Any
+    ) -> DelegationResponse:
+        return self._after(await handler(self._before(request)))  # type: ignore[no-any-return]
+
+
+def test_a_request_goes_down_and_its_response_up_through_all_wraps(world: World) -> None:
+    def mark(text: str) -> Wrapping:
+        wrap = type(text, (Wrapping,), {})
+        return wrap(  # type: ignore[no-any-return]
+            lambda asked: asked.model_copy(update={"task": f"{asked.task} {text}"}),
+            lambda said: said.model_copy(update={"result": f"{said.result} {text}"}),
+        )
+
+    agent, model = team([mark("outer"), mark("inner")], ["four"])
+    with Session(agent, ":memory:") as session:
+        world.send(session, "go")
+    assert shown(model, "leaf")[-1] == ["add 2 and 2 outer inner"]
+    assert shown(model, "mid")[-1][-1] == "four inner outer"
+
+
+def test_a_question_in_a_second_attempt_repeats_nothing_of_the_first(world: World) -> None:
+    agent, model = team(
+        [VerificationMiddleware(is_four)], ["it is 3", Call("ask_superior", {"question": "sure?"})]
+    )
+    with Session(agent, ":memory:") as session:
+        world.send(session, "go")
+    assert len(shown(model, "leaf")) == 2
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "why"),
+    [
+        (lambda asked: 1 // 0, lambda said: said, "ZeroDivisionError"),
+        (lambda asked: asked, lambda said: "text", "which is no response"),
+    ],
+)
+def test_a_wrap_that_fails_is_named(world: World, before: Any, after: Any, why: str) -> None:
+    model = ScriptedModel({"head": [delegate("leaf", "go"), "end"], "leaf": ["done"]})
+    agent = Agent(
+        "head", model=model, middleware=[Wrapping(before, after)], subordinates=[Agent("leaf")]
+    )
+    with Session(agent, ":memory:") as session:
+        with pytest.raises(MiddlewareFailed, match=why) as caught:
+            world.send(session, "go")
+    assert (caught.value.agent, caught.value.hook) == ("head", "wrap_delegation")
+
+
+@pytest.mark.parametrize("values", [{"verify": 1}, {"max_attempts": 0}, {"max_attempts": True}])
+def test_bad_settings_of_a_verification_are_refused(values: dict[str, Any]) -> None:
+    with pytest.raises(InvalidSetting):
+        VerificationMiddleware(**{"verify": is_four, **values})
