@@ -80,6 +80,12 @@ def load_memory_texts() -> Mapping[str, str]:
     return tomllib.loads(_read_text("memory.toml"))
 
 
+@cache
+def load_governance_texts() -> Mapping[str, str]:
+    """Return the texts of the middleware about plans, points and verification."""
+    return tomllib.loads(_read_text("governance.toml"))
+
+
 def fill_text(text: str, **values: str) -> str:
     """Return a text with its names filled in; what is filled in is never read as a template."""
     return Template(text).substitute(values)

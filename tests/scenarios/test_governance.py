@@ -9,7 +9,12 @@ import pytest
 
 from echelons import Agent, DelegationRequest, DelegationResponse, Session
 from echelons.errors import InvalidSetting, MiddlewareFailed
-from echelons.middleware import DelegationMiddleware, VerificationMiddleware
+from echelons.middleware import (
+    DelegationMiddleware,
+    PlanMiddleware,
+    ScoringMiddleware,
+    VerificationMiddleware,
+)
 from echelons.testing import Call, ScriptedModel, delegate
 
 if TYPE_CHECKING:
@@ -93,6 +98,68 @@ def test_at_the_limit_the_human_is_asked(world: World, answer: str, told: str) -
     assert len(shown(model, "leaf")) == 2
     # Nothing was verified again when the answer came.
     assert verified == ["it is 3", "it is 5"]
+
+
+def test_a_model_verifies_once_for_each_answer(world: World) -> None:
+    checker = ScriptedModel(follow(["It is not four.", "OK."]))
+    agent, model = team([VerificationMiddleware(checker)], ["it is 3", "it is 4"])
+    with Session(agent, ":memory:") as session:
+        world.send(session, "go")
+    assert len(checker.calls) == 2
+    assert '"answer": "it is 3"' in str(checker.calls[0].messages[-1].text)
+    assert shown(model, "leaf")[-1][-1].startswith("Your answer was rejected: It is not four.")
+    assert shown(model, "mid")[-1][-1] == "it is 4"
+
+
+def test_an_agent_writes_its_plan_before_it_proceeds(world: World) -> None:
+    steps = ["1. ask leaf", delegate("leaf", "go"), "done"]
+    agent, model = team([PlanMiddleware()], ["four"], steps)
+    with Session(agent, ":memory:") as session:
+        assert world.send(session, "go").text == "end"
+    calls = [each for each in model.calls if each.agent == "mid"]
+    assert "write your plan" in str(calls[0].messages[0].text)
+    assert calls[0].tools == ()
+    assert shown(model, "mid")[1] == ["go", "1. ask leaf", "Proceed with your plan."]
+    assert "call_subordinate" in calls[1].tools
+
+
+def test_a_plan_is_rejected_with_reasons_and_then_accepted(world: World) -> None:
+    steps = ["1. do it", "1. ask leaf", delegate("leaf", "go"), "done"]
+    agent, model = team([PlanMiddleware(approve=True)], ["four"], steps)
+    with Session(agent, ":memory:") as session:
+        [first] = world.send(session, "go").questions
+        assert first.value["plan"] == "1. do it"
+        [second] = world.answer(session, {first.id: "leaf can do it."}).questions
+        assert second.value["plan"] == "1. ask leaf"
+        assert world.answer(session, {second.id: "accept"}).text == "end"
+    assert "Your plan is rejected: leaf can do it. Write another." in shown(model, "mid")[1]
+
+
+@pytest.mark.parametrize(("threshold", "delegates"), [(1, True), (9, False)])
+def test_points_decide_whether_a_task_is_delegated(
+    world: World, threshold: int, delegates: bool
+) -> None:
+    agent, model = team([ScoringMiddleware(threshold)], ["four"], ["done"])
+    with Session(agent, ":memory:") as session:
+        world.send(session, "go")
+    [call] = [each for each in model.calls if each.agent == "mid"]
+    assert ("call_subordinate" in call.tools) is delegates
+    assert ("give it to your subordinates" in str(call.messages[0].text)) is delegates
+    assert "report" in call.tools
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: PlanMiddleware(approve=1),  # type: ignore[arg-type]
+        lambda: ScoringMiddleware(0),
+        lambda: ScoringMiddleware(True),
+        lambda: ScoringMiddleware(score=3),  # type: ignore[arg-type]
+    ],
+)
+def test_bad_settings_of_plans_and_points_are_refused(make: Any) -> None:
+    with pytest.raises(InvalidSetting):
+        make()
 
 
 class Wrapping(DelegationMiddleware):
