@@ -103,9 +103,7 @@ class ScoringMiddleware(AgentMiddleware[Any, Any]):
         delegates = points >= self._threshold
         text = load_governance_texts()["delegate" if delegates else "do"]
         told = fill_text(text, points=str(points), threshold=str(self._threshold))
-        tools = (
-            request.tools if delegates else [each for each in request.tools if not _hands_on(each)]
-        )
+        tools = [each for each in request.tools if delegates or not _hands_on(each)]
         return request.override(system_message=_add_text(request, told), tools=tools)
 
 

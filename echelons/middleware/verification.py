@@ -42,7 +42,8 @@ class VerificationMiddleware(DelegationMiddleware):
         max_attempts: int = 3,
     ) -> None:
         owner = type(self).__name__
-        if not (isinstance(verify, BaseChatModel) or callable(verify)):
+        given: object = verify
+        if not (isinstance(given, BaseChatModel) or callable(given)):
             why = "give a function of request and response, or a chat model"
             raise InvalidSetting(owner, "verify", verify, why)
         if type(max_attempts) is not int or max_attempts < 1:
