@@ -114,7 +114,7 @@ def score_task(task: str) -> int:
         >>> score_task("Find a hotel")
         1
         >>> score_task("Find a hotel and a train, then book both, and write to Ann")
-        5
+        4
     """
     steps = [each for each in _STEP.split(task) if each.strip()]
     return len(steps) + len(task.split()) // 20
