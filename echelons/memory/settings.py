@@ -10,6 +10,8 @@ from echelons.settings import Settings
 
 MIN_BUDGET = 400
 """Fewest tokens of a budget: the guidance of a leaf has some 250."""
+DEFAULT_BUDGET = 16_000
+"""Tokens that even small models of today read."""
 
 
 class Memory(Settings):
@@ -35,6 +37,6 @@ class Memory(Settings):
         6
     """
 
-    budget: int = Field(ge=MIN_BUDGET)
+    budget: int = Field(default=DEFAULT_BUDGET, ge=MIN_BUDGET)
     recent: int = Field(default=6, ge=1)
     summarizer: Literal["model", "extractive"] | None = None

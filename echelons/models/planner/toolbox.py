@@ -25,6 +25,8 @@ BUILT_IN_TOOLS: Final = frozenset(
         "ask_user",
         "ask_later",
         "send_message",
+        "recall",
+        "pin",
     }
 )
 """Tools that any agent may have, none of which is its own."""

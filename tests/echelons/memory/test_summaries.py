@@ -88,7 +88,6 @@ def test_damaged_summaries_are_refused_by_name(stored: Any) -> None:
 @pytest.mark.parametrize(
     "values",
     [
-        {},
         {"budget": 0},
         {"budget": 399},
         {"budget": True},

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from echelons import Agent, Limits, Session
 from echelons.agent import get_compiled
 from echelons.errors import InvalidProfile, TeamNotTrusted, UnknownProfile
+from echelons.memory import Memory
 from echelons.profiles.builder import load_profile, sketch_team_folder
 from echelons.teams.travel.team import team
 from echelons.testing import Call, ScriptedModel, delegate
@@ -292,3 +293,60 @@ def test_any_tree_written_as_a_folder_is_that_tree(
     for one, other in zip(walk_tree(built), walk_tree(agents[0]), strict=True):
         for name in ("name", "description", "prompt", "capabilities"):
             assert getattr(one.member, name) == getattr(other.member, name)
+
+
+def test_a_folder_brings_middleware_and_a_memory_of_its_agents(
+    write: Write, capsys: pytest.CaptureFixture[str]
+) -> None:
+    diary = """
+from langchain.agents.middleware import AgentMiddleware, before_model
+
+
+class Diary(AgentMiddleware):
+    def before_model(self, state, runtime):
+        print("the diary sees", len(state["messages"]))
+
+
+@before_model
+def look(state, runtime):
+    print("a look")
+"""
+    settings_of = "description = 'Looks'\n[memory]\nbudget = 900\nrecent = 2\n"
+    folder = write(
+        {
+            **TEAM,
+            "middle/clerk/settings.toml": settings_of,
+            "middle/clerk/middleware/diary.py": diary,
+        }
+    )
+    with pytest.raises(TeamNotTrusted, match=r"diary\.py"):
+        Agent.from_folder(folder)
+
+    team_of = Agent.from_folder(folder, trusted=True)
+
+    clerk = next(each.member for each in walk_tree(team_of) if each.member.name == "clerk")
+    assert isinstance(clerk, Agent)
+    assert clerk.memory == Memory(budget=900, recent=2)
+    model = ScriptedModel(
+        {
+            team_of.name: [delegate("middle", "go"), "end"],
+            "middle": [delegate("clerk", "go"), "done"],
+            "clerk": ["seen"],
+        }
+    )
+    with Session(replace(team_of, model=model), ":memory:") as session:
+        assert session.send("go").result().text == "end"
+    assert capsys.readouterr().out.splitlines() == ["the diary sees 1", "a look"]
+    # The offline planner takes neither of its tools for one that does a task.
+    with Session(Agent.from_folder(folder, trusted=True), ":memory:") as session:
+        events = [each.content for each in session.send("Look at the lamps")]
+    assert "recall" not in events
+
+
+def test_a_wrong_memory_in_settings_is_named_with_its_line(write: Write) -> None:
+    folder = write({**TEAM, "middle/settings.toml": "[memory]\nbudget = 9\nrecents = 2\n"})
+    with pytest.raises(InvalidProfile) as caught:
+        Agent.from_folder(folder, trusted=True)
+    assert "middle/settings.toml:2" in str(caught.value)
+    assert "middle/settings.toml:3" in str(caught.value)
+    assert "recent" in str(caught.value)
