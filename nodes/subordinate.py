@@ -104,7 +104,8 @@ class Subordinate(Node):
         else:
             done = self._wraps.invoke(order, given, partial(self._attempt, input, config=given))
             if isinstance(done, QueuedRequest):
-                return self._run_again(input, done, given)
+                head = self._queue.history.load_head(self._build_config(done, given))
+                return self._advance(input, NextStep(done, given, next_attempt=done), head)
             attempt = done
         own = attempt.config or self._build_config(order, given)
         head = self._queue.history.load_head(own)
@@ -123,7 +124,8 @@ class Subordinate(Node):
             run = partial(self._aattempt, input, config=given)
             done = await self._wraps.ainvoke(order, given, run)
             if isinstance(done, QueuedRequest):
-                return self._run_again(input, done, given)
+                head = await self._queue.history.aload_head(self._build_config(done, given))
+                return self._advance(input, NextStep(done, given, next_attempt=done), head)
             attempt = done
         own = attempt.config or self._build_config(order, given)
         head = await self._queue.history.aload_head(own)
@@ -287,15 +289,6 @@ class Subordinate(Node):
         return self._queue.decide_next_step(
             order, attempt.answer, config, attempt.spent, may_retry=may_retry
         )
-
-    def _run_again(
-        self, state: Mapping[str, Any], order: QueuedRequest, config: RunnableConfig
-    ) -> Any:
-        """Go on with a request in another step: what its middleware has had so far is stored."""
-        own = self._build_config(order, config)
-        step = NextStep(order, config, next_attempt=order)
-        # In an event loop, too: the checkpoint was written in this process.
-        return self._advance(state, step, self._queue.history.load_head(own))
 
     def _advance(self, state: Mapping[str, Any], step: NextStep, head: Head) -> Any:
         # A failed segment is part of the thread too; one without rows leaves the old head.

@@ -14,6 +14,7 @@ from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.errors import GraphInterrupt
+from pydantic import ValidationError
 
 from echelons.delegation.request import DelegationRequest, DelegationResponse, Usage
 from echelons.errors import UnreadableRecord
@@ -22,6 +23,7 @@ from echelons.nodes.delegating.attempt import Attempt
 from echelons.nodes.delegating.queued_request import QueuedRequest
 from echelons.nodes.middleware.call_chain import CallChain, build_failure
 from echelons.nodes.middleware.level_middleware import list_names
+from echelons.text.input_limits import shorten_repr
 
 WRAP = "wrap_delegation"
 
@@ -61,7 +63,7 @@ class DelegationCalls:
         def handle(request: DelegationRequest) -> DelegationResponse:
             if (known := run.replay("response")) is not None:
                 return DelegationResponse.load(known)
-            return run.note_attempt(attempt(run.build_order(request)))
+            return run.note_attempt(attempt(self._build_order(run, request, config)))
 
         def once(function: Callable[[], Any]) -> Any:
             if (known := run.replay("value")) is not None:
@@ -90,7 +92,7 @@ class DelegationCalls:
         async def handle(request: DelegationRequest) -> DelegationResponse:
             if (known := run.replay("response")) is not None:
                 return DelegationResponse.load(known)
-            return run.note_attempt(await attempt(run.build_order(request)))
+            return run.note_attempt(await attempt(self._build_order(run, request, config)))
 
         async def once(function: Callable[[], Awaitable[Any]]) -> Any:
             if (known := run.replay("value")) is not None:
@@ -107,9 +109,13 @@ class DelegationCalls:
                 return run.build_next_step()
             raise
 
-    def fail(self, why: str, config: RunnableConfig) -> Exception:
-        """Return the error of these middleware."""
-        return build_failure(config, list_names(self._wraps), WRAP, why)
+    def _build_order(self, run: _Run, request: Any, config: RunnableConfig) -> QueuedRequest:
+        try:
+            values = request.model_dump(warnings="none")
+            return run.build_order(DelegationRequest.model_validate(values))
+        except (AttributeError, ValidationError) as error:
+            why = f"it gives its handler {shorten_repr(request)}, which is no request"
+            raise build_failure(config, list_names(self._wraps), WRAP, why) from error
 
 
 class _Run:
@@ -200,4 +206,10 @@ class _Run:
 
 
 def _read_result(result: Any) -> Any:
-    return result if isinstance(result, DelegationResponse) else None
+    """Return a response as it can be stored; a copy may have been given values of other types."""
+    if not isinstance(result, DelegationResponse):
+        return None
+    try:
+        return DelegationResponse.model_validate(result.model_dump(warnings="none"))
+    except ValidationError:
+        return None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from echelons import Agent, DelegationRequest, DelegationResponse, Session
+from echelons import Agent, DelegationRequest, DelegationResponse, Permissions, Session
 from echelons.errors import InvalidSetting, MiddlewareFailed
 from echelons.middleware import (
     DelegationMiddleware,
@@ -206,6 +206,17 @@ def test_a_question_in_a_second_attempt_repeats_nothing_of_the_first(world: Worl
     [
         (lambda asked: 1 // 0, lambda said: said, "ZeroDivisionError"),
         (lambda asked: asked, lambda said: "text", "which is no response"),
+        (lambda asked: "text", lambda said: said, "'text', which is no request"),
+        (
+            lambda asked: asked.model_copy(update={"task": 7}),
+            lambda said: said,
+            "which is no request",
+        ),
+        (
+            lambda asked: asked,
+            lambda said: said.model_copy(update={"status": "perhaps"}),
+            "which is no response",
+        ),
     ],
 )
 def test_a_wrap_that_fails_is_named(world: World, before: Any, after: Any, why: str) -> None:
@@ -223,3 +234,89 @@ def test_a_wrap_that_fails_is_named(world: World, before: Any, after: Any, why: 
 def test_bad_settings_of_a_verification_are_refused(values: dict[str, Any]) -> None:
     with pytest.raises(InvalidSetting):
         VerificationMiddleware(**{"verify": is_four, **values})
+
+
+def test_each_part_of_a_fan_out_is_verified_by_itself(world: World) -> None:
+    requests = [{"subordinate": name, "message": f"ask {name}"} for name in ("one", "two")]
+    model = ScriptedModel(
+        {
+            "head": follow([Call("delegate_many", {"requests": requests}), "end"]),
+            "one": follow(["it is 3", "it is 4 of one"]),
+            "two": follow(["it is 4 of two"]),
+        }
+    )
+    agent = Agent(
+        "head",
+        model=model,
+        middleware=[VerificationMiddleware(is_four)],
+        subordinates=[Agent("one"), Agent("two")],
+    )
+    with Session(agent, ":memory:") as session:
+        assert world.send(session, "go").text == "end"
+    told = shown(model, "head")[-1][-1]
+    assert "it is 4 of one" in told
+    assert "it is 4 of two" in told
+    assert [len(shown(model, name)) for name in ("one", "two")] == [2, 1]
+
+
+def test_a_candidate_that_is_rejected_to_the_end_leaves_the_task_to_the_next(
+    world: World,
+) -> None:
+    class Strict(DelegationMiddleware):
+        def judge(self, said: DelegationResponse) -> DelegationResponse:
+            if "4" in said.result:
+                return said
+            return said.model_copy(update={"status": "unable", "reason": "it is wrong"})
+
+        def wrap_delegation(self, request: DelegationRequest, handler: Any) -> DelegationResponse:
+            handler(request)
+            return self.judge(handler(request))
+
+        async def awrap_delegation(
+            self, request: DelegationRequest, handler: Any
+        ) -> DelegationResponse:
+            await handler(request)
+            return self.judge(await handler(request))
+
+    model = ScriptedModel(
+        {
+            "head": follow([Call("call_subordinate", {"message": "add two numbers"}), "end"]),
+            "one": follow(["3", "3"]),
+            "two": follow(["3", "4"]),
+        }
+    )
+    agent = Agent(
+        "head",
+        model=model,
+        middleware=[Strict()],
+        subordinates=[
+            Agent("one", "Adds numbers", capabilities={"adding": 0.9}),
+            Agent("two", "Adds numbers", capabilities={"adding": 0.8}),
+        ],
+    )
+    with Session(agent, ":memory:") as session:
+        assert world.send(session, "go").text == "end"
+    assert [len(shown(model, name)) for name in ("one", "two")] == [2, 2]
+    assert "4" in shown(model, "head")[-1][-1]
+
+
+def test_a_request_that_is_held_is_approved_once_for_all_attempts(world: World) -> None:
+    rules = Permissions(approvals={"leaf": "ask"})
+    model = ScriptedModel(
+        {
+            "head": follow([delegate("leaf", "add 2 and 2"), "end"]),
+            "leaf": follow(["it is 3", "it is 4"]),
+        }
+    )
+    agent = Agent(
+        "head",
+        model=model,
+        middleware=[VerificationMiddleware(is_four)],
+        permissions=rules,
+        subordinates=[Agent("leaf")],
+    )
+    with Session(agent, ":memory:") as session:
+        [question] = world.send(session, "go").questions
+        done = world.answer(session, {question.id: "approve"})
+    assert (done.questions, done.text) == ((), "end")
+    assert len(shown(model, "leaf")) == 2
