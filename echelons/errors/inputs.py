@@ -101,8 +101,8 @@ class ContextTooLarge(InvalidInput):
     tokens: int
     budget: int
     message = (
-        "the model of {agent!r} would read {tokens:,} tokens, and the budget of its memory is "
-        "{budget:,}: what was before is summarised already; give Memory(budget=…) more, or a "
+        "the model of {agent!r} would read {tokens} tokens, and the budget of its memory is "
+        "{budget}: what was before is summarised already; give Memory(budget=…) more, or a "
         "shorter prompt or task, and resume the turn"
     )
 

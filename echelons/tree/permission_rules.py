@@ -20,6 +20,8 @@ from echelons.tree.names import (
     ASK_USER,
     CALL_SUBORDINATE,
     DELEGATE_MANY,
+    PIN,
+    RECALL,
     REPORT,
     SEND_MESSAGE,
     get_provider_tool_name,
@@ -29,6 +31,7 @@ from echelons.tree.traversal import TreePlace, walk_tree
 _DELEGATION = "name the subordinates, whose tasks a rule holds"
 _UPWARD = "what an agent says to its superior is not held"
 _CONTACT = "Permissions(contact_user=…) decides whether an agent has it"
+_MEMORY = "Agent(memory=…) decides whether an agent has it"
 _DECIDED_ELSEWHERE: Final[Mapping[str, str]] = {
     CALL_SUBORDINATE: _DELEGATION,
     DELEGATE_MANY: _DELEGATION,
@@ -37,6 +40,8 @@ _DECIDED_ELSEWHERE: Final[Mapping[str, str]] = {
     ASK_USER: _CONTACT,
     ASK_LATER: _CONTACT,
     SEND_MESSAGE: "DelegationPolicy(sibling_messages=…) decides about messages between siblings",
+    RECALL: _MEMORY,
+    PIN: _MEMORY,
 }
 """What decides about the calls of each built-in tool in place of a rule."""
 
