@@ -63,7 +63,9 @@ def remove_accents(text: str) -> str:
 @lru_cache(maxsize=1 << 12)
 def _decompose_text(text: str) -> str:
     apart = unicodedata.normalize("NFKD", text.translate(_REPLACED_LETTERS))
-    return "".join(char for char in apart if not unicodedata.combining(char))
+    bare = "".join(char for char in apart if not unicodedata.combining(char))
+    # A letter that is replaced may have had an accent of its own, as in Ǽ.
+    return bare.translate(_REPLACED_LETTERS)
 
 
 def extract_words(text: str) -> list[str]:

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from time import process_time
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from snowballstemmer.english_stemmer import EnglishStemmer  # type: ignore[import-untyped]
 
@@ -64,6 +64,7 @@ def _prefixes() -> list[str]:
 
 
 @given(st.text())
+@example("Ǽ ǿ")
 def test_words_are_never_empty_and_cutting_again_changes_nothing(text: str) -> None:
     cut = extract_words(text)
     assert all(cut)
