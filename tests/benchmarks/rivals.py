@@ -1,4 +1,4 @@
-"""Who is measured: our tree in three ways, the hand-written one at three settings, and the floor.
+"""Who is measured: our tree, the hand-written one and that of `create_agent`, and the floor.
 
 ``rivals`` opens them for ``invoke``, ``arivals`` for ``ainvoke``, each on a database of its
 own in a folder that is gone afterwards.
@@ -24,7 +24,7 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.types import Durability
 
 from echelons import Agent, Session, SqliteCheckpointer
-from tests.benchmarks import floor, handwritten
+from tests.benchmarks import floor, handwritten, wrapped
 from tests.benchmarks.handwritten import Synchronous
 from tests.benchmarks.trees import Role, ours
 
@@ -36,6 +36,9 @@ AS_IT_COMES = "hand-written, as it comes"
 NORMAL = "hand-written, NORMAL, sync"
 FULL = "hand-written, FULL, sync"
 FLOOR = "the floor"
+WRAPPED = "ours, with middleware"
+CREATE_AGENT = "create_agent, as it comes"
+CREATE_AGENT_WRAPPED = "create_agent, with middleware"
 ALL = (OURS, NEW, KEPT, AS_IT_COMES, NORMAL, OURS_FULL, FULL, FLOOR)
 NOTHING = " with a saver that does nothing"
 """Ends the name of one that stores nothing: what is left is not the database's."""
@@ -44,13 +47,17 @@ OWN: Mapping[str, Synchronous] = {
     OURS: "NORMAL",
     NEW: "NORMAL",
     KEPT: "NORMAL",
+    WRAPPED: "NORMAL",
     OURS_FULL: "FULL",
 }
 HANDWRITTEN: Mapping[str, tuple[Synchronous, Durability | None]] = {
     AS_IT_COMES: ("FULL", None),
     NORMAL: ("NORMAL", "sync"),
     FULL: ("FULL", "sync"),
+    CREATE_AGENT: ("FULL", None),
+    CREATE_AGENT_WRAPPED: ("FULL", None),
 }
+"""The settings of LangGraph's own saver."""
 
 
 class Rival(Protocol):
@@ -207,7 +214,13 @@ def rivals(
             database = _database(folder, name)
             opened = handwritten.saver(database, synchronous)
             saver = NoSaver() if name.endswith(NOTHING) else stack.enter_context(opened)
-            graph = handwritten.handwritten(role, remembers).compile(checkpointer=saver)
+            if name in (CREATE_AGENT, CREATE_AGENT_WRAPPED):
+                has_middleware = name == CREATE_AGENT_WRAPPED
+                graph = wrapped.build_create_agent(
+                    role, saver, is_async=False, has_middleware=has_middleware
+                )
+            else:
+                graph = handwritten.handwritten(role, remembers).compile(checkpointer=saver)
             field[name] = GraphRival(graph, database, durability, at_once)
         yield {name: field[name] for name in names}
 
@@ -236,7 +249,13 @@ async def arivals(
             if not name.endswith(NOTHING):
                 opened = handwritten.asaver(database, synchronous)
                 saver = await stack.enter_async_context(opened)
-            graph = handwritten.ahandwritten(role, remembers).compile(checkpointer=saver)
+            if name in (CREATE_AGENT, CREATE_AGENT_WRAPPED):
+                has_middleware = name == CREATE_AGENT_WRAPPED
+                graph = wrapped.build_create_agent(
+                    role, saver, is_async=True, has_middleware=has_middleware
+                )
+            else:
+                graph = handwritten.ahandwritten(role, remembers).compile(checkpointer=saver)
             field[name] = GraphRival(graph, database, durability)
         yield {name: field[name] for name in names}
 
@@ -262,7 +281,8 @@ def _common(
                 kept = Session(agent, saver) if name == KEPT else None
                 field[name] = SessionRival(agent, saver, database, kept)
             else:
-                field[name] = GraphRival(agent.compile(saver), database, at_once=at_once)
+                own = wrapped.wrap(role) if name == WRAPPED else agent
+                field[name] = GraphRival(own.compile(saver), database, at_once=at_once)
         elif name == FLOOR:
             connection = stack.enter_context(closing(floor.connect(database)))
             field[name] = floor.Floor(role, connection, database)
