@@ -177,6 +177,7 @@ class Agent(_Compiled):
                 if isinstance(each, Agent) and each.limits.root_only_names:
                     raise InnerLimits(each.name, each.limits.root_only_names)
             check_tree(self, self.limits.depth)
+            _check_side_requests(self)
         if self.permissions is not NO_PERMISSIONS:
             check_permissions(self)
 
@@ -431,6 +432,16 @@ def _check_middleware(agent: Agent) -> tuple[Any, ...]:
         names.add(each.name)
     check_middleware_tools(agent, checked)
     return checked
+
+
+def _check_side_requests(agent: Agent) -> None:
+    """Check that those whom an agent's middleware asks are its subordinates."""
+    names = {each.name for each in agent.subordinates}
+    for each in agent.middleware:
+        for name in getattr(each, "asks", ()):
+            if name not in names:
+                allowed = f"a {each.name} that asks one of {', '.join(sorted(names)) or 'nobody'}"
+                raise InvalidField(agent.name, "middleware", name, allowed)
 
 
 def check_middleware_tools(agent: Agent, middleware: Sequence[Any]) -> None:

@@ -99,13 +99,13 @@ class Subordinate(Node):
         """Run the first request of the queue."""
         given = config or {}
         order = QueuedRequest.load(input["queue"][0])
-        if self._wraps is None:
+        if self._wraps is None or order.waiting:
             attempt = self._attempt(input, order, given)
         else:
             done = self._wraps.invoke(order, given, partial(self._attempt, input, config=given))
             if isinstance(done, QueuedRequest):
-                head = self._queue.history.load_head(self._build_config(done, given))
-                return self._advance(input, NextStep(done, given, next_attempt=done), head)
+                head = self._queue.history.load_head(self._build_config(order, given))
+                return self._advance(input, NextStep(order, given, next_attempt=done), head)
             attempt = done
         own = attempt.config or self._build_config(order, given)
         head = self._queue.history.load_head(own)
@@ -118,14 +118,14 @@ class Subordinate(Node):
         """Async version of `invoke`."""
         given = config or {}
         order = QueuedRequest.load(input["queue"][0])
-        if self._wraps is None:
+        if self._wraps is None or order.waiting:
             attempt = await self._aattempt(input, order, given)
         else:
             run = partial(self._aattempt, input, config=given)
             done = await self._wraps.ainvoke(order, given, run)
             if isinstance(done, QueuedRequest):
-                head = await self._queue.history.aload_head(self._build_config(done, given))
-                return self._advance(input, NextStep(done, given, next_attempt=done), head)
+                head = await self._queue.history.aload_head(self._build_config(order, given))
+                return self._advance(input, NextStep(order, given, next_attempt=done), head)
             attempt = done
         own = attempt.config or self._build_config(order, given)
         head = await self._queue.history.aload_head(own)

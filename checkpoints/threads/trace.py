@@ -21,7 +21,7 @@ from echelons.delegation.candidates import Candidates
 from echelons.delegation.request import DelegationRequest, DelegationResponse, Status
 from echelons.delegation.request_builder import load_candidates, request_as_sent
 from echelons.errors import UnreadableRecord
-from echelons.identity.lineage import MAIL_KEY, THREADS_KEY
+from echelons.identity.lineage import MAIL_KEY, THREADS_KEY, derive_message_id
 from echelons.messaging.mail import Mail, load_mail
 from echelons.tree.names import BUILT_IN_TOOLS, SEND_MESSAGE
 
@@ -199,7 +199,8 @@ def _build_subordinates(
         # A broken link is not followed: it may lead back up.
         if state is LinkState.OK:
             whole = build_trace(sub_thread_id, threads, requests[-1].status is not None)
-            found = replace(whole, requests=found.requests)
+            known = tuple(_with_task(each, threads[sub_thread_id]) for each in requests)
+            found = replace(whole, requests=known)
         yield found
 
 
@@ -284,8 +285,30 @@ def _iterate_attempts(
     for attempt, each in enumerate(tried, start=1):
         request = first if attempt == 1 else _build_later_request(first, attempt, each, candidates)
         yield each.thread_id, TracedRequest(call_id, request, each, each.status, each.reason)
+        yield from _iterate_side_requests(call_id, request, each)
     if not tried:
         yield thread_id, TracedRequest(call_id, first, response, response.status, response.reason)
+        yield from _iterate_side_requests(call_id, first, response)
+
+
+def _iterate_side_requests(
+    call_id: str, first: DelegationRequest, response: DelegationResponse
+) -> Iterator[tuple[str, TracedRequest]]:
+    """Yield the threads and the requests with which middleware asked others meanwhile."""
+    for each in response.side_responses:
+        sent = DelegationRequest(
+            id=each.request_id, origin=first.origin, current=each.agent, task="", path=each.path
+        )
+        yield each.thread_id, TracedRequest(call_id, sent, each, each.status, each.reason)
+
+
+def _with_task(request: TracedRequest, thread: Thread) -> TracedRequest:
+    """Return a request with its task, which that of a middleware has in its thread only."""
+    if request.task:
+        return request
+    own = derive_message_id(thread.id, request.sent.id)
+    task = next((str(each.text) for each in thread.messages if each.id == own), "")
+    return replace(request, sent=request.sent.model_copy(update={"task": task}))
 
 
 def _build_later_request(

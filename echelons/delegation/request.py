@@ -173,6 +173,8 @@ class DelegationResponse(_Record):
         failed: Whether the agent is unable because of an error, a timeout, or because it was not
             called, rather than by its own statement.
         questions: The questions that must be answered first, if it asks with `ask_superior`.
+        side_responses: Responses of other subordinates that the superior's middleware asked
+            meanwhile, each with its thread and without its result.
         user_answers: What the user was asked past the superior, and has answered: by the agent
             or its tools, and whether a call may run or has happened.
     """
@@ -192,6 +194,7 @@ class DelegationResponse(_Record):
     thread_id: str = ""
     failed: bool = False
     questions: tuple[AgentQuestion, ...] = ()
+    side_responses: tuple[DelegationResponse, ...] = ()
     user_answers: tuple[UserAnswer, ...] = ()
 
     def with_thread(self, thread_id: str) -> Self:

@@ -28,8 +28,14 @@ class DelegationMiddleware(AgentMiddleware[Any, Any]):
     the task and the context that it is given. The method is run from its start in each step, with
     the responses that are stored; `handler.once(function)` returns what a function returns, and
     stores it, so that it is not called again: for a model that is asked, or an effect. Its value
-    must be JSON.
+    must be JSON. `handler.ask(agent, task)` asks another subordinate of the same agent, on a thread
+    of its own, and returns its response.
+
+    Attributes:
+        asks: Names of the subordinates that it asks; they are checked when its agent is made.
     """
+
+    asks: tuple[str, ...] = ()
 
     @_declare
     def wrap_delegation(self, request: DelegationRequest, handler: Any) -> DelegationResponse:
@@ -41,7 +47,7 @@ class DelegationMiddleware(AgentMiddleware[Any, Any]):
     async def awrap_delegation(
         self, request: DelegationRequest, handler: Any
     ) -> DelegationResponse:
-        """Async version of `wrap_delegation`; `handler` and `handler.once` are awaited."""
+        """Async version of `wrap_delegation`; `handler` and what it offers are awaited."""
         response: DelegationResponse = await handler(request)
         return response
 

@@ -4,67 +4,97 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable
-from typing import Any
+from dataclasses import replace
+from typing import Any, Literal
 
 from langchain.agents.middleware.types import AgentMiddleware, ModelRequest, hook_config
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolCall
 from langgraph.types import interrupt
 
 from echelons.errors import InvalidSetting
 from echelons.prompts import fill_text, load_governance_texts
-from echelons.tree.names import DELEGATING_TOOLS
+from echelons.tree.names import ASK_SUPERIOR, DELEGATING_TOOLS
 
 _STEP = re.compile(r"\b(?:and|then|after|before|also|finally)\b|[,;.\n]", re.IGNORECASE)
+_PLAN_CALL = "plan_"
 
 
 class PlanMiddleware(AgentMiddleware[Any, Any]):
     """Lets an agent write its plan before it proceeds with a task.
 
     The plan is its first reply to each task, without calls, and so an event of the run. Then it
-    proceeds; or the user is asked first, who accepts the plan, or says what is wrong with it.
+    proceeds; or it is asked for first: the user or the superior accepts the plan, or says what is
+    wrong with it.
 
     Args:
-        approve: Whether the user is asked. The answer `"accept"` lets the agent proceed, any other
-            text is the reason of a rejection, after which it writes another plan.
+        approve: Who is asked. `"superior"` is asked with `ask_superior`, an agent as the user.
+            The answer `"accept"` lets the agent proceed, any other text is the reason of a
+            rejection, after which it writes another plan. `None` for nobody.
     """
 
-    def __init__(self, *, approve: bool = False) -> None:
-        if type(approve) is not bool:
-            raise InvalidSetting(type(self).__name__, "approve", approve, "give True or False")
+    def __init__(self, *, approve: Literal["user", "superior"] | None = None) -> None:
+        if approve not in (None, "user", "superior"):
+            expected = 'give "user", "superior" or None'
+            raise InvalidSetting(type(self).__name__, "approve", approve, expected)
         self._approve = approve
 
     def wrap_model_call(self, request: ModelRequest[Any], handler: Callable[..., Any]) -> Any:
         """Ask for the plan, without tools, where a task has none yet."""
-        return handler(self._change(request))
+        if not self._needs_plan(request):
+            return handler(request)
+        return self._ask_superior(request, handler(self._change(request)))
 
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[..., Awaitable[Any]]
     ) -> Any:
         """Async version of `wrap_model_call`."""
-        return await handler(self._change(request))
+        if not self._needs_plan(request):
+            return await handler(request)
+        return self._ask_superior(request, await handler(self._change(request)))
 
     @hook_config(can_jump_to=["model"])
     def after_model(self, state: Any, runtime: Any) -> dict[str, Any] | None:
         """Let the agent proceed with its plan, or ask the user about it."""
-        if not _is_first_reply(state["messages"]):
+        if self._approve == "superior" or not _is_first_reply(state["messages"]):
             return None
         plan = str(state["messages"][-1].text)
         text = load_governance_texts()["proceed"]
-        if self._approve:
+        if self._approve == "user":
             question = "May the agent proceed with this plan? accept, or say what is wrong"
             answer = interrupt({"question": question, "plan": plan})
             if answer != "accept":
                 text = fill_text(load_governance_texts()["replan"], why=str(answer))
         return {"messages": [HumanMessage(text)], "jump_to": "model"}
 
-    def _change(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
+    def _needs_plan(self, request: ModelRequest[Any]) -> bool:
+        """Return whether the last message is a task without a plan, or rejects one."""
         last = request.messages[-1] if request.messages else None
-        is_proceeding = last is not None and last.text == load_governance_texts()["proceed"]
-        if not isinstance(last, HumanMessage) or is_proceeding:
-            return request
-        return request.override(
-            system_message=_add_text(request, load_governance_texts()["plan"]), tools=[]
+        if last is None or last.text == load_governance_texts()["proceed"]:
+            return False
+        asked = next((each for each in request.messages[::-1] if isinstance(each, AIMessage)), None)
+        calls = [each["id"] for each in asked.tool_calls] if asked else []
+        if calls and (calls[0] or "").startswith(_PLAN_CALL):
+            return str(last.text).strip(' .!"').lower() != "accept"
+        return isinstance(last, HumanMessage)
+
+    def _change(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
+        text = load_governance_texts()["plan"]
+        return request.override(system_message=_add_text(request, text), tools=[])
+
+    def _ask_superior(self, request: ModelRequest[Any], response: Any) -> Any:
+        """Return the model's response with the question that it did not have to write."""
+        if self._approve != "superior":
+            return response
+        *before, reply = response.result
+        question = fill_text(load_governance_texts()["approve"], plan=str(reply.text))
+        call = ToolCall(
+            name=ASK_SUPERIOR,
+            args={"question": question},
+            id=f"{_PLAN_CALL}{len(request.messages)}",
+            type="tool_call",
         )
+        asking = reply.model_copy(update={"tool_calls": [call]})
+        return replace(response, result=[*before, asking])
 
 
 class ScoringMiddleware(AgentMiddleware[Any, Any]):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any, Literal
 
 from langchain_core.language_models import BaseChatModel
@@ -13,7 +13,9 @@ from langgraph.types import interrupt
 from echelons.delegation.request import DelegationRequest, DelegationResponse, Status
 from echelons.errors import InvalidSetting
 from echelons.middleware.delegation import DelegationMiddleware
+from echelons.plans import adrive_plan, drive_plan
 from echelons.prompts import load_governance_texts
+from echelons.tree.names import check_name
 
 ANSWERS: tuple[Literal["accept", "reject"], ...] = ("accept", "reject")
 """What a human may answer when the limit is reached."""
@@ -22,80 +24,104 @@ ANSWERS: tuple[Literal["accept", "reject"], ...] = ("accept", "reject")
 class VerificationMiddleware(DelegationMiddleware):
     """Verifies each answer of a subordinate; a wrong one goes back with the reasons.
 
-    The subordinate tries again on the same thread. When all attempts are rejected, the user is
-    asked: who accepts the last answer, or rejects it, which makes the response `unable`.
+    The subordinate tries again on the same thread. When all attempts are rejected, or the one who
+    verifies cannot tell, the user is asked: who accepts the last answer, or rejects it, which makes
+    the response `unable`.
 
     Args:
         verify: Returns why an answer is wrong, or an empty text if it is right; or a chat model,
-            such as that of the superior, which is asked that. It is asked once for each answer,
-            also over questions and crashes.
+            such as that of the superior, which is asked that; or the name of another subordinate
+            of the same superior, which gets it as a task. It is asked once for each answer, also
+            over questions and crashes.
         max_attempts: Most attempts.
 
     Raises:
-        InvalidSetting: `max_attempts` is no positive number, or `verify` neither of these.
+        InvalidName: `verify` is a text that is no agent's name.
+        InvalidSetting: `max_attempts` is no positive number, or `verify` none of these.
     """
 
     def __init__(
         self,
-        verify: Callable[[DelegationRequest, DelegationResponse], str] | BaseChatModel,
+        verify: Callable[[DelegationRequest, DelegationResponse], str] | BaseChatModel | str,
         *,
         max_attempts: int = 3,
     ) -> None:
         owner = type(self).__name__
         given: object = verify
-        if not (isinstance(given, BaseChatModel) or callable(given)):
-            why = "give a function of request and response, or a chat model"
+        if not (isinstance(given, (BaseChatModel, str)) or callable(given)):
+            why = "give a function of request and response, a chat model, or a subordinate's name"
             raise InvalidSetting(owner, "verify", verify, why)
         if type(max_attempts) is not int or max_attempts < 1:
             raise InvalidSetting(owner, "max_attempts", max_attempts, "give a number from 1")
+        self.asks = (check_name(verify),) if isinstance(verify, str) else ()
         self._verify = verify
         self._max_attempts = max_attempts
 
     def wrap_delegation(self, request: DelegationRequest, handler: Any) -> DelegationResponse:
         """Return an answer that is right, or what the user says of the last one."""
-        response: DelegationResponse = handler(request)
-        for left in reversed(range(self._max_attempts)):
-            if response.status is not Status.FULFILLED:
-                return response
-            given = response
-            why: str = handler.once(lambda given=given: self._check(request, given))
-            if not why:
-                return response
-            if not left:
-                return self._ask_user(request, response, why)
-            response = handler(_build_retry(request, why))
-        return response
+
+        def run(step: DelegationRequest | DelegationResponse) -> Any:
+            if isinstance(step, DelegationRequest):
+                return handler(step)
+            verify, question = self._verify, _build_question(request, step)
+            if isinstance(verify, str):
+                return handler.ask(verify, "\n".join(str(each.text) for each in question))
+            if isinstance(verify, BaseChatModel):
+                return handler.once(lambda: str(verify.invoke(question).text))
+            return handler.once(lambda: verify(request, step))
+
+        return drive_plan(self._plan(request), run)
 
     async def awrap_delegation(
         self, request: DelegationRequest, handler: Any
     ) -> DelegationResponse:
         """Async version of `wrap_delegation`."""
-        response: DelegationResponse = await handler(request)
-        for left in reversed(range(self._max_attempts)):
+
+        async def run(step: DelegationRequest | DelegationResponse) -> Any:
+            if isinstance(step, DelegationRequest):
+                return await handler(step)
+            verify, question = self._verify, _build_question(request, step)
+            if isinstance(verify, str):
+                return await handler.ask(verify, "\n".join(str(each.text) for each in question))
+
+            async def check() -> str:
+                if isinstance(verify, BaseChatModel):
+                    return str((await verify.ainvoke(question)).text)
+                return verify(request, step)
+
+            return await handler.once(check)
+
+        return await adrive_plan(self._plan(request), run)
+
+    def _plan(
+        self, request: DelegationRequest
+    ) -> Generator[DelegationRequest | DelegationResponse, Any, DelegationResponse]:
+        """Yield requests to send and responses to verify, and return the response."""
+        asked, left = request, self._max_attempts
+        while True:
+            response: DelegationResponse = yield asked
             if response.status is not Status.FULFILLED:
                 return response
-            given = response
-
-            async def verify(given: DelegationResponse = given) -> str:
-                return await self._acheck(request, given)
-
-            why: str = await handler.once(verify)
+            verdict: DelegationResponse | str = yield response
+            why, left = self._read_verdict(verdict), left - 1
             if not why:
                 return response
-            if not left:
+            can_tell = isinstance(verdict, str) or verdict.status is Status.FULFILLED
+            if not (left and can_tell):
                 return self._ask_user(request, response, why)
-            response = await handler(_build_retry(request, why))
-        return response
+            task = f"Your answer was rejected: {why}\nDo the task again: {request.task}"
+            asked = request.model_copy(update={"task": task})
 
-    def _check(self, request: DelegationRequest, response: DelegationResponse) -> str:
-        if not isinstance(self._verify, BaseChatModel):
-            return self._verify(request, response)
-        return _read_verdict(self._verify.invoke(_build_question(request, response)))
-
-    async def _acheck(self, request: DelegationRequest, response: DelegationResponse) -> str:
-        if not isinstance(self._verify, BaseChatModel):
-            return self._verify(request, response)
-        return _read_verdict(await self._verify.ainvoke(_build_question(request, response)))
+    def _read_verdict(self, verdict: DelegationResponse | str) -> str:
+        """Return what is wrong; of what a model says, nothing counts as right but the word OK."""
+        if isinstance(verdict, str) and not isinstance(self._verify, BaseChatModel):
+            return verdict
+        if isinstance(verdict, DelegationResponse):
+            if verdict.status is not Status.FULFILLED:
+                return f"{verdict.agent} cannot tell: {verdict.reason or verdict.status}"
+            verdict = verdict.result
+        text = verdict.strip()
+        return "" if text.strip(".! ").upper() == "OK" else text or "it was not accepted"
 
     def _ask_user(
         self, request: DelegationRequest, response: DelegationResponse, why: str
@@ -112,23 +138,11 @@ class VerificationMiddleware(DelegationMiddleware):
         )
         if answer == "accept":
             return response
-        reason = f"rejected {self._max_attempts} times, at last: {why}"
         return response.model_copy(
-            update={"status": Status.UNABLE, "reason": reason, "confidence": 0.0}
+            update={"status": Status.UNABLE, "reason": f"rejected: {why}", "confidence": 0.0}
         )
-
-
-def _build_retry(request: DelegationRequest, why: str) -> DelegationRequest:
-    task = f"Your answer was rejected: {why}\nDo the task again: {request.task}"
-    return request.model_copy(update={"task": task})
 
 
 def _build_question(request: DelegationRequest, response: DelegationResponse) -> list[BaseMessage]:
     told = json.dumps({"task": request.task, "answer": response.result}, ensure_ascii=False)
     return [SystemMessage(load_governance_texts()["verify"]), HumanMessage(told)]
-
-
-def _read_verdict(reply: BaseMessage) -> str:
-    """Return what is wrong; nothing of a reply counts as right but the word OK."""
-    text = str(reply.text).strip()
-    return "" if text.strip(".! ").upper() == "OK" else text or "it was not accepted"

@@ -16,7 +16,11 @@ from echelons.delegation.candidates import NO_CANDIDATES, Candidates
 from echelons.delegation.race import RaceEntry
 from echelons.delegation.request import DelegationRequest, DelegationResponse, Status
 from echelons.errors import UnreadableRecord
-from echelons.identity.lineage import derive_message_id, derive_subordinate_thread_id
+from echelons.identity.lineage import (
+    derive_message_id,
+    derive_request_id,
+    derive_subordinate_thread_id,
+)
 from echelons.identity.thread_history import Head
 from echelons.messaging.agent_question import format_questions
 from echelons.messaging.user_answer import format_user_answers
@@ -40,6 +44,8 @@ class QueuedRequest:
         routed: Whether the router has found its candidates.
         wrap_log: What the middleware around it has had of this attempt so far: responses, and
             other values that it keeps.
+        waiting: The request whose middleware waits for the answer to this one; `None` if the
+            superior's call does.
     """
 
     request: DelegationRequest
@@ -53,6 +59,7 @@ class QueuedRequest:
     race_entry: RaceEntry | None = None
     routed: bool = False
     wrap_log: tuple[Mapping[str, Any], ...] = ()
+    waiting: QueuedRequest | None = None
 
     def stored(self) -> dict[str, Any]:
         """Return the queued request as JSON."""
@@ -75,6 +82,8 @@ class QueuedRequest:
             kept["routed"] = True
         if self.wrap_log:
             kept["wrap_log"] = [dict(each) for each in self.wrap_log]
+        if self.waiting:
+            kept["waiting"] = self.waiting.stored()
         return kept
 
     @classmethod
@@ -101,6 +110,7 @@ class QueuedRequest:
             RaceEntry.load(stored["part"]) if "part" in stored else None,
             stored.get("routed", False),
             _read_log(stored.get("wrap_log", ())),
+            cls.load(stored["waiting"]) if "waiting" in stored else None,
         )
 
     def without_deadline(self) -> QueuedRequest:
@@ -112,7 +122,44 @@ class QueuedRequest:
         known: Mapping[str, Head] = state.get("heads") or {}
         if self.thread_id in known:
             return known[self.thread_id]
-        return None if self.earlier_responses else state.get("head")
+        return None if self.earlier_responses or self.waiting else state.get("head")
+
+    def build_side_request(self, agent: str, task: str, superior: str) -> QueuedRequest:
+        """Return a request to another subordinate, for whose answer this one waits.
+
+        All that its middleware asks of one subordinate is on one thread.
+        """
+        asked = [each["asked"]["agent"] for each in self.wrap_log if "asked" in each]
+        request = self.request.model_copy(
+            update={
+                "id": derive_request_id(superior, self.request.id, f"ask/{len(asked)}"),
+                "current": agent,
+                "task": task,
+                "context": {},
+                "path": (*self.request.path[:-1], agent),
+                "attempts": 1,
+                "route": (),
+                "why": "",
+                "addressee": (),
+            }
+        )
+        thread = derive_subordinate_thread_id(superior, self.request.id, f"ask/{agent}")
+        return QueuedRequest(
+            request,
+            self.call_id,
+            thread,
+            continues=agent in asked,
+            message_id=self.message_id,
+            race_entry=self.race_entry,
+            waiting=self,
+        )
+
+    def pass_answer(self, answer: DelegationResponse) -> QueuedRequest | None:
+        """Return the request that waits for the answer to this one, with the answer."""
+        if self.waiting is None:
+            return None
+        entry = {"asked": self._with_thread_id(answer).stored()}
+        return replace(self.waiting, wrap_log=(*self.waiting.wrap_log, entry))
 
     def build_next_attempt(self, answer: DelegationResponse, superior: str) -> QueuedRequest | None:
         """Return the next attempt, or `None` if the answer suffices or no candidate is left."""

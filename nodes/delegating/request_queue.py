@@ -69,6 +69,8 @@ class RequestQueue:
         may_retry: bool = True,
     ) -> NextStep:
         """Return the step after an attempt of `spent` seconds; `config` is the superior's."""
+        if waiting := order.pass_answer(answer):
+            return NextStep(order, config, waiting)
         request = order.request.with_time_spent(spent)
         if may_retry and order.candidates.remaining and request.seconds != 0:
             request = self._with_deadline(request, config)

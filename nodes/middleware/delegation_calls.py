@@ -16,9 +16,10 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.errors import GraphInterrupt
 from pydantic import ValidationError
 
+from echelons.delegation.aggregation import without_results
 from echelons.delegation.request import DelegationRequest, DelegationResponse, Usage
 from echelons.errors import UnreadableRecord
-from echelons.identity.lineage import derive_request_id
+from echelons.identity.lineage import derive_request_id, require_identity
 from echelons.nodes.delegating.attempt import Attempt
 from echelons.nodes.delegating.queued_request import QueuedRequest
 from echelons.nodes.middleware.call_chain import CallChain, build_failure
@@ -58,7 +59,7 @@ class DelegationCalls:
             MiddlewareFailed: A middleware has failed.
             GraphInterrupt: The subordinate or a wrap asks.
         """
-        run = _Run(order)
+        run = _Run(order, require_identity(config).thread_id)
 
         def handle(request: DelegationRequest) -> DelegationResponse:
             if (known := run.replay("response")) is not None:
@@ -70,7 +71,7 @@ class DelegationCalls:
                 return known[0]
             return run.note_value(function())
 
-        handle.__dict__["once"] = once
+        vars(handle).update(once=once, ask=run.ask)
         try:
             return run.finish(self._chain.run(order.request, handle, config))
         except NextStepNeeded:
@@ -87,7 +88,7 @@ class DelegationCalls:
         attempt: Callable[[QueuedRequest], Awaitable[Attempt]],
     ) -> Attempt | QueuedRequest:
         """Async version of `invoke`."""
-        run = _Run(order)
+        run = _Run(order, require_identity(config).thread_id)
 
         async def handle(request: DelegationRequest) -> DelegationResponse:
             if (known := run.replay("response")) is not None:
@@ -99,7 +100,10 @@ class DelegationCalls:
                 return known[0]
             return run.note_value(await function())
 
-        handle.__dict__["once"] = once
+        async def ask(agent: str, task: str) -> DelegationResponse:
+            return run.ask(agent, task)
+
+        vars(handle).update(once=once, ask=ask)
         try:
             return run.finish(await self._chain.arun(order.request, handle, config))
         except NextStepNeeded:
@@ -119,15 +123,17 @@ class DelegationCalls:
 
 
 class _Run:
-    """One run of the wraps around a request.
+    """One run of the wraps around a request of an agent with a thread.
 
     Attributes:
         is_fresh: Whether something has ended in this step that is not stored yet.
     """
 
-    def __init__(self, order: QueuedRequest) -> None:
+    def __init__(self, order: QueuedRequest, thread_id: str) -> None:
         self.is_fresh = False
         self._order = order
+        self._thread_id = thread_id
+        self._asked: tuple[str, str] | None = None
         self._log: list[Mapping[str, Any]] = [*order.wrap_log]
         self._place = 0
         self._attempt: Attempt | None = None
@@ -149,6 +155,22 @@ class _Run:
             why = "the wrap around the request makes other calls than before"
             raise UnreadableRecord(QueuedRequest.__name__, why)
         return entry[kind]
+
+    def ask(self, agent: object, task: object) -> DelegationResponse:
+        """Return the response of another subordinate.
+
+        Raises:
+            NextStepNeeded: It is still to be asked, in a step of its own.
+            TypeError: The name or the task is no text.
+            UnreadableRecord: As of `replay`.
+        """
+        if not (isinstance(agent, str) and isinstance(task, str)):
+            what = f"({shorten_repr(agent)}, {shorten_repr(task)})"
+            raise TypeError(f"handler.ask takes a subordinate's name and a task, not {what}")
+        if self._place == len(self._log):
+            self._asked = (agent, task)
+            raise NextStepNeeded
+        return DelegationResponse.load(self.replay("asked"))
 
     def build_order(self, request: DelegationRequest) -> QueuedRequest:
         """Return the queued request of the next attempt: a new one on the same thread."""
@@ -182,21 +204,24 @@ class _Run:
         self.is_fresh = True
 
     def build_next_step(self) -> QueuedRequest:
-        """Return the request with all that the wraps have had."""
-        return replace(self._order, wrap_log=tuple(self._log), continues=self._has_run())
+        """Return the request with all that the wraps have had, or what they ask meanwhile."""
+        own = replace(self._order, wrap_log=tuple(self._log), continues=self._has_run())
+        return own.build_side_request(*self._asked, self._thread_id) if self._asked else own
 
     def _has_run(self) -> bool:
         return self._order.continues or any("response" in each for each in self._log)
 
     def finish(self, answer: DelegationResponse) -> Attempt:
         """Return the attempt with the answer of the outermost wrap, and the usage of all."""
-        responses = [
-            DelegationResponse.load(each["response"]) for each in self._log if "response" in each
-        ]
+        responses, asked = (
+            [DelegationResponse.load(each[kind]) for each in self._log if kind in each]
+            for kind in ("response", "asked")
+        )
         answer = answer.model_copy(
             update={
                 "request_id": self._order.request.id,
-                "usage": sum((each.usage for each in responses), Usage()),
+                "usage": sum((each.usage for each in (*responses, *asked)), Usage()),
+                "side_responses": without_results(asked),
             }
         )
         last = self._attempt

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from echelons import Agent, DelegationRequest, DelegationResponse, Permissions, Session
-from echelons.errors import InvalidSetting, MiddlewareFailed
+from echelons.errors import InvalidField, InvalidName, InvalidSetting, MiddlewareFailed
 from echelons.middleware import (
     DelegationMiddleware,
     PlanMiddleware,
@@ -79,7 +80,7 @@ def test_a_wrong_result_is_rejected_twice_and_then_accepted(world: World) -> Non
 
 @pytest.mark.parametrize(
     ("answer", "told"),
-    [("accept", "it is 5"), ("reject", "rejected 2 times, at last: it is 5 is wrong")],
+    [("accept", "it is 5"), ("reject", "rejected: it is 5 is wrong")],
 )
 def test_at_the_limit_the_human_is_asked(world: World, answer: str, told: str) -> None:
     verified: list[str] = []
@@ -125,7 +126,7 @@ def test_an_agent_writes_its_plan_before_it_proceeds(world: World) -> None:
 
 def test_a_plan_is_rejected_with_reasons_and_then_accepted(world: World) -> None:
     steps = ["1. do it", "1. ask leaf", delegate("leaf", "go"), "done"]
-    agent, model = team([PlanMiddleware(approve=True)], ["four"], steps)
+    agent, model = team([PlanMiddleware(approve="user")], ["four"], steps)
     with Session(agent, ":memory:") as session:
         [first] = world.send(session, "go").questions
         assert first.value["plan"] == "1. do it"
@@ -133,6 +134,44 @@ def test_a_plan_is_rejected_with_reasons_and_then_accepted(world: World) -> None
         assert second.value["plan"] == "1. ask leaf"
         assert world.answer(session, {second.id: "accept"}).text == "end"
     assert "Your plan is rejected: leaf can do it. Write another." in shown(model, "mid")[1]
+
+
+def test_a_superior_rejects_a_plan_and_then_accepts_another(world: World) -> None:
+    answers = iter(["leaf can do it.", "Accept."])
+
+    def lead(messages: Any) -> Any:
+        asked = re.search(r'answers="(\w+)"', str(messages[-1].text))
+        if asked:
+            return Call("call_subordinate", {"message": next(answers), "answers": asked[1]})
+        return delegate("mid", "go") if len(messages) < 3 else "end"
+
+    mids = ["1. do it", "1. ask leaf", delegate("leaf", "go"), "done"]
+    model = ScriptedModel(
+        {
+            "head": lead,
+            "mid": follow(mids),
+            "leaf": ["four"],
+        }
+    )
+    plan = PlanMiddleware(approve="superior")
+    mid = Agent("mid", middleware=[plan], subordinates=[Agent("leaf")])
+    with Session(Agent("head", model=model, subordinates=[mid]), ":memory:") as session:
+        result = world.send(session, "go")
+    assert result.text == "end"
+    calls = [each for each in model.calls if each.agent == "mid"]
+    assert [each.tools == () for each in calls] == [True, True, False, False]
+    asked = [each for each in shown(model, "head")[-1] if "May I proceed" in each]
+    assert [re.findall(r"1\. .*", each) for each in asked] == [["1. do it"], ["1. ask leaf"]]
+
+
+def test_the_superior_of_a_root_is_the_user(world: World) -> None:
+    model = ScriptedModel({"head": follow(["1. do it", "1. ask Ann", "done"])})
+    agent = Agent("head", model=model, middleware=[PlanMiddleware(approve="superior")])
+    with Session(agent, ":memory:") as session:
+        [first] = world.send(session, "go").questions
+        [second] = world.answer(session, {first.id: "Ann can do it."}).questions
+        assert "1. ask Ann" in str(second.value)
+        assert world.answer(session, {second.id: "accept"}).text == "done"
 
 
 @pytest.mark.parametrize(("threshold", "delegates"), [(1, True), (9, False)])
@@ -320,3 +359,127 @@ def test_a_request_that_is_held_is_approved_once_for_all_attempts(world: World) 
         done = world.answer(session, {question.id: "approve"})
     assert (done.questions, done.text) == ((), "end")
     assert len(shown(model, "leaf")) == 2
+
+
+def reviewed_team(
+    reviews: Any, answers: Any, *, may_ask: bool = False
+) -> tuple[Agent, ScriptedModel]:
+    """Return a tree of three levels in which one subordinate verifies what another answers."""
+    rules = Permissions(contact_user=may_ask)
+    model = ScriptedModel(
+        {
+            "head": follow([delegate("mid", "go"), "end"]),
+            "mid": follow([delegate("leaf", "add 2 and 2"), "done"]),
+            "leaf": follow(answers),
+            "reviewer": follow(reviews),
+        }
+    )
+    mid = Agent(
+        "mid",
+        middleware=[VerificationMiddleware("reviewer")],
+        subordinates=[Agent("leaf"), Agent("reviewer", permissions=rules)],
+        permissions=rules,
+    )
+    return Agent("head", model=model, subordinates=[mid], permissions=rules), model
+
+
+def test_another_subordinate_verifies_on_a_thread_of_its_own(world: World) -> None:
+    agent, model = reviewed_team(["It is not four.", "OK."], ["it is 3", "it is 4"])
+    with Session(agent, ":memory:") as session:
+        result = world.send(session, "go")
+        threads = [each for each in session.trace().walk() if each.agent == "reviewer"]
+    assert shown(model, "mid")[-1][-1] == "it is 4"
+    assert shown(model, "leaf")[-1][-1].startswith("Your answer was rejected: It is not four.")
+    # It reads its own conversation, and nothing else.
+    first, verdict, second = shown(model, "reviewer")[-1]
+    assert '{"task": "add 2 and 2", "answer": "it is 3"}' in first
+    assert verdict == "It is not four."
+    assert '"answer": "it is 4"' in second
+    [thread] = threads
+    assert [each.task for each in thread.requests] == [first, second]
+    assert result.usage.model_calls == len(model.calls) == 8
+
+
+@pytest.mark.parametrize(("answer", "told"), [("accept", "it is 3"), ("reject", "cannot tell")])
+def test_what_the_reviewer_cannot_tell_the_human_decides(
+    world: World, answer: str, told: str
+) -> None:
+    unable = Call("report", {"status": "unable", "reason": "no calculator"})
+    agent, model = reviewed_team([unable], ["it is 3"])
+    with Session(agent, ":memory:") as session:
+        [question] = world.send(session, "go").questions
+        assert question.value["rejected"] == "reviewer cannot tell: no calculator"
+        world.answer(session, {question.id: answer})
+    assert told in shown(model, "mid")[-1][-1]
+    assert [len(shown(model, each)) for each in ("leaf", "reviewer")] == [1, 1]
+
+
+def test_a_reviewer_asks_the_user_and_repeats_nothing(world: World) -> None:
+    asked = Call("ask_user", {"question": "Is it four?"})
+    agent, model = reviewed_team([asked, "No.", "OK"], ["it is 3", "it is 4"], may_ask=True)
+    with Session(agent, ":memory:") as session:
+        [question] = world.send(session, "go").questions
+        assert world.answer(session, {question.id: "no"}).text == "end"
+    assert len(shown(model, "leaf")) == 2
+    assert shown(model, "mid")[-1][-1].startswith("it is 4")
+
+
+def test_parts_of_a_fan_out_have_reviews_of_their_own(world: World) -> None:
+    requests = [{"subordinate": name, "message": f"ask {name}"} for name in ("one", "two")]
+    model = ScriptedModel(
+        {
+            "head": follow([Call("delegate_many", {"requests": requests}), "end"]),
+            "one": ["first"],
+            "two": ["second"],
+            "reviewer": follow(["OK", "OK"]),
+        }
+    )
+    members = [Agent("one"), Agent("two"), Agent("reviewer")]
+    checks = [VerificationMiddleware("reviewer")]
+    agent = Agent("head", model=model, middleware=checks, subordinates=members)
+    with Session(agent, ":memory:") as session:
+        assert world.send(session, "go").text == "end"
+        threads = [each.agent for each in session.trace().walk()]
+    assert threads.count("reviewer") == 2
+    assert all(len(messages) == 1 for messages in shown(model, "reviewer"))
+
+
+def test_a_wrap_that_asks_nobody_there_is_told_so(world: World) -> None:
+    class Asking(DelegationMiddleware):
+        def wrap_delegation(self, request: DelegationRequest, handler: Any) -> DelegationResponse:
+            return handler.ask("ghost", "Boo?")  # type: ignore[no-any-return]
+
+        async def awrap_delegation(
+            self, request: DelegationRequest, handler: Any
+        ) -> DelegationResponse:
+            return await handler.ask("ghost", "Boo?")  # type: ignore[no-any-return]
+
+    agent, model = team([Asking()], [])
+    with Session(agent, ":memory:") as session:
+        assert world.send(session, "go").text == "end"
+    assert "no subordinate is called 'ghost'" in shown(model, "mid")[-1][-1]
+
+
+@pytest.mark.parametrize("given", [("leaf", 7), (None, "task")])
+def test_a_wrap_that_asks_with_no_text_is_named(world: World, given: Any) -> None:
+    class Asking(DelegationMiddleware):
+        def wrap_delegation(self, request: DelegationRequest, handler: Any) -> DelegationResponse:
+            return handler.ask(*given)  # type: ignore[no-any-return]
+
+        async def awrap_delegation(
+            self, request: DelegationRequest, handler: Any
+        ) -> DelegationResponse:
+            return await handler.ask(*given)  # type: ignore[no-any-return]
+
+    model = ScriptedModel({"head": [delegate("leaf", "go"), "end"]})
+    agent = Agent("head", model=model, middleware=[Asking()], subordinates=[Agent("leaf")])
+    with Session(agent, ":memory:") as session:
+        with pytest.raises(MiddlewareFailed, match="takes a subordinate's name and a task"):
+            world.send(session, "go")
+
+
+def test_a_verifier_that_is_no_subordinate_is_refused_when_the_agent_is_made() -> None:
+    with pytest.raises(InvalidField, match="that asks one of leaf"):
+        Agent("mid", middleware=[VerificationMiddleware("revuer")], subordinates=[Agent("leaf")])
+    with pytest.raises(InvalidName):
+        VerificationMiddleware("no name")

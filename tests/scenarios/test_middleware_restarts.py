@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from echelons import SqliteCheckpointer, ThreadStore
 from tests.fork_server import ForkServer
 from tests.scenarios.drivers.forks import Ended, Forks
 
@@ -95,3 +96,20 @@ def test_a_second_attempt_that_is_killed_repeats_nothing_of_the_first(
     done = go(killed, "answer", {question: {"outcome": "happened", "result": "paid 3"}})
     assert done.returned == {"questions": {}, "text": "end"}
     assert read_log(tmp_path) == ["paid 3"] * 2
+
+
+def test_a_reviewer_that_is_killed_reviews_the_answer_that_there_is(
+    go: Step, tmp_path: Path
+) -> None:
+    killed = "reviewed, killed in the reviewer"
+    assert go(killed, "send", "go").code == -signal.SIGKILL
+    assert read_log(tmp_path) == ["paid 3"]
+    done = go(killed, "resume")
+    assert done.returned == {"questions": {}, "text": "end"}
+    assert read_log(tmp_path) == ["paid 3"] * 2
+    with SqliteCheckpointer(tmp_path / "runs.sqlite") as saver:
+        store = ThreadStore(saver)
+        [root] = store.roots()
+        assert all(link.holds for link in store.verify(root.id))
+        agents = [each.agent for each in store.trace(root.id).walk()]
+    assert agents == ["boss", "head", "mid", "reviewer"]

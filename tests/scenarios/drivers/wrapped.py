@@ -74,6 +74,24 @@ def build_tree(log: Path, middleware: str) -> Agent:
         "review of each": lambda: HumanInTheLoopMiddleware(allowed, interrupt_mode="per_call"),
     }.get(middleware, lambda: ToolRetryMiddleware(retry_on=decide, initial_delay=0, jitter=False))
     steps: Any = [Call("pay", {"amount": 3}), "done"]
+    if middleware == "reviewed, killed in the reviewer":
+
+        def review(messages: Any) -> str:
+            if not (dead := log.with_suffix(".dead")).exists():
+                dead.touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+            return "OK" if count_runs(log) > 1 else "too few"
+
+        by_reviewer = [VerificationMiddleware("reviewer")]
+        members = [Agent("mid", tools=[pay]), Agent("reviewer")]
+        reviewed: dict[str, Any] = {
+            "boss": [delegate("head", "go"), "end"],
+            "head": [delegate("mid", "go"), "done"],
+            "reviewer": review,
+            "mid": steps,
+        }
+        head = Agent("head", middleware=by_reviewer, subordinates=members)
+        return Agent("boss", model=ScriptedModel(reviewed), subordinates=[head])
     if middleware.startswith("verify"):
         # Around the request to the agent with the tool, whose first answer is rejected.
         check = VerificationMiddleware(lambda _, said: "" if count_runs(log) > 1 else "too few")
