@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from echelons.checkpoints.checkpointer import SqliteCheckpointer
     from echelons.checkpoints.threads.pending_work import Question
     from echelons.checkpoints.threads.store import ThreadStore
+    from echelons.delegation.contract import Contract
     from echelons.delegation.policy import DelegationPolicy
     from echelons.delegation.request import DelegationRequest, DelegationResponse, Status, Usage
     from echelons.effects.human_review import Decision
@@ -36,6 +37,7 @@ _HOMES = {
     "AsyncRun": "runtime.session_run",
     "BreakerPolicy": "guards.circuit_breaker",
     "Capability": "capabilities.capability",
+    "Contract": "delegation.contract",
     "Decision": "effects.human_review",
     "DelegationPolicy": "delegation.policy",
     "DelegationRequest": "delegation.request",
@@ -67,6 +69,7 @@ __all__ = [
     "AsyncRun",
     "BreakerPolicy",
     "Capability",
+    "Contract",
     "Decision",
     "DelegationPolicy",
     "DelegationRequest",

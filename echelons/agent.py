@@ -20,6 +20,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from echelons.capabilities.capability import Capability, check_capabilities
+from echelons.delegation.contract import Contract, get_inputs
 from echelons.delegation.policy import DelegationPolicy
 from echelons.errors import (
     DuplicateName,
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from langchain_core.messages import SystemMessage
     from langgraph.checkpoint.base import BaseCheckpointSaver
     from langgraph.store.base import BaseStore
+    from pydantic import BaseModel
 
     from echelons.graphs.compiled_tree import AgentGraph
     from echelons.tree.drawing import Drawing
@@ -101,6 +103,8 @@ class Agent(_Compiled):
             `pip install "echelons[middleware]"`).
         inherit_middleware: Whether its superior's middleware is around its own.
         memory: How much of a long conversation its model reads; `None` for all of it.
+        contract: The types of its input and its output; `None` for plain text.
+        response_format: Short for a contract with this output alone.
 
     Raises:
         ConfigurationError: An argument is invalid; the subclass says which.
@@ -132,6 +136,8 @@ class Agent(_Compiled):
     middleware: Sequence[Any] = field(default=(), kw_only=True)
     inherit_middleware: bool = field(default=False, kw_only=True)
     memory: Memory | None = field(default=None, kw_only=True)
+    contract: Contract | None = field(default=None, kw_only=True)
+    response_format: type[BaseModel] | None = field(default=None, kw_only=True)
 
     if TYPE_CHECKING:
         # The arguments accepted are wider than the types of the fields.
@@ -152,6 +158,8 @@ class Agent(_Compiled):
             middleware: Sequence[AgentMiddleware[Any, Any]] = (),
             inherit_middleware: bool = False,
             memory: Memory | None = None,
+            contract: Contract | None = None,
+            response_format: type[BaseModel] | None = None,
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -169,6 +177,8 @@ class Agent(_Compiled):
             keep(self, "tools", _check_tools(self.name, self.tools))
         with refuse_unreadable(lambda _: InvalidField(self.name, "middleware", "…", MIDDLEWARE)):
             keep(self, "middleware", _check_middleware(self))
+        keep(self, "contract", _check_contract(self))
+        keep(self, "response_format", self.contract.output if self.contract else None)
         keep(self, "capabilities", check_capabilities(self.name, self.capabilities))
         given = self.subordinates
         with refuse_unreadable(lambda why: InvalidSubordinate(self.name, given, why)):
@@ -178,6 +188,7 @@ class Agent(_Compiled):
                     raise InnerLimits(each.name, each.limits.root_only_names)
             check_tree(self, self.limits.depth)
             _check_side_requests(self)
+            _check_subordinate_tools(self)
         if self.permissions is not NO_PERMISSIONS:
             check_permissions(self)
 
@@ -277,6 +288,7 @@ def subordinate(
     name: str | None = None,
     description: str | None = None,
     capabilities: Mapping[str, float] | Mapping[str, Capability | float] | None = None,
+    contract: Contract | None = None,
 ) -> Member:
     """Return a graph, Runnable or function as a member of a tree, with what an agent has.
 
@@ -288,6 +300,10 @@ def subordinate(
         name: Its name in the tree, as of an `Agent`; needed if its own is no agent name.
         description: Its purpose in a sentence. Its superior's model reads it.
         capabilities: Its capabilities by name: a confidence from 0 to 1, or a `Capability`.
+        contract: The types of its input and its output. A function and a Runnable are given an
+            instance of the input in place of the message, a graph its fields beside `messages`. The
+            output is what they return: an instance, its fields or its JSON; of a graph its
+            `structured_response`, the fields of its state, or its last message.
 
     Raises:
         ConfigurationError: An argument is invalid; the subclass says which.
@@ -308,6 +324,13 @@ def subordinate(
             raise InvalidField(member.name, "description", description, "str")
         if capabilities is not None:
             given["capabilities"] = check_capabilities(name or member.name, capabilities)
+        if contract is not None:
+            if not isinstance(contract, Contract) or not hasattr(member, "contract"):
+                expected = "Contract, for an agent, a graph, a Runnable or a function"
+                raise InvalidField(member.name, "contract", contract, expected)
+            given["contract"] = contract
+            if isinstance(member, Agent):
+                member = replace(member, contract=None, response_format=None)
         changed: Member = replace(
             member, **{key: each for key, each in given.items() if each is not None}
         )
@@ -432,6 +455,30 @@ def _check_middleware(agent: Agent) -> tuple[Any, ...]:
         names.add(each.name)
     check_middleware_tools(agent, checked)
     return checked
+
+
+def _check_contract(agent: Agent) -> Contract | None:
+    given: Any = agent.contract
+    if given is None:
+        return Contract(output=agent.response_format) if agent.response_format else None
+    if not isinstance(given, Contract):
+        raise InvalidField(agent.name, "contract", given, "Contract")
+    if agent.response_format not in (None, given.output):
+        why = "the output of the contract, which is given too"
+        raise InvalidField(agent.name, "response_format", agent.response_format, why)
+    return given
+
+
+def _check_subordinate_tools(agent: Agent) -> None:
+    """Check that the tools named after subordinates with an input have names that are free."""
+    taken = {getattr(each, "name", None) or getattr(each, "__name__", "") for each in agent.tools}
+    for each in agent.middleware:
+        taken |= {tool.name for tool in getattr(each, "tools", ())}
+    for name in get_inputs({each.name: each for each in agent.subordinates}):
+        if name in BUILT_IN_TOOLS:
+            raise InvalidName(name, "a tool of every agent is called so")
+        if name in taken:
+            raise DuplicateName(name, (f"tools of {agent.name}", f"subordinates of {agent.name}"))
 
 
 def _check_side_requests(agent: Agent) -> None:

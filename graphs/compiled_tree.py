@@ -53,6 +53,7 @@ from echelons.graphs.level_graph import (
     build_foreign_level,
 )
 from echelons.graphs.pregel.state_updates import EditableGraph
+from echelons.graphs.probe import probe_tree
 from echelons.guards.limits import Limits
 from echelons.guards.permissions import RulesByName, extend_rules
 from echelons.human import Human
@@ -180,6 +181,7 @@ class AgentGraph(EditableGraph):
             TreeRaces(ledger, thread_id, identity.turn, fence),
             self.failures,
             saver,
+            self.agent.contract,
         )
         options = dict(kwargs)
         # With LangGraph's default, "async", a tool can run twice after a crash. Without a
@@ -286,6 +288,7 @@ def _get_levels(agent: Agent) -> _Levels:
 
 
 def _build_levels(agent: Agent) -> _Levels:
+    probe_tree(agent)
     policy, heights = agent.delegation or DEFAULT_POLICY, measure_heights(agent)
     levels = _LevelFactory(
         models=resolve_models(agent),

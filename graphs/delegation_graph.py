@@ -20,7 +20,6 @@ from echelons.checkpoints.threads.pending_work import list_triggered_nodes
 from echelons.graphs.edges import DelegationEntry
 from echelons.graphs.pregel.direct_entry import DirectGraph
 from echelons.graphs.state import DelegationInput, DelegationOutput, DelegationState
-from echelons.human import Human
 from echelons.identity.thread_history import ThreadHistory
 from echelons.langgraph_internals import CHECKPOINT_MAP_KEY
 from echelons.nodes.base_node import Node
@@ -52,17 +51,8 @@ def build_delegation_graph(
     superior's middleware may be around each request.
     """
     queue = RequestQueue(assign_nodes(members), history, timeouts)
-    # A plain answer counts with the best declared confidence, or fully.
     subordinates = {
-        name: Subordinate(
-            name,
-            levels[name],
-            max(member.capabilities.values(), default=1.0),
-            queue,
-            approvals,
-            is_human=isinstance(member, Human),
-            wraps=wraps,
-        )
+        name: Subordinate(member, levels[name], queue, approvals, wraps)
         for name, member in members.items()
     }
     route = DelegationEntry(queue)

@@ -14,7 +14,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.graph import END
 from langgraph.types import Send
 
-from echelons.delegation.calls import iterate_requests
+from echelons.delegation.calls import is_typed_call, iterate_requests
 from echelons.delegation.policy import DelegationPolicy
 from echelons.delegation.race import RaceEntry
 from echelons.delegation.relayed_request import RelayedRequest
@@ -150,7 +150,7 @@ def build_sends(
     acts = [
         Send("act", each["id"] if is_named and each["id"] else [each])
         for each in calls
-        if each["name"] not in DELEGATING_TOOLS
+        if not (each["name"] in DELEGATING_TOOLS or is_typed_call(message, each))
     ]
     sends = acts + _build_delegation_sends(state, identity, message, calls, limits)
     # A fan-out call that a person wrote into the state was never planned, so it sends nothing.
@@ -190,7 +190,9 @@ def _build_delegation_sends(
             )
         if request.id in ended:
             continue
-        order = QueuedRequest(request, call_id, thread, thread != own, message.id or "")
+        order = QueuedRequest(
+            request, call_id, thread, thread != own, message.id or "", tool=asked.tool
+        )
         if forward:
             order = replace(order, reset=bool(forward["reset"]))
         elif candidates := load_candidates(message, call_id):

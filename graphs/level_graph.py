@@ -12,6 +12,7 @@ from langgraph.graph import END, START, StateGraph
 
 from echelons.agent import Agent
 from echelons.checkpoints.threads.message_search import search_messages
+from echelons.delegation.contract import get_contract, get_inputs
 from echelons.delegation.policy import DelegationPolicy
 from echelons.effects.approvals import StandingDecisions
 from echelons.effects.journal import Journal
@@ -45,6 +46,7 @@ from echelons.nodes.planning.tool_schemas import (
     build_recall_schema,
     build_report_schema,
     build_send_message_schema,
+    build_subordinate_tool,
 )
 from echelons.nodes.reason import Reason, ReasonSettings
 from echelons.nodes.run import RunFunction, RunGraph, RunHuman, RunRunnable
@@ -117,7 +119,7 @@ def build_agent_level(
         for each in agent.tools
         if not get_provider_tool_name(each)
     ]
-    hooks = _build_hooks(position, tools)
+    hooks = _build_hooks(agent, position, tools)
     builder = hooks.builder if hooks else _create_builder(position.reports)
     nodes = hooks.nodes if hooks else LoopNodes()
     ends = [*nodes]
@@ -175,14 +177,14 @@ def build_agent_level(
     return builder
 
 
-def _build_hooks(position: LevelPosition, tools: list[BaseTool]) -> LevelHooks | None:
+def _build_hooks(agent: Agent, position: LevelPosition, tools: list[BaseTool]) -> LevelHooks | None:
     """Return what the middleware of an agent adds to its level, its tools among them."""
     if not position.middleware:
         return None
     # Only these levels need the package `langchain`.
     from echelons.graphs.level_hooks import LevelHooks
 
-    return LevelHooks(position, tools)
+    return LevelHooks(agent, position, tools)
 
 
 def build_foreign_level(member: Member, history: GraphHistory) -> LevelBuilder:
@@ -212,11 +214,11 @@ def _create_builder(reports: bool) -> LevelBuilder:
 def _create_run_node(member: Member, history: GraphHistory) -> Node:
     match member:
         case FunctionMember():
-            return RunFunction(member.function)
+            return RunFunction(member.function, member.contract)
         case RunnableMember():
-            return RunRunnable(member.runnable)
+            return RunRunnable(member.runnable, member.contract)
         case GraphMember():
-            return RunGraph(member.graph, history)
+            return RunGraph(member.graph, history, member.contract)
         case Human():
             return RunHuman(history)
         case _:
@@ -236,7 +238,7 @@ def _build_settings(
     if not hasattr(model, "bind_tools"):
         model = ModelFunction(position.model, shown)
     elif shown:
-        model = position.model.bind_tools(shown)
+        model = position.model.bind_tools(shown, **_build_output_format(agent, position.model))
     callable_tools = CallableTools(
         tools=frozenset((*(each.name for each in tools), *memory_tools)),
         subordinates=tuple(each.name for each in agent.subordinates),
@@ -247,6 +249,8 @@ def _build_settings(
         can_contact_user=can_contact_user,
         can_ask_later=can_ask_later,
         profiles=agent.permissions.profiles,
+        inputs=get_inputs({each.name: each for each in agent.subordinates}),
+        output=agent.contract if agent.contract and agent.contract.output else None,
         width=position.width,
         has_deeper_levels=any(each.subordinates for each in agent.subordinates),
     )
@@ -259,6 +263,7 @@ def _build_settings(
             can_call=can_ask,
             can_report=reports,
             has_subordinates=bool(agent.subordinates),
+            output=agent.contract.output_schema if agent.contract else None,
             texts=guidance or {},
         )
     return ReasonSettings(
@@ -278,11 +283,26 @@ def _build_settings(
     )
 
 
+def _build_output_format(agent: Agent, model: Any) -> dict[str, Any]:
+    """Return the arguments with which a model answers in a form only, if its provider can.
+
+    As LangChain's `ProviderStrategy` gives them to the models of all providers.
+    """
+    contract, profile = agent.contract, getattr(model, "profile", None) or {}
+    if not (contract and contract.output and profile.get("structured_output")):
+        return {}
+    form = {"name": contract.output.__name__, "schema": contract.output_schema}
+    return {"response_format": {"type": "json_schema", "json_schema": form}}
+
+
 def _list_shown_tools(
     agent: Agent, tools: Sequence[BaseTool], position: LevelPosition, can_ask: bool
 ) -> list[Any]:
     """Return the tools that an agent's model is shown, in their order."""
     shown: list[Any] = [*tools, *filter(get_provider_tool_name, agent.tools)]
+    for each in agent.subordinates:
+        if (contract := get_contract(each)) and contract.input_schema:
+            shown.append(build_subordinate_tool(each, contract.input_schema))
     if agent.subordinates:
         shown.append(build_call_subordinate_schema(agent.subordinates))
     if len(agent.subordinates) > 1:
@@ -290,7 +310,8 @@ def _list_shown_tools(
     if not can_ask:
         return shown
     if position.reports:
-        shown.append(build_report_schema())
+        contract = agent.contract
+        shown.append(build_report_schema(contract.output_schema if contract else None))
     shown += [build_ask_superior_schema(), build_send_message_schema(position.siblings)]
     if agent.permissions.contact_user:
         shown.append(build_ask_user_schema())

@@ -13,6 +13,8 @@ from typing import Any
 from langchain_core.tools import BaseTool
 from langgraph.graph import END, START, StateGraph
 
+from echelons.agent import Agent
+from echelons.delegation.contract import get_contract
 from echelons.graphs.edges import AfterReason, AfterReply, LoopNodes
 from echelons.graphs.level_graph import LevelBuilder, LevelPosition
 from echelons.graphs.state import Conversation, LevelInput, LevelOutput, LevelState, RootState
@@ -29,6 +31,7 @@ class LevelHooks:
     """The hooks of one level.
 
     Args:
+        agent: The agent.
         position: What its level gets from the tree.
         tools: Its tools, to which those of the middleware are added.
 
@@ -39,7 +42,7 @@ class LevelHooks:
         delegation_calls: What is wrapped around a request to a subordinate, likewise.
     """
 
-    def __init__(self, position: LevelPosition, tools: list[BaseTool]) -> None:
+    def __init__(self, agent: Agent, position: LevelPosition, tools: list[BaseTool]) -> None:
         self._middleware = LevelMiddleware(position.middleware)
         self._position = position
         tools += self._middleware.tools
@@ -54,7 +57,8 @@ class LevelHooks:
         has_wraps = self._middleware.find("wrap_tool_call")
         self.tool_calls = ToolCalls(self._middleware, tools) if has_wraps else None
         wraps = self._middleware.find("wrap_delegation")
-        self.delegation_calls = DelegationCalls(wraps) if wraps else None
+        contracts = {each.name: get_contract(each) for each in agent.subordinates}
+        self.delegation_calls = DelegationCalls(wraps, contracts) if wraps else None
 
     def wrap_model_calls(self, settings: ReasonSettings) -> ReasonSettings:
         """Return the settings of `reason` with what is wrapped around a model call."""

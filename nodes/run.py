@@ -6,6 +6,7 @@ task and its answer.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing, contextmanager
 from datetime import datetime
@@ -17,7 +18,10 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.channels import LastValue
 from langgraph.errors import GraphDrained, GraphInterrupt, ParentCommand
 from langgraph.types import Command, interrupt
+from pydantic import BaseModel
+from pydantic_core import to_jsonable_python
 
+from echelons.delegation.contract import Contract
 from echelons.delegation.request import Status
 from echelons.guards.gate import Halt, get_gate
 from echelons.identity.lineage import QUESTIONS_KEY, derive_message_id, require_identity
@@ -39,6 +43,7 @@ from echelons.nodes.tool_execution.async_only import (
     run_async,
     run_function,
 )
+from echelons.nodes.tool_execution.current_request import find_payload
 from echelons.text.json_schema import find_mismatch
 from echelons.tree.names import RUN
 
@@ -46,9 +51,10 @@ from echelons.tree.names import RUN
 class RunFunction(Node):
     """Runs a plain function on the task."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], contract: Contract | None = None) -> None:
         super().__init__(RUN)
         self._function = function
+        self._contract = contract
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Call the function; await an async one in the session's event loop.
@@ -56,21 +62,23 @@ class RunFunction(Node):
         Raises:
             EventLoopMissing: The function is async, and the run is not a session's.
         """
-        result = run_function(partial(self._function, _read_task(input)), config or {})
-        return _build_end_update(result, config)
+        work = partial(self._function, _read_task(input, config))
+        result = run_function(work, config or {})
+        return _build_end_update(read_result(result, self._contract), config)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Async version of `invoke`."""
-        result = await arun_function(partial(self._function, _read_task(input)), config)
-        return build_answer_update(result, config)
+        result = await arun_function(partial(self._function, _read_task(input, config)), config)
+        return build_answer_update(read_result(result, self._contract), config)
 
 
 class RunRunnable(Node):
     """Runs a Runnable on the task."""
 
-    def __init__(self, runnable: Runnable[Any, Any]) -> None:
+    def __init__(self, runnable: Runnable[Any, Any], contract: Contract | None = None) -> None:
         super().__init__(RUN)
         self._runnable = runnable
+        self._contract = contract
         self._needs_loop = is_async_only(runnable)
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
@@ -79,22 +87,26 @@ class RunRunnable(Node):
         Raises:
             EventLoopMissing: It is only async, and the run is not a session's.
         """
+        task = _read_task(input, config)
         if self._needs_loop:
-            work = partial(self._runnable.ainvoke, _read_task(input), config)
-            return _build_end_update(run_async(work, config or {}), config)
-        return build_answer_update(self._runnable.invoke(_read_task(input), config), config)
+            result = run_async(partial(self._runnable.ainvoke, task, config), config or {})
+            return _build_end_update(read_result(result, self._contract), config)
+        result = self._runnable.invoke(task, config)
+        return build_answer_update(read_result(result, self._contract), config)
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Async version of `invoke`."""
-        return build_answer_update(await self._runnable.ainvoke(_read_task(input), config), config)
+        result = await self._runnable.ainvoke(_read_task(input, config), config)
+        return build_answer_update(read_result(result, self._contract), config)
 
 
 class RunGraph(Node):
     """Runs a foreign graph on the thread's messages, in the state that it had there."""
 
-    def __init__(self, graph: Any, history: GraphHistory) -> None:
+    def __init__(self, graph: Any, history: GraphHistory, contract: Contract | None = None) -> None:
         super().__init__(RUN, subgraphs=[graph])
         self._graph = graph
+        self._contract = contract
         self._history = history
         self._needs_loop = is_async_only(graph)
 
@@ -110,9 +122,11 @@ class RunGraph(Node):
         given, own = self._prepare_run(past, held, input, around)
         if self._needs_loop:
             work = partial(self._ainvoke_graph, given, own)
-            update = _build_end_update(run_async(work, around), config)
+            result = read_result(run_async(work, around), self._contract)
+            update = _build_end_update(result, config)
         else:
-            update = build_answer_update(self._invoke_graph(given, own), config)
+            result = read_result(self._invoke_graph(given, own), self._contract)
+            update = build_answer_update(result, config)
         return {**update, **_build_heads_update(self._history.load_head(around), around)}
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
@@ -121,6 +135,7 @@ class RunGraph(Node):
         past = await self._history.aload_past(previous, around)
         held = await self._history.acarry_state(previous, past, channels, around)
         result = await self._ainvoke_graph(*self._prepare_run(past, held, input, around))
+        result = read_result(result, self._contract)
         end = await self._history.aload_head(around)
         return {**build_answer_update(result, config), **_build_heads_update(end, around)}
 
@@ -175,8 +190,11 @@ class RunGraph(Node):
     ) -> tuple[dict[str, Any], RunnableConfig]:
         """Return the input and the config of the graph."""
         messages = answer_open_calls([*past.messages, *state["messages"]])
+        fields: dict[str, Any] = {}
+        if (payload := find_payload(config, state["messages"])) is not None:
+            fields = {key: each for key, each in payload if key in self._graph.channels}
         if held is None:
-            return {"messages": messages}, config
+            return {**fields, "messages": messages}, config
         # What has no reducer is replaced, so it is given the whole thread again.
         if not isinstance(self._graph.channels["messages"], LastValue):
             known = {id(each) for each in held.messages}
@@ -184,7 +202,7 @@ class RunGraph(Node):
             messages = [each for each in whole if id(each) not in known]
         # A run that resumes sets this for all its graphs, but this one has not begun.
         configurable = {**config.get("configurable", {}), RESUMING_KEY: False}
-        return {"messages": messages}, {**config, "configurable": configurable}
+        return {**fields, "messages": messages}, {**config, "configurable": configurable}
 
 
 class RunHuman(Node):
@@ -326,5 +344,23 @@ def _has_text_form(kind: type) -> bool:
     return bool(own & {"__str__", "__repr__"})
 
 
-def _read_task(state: Mapping[str, Any]) -> str:
-    return str(state["messages"][-1].text)
+def _read_task(state: Mapping[str, Any], config: RunnableConfig | None) -> Any:
+    """Return the input that a contract declares, or the task in words."""
+    payload = find_payload(config or {}, state["messages"])
+    return str(state["messages"][-1].text) if payload is None else payload
+
+
+def read_result(result: Any, contract: Contract | None) -> Any:
+    """Return a result as JSON where a contract has an output; any other unchanged.
+
+    Of a state, its `structured_response` counts, or the fields of the output that it has; of one
+    that has neither, the last message. Whether it is valid, the superior's node says.
+    """
+    if contract is None or contract.output is None or isinstance(result, (BaseMessage, Halt)):
+        return result
+    if isinstance(result, Mapping) and "messages" in result:
+        fields = {key: result[key] for key in contract.output.model_fields if key in result}
+        result = result.get("structured_response") or fields or result
+    if (isinstance(result, Mapping) and "messages" not in result) or isinstance(result, BaseModel):
+        return json.dumps(to_jsonable_python(result, by_alias=True, fallback=str))
+    return result

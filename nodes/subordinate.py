@@ -6,6 +6,7 @@ goes to the next request of the same thread or ends. The two never share state.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -18,6 +19,8 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langgraph.checkpoint.base import EXCLUDED_METADATA_KEYS
 
 from echelons.delegation.aggregation import without_results
+from echelons.delegation.calls import is_response_message
+from echelons.delegation.contract import Contract, dump_model, get_contract
 from echelons.delegation.race import RaceEntry, get_races, with_race_gate
 from echelons.delegation.relayed_request import RelayedRequest
 from echelons.delegation.request import (
@@ -28,10 +31,10 @@ from echelons.delegation.request import (
     Usage,
     render_facts,
 )
-from echelons.errors import DelegationError, MisplacedRequest, UnreadableRecord
+from echelons.errors import DelegationError, InvalidInput, MisplacedRequest, UnreadableRecord
 from echelons.guards.circuit_breaker import AttemptOutcome
 from echelons.guards.gate import HALT_KEY, Halt, Pause, Step, get_gate
-from echelons.human import MAX_TIMEOUT
+from echelons.human import MAX_TIMEOUT, Human
 from echelons.identity.lineage import (
     ADDRESSEE_KEY,
     QUESTIONS_KEY,
@@ -62,7 +65,8 @@ from echelons.nodes.delegating.request_queue import NextStep, RequestQueue, chec
 from echelons.nodes.messages import read_message_usage
 from echelons.nodes.planning.relay_messages import RELAYED_RESPONSE_KEY
 from echelons.plans import adrive_plan, drive_plan
-from echelons.tree.names import DELEGATING_TOOLS, PATH_SEPARATOR
+from echelons.tree.members import Member
+from echelons.tree.names import PATH_SEPARATOR
 
 if TYPE_CHECKING:
     from echelons.nodes.middleware.delegation_calls import DelegationCalls
@@ -75,30 +79,29 @@ _EMPTY_REPORT: Mapping[str, Any] = {"status": Status.UNABLE, "reason": EMPTY_ANS
 class Subordinate(Node):
     """The node of one subordinate, whose requests may have to be approved."""
 
-    def __init__(  # noqa: PLR0913  what a level gets from its superior
+    def __init__(
         self,
-        name: str,
+        member: Member,
         level: Runnable[Any, Any],
-        confidence: float,
         queue: RequestQueue,
         approvals: RequestApprovals,
-        *,
-        is_human: bool = False,
         wraps: DelegationCalls | None = None,
     ) -> None:
-        super().__init__(name, subgraphs=[level])
+        super().__init__(member.name, subgraphs=[level])
         self._wraps = wraps
-        self._is_human = is_human
-        self._agent = name
+        self._is_human = isinstance(member, Human)
+        self._agent = member.name
         self._level = level
-        self._confidence = confidence
+        # A plain answer counts with the best declared confidence, or fully.
+        self._confidence = max(member.capabilities.values(), default=1.0)
+        self._contract = get_contract(member)
         self._queue = queue
         self._approvals = approvals
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Run the first request of the queue."""
         given = config or {}
-        order = QueuedRequest.load(input["queue"][0])
+        order = self._load_order(input)
         if self._wraps is None or order.waiting:
             attempt = self._attempt(input, order, given)
         else:
@@ -117,7 +120,7 @@ class Subordinate(Node):
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Async version of `invoke`."""
         given = config or {}
-        order = QueuedRequest.load(input["queue"][0])
+        order = self._load_order(input)
         if self._wraps is None or order.waiting:
             attempt = await self._aattempt(input, order, given)
         else:
@@ -134,6 +137,27 @@ class Subordinate(Node):
             races = get_races(own)
             step = step._replace(place=await races.arun(partial(races.place, entry)))
         return self._advance(input, step, head)
+
+    def _load_order(self, state: Mapping[str, Any]) -> QueuedRequest:
+        """Return the first request of the queue, with its input if the subordinate takes one."""
+        order = QueuedRequest.load(state["queue"][0])
+        contract, request = self._contract, order.request
+        if contract is None or contract.input is None or request.route:
+            return order
+        given = request.input
+        if given is None and order.continues:
+            # A message on a thread goes on with the input with which its conversation began.
+            given = (order.get_head(state) or {}).get("input")
+        try:
+            if given is None:
+                payload = contract.read_task(request.task)
+            else:
+                payload = contract.read_input(given)
+        except InvalidInput:
+            # The attempt says so: it is no attempt of the subordinate.
+            return order
+        known = request.model_copy(update={"input": given or dump_model(payload)})
+        return replace(order, request=known.with_payload(payload))
 
     def _attempt(
         self, state: Mapping[str, Any], order: QueuedRequest, config: RunnableConfig
@@ -224,7 +248,27 @@ class Subordinate(Node):
             race_entry=order.race_entry,
             begun=held.find_begin(named) if held else None,
         )
-        return options, _reject_misplaced(request, tuple(path.split(PATH_SEPARATOR)))
+        failure = _reject_misplaced(request, tuple(path.split(PATH_SEPARATOR)))
+        return options, failure or self._reject_input(request)
+
+    def _reject_input(self, request: DelegationRequest) -> LevelFailure | None:
+        """Return the failure of a request that is not of the contract, `None` if it is."""
+        contract = self._contract
+        if (
+            contract is None
+            or contract.input is None
+            or request.route
+            or request.payload is not None
+        ):
+            return None
+        try:
+            if request.input is None:
+                contract.read_task(request.task)
+            else:
+                contract.read_input(request.input)
+        except InvalidInput as error:
+            return LevelFailure(f"invalid_input: {error}", AttemptOutcome.NOTHING)
+        return None
 
     @property
     def _carried_keys(self) -> frozenset[str]:
@@ -268,6 +312,8 @@ class Subordinate(Node):
         told: tuple[UserAnswer, ...],
     ) -> Attempt:
         answer = build_response(order.request, result.outcome, self._confidence)
+        if self._contract and self._contract.output and not order.request.route:
+            answer = apply_output(answer, self._contract)
         if told:
             answer = answer.model_copy(update={"user_answers": (*told, *answer.user_answers)})
         answer = answer.with_thread(order.thread_id)
@@ -295,6 +341,8 @@ class Subordinate(Node):
         known: Head | None = step.order.get_head(state)
         if head:
             known = {**head, **build_head(self._agent, join_path(step.order.request.route))}
+            if self._contract and step.order.request.input is not None:
+                known["input"] = step.order.request.input
         return self._queue.advance(state, step, known)
 
 
@@ -378,7 +426,7 @@ def build_response(
     below = tuple(
         DelegationResponse.load(each.artifact)
         for each in results
-        if each.name in DELEGATING_TOOLS and each.artifact is not None
+        if is_response_message(each) and each.artifact is not None
     )
     usage = sum(map(read_message_usage, messages), Usage())
     last = messages[-1] if messages else None
@@ -405,6 +453,24 @@ def build_response(
                 for told in _iter_user_answers(results, below)
             ),
             "subordinate_responses": without_results(below),
+        }
+    )
+
+
+def apply_output(answer: DelegationResponse, contract: Contract) -> DelegationResponse:
+    """Return a response with its output; a fulfilled one without is `unable`."""
+    if answer.status is not Status.FULFILLED or contract.output is None:
+        return answer
+    try:
+        value = dump_model(contract.read_output(answer.result))
+    except InvalidInput as error:
+        why = f"invalid_output: {error}"
+        update: dict[str, Any] = {"reason": why, "confidence": 0.0, "failed": True}
+        return answer.model_copy(update={"status": Status.UNABLE, **update})
+    return answer.model_copy(
+        update={
+            "result": json.dumps(value, ensure_ascii=False),
+            "output": {"model": contract.output.__name__, "value": value},
         }
     )
 

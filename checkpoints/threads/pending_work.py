@@ -30,13 +30,14 @@ from echelons.checkpoints.namespaces import (
     split_namespace,
 )
 from echelons.checkpoints.queries import AllCheckpoints, LedgerQuery, OneCheckpoint, ReadPlan
+from echelons.delegation.calls import is_response_message
 from echelons.delegation.race import RaceEntry
 from echelons.effects.human_review import ReviewedCall, find_review
 from echelons.guards.gate import PAUSE_KEY, Halt, is_pause
 from echelons.identity.lineage import Identity
 from echelons.langgraph_internals import BRANCH_PREFIX, NULL_TASK_ID, compute_task_id
 from echelons.messaging.agent_question import read_question_value
-from echelons.tree.names import DELEGATING_TOOLS, PATH_SEPARATOR
+from echelons.tree.names import PATH_SEPARATOR
 
 OPEN_TASK_CHANNELS = frozenset({ERROR, INTERRUPT, RESUME, SCHEDULED})
 """Channels of writes that do not complete a task."""
@@ -386,7 +387,7 @@ def _list_answered_requests(saved: CheckpointTuple) -> Iterator[str]:
             yield from value
         elif channel == MESSAGES and isinstance(value, list):
             for each in value:
-                answers = isinstance(each, ToolMessage) and each.name in DELEGATING_TOOLS
+                answers = isinstance(each, ToolMessage) and is_response_message(each)
                 if answers and isinstance(each.artifact, Mapping):
                     yield each.artifact.get("request_id", "")
 

@@ -11,12 +11,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from echelons.delegation.join_policies import JoinPolicy, load_join
+from echelons.delegation.request import render_input
 from echelons.errors import UnreadableRecord
-from echelons.identity.lineage import PARTS_KEY
-from echelons.tree.names import CALL_SUBORDINATE
+from echelons.identity.lineage import DELEGATED_KEY, PARTS_KEY, THREADS_KEY
+from echelons.tree.names import CALL_SUBORDINATE, DELEGATING_TOOLS
 
 if TYPE_CHECKING:
-    from langchain_core.messages import AIMessage, ToolCall
+    from langchain_core.messages import AIMessage, ToolCall, ToolMessage
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,9 @@ class SubordinateCall:
         context: The context of the request.
         thread_id: The thread that it goes on with, if it answers a question; empty for any other.
         route: The agents below the subordinate, down to the one whose question it answers.
+        input: The fields of the input that the subordinate's contract declares; `None` for a task
+            in words.
+        tool: Name of the tool that was called.
     """
 
     call_id: str
@@ -43,12 +47,22 @@ class SubordinateCall:
     context: Mapping[str, Any] = field(default_factory=dict, hash=False)
     thread_id: str = ""
     route: tuple[str, ...] = ()
+    input: Mapping[str, Any] | None = field(default=None, hash=False)
+    tool: str = CALL_SUBORDINATE
 
     @property
     def arguments(self) -> dict[str, Any]:
         """The arguments of an equivalent `call_subordinate`."""
-        given = {"message": self.message, "subordinate": self.subordinate, "reset": self.reset}
-        return {**given, "context": self.context} if self.context else given
+        given: dict[str, Any] = {
+            "message": self.message,
+            "subordinate": self.subordinate,
+            "reset": self.reset,
+        }
+        if self.context:
+            given["context"] = self.context
+        if self.input is not None:
+            given["input"] = self.input
+        return given
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,4 +132,32 @@ def iterate_requests(
             request = SubordinateCall(call_id, named, task, reset)
             if "context" in args and isinstance(args["context"], Mapping):
                 request = replace(request, context=args["context"])
+            if "input" in args and isinstance(args["input"], Mapping):
+                task = task or render_input(args["input"])
+                request = replace(request, message=task, input=args["input"])
             yield request, None
+        elif is_typed_call(message, call):
+            yield build_typed_call(call_id, call["name"], args), None
+
+
+def build_typed_call(call_id: str, tool: str, fields: Mapping[str, Any]) -> SubordinateCall:
+    """Return the request of a call of the tool that is named after a subordinate.
+
+    As of any tool, each of its calls is for itself: it begins a conversation of its own.
+    """
+    task = render_input(fields)
+    return SubordinateCall(call_id, tool, task, reset=True, input=fields, tool=tool)
+
+
+def is_typed_call(message: AIMessage, call: ToolCall) -> bool:
+    """Return whether a call is one of the tool that is named after a subordinate.
+
+    Only such a call has a thread under its own id, beside those of `call_subordinate`.
+    """
+    threads: Any = message.response_metadata.get(THREADS_KEY)
+    return isinstance(threads, Mapping) and call["id"] in threads
+
+
+def is_response_message(message: ToolMessage) -> bool:
+    """Return whether a tool message answers a delegation."""
+    return message.name in DELEGATING_TOOLS or DELEGATED_KEY in message.response_metadata

@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
 
-from echelons.errors import UnreadableRecord
+from echelons.delegation.contract import Contract
+from echelons.errors import InvalidInput, UnreadableRecord
 from echelons.messaging.agent_question import AgentQuestion
 from echelons.messaging.user_answer import UserAnswer
 
@@ -105,6 +106,8 @@ class DelegationRequest(_Record):
         why: Why routing has chosen the agent; empty if its superior named it.
         addressee: Agents below that it is passed on to, down to the one that the user means; each
             reads the answer of the next. Empty if it is for the agent itself.
+        input: The fields of the input that the contract of its agent declares, as JSON; `None` for
+            a task in words.
     """
 
     __stored_as__ = "echelons.delegation.DelegationRequest"
@@ -122,6 +125,23 @@ class DelegationRequest(_Record):
     route: tuple[str, ...] = ()
     why: str = ""
     addressee: tuple[str, ...] = ()
+    input: dict[str, Any] | None = None
+
+    _payload: BaseModel | None = PrivateAttr(default=None)
+
+    @property
+    def payload(self) -> BaseModel | None:
+        """The input as an instance of its model; `None` if the agent at work has no such contract.
+
+        Only the request that an agent works on has it, see `get_request`.
+        """
+        return self._payload
+
+    def with_payload(self, payload: BaseModel | None) -> Self:
+        """Return the request with its input as an instance of the model of a contract."""
+        known = self.model_copy()
+        known._payload = payload
+        return known
 
     @property
     def hops(self) -> int:
@@ -153,6 +173,17 @@ def render_facts(context: Mapping[str, Any]) -> str:
     )
 
 
+def render_input(fields: Mapping[str, Any]) -> str:
+    r"""Return an input as a task in words: its only text, or a line for each field.
+
+    Examples:
+        >>> render_input({"query": "wine"}), render_input({"city": "Rome", "nights": 2})
+        ('wine', 'city: Rome\nnights: 2')
+    """
+    only = next(iter(fields.values())) if len(fields) == 1 else None
+    return only if isinstance(only, str) and only.strip() else render_facts(fields) or "{}"
+
+
 class DelegationResponse(_Record):
     """The response to a request.
 
@@ -173,6 +204,8 @@ class DelegationResponse(_Record):
         failed: Whether the agent is unable because of an error, a timeout, or because it was not
             called, rather than by its own statement.
         questions: The questions that must be answered first, if it asks with `ask_superior`.
+        output: The answer as the output of the agent's contract, as JSON: its `model` by name, and
+            its `value`; `None` if it has no such contract, or is not fulfilled.
         side_responses: Responses of other subordinates that the superior's middleware asked
             meanwhile, each with its thread and without its result.
         user_answers: What the user was asked past the superior, and has answered: by the agent
@@ -194,8 +227,33 @@ class DelegationResponse(_Record):
     thread_id: str = ""
     failed: bool = False
     questions: tuple[AgentQuestion, ...] = ()
+    output: dict[str, Any] | None = None
     side_responses: tuple[DelegationResponse, ...] = ()
     user_answers: tuple[UserAnswer, ...] = ()
+
+    _value: BaseModel | None = PrivateAttr(default=None)
+
+    @property
+    def value(self) -> BaseModel | None:
+        """The answer as an instance of the output's model, for middleware of the superior.
+
+        `None` without such a contract, or in a response that was read without its tree.
+        """
+        return self._value
+
+    def with_value(self, contract: Contract | None) -> Self:
+        """Return the response with its output, validated once more as what the contract declares.
+
+        One that is not valid any more, since the model was changed, has none.
+        """
+        if self.output is None or contract is None or contract.output is None:
+            return self
+        known = self.model_copy()
+        try:
+            known._value = contract.read_output(self.output.get("value"))
+        except InvalidInput:
+            return self
+        return known
 
     def with_thread(self, thread_id: str) -> Self:
         """Return it with the thread on which its agent goes on when its questions are answered."""

@@ -84,7 +84,7 @@ def build_request(
     whole = next((each["args"].get("message") for each in calls), None)
     is_part = isinstance(whole, str) and whole != call.message
     current = more.get("current") or first
-    fields = {
+    fields: dict[str, Any] = {
         "id": derive_request_id(thread_id, message.id or "", call.call_id),
         "origin": agent,
         "current": current,
@@ -94,6 +94,8 @@ def build_request(
         "route": tuple(route),
         "why": candidates.reasons.get(way[-1], ""),
     }
+    if call.input is not None:
+        fields["input"] = dict(call.input)
     return DelegationRequest.model_validate({**fields, **more})
 
 

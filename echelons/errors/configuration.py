@@ -246,6 +246,37 @@ class InvalidSetting(ConfigurationError, ValueError):
     message = "{owner}({setting}={value:short}): {why}"
 
 
+class InvalidTool(ConfigurationError, TypeError):
+    """A tool of an agent cannot be shown to a model.
+
+    Attributes:
+        agent: Path of the agent.
+        tool: Name of the tool.
+        why: What is wrong with it.
+    """
+
+    agent: str
+    tool: str
+    why: str
+    message = (
+        "the tool {tool!r} of {agent}: {why}; give its arguments types that JSON has, or mark "
+        "those that are injected"
+    )
+
+
+class InvalidContract(ConfigurationError, TypeError):
+    """A type of a contract is no pydantic model with fields, or none that can be used.
+
+    Attributes:
+        model: Name of the type.
+        why: What is wrong with it.
+    """
+
+    model: str
+    why: str
+    message = "the contract's {model}: {why}"
+
+
 class InvalidAgent(ConfigurationError, TypeError):
     """Something is given as the root of a tree that is no `Agent`.
 

@@ -11,6 +11,17 @@ class InvalidInput(EchelonsError):
     """The input is refused before anything runs; nothing was stored."""
 
 
+class ContractBroken(InvalidInput):
+    """An input or an output is not of the type that the contract of an agent declares.
+
+    Attributes:
+        why: What is wrong with it.
+    """
+
+    why: str
+    message = "{why}"
+
+
 class InvalidThread(InvalidInput):
     """A thread's name is not a text, or not a valid name.
 

@@ -63,6 +63,12 @@ USER_ANSWERS_KEY = "user_answers"
 UNANSWERED_KEY = "unanswered"
 """Likewise: the question to the user that nobody has answered, which its superior gets."""
 
+INPUT_KEY = "input"
+"""Likewise, of a task for a root with a contract: the input, as JSON."""
+
+DELEGATED_KEY = "delegated"
+"""Likewise: marks the answer to a call of the tool that is named after a subordinate."""
+
 FAILURE_KEY = "failure"
 """Metadata key of a recorded answer: the class of the exception that its tool has raised."""
 MEMORY_KEY = "memory"
@@ -86,6 +92,8 @@ OWN_KEYS = frozenset(
         QUESTIONS_KEY,
         USER_ANSWERS_KEY,
         UNANSWERED_KEY,
+        INPUT_KEY,
+        DELEGATED_KEY,
         FAILURE_KEY,
         MEMORY_KEY,
         PIN_KEY,

@@ -16,12 +16,14 @@ class Head(TypedDict, total=False):
         agent: The agent that owns the thread.
         way: The path from below that agent down to the one for which the thread relays requests;
             missing if the agent works on them itself.
+        input: The latest input that the agent was given, if its contract declares one.
         checkpoint_ns: Namespace of the segment; missing while the thread has not run.
         checkpoint_id: The segment's last checkpoint; likewise.
     """
 
     agent: str
     way: str
+    input: dict[str, Any]
     checkpoint_ns: str
     checkpoint_id: str
 

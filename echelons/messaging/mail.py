@@ -10,14 +10,17 @@ from typing import Any, Literal, TypeAlias
 from echelons.errors import InvalidValue
 from echelons.text.input_limits import measure_size, read_text, shorten_repr
 
-MailKind: TypeAlias = Literal["message", "intervention", "copy", "held", "answer"]
+MailKind: TypeAlias = Literal["message", "intervention", "copy", "held", "answer", "correction"]
 """The kind of a piece of mail. An intervention also cuts off the reply that is under way; `"copy"`
 shows a superior what one of its subordinates has sent another, `"held"` what was not delivered; an
-`"answer"` is that to a question of the receiver."""
+`"answer"` is that to a question of the receiver, a `"correction"` says why an answer of its own
+is not accepted."""
 MAIL_BYTES = 64 * 1024
 """Maximum size of a message in bytes of UTF-8: a model reads it."""
 MAX_UNREAD = 1000
 """Maximum number of unread messages of one receiver."""
+CONTRACT = "your contract"
+"""The sender of corrections."""
 USER = "the user"
 """The sender of what people and code send; agents are named by their paths."""
 
@@ -83,6 +86,8 @@ def render_mail(sender: str, text: str, kind: MailKind = "message", to: str = ""
         return f"Message from {sender} to {to}, held back; pass it on if it should be: {said}"
     if kind == "answer":
         return f"Answer of {sender}, after the question that you asked: {said}"
+    if kind == "correction":
+        return f"Your answer is not accepted by {sender}; give another. What is wrong: {said}"
     return f"Message from {sender}: {said}"
 
 

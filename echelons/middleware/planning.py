@@ -11,6 +11,7 @@ from langchain.agents.middleware.types import AgentMiddleware, ModelRequest, hoo
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolCall
 from langgraph.types import interrupt
 
+from echelons.delegation.contract import SubordinateTool
 from echelons.errors import InvalidSetting
 from echelons.prompts import fill_text, load_governance_texts
 from echelons.tree.names import ASK_SUPERIOR, DELEGATING_TOOLS
@@ -170,4 +171,5 @@ def _add_text(request: ModelRequest[Any], text: str) -> SystemMessage:
 
 def _hands_on(tool: Any) -> bool:
     function = tool.get("function") if isinstance(tool, dict) else None
-    return isinstance(function, dict) and function.get("name") in DELEGATING_TOOLS
+    is_delegating = isinstance(function, dict) and function.get("name") in DELEGATING_TOOLS
+    return is_delegating or isinstance(tool, SubordinateTool)

@@ -14,7 +14,7 @@ from functools import cache
 from importlib.resources import files
 from string import Template
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 GUIDANCE_PARTS: Final = (
     "identity",
@@ -23,17 +23,19 @@ GUIDANCE_PARTS: Final = (
     "reports",
     "questions",
     "results",
+    "output",
 )
 """The parts of the guidance, in their order: the names of their files."""
 
 
-def build_guidance(
+def build_guidance(  # noqa: PLR0913  what decides which of its parts it has
     name: str,
     description: str = "",
     *,
     can_call: bool = True,
     can_report: bool = False,
     has_subordinates: bool = False,
+    output: Mapping[str, Any] | None = None,
     texts: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
     r"""Return what an agent's model reads before the agent's own prompt.
@@ -44,6 +46,7 @@ def build_guidance(
         can_call: Whether its model can call tools.
         can_report: Whether it has the tool `report`.
         has_subordinates: Whether it has any.
+        output: JSON Schema of its answers, if they have one.
         texts: Texts in place of the library's, by the names in `GUIDANCE_PARTS`; they stay as they
             are, and an empty one leaves its part out.
 
@@ -55,7 +58,10 @@ def build_guidance(
     values = {"name": name}
     if description:
         values["description"] = json.dumps(description, ensure_ascii=False)
+    if output is not None:
+        values["schema"] = json.dumps(output, ensure_ascii=False)
     left_out = {
+        "output": output is None,
         "subordinates": not has_subordinates,
         "reports": not can_report,
         "questions": not can_call,

@@ -19,7 +19,7 @@ from echelons.checkpoints.storage.json_text import to_json_text
 from echelons.checkpoints.thread_events import EventKind, describe_user_action
 from echelons.checkpoints.threads.answer_outbox import StoredAnswer, describe_answer
 from echelons.checkpoints.threads.pending_work import Question
-from echelons.delegation.calls import load_fan_out
+from echelons.delegation.calls import is_typed_call, load_fan_out
 from echelons.delegation.race import RaceEntry
 from echelons.delegation.request import DelegationResponse, Usage
 from echelons.delegation.request_builder import load_sent_requests
@@ -414,7 +414,9 @@ def _call_events(who: _TaskOrigin, message: AIMessage) -> Iterator[RunEvent]:
     for call in message.tool_calls:
         asked = [(call["id"] or "", call["args"])]
         kind = (
-            RunEventKind.DELEGATION if call["name"] == CALL_SUBORDINATE else RunEventKind.TOOL_CALL
+            RunEventKind.DELEGATION
+            if call["name"] == CALL_SUBORDINATE or is_typed_call(message, call)
+            else RunEventKind.TOOL_CALL
         )
         if parted := load_fan_out(message, call["id"] or ""):
             asked = [(part.call_id, part.arguments) for part in parted.parts if part.subordinate]

@@ -222,6 +222,8 @@ class Session:
 
         Args:
             task: What to do: a text, or LangChain's content blocks, such as a text and a picture.
+                For a root with an input, an instance of its model, its fields, or a text that is
+                one.
             turn_id: Your id of this turn. A turn that is submitted again is not run twice: its
                 answer is returned if it is finished, and it is resumed if it was cut short.
             request_context: Facts for the task, by name, as JSON of at most 64 KiB: the context of
@@ -232,6 +234,7 @@ class Session:
 
         Raises:
             UnknownPath: The tree has no agent at `to`.
+            ContractBroken: The root has an input, and the task is none.
             InvalidTask: It is empty, a model could not be sent its blocks, or it has blocks and is
                 for an agent below the root.
             InputTooLarge: It has more than 1 MiB of text, or 4 MiB of pictures and files.
@@ -243,7 +246,9 @@ class Session:
             InvalidInput: `request_context` is no JSON object, or too large.
             InvalidOption: A key in the session's `stored_keys` is neither given nor stored.
         """
-        request = build_send_request(task, turn_id, request_context, self._find_addressee(to))
+        addressee = self._find_addressee(to)
+        contract = self._engine.graph.agent.contract
+        request = build_send_request(task, turn_id, request_context, addressee, contract)
         end_left_run(self._engine)
         return self._start_run(request)
 
@@ -256,7 +261,9 @@ class Session:
         to: str | None = None,
     ) -> AsyncRun:
         """Async version of `send`."""
-        request = build_send_request(task, turn_id, request_context, self._find_addressee(to))
+        addressee = self._find_addressee(to)
+        contract = self._engine.graph.agent.contract
+        request = build_send_request(task, turn_id, request_context, addressee, contract)
         await aend_left_run(self._engine)
         return await self._astart_run(request)
 

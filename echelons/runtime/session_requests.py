@@ -17,6 +17,7 @@ from uuid import uuid4
 
 from langchain_core.messages import HumanMessage
 from langgraph.types import Command
+from pydantic import BaseModel
 
 from echelons.checkpoints.coordination import turns
 from echelons.checkpoints.coordination.answer_mark import mark_answers_left
@@ -37,7 +38,8 @@ from echelons.checkpoints.threads.thread_status import (
     read_thread_status,
     read_turn_status,
 )
-from echelons.delegation.request import render_facts
+from echelons.delegation.contract import Contract, dump_model
+from echelons.delegation.request import render_facts, render_input
 from echelons.effects.human_review import Decision
 from echelons.errors import (
     AnswerMissing,
@@ -53,7 +55,7 @@ from echelons.errors import (
     TurnReused,
     UnfinishedTurn,
 )
-from echelons.identity.lineage import ADDRESSEE_KEY, REQUEST_CONTEXT_KEY
+from echelons.identity.lineage import ADDRESSEE_KEY, INPUT_KEY, REQUEST_CONTEXT_KEY
 from echelons.identity.user_name import choose_user_name
 from echelons.runtime.run_end import RunEnd, read_run_end
 from echelons.runtime.turn_status import read_turn_end
@@ -69,8 +71,9 @@ from echelons.text.input_limits import (
     shorten_repr,
 )
 
-Task: TypeAlias = str | Sequence[Mapping[str, Any]]
-"""A task: a text, or content blocks as LangChain writes them, such as a text and a picture."""
+Task: TypeAlias = str | Sequence[Mapping[str, Any]] | BaseModel | Mapping[str, Any]
+"""A task: a text, content blocks as LangChain writes them, such as a text and a picture, or the
+input that the contract of the root declares."""
 
 MISSING: Any = object()
 """The default of an answer that was not given; `None` is a valid answer."""
@@ -187,12 +190,14 @@ class SendRequest(SessionRequest):
         context: The context of the root's request.
         addressee: The agents below the root, down to the one that the task is for; empty for the
             root itself.
+        input: The fields of the input that the root's contract declares; `None` without one.
     """
 
     task: str | list[dict[str, Any]]
     turn: str | None
     context: Mapping[str, Any] = field(default_factory=dict)
     addressee: Sequence[str] = ()
+    input: Mapping[str, Any] | None = None
 
     def decide(self, thread: SessionThread) -> ReadPlan[RunDecision]:
         """Start a turn, resume it, or return its stored answer."""
@@ -240,6 +245,8 @@ class SendRequest(SessionRequest):
         message = HumanMessage(content=self.task, id=str(uuid4()))  # type: ignore[arg-type]
         if self.addressee:
             message.response_metadata[ADDRESSEE_KEY] = [*self.addressee]
+        if self.input is not None:
+            message.response_metadata[INPUT_KEY] = self.input
         if not self.context:
             return StartRun({"messages": [message]}, turn, digest, status)
         message.response_metadata[REQUEST_CONTEXT_KEY] = self.context
@@ -367,16 +374,24 @@ def build_send_request(
     turn_id: str | None,
     request_context: Mapping[str, Any] | None = None,
     addressee: Sequence[str] = (),
+    contract: Contract | None = None,
 ) -> SendRequest:
     """Return the request to send a task, with the names below the root of the agent that it is for.
 
+    `contract` is the root's.
+
     Raises:
+        ContractBroken: The root has an input, and the task is none.
         InvalidTask: It is empty, a model could not be sent its blocks, or blocks are addressed to
             an agent below the root.
         InvalidId: `turn_id` has other characters than letters, digits and `._:-`.
         InvalidInput: `request_context` is no JSON object, or too large.
     """
     given: Any = read_text(task)
+    fields: Mapping[str, Any] | None = None
+    if contract and contract.input and not addressee:
+        fields = _read_root_input(contract, task, given)
+        given = render_input(fields)
     if given is not None:
         given = check_value(given, "the task")
     elif issubclass(type(task), (list, tuple)):
@@ -395,7 +410,15 @@ def build_send_request(
         raise InvalidTask(task, "only a text can be sent to an agent below the root")
     turn = None if turn_id is None else check_id(turn_id, "turn_id")
     context = check_context(request_context, "request_context")
-    return SendRequest(given, turn, context, addressee)
+    return SendRequest(given, turn, context, addressee, fields)
+
+
+def _read_root_input(contract: Contract, task: Any, text: str | None) -> dict[str, Any]:
+    """Return the fields of the input that a root is sent: an instance, its fields, or a text."""
+    if text is not None:
+        return dump_model(contract.read_task(text))
+    fields = dump_model(task) if isinstance(task, BaseModel) else task
+    return dump_model(contract.read_input(fields))
 
 
 def build_answer_request(

@@ -21,10 +21,14 @@ from dataclasses import dataclass
 from typing import Any, Self
 from weakref import WeakSet
 
+from pydantic import BaseModel
+
 from echelons.checkpoints.coordination.turns import get_turn
 from echelons.checkpoints.queries import arun_plan, run_plan
 from echelons.checkpoints.threads.pending_work import Question
+from echelons.delegation.contract import Contract
 from echelons.delegation.request import DelegationResponse, Usage
+from echelons.errors import InvalidInput
 from echelons.langgraph_internals import parent_config
 from echelons.runtime.run_end import RunEnd, RunRecord, read_run_end
 from echelons.runtime.run_events import RunEvent
@@ -63,6 +67,8 @@ class Result:
             without asking any of them, that. Empty for neither.
         response: The root's own response, of the whole turn, with its turn's id as
             `request_id`: `partial` or `unable` if it ended early. `None` before its end.
+        value: The answer as an instance of the output that the root's contract declares; `None`
+            without one, and before the end of the turn.
     """
 
     __stored_as__ = "echelons.runtime.run.Result"
@@ -76,6 +82,7 @@ class Result:
     status: TurnStatus = _NO_STATUS
     reason: str = ""
     response: DelegationResponse | None = None
+    value: BaseModel | None = None
 
     def __post_init__(self) -> None:
         if self.status == _NO_STATUS:
@@ -83,8 +90,13 @@ class Result:
             object.__setattr__(self, "status", "finished" if self.finished else open_status)
 
     @classmethod
-    def from_run_end(cls, end: RunEnd, usage: Usage) -> Result:
-        """Return the result of an ended run."""
+    def from_run_end(cls, end: RunEnd, usage: Usage, contract: Contract | None = None) -> Result:
+        """Return the result of an ended run of a root with a contract, or without."""
+        value: BaseModel | None = None
+        if contract and contract.output and end.status == "finished":
+            # What an earlier version of the tree has answered may be no output of this one.
+            with suppress(InvalidInput):
+                value = contract.read_output(end.text)
         return cls(
             end.text,
             end.questions,
@@ -95,6 +107,7 @@ class Result:
             end.status,
             end.reason,
             end.response,
+            value,
         )
 
     def __str__(self) -> str:
@@ -175,7 +188,7 @@ class Run(_TurnRun):
         end, saver, thread = self._record.run_end, self._engine.saver, self._engine.thread
         if end is None:
             end = run_plan(saver, read_run_end(thread.id, thread.confidence))
-        return Result.from_run_end(end, self._record.usage)
+        return Result.from_run_end(end, self._record.usage, self._engine.graph.agent.contract)
 
     def close(self) -> None:
         """Stop at the end of the current step, with everything done so far stored.
@@ -231,7 +244,7 @@ class AsyncRun(_TurnRun):
         end, saver, thread = self._record.run_end, self._engine.saver, self._engine.thread
         if end is None:
             end = await arun_plan(saver, read_run_end(thread.id, thread.confidence))
-        return Result.from_run_end(end, self._record.usage)
+        return Result.from_run_end(end, self._record.usage, self._engine.graph.agent.contract)
 
     async def close(self) -> None:
         """Async version of `Run.close`."""

@@ -5,7 +5,7 @@ No schema is ever fetched: one may only refer to its own parts.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -62,6 +62,128 @@ def find_mismatch(value: Any, schema: Mapping[str, Any]) -> str:
     except (SchemaError, Unresolvable, RecursionError):
         return ""  # a mistake of whoever asks, not of the answer
     return str(error.message) if error else ""
+
+
+def find_recursion(schema: Mapping[str, Any]) -> str:
+    """Return the name of a definition of a schema that contains itself; empty if none does."""
+    known: Mapping[str, Any] = schema.get("$defs") or {}
+    uses = {
+        name: {each.rpartition("/")[2] for each in _iterate_references(part)}
+        for name, part in known.items()
+    }
+    for name, used in uses.items():
+        reached, left = set[str](), [*used]
+        while left:
+            if (one := left.pop()) not in reached:
+                reached.add(one)
+                left += uses.get(one, ())
+        if name in reached:
+            return name
+    return ""
+
+
+def inline_references(schema: Mapping[str, Any], limit: int) -> dict[str, Any]:
+    """Return a schema with its definitions in place of the references: not all models follow one.
+
+    Raises:
+        ValueError: It would have more parts than the limit.
+    """
+    known, parts = schema.get("$defs") or {}, 0
+
+    def inline(part: Any) -> Any:
+        nonlocal parts
+        parts += 1
+        # Each definition may use another twice, and so on.
+        if parts > limit:
+            raise ValueError(f"without references it has more than {limit} parts")
+        if isinstance(part, list):
+            return [inline(each) for each in part]
+        if not isinstance(part, Mapping):
+            return part
+        own = {key: inline(each) for key, each in part.items() if key not in ("$ref", "$defs")}
+        reference = part.get("$ref")
+        if isinstance(reference, str):
+            return {**inline(known[reference.rpartition("/")[2]]), **own}
+        return own
+
+    whole: dict[str, Any] = inline(schema)
+    return whole
+
+
+def build_example(schema: Mapping[str, Any]) -> Any:
+    """Return a value that a schema without references describes, with the fields that it requires.
+
+    Not all that a schema can say is honoured: it does not make a text of a pattern.
+
+    Examples:
+        >>> build_example({"type": "object", "properties": {"n": {"minimum": 3, "type": "integer"}},
+        ...     "required": ["n"]})
+        {'n': 3}
+    """
+    for key in ("default", "const"):
+        if key in schema:
+            return schema[key]
+    for key in ("examples", "enum", "anyOf", "oneOf", "allOf"):
+        if isinstance(given := schema.get(key), list) and given:
+            return given[0] if key in ("examples", "enum") else build_example(given[0])
+    build = _BUILDERS.get(str(schema.get("type")))
+    return build(schema) if build else "example"
+
+
+def _build_object(schema: Mapping[str, Any]) -> dict[str, Any]:
+    fields: Mapping[str, Any] = schema.get("properties") or {}
+    return {name: build_example(fields.get(name, {})) for name in schema.get("required", ())}
+
+
+def _build_array(schema: Mapping[str, Any]) -> list[Any]:
+    items = [*schema.get("prefixItems", ())]
+    items += [schema.get("items") or {}] * (schema.get("minItems", len(items)) - len(items))
+    return [build_example(each) for each in items]
+
+
+def _build_text(schema: Mapping[str, Any]) -> str:
+    text = _FORMATS.get(schema.get("format", ""), "example")
+    return text.ljust(schema.get("minLength", 0), "x")[: schema.get("maxLength")]
+
+
+_FORMATS = {
+    "date": "2026-01-31",
+    "date-time": "2026-01-31T12:00:00Z",
+    "time": "12:00:00",
+    "duration": "PT1H",
+    "email": "ann@example.org",
+    "uri": "https://example.org/",
+    "uuid": "8f1d0a52-6a5e-5c0b-9d55-0c2b5a1f6e11",
+    "ipv4": "192.0.2.1",
+    "ipv6": "2001:db8::1",
+}
+
+
+def _build_number(schema: Mapping[str, Any], step: float) -> float:
+    """Return the lowest number of a schema, or the highest, or the step."""
+    multiple = schema.get("multipleOf", step)
+    if "minimum" in schema:
+        lowest = schema["minimum"]
+    elif "exclusiveMinimum" in schema:
+        lowest = schema["exclusiveMinimum"] + step
+    elif "maximum" in schema:
+        return schema["maximum"] // multiple * multiple  # type: ignore[no-any-return]
+    elif "exclusiveMaximum" in schema:
+        lowest = schema["exclusiveMaximum"] - step
+    else:
+        return multiple  # type: ignore[no-any-return]
+    return -(-lowest // multiple) * multiple if "multipleOf" in schema else lowest  # type: ignore[no-any-return]
+
+
+_BUILDERS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
+    "object": _build_object,
+    "array": _build_array,
+    "string": _build_text,
+    "integer": lambda schema: _build_number(schema, 1),
+    "number": lambda schema: _build_number(schema, 0.5),
+    "boolean": lambda _: False,
+    "null": lambda _: None,
+}
 
 
 def _build_validator(schema: Mapping[str, Any]) -> Validator:

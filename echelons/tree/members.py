@@ -53,6 +53,7 @@ class _WrappedMember:
     name: str
     description: str
     capabilities: Mapping[str, float] = field(default_factory=create_empty_capabilities)
+    contract: Any = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         check_name(self.name)

@@ -12,6 +12,7 @@ from langchain_core.runnables import RunnableConfig
 
 from echelons.checkpoints.coordination.run_gate import TreeGate
 from echelons.checkpoints.threads.store import hide_library_metadata
+from echelons.delegation.contract import ROOT_CONTRACT_KEY, Contract
 from echelons.delegation.race import RACES_KEY, Races
 from echelons.delegation.request import CURRENT_REQUEST_KEY
 from echelons.guards.circuit_breaker import CIRCUITS_KEY, Circuits
@@ -32,6 +33,7 @@ class RunServices(NamedTuple):
         races: The races of the run.
         failures: The failure log of the tree.
         saver: The saver of the run; `None` for none.
+        contract: The contract of the root; `None` for none.
     """
 
     gate: TreeGate
@@ -39,6 +41,7 @@ class RunServices(NamedTuple):
     races: Races
     failures: FailureLog
     saver: Any = None
+    contract: Contract | None = None
 
 
 def with_run_services(
@@ -67,6 +70,8 @@ def with_run_services(
             FAILURES_KEY: services.failures,
         },
     }
+    if services.contract or ROOT_CONTRACT_KEY in own["configurable"]:
+        own["configurable"][ROOT_CONTRACT_KEY] = services.contract
     # A tree within a tree has a request of its own, which its root reads from its state.
     if CURRENT_REQUEST_KEY in own["configurable"]:
         own["configurable"][CURRENT_REQUEST_KEY] = None

@@ -17,6 +17,7 @@ from echelons.delegation.race import RaceEntry
 from echelons.delegation.request import DelegationRequest, DelegationResponse, Status
 from echelons.errors import UnreadableRecord
 from echelons.identity.lineage import (
+    DELEGATED_KEY,
     derive_message_id,
     derive_request_id,
     derive_subordinate_thread_id,
@@ -24,7 +25,7 @@ from echelons.identity.lineage import (
 from echelons.identity.thread_history import Head
 from echelons.messaging.agent_question import format_questions
 from echelons.messaging.user_answer import format_user_answers
-from echelons.tree.names import CALL_SUBORDINATE
+from echelons.tree.names import CALL_SUBORDINATE, DELEGATING_TOOLS
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,7 @@ class QueuedRequest:
         routed: Whether the router has found its candidates.
         wrap_log: What the middleware around it has had of this attempt so far: responses, and
             other values that it keeps.
+        tool: Name of the tool that was called.
         waiting: The request whose middleware waits for the answer to this one; `None` if the
             superior's call does.
     """
@@ -59,6 +61,7 @@ class QueuedRequest:
     race_entry: RaceEntry | None = None
     routed: bool = False
     wrap_log: tuple[Mapping[str, Any], ...] = ()
+    tool: str = CALL_SUBORDINATE
     waiting: QueuedRequest | None = None
 
     def stored(self) -> dict[str, Any]:
@@ -82,6 +85,8 @@ class QueuedRequest:
             kept["routed"] = True
         if self.wrap_log:
             kept["wrap_log"] = [dict(each) for each in self.wrap_log]
+        if self.tool != CALL_SUBORDINATE:
+            kept["tool"] = self.tool
         if self.waiting:
             kept["waiting"] = self.waiting.stored()
         return kept
@@ -110,6 +115,7 @@ class QueuedRequest:
             RaceEntry.load(stored["part"]) if "part" in stored else None,
             stored.get("routed", False),
             _read_log(stored.get("wrap_log", ())),
+            str(stored.get("tool", CALL_SUBORDINATE)),
             cls.load(stored["waiting"]) if "waiting" in stored else None,
         )
 
@@ -136,6 +142,7 @@ class QueuedRequest:
                 "current": agent,
                 "task": task,
                 "context": {},
+                "input": None,
                 "path": (*self.request.path[:-1], agent),
                 "attempts": 1,
                 "route": (),
@@ -230,9 +237,13 @@ def build_part_entry(
 
 
 def build_tool_message(
-    queued: QueuedRequest, answer: DelegationResponse, tool: str = CALL_SUBORDINATE
+    queued: QueuedRequest, answer: DelegationResponse, tool: str = ""
 ) -> ToolMessage:
-    """Return the tool message that answers a call, with the response as its artifact."""
+    """Return the tool message that answers a call, with the response as its artifact.
+
+    `tool` is the tool that was called, if it is another than that of the request.
+    """
+    tool = tool or queued.tool
     unable = answer.status is Status.UNABLE
     plain = answer.status is Status.FULFILLED
     note = f"[{answer.status}] {answer.reason}".strip()
@@ -251,5 +262,6 @@ def build_tool_message(
         name=tool,
         artifact=answer.stored(),
         status="error" if unable else "success",
+        response_metadata={} if tool in DELEGATING_TOOLS else {DELEGATED_KEY: True},
         additional_kwargs={"unavailable": True} if unable else {},
     )

@@ -16,12 +16,17 @@ from langgraph.types import Command
 from echelons.identity.thread_history import Past
 from echelons.nodes.messages import RETURNED_KEY, sanitize_message
 from echelons.nodes.planning.tool_calls import assign_call_ids
+from echelons.nodes.tool_execution.current_request import find_payload
 from echelons.nodes.tool_execution.journaled_call import PRIVATE_KEYS
 
 
-def build_hook_state(past: Past, state: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a level's state as a hook sees it, with all messages of the thread."""
+def build_hook_state(
+    past: Past, state: Mapping[str, Any], config: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return a level's state as a hook sees it: all messages of the thread, and its input."""
     shown = {key: each for key, each in state.items() if key not in PRIVATE_KEYS}
+    if (payload := find_payload(config, state["messages"])) is not None:
+        shown["payload"] = payload
     return {**shown, "messages": [*past.messages, *state["messages"]]}
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
@@ -17,6 +18,7 @@ from langgraph.errors import GraphInterrupt
 from pydantic import ValidationError
 
 from echelons.delegation.aggregation import without_results
+from echelons.delegation.contract import Contract
 from echelons.delegation.request import DelegationRequest, DelegationResponse, Usage
 from echelons.errors import UnreadableRecord
 from echelons.identity.lineage import derive_request_id, require_identity
@@ -41,10 +43,14 @@ class DelegationCalls:
 
     Args:
         wraps: The middleware that wraps them, the first outermost.
+        contracts: The contracts of the subordinates, by name.
     """
 
-    def __init__(self, wraps: Sequence[Any]) -> None:
+    def __init__(
+        self, wraps: Sequence[Any], contracts: Mapping[str, Contract | None] = MappingProxyType({})
+    ) -> None:
         self._wraps = wraps
+        self._contracts = contracts
         self._chain = CallChain(WRAP, wraps, _read_result)
 
     def invoke(
@@ -63,15 +69,18 @@ class DelegationCalls:
 
         def handle(request: DelegationRequest) -> DelegationResponse:
             if (known := run.replay("response")) is not None:
-                return DelegationResponse.load(known)
-            return run.note_attempt(attempt(self._build_order(run, request, config)))
+                return self._type(DelegationResponse.load(known))
+            return self._type(run.note_attempt(attempt(self._build_order(run, request, config))))
+
+        def ask(agent: str, task: str) -> DelegationResponse:
+            return self._type(run.ask(agent, task))
 
         def once(function: Callable[[], Any]) -> Any:
             if (known := run.replay("value")) is not None:
                 return known[0]
             return run.note_value(function())
 
-        vars(handle).update(once=once, ask=run.ask)
+        vars(handle).update(once=once, ask=ask)
         try:
             return run.finish(self._chain.run(order.request, handle, config))
         except NextStepNeeded:
@@ -92,8 +101,9 @@ class DelegationCalls:
 
         async def handle(request: DelegationRequest) -> DelegationResponse:
             if (known := run.replay("response")) is not None:
-                return DelegationResponse.load(known)
-            return run.note_attempt(await attempt(self._build_order(run, request, config)))
+                return self._type(DelegationResponse.load(known))
+            made = await attempt(self._build_order(run, request, config))
+            return self._type(run.note_attempt(made))
 
         async def once(function: Callable[[], Awaitable[Any]]) -> Any:
             if (known := run.replay("value")) is not None:
@@ -101,7 +111,7 @@ class DelegationCalls:
             return run.note_value(await function())
 
         async def ask(agent: str, task: str) -> DelegationResponse:
-            return run.ask(agent, task)
+            return self._type(run.ask(agent, task))
 
         vars(handle).update(once=once, ask=ask)
         try:
@@ -112,6 +122,10 @@ class DelegationCalls:
             if run.is_fresh:
                 return run.build_next_step()
             raise
+
+    def _type(self, response: DelegationResponse) -> DelegationResponse:
+        """Return a response with its output as an instance."""
+        return response.with_value(self._contracts.get(response.agent))
 
     def _build_order(self, run: _Run, request: Any, config: RunnableConfig) -> QueuedRequest:
         try:

@@ -67,7 +67,7 @@ class HookNode(Node):
         config = config or {}
         joined = join_parts(input, require_identity(config))
         past = self._history.load_past(input.get("previous"), config).hide_cut(input)
-        given = build_hook_state(past, joined.state)
+        given = build_hook_state(past, joined.state, config)
         try:
             done = run_function(partial(self._sync, given, get_runtime()), config)
         except Exception as error:
@@ -80,7 +80,7 @@ class HookNode(Node):
         config = config or {}
         past = await self._history.aload_past(input.get("previous"), config)
         joined, past = join_parts(input, require_identity(config)), past.hide_cut(input)
-        given = build_hook_state(past, joined.state)
+        given = build_hook_state(past, joined.state, config)
         try:
             done = await arun_function(partial(self._async, given, get_runtime()), config)
         except Exception as error:

@@ -88,7 +88,7 @@ class ModelCalls:
         Raises:
             MiddlewareFailed: A middleware has failed.
         """
-        request = self._build_request(bound, given)
+        request = self._build_request(bound, given, config)
         answer, calls = ModelAnswer(), count()
 
         def execute(changed: Any) -> ModelResponse[Any]:
@@ -117,7 +117,7 @@ class ModelCalls:
         config: RunnableConfig,
     ) -> ModelAnswer:
         """Async version of `invoke`."""
-        request = self._build_request(bound, given)
+        request = self._build_request(bound, given, config)
         answer, calls = ModelAnswer(), count()
 
         async def execute(changed: Any) -> ModelResponse[Any]:
@@ -155,13 +155,14 @@ class ModelCalls:
         self,
         bound: BoundModel,
         given: ModelInput,
+        config: RunnableConfig,
     ) -> ModelRequest[Any]:
         return ModelRequest(
             model=bound.unbound or self._model,
             messages=cast("list[Any]", given._replace(system=None).build_prompt()),
             system_message=given.system,
             tools=list(self._tools),
-            state=build_hook_state(given.past, given.state),  # type: ignore[arg-type]  # a mapping, as theirs
+            state=build_hook_state(given.past, given.state, config),  # type: ignore[arg-type]  # a mapping, as theirs
             runtime=get_runtime(),
         )
 

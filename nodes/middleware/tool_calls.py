@@ -162,7 +162,7 @@ class _Run:
         self.request = ToolCallRequest(
             tool_call=call,
             tool=tool,
-            state=build_hook_state(past.hide_cut(state), state),
+            state=build_hook_state(past.hide_cut(state), state, config),
             runtime=ToolRuntime(
                 state=state,
                 tool_call_id=call["id"],

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from langchain_core.messages import BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
-from echelons.identity.lineage import MAIL_KEY, Identity, derive_message_id
-from echelons.messaging.mail import Mail, render_mail
+from echelons.identity.lineage import MAIL_KEY, REFUSED_KEY, Identity, derive_message_id
+from echelons.messaging.mail import CONTRACT, Mail, render_mail
 from echelons.nodes.planning.cut_reply import build_cut_message, mark_cut
+from echelons.nodes.planning.refused_calls import OUTPUT
 from echelons.nodes.planning.tool_calls import find_unanswered
 from echelons.tree.names import ASK_SUPERIOR, PATH_SEPARATOR, REPORT
 
@@ -31,6 +32,32 @@ def build_mail_messages(mail: Sequence[Mail], identity: Identity) -> list[BaseMe
         )
         for each in mail
     ]
+
+
+def build_correction(why: str, reply: AIMessage, identity: Identity) -> BaseMessage:
+    """Return the message that tells a model why its answer is not of the agent's contract."""
+    mail = Mail(0, CONTRACT, why, "", "correction")
+    return HumanMessage(
+        render_mail(CONTRACT, why, "correction"),
+        id=derive_message_id(identity.thread_id, f"correction/{reply.id}"),
+        response_metadata={MAIL_KEY: mail.to_metadata()},
+    )
+
+
+def count_corrections(messages: Sequence[BaseMessage]) -> int:
+    """Return how many answers of the last messages were not of the agent's contract.
+
+    It counts back to the task, over other mail and over the calls made in between.
+    """
+    count = 0
+    for message in reversed(messages):
+        if isinstance(message, HumanMessage):
+            mail = message.response_metadata.get(MAIL_KEY)
+            if mail is None:
+                break
+            count += mail.get("kind") == "correction"
+        count += message.response_metadata.get(REFUSED_KEY) == OUTPUT
+    return count
 
 
 def leave_out(known: Sequence[Mail], mail: Sequence[Mail]) -> list[Mail]:

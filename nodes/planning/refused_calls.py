@@ -23,6 +23,8 @@ MAX_REASON = 300
 """Characters of the last refusal in the reason with which an agent ends."""
 CUT_OFF = "cut_off"
 """The mark of a call that was cut off: how much of its arguments is left differs each time."""
+OUTPUT = "output"
+"""The mark of a report whose result is not of the agent's contract."""
 REFUSED = "refused"
 """The mark of every other refused call."""
 

@@ -14,6 +14,7 @@ from echelons.identity.failures import get_failure_log
 from echelons.identity.lineage import require_identity
 from echelons.identity.thread_history import Past
 from echelons.nodes.tool_execution.async_only import arun_function, run_function
+from echelons.nodes.tool_execution.current_request import find_payload
 from echelons.nodes.tool_execution.journaled_call import PRIVATE_KEYS
 from echelons.text.error_lines import describe_failure
 from echelons.tree.names import PATH_SEPARATOR
@@ -41,7 +42,7 @@ class StateFunction:
             EventLoopMissing: It is async, and the run is not a session's.
         """
         try:
-            return run_function(self._bind_arguments(past, state), config)
+            return run_function(self._bind_arguments(past, state, config), config)
         except Exception as error:
             raise self._build_failure(error, config) from error
 
@@ -50,7 +51,7 @@ class StateFunction:
     ) -> Any | Halt:
         """Async version of `invoke`."""
         try:
-            return await arun_function(self._bind_arguments(past, state), config)
+            return await arun_function(self._bind_arguments(past, state, config), config)
         except Exception as error:
             raise self._build_failure(error, config) from error
 
@@ -59,9 +60,13 @@ class StateFunction:
         why = f"it returned a value of type {type(returned).__name__}"
         return self._failure(PATH_SEPARATOR.join(require_identity(config).path), why)
 
-    def _bind_arguments(self, past: Past, state: Mapping[str, Any]) -> Callable[[], Any]:
+    def _bind_arguments(
+        self, past: Past, state: Mapping[str, Any], config: Mapping[str, Any]
+    ) -> Callable[[], Any]:
         shown = {key: each for key, each in state.items() if key not in PRIVATE_KEYS}
         shown["messages"] = [*past.messages, *state["messages"]]
+        if (payload := find_payload(config, state["messages"])) is not None:
+            shown["payload"] = payload
         return self._bind(shown, get_runtime())
 
     def _build_failure(self, error: Exception, config: Mapping[str, Any]) -> EchelonsError:

@@ -5,6 +5,7 @@ Pure. `reason` parses each reply with it; the result is all that the level does 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
@@ -22,14 +23,21 @@ from langchain_core.messages import (
 )
 from pydantic import BaseModel, ValidationError
 
-from echelons.delegation.calls import FanOutCall, SubordinateCall, build_part_id
+from echelons.delegation.calls import (
+    FanOutCall,
+    SubordinateCall,
+    build_part_id,
+    build_typed_call,
+)
+from echelons.delegation.contract import Contract, describe_faults
 from echelons.delegation.join_policies import parse_join
-from echelons.errors import DelegationError, InvalidJoin, TooWide
+from echelons.delegation.request import Status
+from echelons.errors import DelegationError, InvalidInput, InvalidJoin, TooWide
 from echelons.identity.thread_history import Head
 from echelons.messaging.agent_question import AgentQuestion, build_question_id
 from echelons.nodes.messages import find_cut_off
 from echelons.nodes.planning.outgoing_mail import SUPERIOR, MessageCall
-from echelons.nodes.planning.refused_calls import CUT_OFF, REFUSED, mark_refused
+from echelons.nodes.planning.refused_calls import CUT_OFF, OUTPUT, REFUSED, mark_refused
 from echelons.nodes.planning.tool_schemas import (
     MAX_SHOWN_SIBLINGS,
     AskLaterArgs,
@@ -68,6 +76,7 @@ class ParsedReply:
         waits: How long questions to the user may wait, in seconds, by call id.
         refused: Delegations that are not sent, each with the reason.
         remaining_width: How many more calls may run in parallel with these.
+        output_fault: Why the result of a report is not of the agent's contract; empty if it is.
     """
 
     requests: tuple[SubordinateCall | FanOutCall, ...] = ()
@@ -78,6 +87,7 @@ class ParsedReply:
     questions: tuple[AgentQuestion, ...] = ()
     messages: tuple[MessageCall, ...] = ()
     waits: Mapping[str, float] = field(default_factory=dict)
+    output_fault: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +107,8 @@ class CallableTools:
         name: Its own name.
         siblings: Names of the agents with the same superior, its own included.
         profiles: Names of the profiles that it may give to subordinates made at run time.
+        inputs: The contracts of the subordinates that have an input, by name.
+        output: The agent's own contract, if it has an output.
     """
 
     tools: Collection[str] = ()
@@ -110,6 +122,8 @@ class CallableTools:
     can_contact_user: bool = False
     can_ask_later: bool = False
     profiles: tuple[str, ...] = ()
+    inputs: Mapping[str, Contract] = field(default_factory=dict)
+    output: Contract | None = None
 
     @property
     def only_subordinate(self) -> str:
@@ -128,7 +142,7 @@ class CallableTools:
         upwards += (ASK_USER,) * self.can_contact_user
         upwards += (ASK_LATER,) * self.can_ask_later
         upwards += (SEND_MESSAGE,) * self.can_ask
-        return (*self.tools, *delegating, *upwards)
+        return (*self.tools, *self.inputs, *delegating, *upwards)
 
 
 def assign_call_ids(message: AIMessage) -> AIMessage:
@@ -189,6 +203,7 @@ def parse_calls(
         tuple(out.questions),
         tuple(out.messages),
         out.waits,
+        out.output_fault,
     )
 
 
@@ -258,6 +273,7 @@ class _CallParser:
     questions: list[AgentQuestion] = field(default_factory=list)
     messages: list[MessageCall] = field(default_factory=list)
     waits: dict[str, float] = field(default_factory=dict)
+    output_fault: str = ""
 
     def add_call(self, call: ToolCall) -> None:
         name, call_id = call["name"], call["id"] or ""
@@ -275,12 +291,17 @@ class _CallParser:
             self._add_user_question(call_id, call["args"])
         elif name == ASK_LATER and self.callable_tools.can_ask_later:
             self._add_later_question(call_id, call["args"])
-        elif name in self.callable_tools.tools:
-            if too_wide := self._reserve_width(1):
-                self.add_error(call_id, name, too_wide.reason)
+        elif name in self.callable_tools.inputs:
+            self._add_typed_call(call_id, name, call["args"])
         else:
+            self._add_tool_call(call_id, name)
+
+    def _add_tool_call(self, call_id: str, name: str) -> None:
+        if name not in self.callable_tools.tools:
             known = ", ".join(self.callable_tools.names) or "none"
             self.add_error(call_id, name, f"there is no such tool; the tools are: {known}")
+        elif too_wide := self._reserve_width(1):
+            self.add_error(call_id, name, too_wide.reason)
 
     def add_error(self, call_id: str, name: str, why: str, mark: str = REFUSED) -> None:
         answer = ToolMessage(f"Error: {why}", tool_call_id=call_id, name=name, status="error")
@@ -301,6 +322,18 @@ class _CallParser:
             self.add_error(call_id, CALL_SUBORDINATE, why)
             return
         request = self._build_subordinate_call(call_id, wanted)
+        if too_wide := self._reserve_width(1):
+            self.refused.append((request, too_wide))
+        else:
+            self.requests.append(request)
+
+    def _add_typed_call(self, call_id: str, name: str, args: Mapping[str, Any]) -> None:
+        try:
+            self.callable_tools.inputs[name].read_input(args)
+        except InvalidInput as error:
+            self.add_error(call_id, name, str(error))
+            return
+        request = build_typed_call(call_id, name, args)
         if too_wide := self._reserve_width(1):
             self.refused.append((request, too_wide))
         else:
@@ -335,7 +368,7 @@ class _CallParser:
         if name and name not in choices:
             return f"no subordinate is called {name!r}; name one of: {', '.join(choices)}"
         if wanted.answers is None:
-            return ""
+            return self._check_input(wanted)
         thread = self._find_asking_thread(wanted.answers)
         if not thread:
             return f"answers: no subordinate has asked a question with the id {wanted.answers!r}"
@@ -343,6 +376,34 @@ class _CallParser:
             asking = self.heads[thread]["agent"]
             return f"answers: the question {wanted.answers!r} is one of {asking!r}, not of {name!r}"
         return "answers: it goes on with a conversation; leave reset out" if wanted.reset else ""
+
+    def _check_input(self, wanted: CallSubordinateArgs) -> str:
+        """Return the error text for a task that is not of the subordinate's contract."""
+        name = self._get_target(wanted)
+        contract = self.callable_tools.inputs.get(name)
+        if contract is None:
+            if wanted.input is None:
+                return ""
+            typed = ", ".join(self.callable_tools.inputs) or "none"
+            who = f"{name!r} takes" if name else "a task that names no subordinate has"
+            return f"input: {who} no input but a message; those with an input are: {typed}"
+        try:
+            if wanted.input is not None:
+                contract.read_input(wanted.input)
+            elif wanted.reset or not self._has_conversation(name):
+                contract.read_task(wanted.message)
+        except InvalidInput as error:
+            return f"{name!r} has an input, and this is none: {error}; call its own tool {name!r}"
+        return ""
+
+    def _get_target(self, wanted: CallSubordinateArgs) -> str:
+        """Return the name of the subordinate that is meant; empty if the task is to be routed."""
+        # With only one possible target, no routing is needed.
+        able = self.callable_tools
+        return wanted.subordinate or ("" if able.has_deeper_levels else able.only_subordinate)
+
+    def _has_conversation(self, name: str) -> bool:
+        return any(head["agent"] == name for head in self.heads.values())
 
     def _refuse_profile(self, name: str) -> str:
         known, choices = self.callable_tools.profiles, self.callable_tools.subordinates
@@ -360,13 +421,16 @@ class _CallParser:
     def _build_subordinate_call(
         self, call_id: str, wanted: CallSubordinateArgs, group: int = 1
     ) -> SubordinateCall:
-        # With only one possible target, no routing is needed.
-        name = wanted.subordinate or (
-            "" if self.callable_tools.has_deeper_levels else self.callable_tools.only_subordinate
-        )
         call = SubordinateCall(
-            call_id, name, wanted.message, wanted.reset, group, wanted.context or {}
+            call_id,
+            self._get_target(wanted),
+            wanted.message,
+            wanted.reset,
+            group,
+            wanted.context or {},
         )
+        if wanted.input is not None:
+            call = replace(call, input=wanted.input)
         if wanted.answers is None:
             return call
         thread = self._find_asking_thread(wanted.answers)
@@ -375,7 +439,17 @@ class _CallParser:
         return replace(call, subordinate=head["agent"], thread_id=thread, route=below)
 
     def _add_report(self, call_id: str, args: Mapping[str, Any]) -> None:
+        contract = self.callable_tools.output
+        if contract and isinstance(args.get("result"), (Mapping, list)):
+            args = {**args, "result": json.dumps(args["result"], ensure_ascii=False)}
         report = _validate_args(ReportArgs, args)
+        if contract and isinstance(report, ReportArgs) and report.status is Status.FULFILLED:
+            try:
+                contract.read_output(report.result)
+            except InvalidInput as error:
+                self.output_fault = str(error)
+                self.add_error(call_id, REPORT, f"result: {error}", OUTPUT)
+                return
         if isinstance(report, str):
             self.add_error(call_id, REPORT, report)
         elif why := self._find_earlier_end():
@@ -440,15 +514,4 @@ def _validate_args(model: type[M], args: Mapping[str, Any]) -> M | str:
     try:
         return model.model_validate(args)
     except ValidationError as error:
-        return "; ".join(
-            ": ".join(
-                filter(
-                    None,
-                    (
-                        ".".join(str(part) for part in each["loc"]),
-                        each["msg"].removeprefix("Value error, "),
-                    ),
-                )
-            )
-            for each in error.errors(include_url=False, include_context=False)
-        )
+        return describe_faults(error)

@@ -12,8 +12,9 @@ from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BaseModel, Field, model_validator
 
+from echelons.delegation.contract import SubordinateTool, get_inputs
 from echelons.delegation.join_policies import JOIN_NAMES
-from echelons.delegation.request import Status
+from echelons.delegation.request import Status, render_input
 from echelons.errors import InvalidInput
 from echelons.messaging.agent_question import (
     AgentQuestion,
@@ -77,6 +78,16 @@ class CallSubordinateArgs(BaseModel):
     answers: str | None = None
     context: Annotated[dict[str, Any] | None, AfterValidator(_check_context)] = None
     profile: str | None = None
+    input: dict[str, Any] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _write_message(cls, given: Any) -> Any:
+        """Add the message that an input is."""
+        if isinstance(given, dict) and not given.get("message"):
+            fields = given.get("input")
+            return {**given, "message": render_input(fields)} if isinstance(fields, dict) else given
+        return given
 
 
 class DelegateManyArgs(BaseModel):
@@ -197,13 +208,26 @@ def build_delegate_many_schema(subordinates: Sequence[Member]) -> dict[str, Any]
     )
 
 
+def build_subordinate_tool(member: Member, schema: dict[str, Any]) -> SubordinateTool:
+    """Return the tool that gives a subordinate the input of its contract, which has this schema."""
+    description = load_tool_texts("subordinate")["description"]
+    if member.description:
+        description = f"{member.description}\n{description}"
+    parameters = {key: each for key, each in schema.items() if key != "title"}
+    function = {"name": member.name, "description": description, "parameters": parameters}
+    return SubordinateTool(type="function", function=function)
+
+
 def _build_request_properties(subordinates: Sequence[Member]) -> dict[str, Any]:
+    typed = get_inputs({each.name: each for each in subordinates})
+    more = {"input": {"type": "object"}} if typed else {}
     return {
         "message": {"type": "string"},
         "subordinate": {"type": "string", "enum": [each.name for each in subordinates]},
         "reset": {"type": "boolean", "default": False},
         "answers": {"type": "string"},
         "context": {"type": "object"},
+        **more,
     }
 
 
@@ -219,13 +243,13 @@ def build_pin_schema() -> dict[str, Any]:
     return _build_function_schema(PIN, {"text": {"type": "string"}}, ["text"])
 
 
-def build_report_schema() -> dict[str, Any]:
-    """Return the schema of `report`."""
+def build_report_schema(output: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Return the schema of `report`; the result is of the schema of an output, if there is one."""
     return _build_function_schema(
         REPORT,
         {
             "status": {"type": "string", "enum": [str(status) for status in Status]},
-            "result": {"type": "string"},
+            "result": output or {"type": "string"},
             "confidence": {"type": "number", "minimum": 0, "maximum": 1},
             "reason": {"type": "string"},
         },

@@ -6,16 +6,19 @@ task, which LangGraph reads from the state of its level when a tool asks for it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import BaseMessage, HumanMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.config import get_config
+from pydantic import BaseModel
 
+from echelons.delegation.contract import ROOT_CONTRACT_KEY, Contract, dump_model
 from echelons.delegation.request import CURRENT_REQUEST_KEY, DelegationRequest
-from echelons.errors import NoRequest
-from echelons.identity.lineage import MAIL_KEY, REQUEST_CONTEXT_KEY, require_identity
+from echelons.errors import InvalidInput, NoRequest
+from echelons.identity.lineage import INPUT_KEY, MAIL_KEY, REQUEST_CONTEXT_KEY, require_identity
 from echelons.langgraph_internals import READ_KEY
 
 USER = "user"
@@ -42,6 +45,38 @@ def get_request() -> DelegationRequest:
     return known
 
 
+def find_payload(config: Mapping[str, Any], messages: Sequence[BaseMessage]) -> BaseModel | None:
+    """Return the input that an agent works on, as an instance of its contract's model.
+
+    `None` if it has none. `messages` are those of its level.
+    """
+    configurable = config.get("configurable") or {}
+    if isinstance(known := configurable.get(CURRENT_REQUEST_KEY), DelegationRequest):
+        return known.payload
+    return _read_root_input(configurable.get(ROOT_CONTRACT_KEY), _find_task(messages))
+
+
+def _read_root_input(contract: Contract | None, task: BaseMessage) -> BaseModel | None:
+    """Return the input that a root was sent; one that is only a text may be none."""
+    if contract is None or contract.input is None:
+        return None
+    if (fields := task.response_metadata.get(INPUT_KEY)) is not None:
+        return contract.read_input(fields)
+    try:
+        return contract.read_task(str(task.text))
+    except InvalidInput:
+        return None
+
+
+def _find_task(messages: Sequence[BaseMessage]) -> BaseMessage:
+    tasks = (
+        each
+        for each in reversed(messages)
+        if isinstance(each, HumanMessage) and MAIL_KEY not in each.response_metadata
+    )
+    return next(tasks, HumanMessage(""))
+
+
 def with_root_request(config: RunnableConfig) -> RunnableConfig:
     """Return the config of a root's tool call, from which `get_request` finds the root's task."""
     reader = partial(_read_root_request, config)
@@ -51,17 +86,15 @@ def with_root_request(config: RunnableConfig) -> RunnableConfig:
 def _read_root_request(config: RunnableConfig) -> DelegationRequest:
     # Of the tool's own level: a graph that the tool runs has a state of its own.
     state: dict[str, Any] = config["configurable"][READ_KEY](["messages"])
-    tasks = (
-        each
-        for each in reversed(state["messages"])
-        if isinstance(each, HumanMessage) and MAIL_KEY not in each.response_metadata
-    )
-    task, identity = next(tasks, HumanMessage("")), require_identity(config)
-    return DelegationRequest(
+    task, identity = _find_task(state["messages"]), require_identity(config)
+    payload = _read_root_input(config["configurable"].get(ROOT_CONTRACT_KEY), task)
+    request = DelegationRequest(
         id=identity.turn,
         origin=USER,
         current=identity.agent,
         task=str(task.text),
         context=task.response_metadata.get(REQUEST_CONTEXT_KEY) or {},
         path=(identity.agent,),
+        input=None if payload is None else dump_model(payload),
     )
+    return request.with_payload(payload)

@@ -17,6 +17,7 @@ FROZEN = [
     "AsyncRun",
     "BreakerPolicy",
     "Capability",
+    "Contract",
     "Decision",
     "DelegationPolicy",
     "DelegationRequest",

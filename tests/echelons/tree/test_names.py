@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from echelons.checkpoints.namespaces import SEPARATOR
 from echelons.errors import InvalidName
+from echelons.errors.base import SHORT
 from echelons.tree.names import NAME_PATTERN, PATH_SEPARATOR, RESERVED_NAMES, check_name
 
 
@@ -26,7 +27,7 @@ def test_any_other_text_is_refused_and_told(text: str) -> None:
     with pytest.raises(InvalidName) as refused:
         check_name(text)
     assert refused.value.name == text
-    assert repr(text) in str(refused.value)
+    assert SHORT.repr(text) in str(refused.value)
 
 
 @pytest.mark.parametrize("thing", [None, 5, b"head", ("head",), object()])

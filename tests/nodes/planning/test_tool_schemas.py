@@ -72,8 +72,9 @@ def test_a_call_goes_on_with_a_conversation_unless_it_says_otherwise() -> None:
 def test_the_arguments_shown_are_the_arguments_accepted(schema: dict[str, Any], model: Any) -> None:
     shown = function(schema)["parameters"]
 
-    # A profile is for a subordinate made at run time, and no model is told that one can be.
-    assert set(shown["properties"]) == set(model.model_fields) - {"profile"}
+    # A profile is for a subordinate made at run time, and no model is told that one can be; an
+    # input is for one with a contract.
+    assert set(shown["properties"]) == set(model.model_fields) - {"profile", "input"}
     needed = {name for name, field in model.model_fields.items() if field.is_required()}
     assert needed <= set(shown["required"])
 

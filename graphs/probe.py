@@ -1,0 +1,42 @@
+"""`probe_tree`: tries out each agent once, when its tree is compiled, without a model call.
+
+What an agent, its subordinates and their contracts are made of is checked where they are made; here
+comes what only shows when it is put together, and would else show in the middle of a run.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from langchain_core.tools import BaseTool, tool
+from langchain_core.utils.function_calling import convert_to_openai_tool
+
+from echelons.agent import Agent
+from echelons.errors import InvalidTool
+from echelons.tree.names import get_provider_tool_name
+from echelons.tree.traversal import walk_tree
+
+
+def probe_tree(root: Agent) -> None:
+    """Check that the tools of all agents can be shown to a model.
+
+    Raises:
+        InvalidTool: One has arguments without a JSON Schema, or no description.
+    """
+    seen: set[int] = set()
+    for place in walk_tree(root):
+        if isinstance(place.member, Agent):
+            for each in place.member.tools:
+                if id(each) not in seen and not get_provider_tool_name(each):
+                    seen.add(id(each))
+                    _probe_tool(each, place.path_text)
+
+
+def _probe_tool(given: Any, path: str) -> None:
+    name = getattr(given, "name", None) or getattr(given, "__name__", "")
+    try:
+        convert_to_openai_tool(given if isinstance(given, BaseTool) else tool(given))
+    # It reads the caller's annotations and models.
+    except Exception as error:
+        why = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InvalidTool(path, str(name), why) from error
