@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from langchain.agents.middleware import AgentMiddleware
     from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import SystemMessage
+    from langchain_core.tools import BaseTool
     from langgraph.checkpoint.base import BaseCheckpointSaver
     from langgraph.store.base import BaseStore
     from pydantic import BaseModel
@@ -233,6 +234,26 @@ class Agent(_Compiled):
         from echelons.graphs.compiled_tree import compile_tree
 
         return compile_tree(self, checkpointer, store, context_schema, redactor)
+
+    def as_tool(self, *, name: str | None = None, description: str | None = None) -> BaseTool:
+        """Return a LangChain tool that gives the tree a task, for an agent of another framework.
+
+        Its arguments are the fields of the contract's input, or `task`; its result is the answer.
+        It runs within the host's run, and is stored by the host's checkpointer: a question of any
+        level interrupts the host, and goes on when the host is resumed. Each call is a thread of
+        its own.
+
+        Args:
+            name: Its name; the agent's by default.
+            description: What it is for; the agent's by default.
+
+        Raises:
+            ModelError: A model given by name is unknown, or has no API key.
+            InvalidField: There is no description, or a text is none.
+        """
+        from echelons.graphs.agent_tool import build_agent_tool
+
+        return build_agent_tool(self, name, description)
 
     @classmethod
     def from_folder(cls, path: str | Path, *, trusted: bool = False) -> Agent:

@@ -7,9 +7,10 @@ the other calls, so that each thread's id is stored before it runs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import chain, count
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -24,11 +25,18 @@ from langchain_core.messages import (
 from langchain_core.runnables import Runnable, RunnableConfig
 
 from echelons.delegation.calls import SubordinateCall
+from echelons.delegation.context import (
+    MAX_EVENT,
+    Condense,
+    ContextPolicy,
+    DelegationContext,
+    read_condensed,
+)
 from echelons.delegation.contract import Contract
 from echelons.delegation.policy import DelegationPolicy
 from echelons.delegation.relayed_request import RelayedRequest
 from echelons.delegation.request_builder import RequestLimits
-from echelons.errors import InvalidInput
+from echelons.errors import ContextFailed, InvalidInput
 from echelons.guards.gate import Gate, Halt, Step, get_gate
 from echelons.guards.limits import DEFAULT_REFUSALS
 from echelons.identity.lineage import (
@@ -107,8 +115,8 @@ from echelons.nodes.planning.tool_calls import (
     parse_calls,
 )
 from echelons.nodes.planning.unanswered import build_question_report, build_unanswered_update
-from echelons.text.input_limits import shorten_repr
-from echelons.tree.names import SEND_MESSAGE
+from echelons.text.input_limits import check_context, shorten_repr
+from echelons.tree.names import PATH_SEPARATOR, SEND_MESSAGE
 
 if TYPE_CHECKING:
     from echelons.nodes.middleware.model_calls import ModelCalls
@@ -499,7 +507,8 @@ def plan_reply_update(
     if policy.repeats == "refuse" and plan.requests:
         plan.refuse_repeated(lambda asked: find_answered(asked, before, thread))
     targets = {key: join_path(each.remaining[0][1:]) for key, each in plan.candidates.items()}
-    return _build_update(context, plan, targets, limits)
+    tell = partial(_condense_context, policy.context, context) if policy.context else None
+    return _build_update(context, plan, targets, limits, tell)
 
 
 def find_output_fault(contract: Contract, context: ReplyContext, ends: bool) -> str:
@@ -542,6 +551,44 @@ def build_correction_update(
         for call in calls
     ]
     return {"messages": [message, *context.parsed.answers, *rest]}
+
+
+def _condense_context(
+    policy: ContextPolicy | Condense, context: ReplyContext, call: SubordinateCall
+) -> Mapping[str, Any]:
+    """Return the facts that a policy tells a subordinate of its superior's work.
+
+    Raises:
+        ContextFailed: The function of a policy raised, or returned something else.
+    """
+    messages = [*context.past.messages, *context.state["messages"]]
+    tasks = (
+        str(each.text)
+        for each in reversed(messages)
+        if each.type == "human" and MAIL_KEY not in each.response_metadata
+    )
+    whole = DelegationContext(
+        payload=None if call.input is None else dict(call.input),
+        recent_events=tuple(_iter_events(messages)),
+        preview=next(tasks, ""),
+    )
+    condense = policy.condense if isinstance(policy, ContextPolicy) else policy
+    try:
+        return check_context(read_condensed(condense(whole)), "the context")
+    # The function is the caller's.
+    except Exception as error:
+        raise ContextFailed(PATH_SEPARATOR.join(context.identity.path), str(error)) from error
+
+
+def _iter_events(messages: Sequence[BaseMessage]) -> Iterator[str]:
+    """Yield what an agent was told, said and did, a line each."""
+    for message in messages:
+        said = " ".join(str(message.text).split())[:MAX_EVENT]
+        who = {"human": "told", "tool": f"{message.name} returned"}.get(message.type, "said")
+        if said:
+            yield f"{who}: {said}"
+        for call in message.tool_calls if isinstance(message, AIMessage) else ():
+            yield f"called: {call['name']}"
 
 
 def build_cut_update(
@@ -614,6 +661,7 @@ def _build_update(
     plan: DelegationPlan,
     targets: Mapping[str, str],
     limits: Callable[[str], RequestLimits] | None = None,
+    tell: Callable[[SubordinateCall], Mapping[str, Any]] | None = None,
 ) -> dict[str, Any]:
     message, identity = context.message, context.identity
     known = {**context.past.heads, **(context.state.get("heads") or {})}
@@ -627,7 +675,7 @@ def _build_update(
         }
     if plan.fan_outs:
         kept[PARTS_KEY] = {each.call_id: each.stored() for each in plan.fan_outs}
-    if limits and threads and (notes := _build_request_notes(plan, message, threads, limits)):
+    if limits and threads and (notes := _build_request_notes(plan, message, threads, limits, tell)):
         kept[REQUESTS_KEY] = notes
     if kept:
         metadata = {**message.response_metadata, **kept}
@@ -662,8 +710,9 @@ def _build_request_notes(
     message: AIMessage,
     threads: Mapping[str, str],
     limits: Callable[[str], RequestLimits],
+    tell: Callable[[SubordinateCall], Mapping[str, Any]] | None,
 ) -> dict[str, dict[str, Any]]:
-    """Return the limits of each request for the message's metadata, by call id."""
+    """Return the limits of each request, and what it is told, for the message's metadata."""
     notes: dict[str, dict[str, Any]] = {}
     begun: set[str] = set()
     # Of a task that is passed on; a model's reply has none of its own.
@@ -679,6 +728,9 @@ def _build_request_notes(
         name = named.get(each.call_id, each.subordinate)
         if name != each.subordinate and each.call_id not in plan.candidates:
             note["current"] = each.subordinate
+        if tell and (told := tell(each)):
+            # What the model has given itself stands before what the policy tells.
+            note["context"] = {**told, **each.context}
         if note:
             notes[each.call_id] = note
     return notes

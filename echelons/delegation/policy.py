@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 from pydantic import Field, ValidationInfo, field_validator
 
+from echelons.delegation.context import ContextPolicy
 from echelons.guards.circuit_breaker import BreakerPolicy
 from echelons.messaging.sibling_messages import SiblingDecision
 from echelons.settings import Settings
@@ -50,6 +51,9 @@ class DelegationPolicy(Settings):
             `"copy"` delivers it, and shows the agent's model a copy; `"hold"` shows it to the
             agent's model alone, which may pass it on; `"refuse"`; or a function that decides
             about each, by its `sender`, `receiver` and `text`. One that fails holds it.
+        context: What subordinates are told of the agent's own work, beside their task: a
+            `ContextPolicy`, a function from a `DelegationContext` to another, or `None` for
+            nothing.
         breaker: When a failing subordinate is not called for a while.
         breaker_scope: Keeps the circuits of this tree apart from those of other trees in the same
             database whose agents have the same paths, such as those of another tenant: 1 to 128
@@ -75,6 +79,7 @@ class DelegationPolicy(Settings):
     deriver: Any = None
     threshold: float | None = Field(default=None, ge=0, le=1)
     sibling_messages: Any = "copy"
+    context: Any = None
     breaker: BreakerPolicy = Field(default_factory=BreakerPolicy)
     breaker_scope: str = Field(default="", pattern=rf"^({ID_PATTERN.pattern})?$")
 
@@ -85,6 +90,14 @@ class DelegationPolicy(Settings):
         fits = callable(getattr(given, "prepare", None) if info.field_name == "matcher" else given)
         if given is not None and not fits:
             raise ValueError(f"it is not {wanted[info.field_name or '']}")
+        return given
+
+    @field_validator("context")
+    @classmethod
+    def _check_context(cls, given: Any) -> Any:
+        is_function = callable(given) and not isinstance(given, type)
+        if not (given is None or is_function or isinstance(given, ContextPolicy)):
+            raise ValueError("it is no ContextPolicy, and no function of a DelegationContext")
         return given
 
     @field_validator("sibling_messages")

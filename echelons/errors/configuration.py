@@ -193,6 +193,22 @@ class InvalidField(ConfigurationError):
     message = "agent {agent!r}: {field}={value!r}; pass a value of type {expected}, or leave it out"
 
 
+class ContextFailed(ConfigurationError):
+    """The function that condenses what subordinates are told raised, or returned no context.
+
+    Attributes:
+        agent: Path of the agent whose subordinates are told.
+        why: What is wrong.
+    """
+
+    agent: str
+    why: str
+    message = (
+        "the context that {agent!r} gives failed: {why}; let the function of "
+        "DelegationPolicy(context=…) return a DelegationContext, and resume the turn"
+    )
+
+
 class PromptFailed(ConfigurationError):
     """A prompt that is a function raised, or returned no prompt.
 
