@@ -7,6 +7,7 @@ can read the text. A family has one file, and all are imported from here::
     EchelonsError
     ├── ConfigurationError    configuration  an agent or a tree that cannot work
     ├── ModelError                           a model that cannot be used
+    ├── McpServerFailed                      an MCP server that cannot be used
     ├── InvalidInput          inputs         invalid input of a caller
     ├── QuestionError                        answers that fit no pending question
     ├── ThreadNotFound, …     threads        which thread, and what it can do now

@@ -466,3 +466,16 @@ class InvalidModelAddress(ModelError):
         "{variable} is {value!r}, which is no address of a model server; give it as "
         "http://HOST:PORT/v1 or https://…, or unset it to use OpenAI's own"
     )
+
+
+class McpServerFailed(EchelonsError):
+    """An MCP server cannot be used: it does not start or answer, or lists a tool that has a fault.
+
+    Attributes:
+        server: Its name.
+        reason: What is wrong with it.
+    """
+
+    server: str
+    reason: str
+    message = "the MCP server {server!r} cannot be used: {reason}"

@@ -1,0 +1,149 @@
+"""Elicitation, MCP's question to a human: as a question in our inbox, and the other way round. Pure.
+
+A server that elicits sends a form: a flat object of texts, numbers, booleans and choices.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from echelons.checkpoints.threads.pending_work import Question
+from echelons.messaging.human_request import is_human_request
+from echelons.text.json_schema import find_mismatch, find_schema_fault
+from echelons.text.sanitize import sanitize_value
+
+PRIMITIVE_TYPES = frozenset({"string", "number", "integer", "boolean"})
+"""Types that a form may ask for."""
+LONGEST_FORM = 16 * 1024
+"""Characters of a form, as JSON, that is shown to a human."""
+LONGEST_MESSAGE = 4000
+"""Characters of a server's message that is shown to a human."""
+ANSWER_FIELD = "answer"
+"""The field of the form in which a question of a team is asked."""
+DECLINE = {"action": "decline"}
+"""The answer of a human who does not fill in a form."""
+
+_FORM_KEYS = frozenset({"type", "properties", "required", "title", "description", "$schema"})
+
+
+def find_form_fault(form: Any) -> str:
+    """Return why the form of a server cannot be shown to a human; empty if it can.
+
+    Examples:
+        >>> find_form_fault({"type": "object", "properties": {"day": {"type": "string"}}})
+        ''
+        >>> find_form_fault({"type": "object", "properties": {"days": {"type": "object"}}})
+        "its field 'days' is neither a text, a number, a boolean nor a choice"
+    """
+    if not isinstance(form, Mapping) or form.get("type") != "object":
+        return "it is no object"
+    if len(json.dumps(form)) > LONGEST_FORM:
+        return f"it has more than {LONGEST_FORM} characters"
+    fields = form.get("properties")
+    if not isinstance(fields, Mapping) or not fields:
+        return "it has no fields"
+    for name, schema in fields.items():
+        if not _is_form_field(schema):
+            return f"its field {name!r} is neither a text, a number, a boolean nor a choice"
+    return find_schema_fault(form)
+
+
+def build_form_schema(form: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the schema of the answer to a form: its fields, or that the human declines."""
+    declined = {
+        "type": "object",
+        "properties": {"action": {"enum": ["decline", "cancel"]}},
+        "required": ["action"],
+        "additionalProperties": False,
+    }
+    own = {key: value for key, value in form.items() if key in _FORM_KEYS}
+    # Otherwise a refusal would also be a form without its optional fields.
+    return {"anyOf": [{**own, "additionalProperties": False}, declined]}
+
+
+def read_form_answer(answer: Any, form: Mapping[str, Any]) -> tuple[str, dict[str, Any] | None]:
+    """Return the action and the content that an answer of the inbox means to a server.
+
+    Examples:
+        >>> form = {"type": "object", "properties": {"day": {"type": "string"}}}
+        >>> read_form_answer({"day": "Friday"}, form)
+        ('accept', {'day': 'Friday'})
+        >>> read_form_answer({"action": "decline"}, form)
+        ('decline', None)
+    """
+    fields = form.get("properties", {})
+    if not isinstance(answer, Mapping) or find_mismatch(answer, form):
+        return "cancel", None
+    if "action" not in fields and set(answer) == {"action"}:
+        return ("cancel" if answer["action"] == "cancel" else "decline"), None
+    return "accept", dict(answer)
+
+
+def build_question_form(question: Question) -> dict[str, Any] | None:
+    """Return the form in which a client can ask its human a question of a team.
+
+    Returns:
+        A form with one field, or `None` if the question asks for more than a text, a number, a
+        boolean or a choice, such as for a decision on a tool call.
+    """
+    schema = question.schema
+    if question.choices:
+        schema = {"type": "string", "enum": list(question.choices)}
+    elif schema is None or is_human_request(schema):
+        schema = {"type": "string"}
+    if question.reviewed_calls or not _is_form_field(schema):
+        return None
+    # A client may know no other keys.
+    kept = ("type", "enum", "title", "minLength", "maxLength", "minimum", "maximum", "format")
+    own = {key: schema[key] for key in kept if key in schema}
+    own.setdefault("type", "string")
+    return {"type": "object", "properties": {ANSWER_FIELD: own}, "required": [ANSWER_FIELD]}
+
+
+def read_question_text(value: Any) -> str:
+    """Return what the value of an interrupt asks, in words; as JSON if it has none.
+
+    Examples:
+        >>> read_question_text({"question": "Which day?", "days": 3})
+        'Which day?'
+    """
+    if isinstance(value, Mapping) and isinstance(value.get("question"), str):
+        value = value["question"]
+    if isinstance(value, str):
+        return value
+    return json.dumps(sanitize_value(value), default=repr, ensure_ascii=False)
+
+
+def describe_question(question: Question) -> dict[str, Any]:
+    """Return a question as JSON, for a client that answers it with a call."""
+    described: dict[str, Any] = {
+        "id": question.id,
+        "from": "/".join(question.path),
+        "question": read_question_text(question.value),
+    }
+    if question.schema is not None:
+        described["schema"] = dict(question.schema)
+    if question.choices:
+        described["choices"] = list(question.choices)
+    if question.reviewed_calls:
+        described["calls"] = [
+            {"tool": each.tool, "arguments": dict(each.arguments), "allowed": list(each.allowed)}
+            for each in question.reviewed_calls
+        ]
+    return described
+
+
+def _is_form_field(schema: Any) -> bool:
+    if not isinstance(schema, Mapping):
+        return False
+    choices = schema.get("enum")
+    if choices is not None:
+        return (
+            isinstance(choices, list)
+            and bool(choices)
+            and all(isinstance(each, str) for each in choices)
+            and schema.get("type", "string") == "string"
+        )
+    return schema.get("type") in PRIMITIVE_TYPES and "$ref" not in schema

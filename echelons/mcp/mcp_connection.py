@@ -1,0 +1,435 @@
+"""`McpConnection`: a session with an MCP server, which lives in one event loop and serves them all.
+
+A session of the SDK works only in the event loop that opened it, while agents call their tools in
+the loops of their runs. So each call is handed over to the loop of the connection, and back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import re
+from collections import OrderedDict, deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from concurrent.futures import Future, InvalidStateError
+from contextlib import AsyncExitStack, contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field
+from threading import Thread
+from typing import Any, TextIO
+
+import anyio
+import httpx
+from langgraph.config import get_config
+from langgraph.errors import GraphInterrupt
+from langgraph.types import interrupt
+from mcp import ClientSession, McpError, StdioServerParameters, types
+from mcp.client.stdio import stdio_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.context import RequestContext
+
+from echelons.effects.journal import IDEMPOTENCY_KEY
+from echelons.errors import McpServerFailed
+from echelons.mcp.elicitation import (
+    LONGEST_MESSAGE,
+    build_form_schema,
+    find_form_fault,
+    read_form_answer,
+)
+from echelons.mcp.mcp_servers import HttpServer, McpServer, StdioServer
+from echelons.text.error_lines import describe_error
+from echelons.text.redaction import redact_secrets
+from echelons.text.sanitize import join_printable
+
+LOG = logging.getLogger(__name__)
+
+CANCEL_TIMEOUT = 2.0
+"""Seconds in which a server must take the news that a call is cancelled."""
+CLOSE_TIMEOUT = 10.0
+"""Seconds in which a connection must end."""
+REMEMBERED_QUESTIONS = 1000
+"""How many open questions of servers are remembered, to compare them with those asked again."""
+LONGEST_LINE = 4096
+"""Bytes of a line of a server's standard error; a longer one is several."""
+LONGEST_SAID = 200
+"""Characters of each of its last lines that an error shows."""
+_GONE = "it has ended or closed the connection"
+
+
+@dataclass(frozen=True, eq=False)
+class Elicitation:
+    """A server's question to the human, on its way to the run that has made the call."""
+
+    params: types.ElicitRequestFormParams
+    answer: Future[types.ElicitResult] = field(default_factory=Future)
+
+
+@dataclass(frozen=True, eq=False)
+class _OpenCall:
+    """A call in progress, as the connection's event loop sees it."""
+
+    loop: asyncio.AbstractEventLoop
+    asked: asyncio.Queue[Elicitation]
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class McpConnection:
+    """A connection to one MCP server.
+
+    `open` and `close` run in the event loop of the connection, `call` in any other.
+    """
+
+    def __init__(self, server: McpServer) -> None:
+        self.server = server
+        self.name = server.label
+        self._calls: set[_OpenCall] = set()
+        self._performing: set[asyncio.Task[Any]] = set()
+        self._session: _CancellingSession | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop = asyncio.Event()
+        self._turn = nullcontext() if server.parallel else asyncio.Lock()
+        self._serving: asyncio.Task[None] | None = None
+        self._failure: Exception | None = None
+        self._stderr = StderrTail()
+        # By the call and its number: what a suspended call has asked.
+        self._asked: OrderedDict[tuple[str, int], str] = OrderedDict()
+
+    async def open(self, prepare: Callable[[ClientSession], Awaitable[Any]]) -> Any:
+        """Connect, and return what `prepare` makes of the session.
+
+        Raises:
+            McpServerFailed: The server does not start or answer, or `prepare` fails.
+        """
+        self._loop = asyncio.get_running_loop()
+        started: asyncio.Future[ClientSession] = self._loop.create_future()
+        self._serving = asyncio.create_task(self._serve(started))
+        try:
+            async with asyncio.timeout(self.server.timeout):
+                return await self._wait_with_server(self._prepare(started, prepare))
+        except TimeoutError:
+            await self.close()
+            raise self._build_failure(f"no answer in {self.server.timeout:g} s") from None
+        except McpServerFailed:
+            await self.close()
+            raise
+        except Exception as error:
+            await self.close()
+            raise self._build_failure(self._describe(error)) from error
+
+    async def close(self) -> None:
+        """End the connection, and the process of the server if it was started for it."""
+        for task in self._performing:
+            task.cancel()
+        if self._performing:
+            # The server is still told of the calls that were cancelled last.
+            await asyncio.wait(self._performing, timeout=CLOSE_TIMEOUT)
+        self._stop.set()
+        if self._serving:
+            _, late = await asyncio.wait({self._serving}, timeout=CLOSE_TIMEOUT)
+            for task in late:
+                task.cancel()
+
+    async def call(
+        self, perform: Callable[[], Awaitable[types.CallToolResult]]
+    ) -> types.CallToolResult:
+        """Return the result of a call, made in the loop of the connection; a failure is a result.
+
+        The server's questions are asked of the human in the caller's run. If the caller is
+        cancelled, so is the call at the server.
+
+        Raises:
+            GraphInterrupt: The server has a question, which waits in the inbox. When it is
+                answered, the call is made again from its beginning.
+        """
+        if self._loop is None or self._loop.is_closed() or self._stop.is_set():
+            return self._build_error("the connection is closed")
+        open_call = _OpenCall(asyncio.get_running_loop(), asyncio.Queue())
+        work = asyncio.run_coroutine_threadsafe(self._perform(open_call, perform), self._loop)
+        done = asyncio.wrap_future(work)
+        asked = asyncio.ensure_future(open_call.asked.get())
+        count = 0
+        try:
+            while True:
+                await asyncio.wait({done, asked}, return_when=asyncio.FIRST_COMPLETED)
+                if done.done():
+                    if done.cancelled():  # by `close`
+                        return self._build_error("the connection was closed")
+                    return done.result()
+                elicitation = asked.result()
+                asked = asyncio.ensure_future(open_call.asked.get())
+                answer = self._ask_human(elicitation, count)
+                with suppress(InvalidStateError):  # the call has ended meanwhile
+                    elicitation.answer.set_result(answer)
+                count += 1
+        finally:
+            asked.cancel()
+            done.cancel()
+
+    async def _serve(self, started: asyncio.Future[ClientSession]) -> None:
+        """Hold the session open; the SDK wants it closed by the task that has opened it."""
+        try:
+            async with AsyncExitStack() as stack:
+                if isinstance(self.server, StdioServer):
+                    read, write = await self._start_process(stack, self.server)
+                else:
+                    read, write = await self._connect(stack, self.server)
+                session = _CancellingSession(
+                    read, write, elicitation_callback=self._handle_elicitation
+                )
+                self._session = await stack.enter_async_context(session)
+                started.set_result(session)
+                await self._stop.wait()
+        except Exception as error:  # noqa: BLE001  what ends the transport is told with the calls
+            self._failure = error
+            if not started.done():
+                started.set_exception(error)
+                started.exception()  # or asyncio would complain that it was never seen
+        finally:
+            started.cancel()
+
+    async def _start_process(self, stack: AsyncExitStack, server: StdioServer) -> Any:
+        parameters = StdioServerParameters(
+            command=server.command, args=list(server.args), env=dict(server.env), cwd=server.cwd
+        )
+        with self._stderr.open() as errlog:
+            return await stack.enter_async_context(stdio_client(parameters, errlog))
+
+    async def _connect(self, stack: AsyncExitStack, server: HttpServer) -> Any:
+        client = await stack.enter_async_context(
+            httpx.AsyncClient(
+                headers=dict(server.headers),
+                timeout=httpx.Timeout(server.timeout, read=None),
+                event_hooks={"response": [self._watch_response]},
+            )
+        )
+        streams = await stack.enter_async_context(
+            streamable_http_client(server.url, http_client=client)
+        )
+        return streams[:2]
+
+    async def _watch_response(self, response: httpx.Response) -> None:
+        """Have a stream of events that breaks off end its call, for which the SDK would wait on."""
+        kind = response.headers.get("content-type", "")
+        if response.request.method == "POST" and kind.startswith("text/event-stream"):
+            request_id = json.loads(response.request.content).get("id")
+            stream: Any = response.stream
+            response.stream = _WatchedStream(
+                stream, lambda: self._session and self._session.give_up(request_id)
+            )
+
+    async def _prepare(
+        self,
+        started: asyncio.Future[ClientSession],
+        prepare: Callable[[ClientSession], Awaitable[Any]],
+    ) -> Any:
+        session = await started
+        await session.initialize()
+        return await prepare(session)
+
+    async def _perform(
+        self, open_call: _OpenCall, perform: Callable[[], Awaitable[types.CallToolResult]]
+    ) -> types.CallToolResult:
+        task = asyncio.current_task()
+        assert task
+        self._performing.add(task)
+        try:
+            async with self._turn:
+                self._calls.add(open_call)
+                return await self._wait_with_server(perform())
+        except Exception as error:  # noqa: BLE001  a server raises anything; the model is told
+            return self._build_error(self._describe(error))
+        finally:
+            self._performing.discard(task)
+            self._calls.discard(open_call)
+            open_call.ended.set()
+
+    async def _wait_with_server(self, work: Awaitable[Any]) -> Any:
+        """Return the result of work in the session, which may end before it."""
+        task = asyncio.ensure_future(work)
+        assert self._serving
+        try:
+            await asyncio.wait({task, self._serving}, return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                raise self._failure or ConnectionError(_GONE)
+            return task.result()
+        finally:
+            if not task.done():
+                task.cancel()
+                await asyncio.wait({task}, timeout=2 * CANCEL_TIMEOUT)
+
+    async def _handle_elicitation(
+        self, _: RequestContext[ClientSession, Any], params: types.ElicitRequestParams
+    ) -> types.ElicitResult | types.ErrorData:
+        """Return the human's answer to a server; the SDK calls this in the connection's loop."""
+        if not isinstance(params, types.ElicitRequestFormParams):
+            LOG.warning("the MCP server %r asks the user to open a page: declined", self.name)
+            return types.ElicitResult(action="decline")
+        if fault := find_form_fault(params.requestedSchema):
+            LOG.warning("the MCP server %r asks with a form that cannot be: %s", self.name, fault)
+            return types.ElicitResult(action="decline")
+        if len(self._calls) != 1:
+            # The protocol does not say which call it is about.
+            LOG.warning("the MCP server %r asks during %s calls", self.name, len(self._calls))
+            return types.ElicitResult(action="decline")
+        [open_call] = self._calls
+        elicitation = Elicitation(params)
+        open_call.loop.call_soon_threadsafe(open_call.asked.put_nowait, elicitation)
+        answer = asyncio.wrap_future(elicitation.answer)
+        ended = asyncio.ensure_future(open_call.ended.wait())
+        await asyncio.wait({answer, ended}, return_when=asyncio.FIRST_COMPLETED)
+        ended.cancel()
+        if answer.done():
+            return answer.result()
+        # The call was cancelled first, so that the server does nothing more for want of an answer.
+        answer.cancel()
+        text = "the question was stored, and the call cancelled; it is made again with the answer"
+        return types.ErrorData(code=types.INVALID_REQUEST, message=text)
+
+    def _ask_human(self, elicitation: Elicitation, number: int) -> types.ElicitResult:
+        """Return the answer to a server's question, or leave it in the inbox.
+
+        Raises:
+            GraphInterrupt: It has no answer yet.
+        """
+        form = elicitation.params.requestedSchema
+        message = join_printable(elicitation.params.message[:LONGEST_MESSAGE])
+        asked = f"The MCP server {self.name!r} asks: {message}"
+        try:
+            call_id = get_config().get("configurable", {}).get(IDEMPOTENCY_KEY)
+        except RuntimeError:
+            LOG.warning("the MCP server %r asks outside of a run: declined", self.name)
+            return types.ElicitResult(action="decline")
+        place = (str(call_id), number)
+        shown = json.dumps([asked, form], sort_keys=True)
+        try:
+            answer = interrupt(asked, response_schema=build_form_schema(form))
+        except GraphInterrupt:
+            self._asked[place] = shown
+            while len(self._asked) > REMEMBERED_QUESTIONS:
+                self._asked.popitem(last=False)
+            raise
+        if self._asked.pop(place, shown) != shown:
+            LOG.warning("the MCP server %r asks something else than was answered", self.name)
+            return types.ElicitResult(action="cancel")
+        action, content = read_form_answer(answer, form)
+        return types.ElicitResult.model_validate({"action": action, "content": content})
+
+    def _build_error(self, why: str) -> types.CallToolResult:
+        text = f"The MCP server {self.name!r} has failed: {why}"
+        return types.CallToolResult(
+            content=[types.TextContent(type="text", text=text)], isError=True
+        )
+
+    def _build_failure(self, why: str) -> McpServerFailed:
+        said = self._stderr.read()
+        return McpServerFailed(self.name, f"{why}; it has said: {said}" if said else why)
+
+    def _describe(self, error: BaseException) -> str:
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        closed = isinstance(error, McpError) and error.error.code == types.CONNECTION_CLOSED
+        ended = (anyio.ClosedResourceError, anyio.BrokenResourceError, BrokenPipeError)
+        if closed or isinstance(error, ended):
+            if self._failure and error is not self._failure:
+                return self._describe(self._failure)
+            return _GONE
+        return describe_error(error)
+
+
+class _CancellingSession(ClientSession):
+    """A client session that tells the server of each request that is cancelled."""
+
+    def __init__(self, *given: Any, **more: Any) -> None:
+        super().__init__(*given, **more)
+        self._open_requests: dict[Any, anyio.CancelScope] = {}
+
+    def give_up(self, request_id: Any) -> None:
+        """End the wait for an answer that cannot come any more."""
+        if scope := self._open_requests.get(request_id):
+            scope.cancel()
+
+    async def send_request(self, request: Any, *given: Any, **more: Any) -> Any:
+        """Send a request, and a notification if it is cancelled, which the SDK leaves out."""
+        # The SDK tells no one the number of a request: it takes this one, before it first waits.
+        request_id = self._request_id
+        with anyio.CancelScope() as scope:
+            self._open_requests[request_id] = scope
+            try:
+                return await super().send_request(request, *given, **more)
+            except asyncio.CancelledError:
+                # The protocol forbids to cancel the first request.
+                if not scope.cancel_called and not isinstance(
+                    request.root, types.InitializeRequest
+                ):
+                    await self._notify_cancelled(request_id)
+                raise
+            finally:
+                del self._open_requests[request_id]
+        raise ConnectionError("the connection broke off before the result of the call")
+
+    async def _notify_cancelled(self, request_id: int) -> None:
+        params = types.CancelledNotificationParams(requestId=request_id, reason="cancelled")
+        notification = types.CancelledNotification(params=params)
+        with anyio.move_on_after(CANCEL_TIMEOUT, shield=True), suppress(Exception):
+            await self.send_notification(types.ClientNotification(notification))
+
+
+class _WatchedStream(httpx.AsyncByteStream):
+    """The events of a response; calls back when they end before they are closed.
+
+    The SDK closes the stream after the result. Before it, it waits on for a result that cannot
+    come, unless the server has given its events ids, by which it gets the rest.
+    """
+
+    def __init__(self, stream: httpx.AsyncByteStream, on_break: Callable[[], Any]) -> None:
+        self._stream = stream
+        self._on_break = on_break
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        has_ids, end = False, b"\n"
+        try:
+            async for chunk in self._stream:
+                has_ids = has_ids or re.search(rb"[\r\n]id:", end + chunk) is not None
+                end = chunk[-4:]
+                yield chunk
+        except httpx.TransportError:
+            if not has_ids:
+                self._on_break()
+            raise
+        if not has_ids:
+            self._on_break()
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+class StderrTail:
+    """The last lines that a process has written to its standard error, read in a thread."""
+
+    def __init__(self) -> None:
+        self._lines = deque[str](maxlen=3)
+        self._thread: Thread | None = None
+
+    @contextmanager
+    def open(self) -> Iterator[TextIO]:
+        """Yield the file that the process writes to; with its end of it, the thread ends, too."""
+        reading, writing = os.pipe()
+        self._thread = Thread(target=self._collect, args=(reading,), daemon=True)
+        self._thread.start()
+        with os.fdopen(writing, "w") as file:
+            yield file
+
+    def read(self) -> str:
+        """Return the last lines in one, without secrets; waits a moment for the process's end."""
+        if self._thread:
+            self._thread.join(timeout=1)
+        return " / ".join(self._lines)
+
+    def _collect(self, reading: int) -> None:
+        with os.fdopen(reading, "rb") as file:
+            while line := file.readline(LONGEST_LINE):
+                text = join_printable(redact_secrets(line.decode(errors="replace")))
+                if text:
+                    LOG.debug("an MCP server has said: %s", text)
+                    self._lines.append(text[:LONGEST_SAID])

@@ -1,0 +1,80 @@
+"""An MCP server for the tests: it sells, asks, waits, lies and dies, on request."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from mcp.server.fastmcp import Context, FastMCP
+from pydantic import BaseModel
+
+server = FastMCP("shop")
+
+
+class Amount(BaseModel):
+    amount: int
+
+
+def note(text: str) -> None:
+    if path := os.environ.get("SHOP_LOG"):
+        with Path(path).open("a", encoding="utf-8") as file:
+            file.write(f"{text}\n")
+
+
+@server.tool()
+def price(article: str) -> str:
+    """Return the price of an article."""
+    note(f"price {article}")
+    return f"{article}: {len(article)} EUR"
+
+
+@server.tool()
+def environment() -> str:
+    """Return the names of the environment's variables."""
+    return " ".join(sorted(os.environ))
+
+
+@server.tool()
+def die() -> str:
+    """End the process in the middle of the call."""
+    os._exit(3)
+
+
+@server.tool()
+def fail() -> str:
+    """Raise an exception."""
+    raise ValueError("sold out")
+
+
+@server.tool()
+async def wait() -> str:
+    """Wait for ever, and note when that is cancelled."""
+    note("waiting")
+    try:
+        await asyncio.Event().wait()
+    except asyncio.CancelledError:
+        note("cancelled")
+        raise
+    return "never"
+
+
+@server.tool()
+async def order(article: str, context: Context[Any, Any]) -> str:
+    """Order an article; asks how many."""
+    note(f"order {article}")
+    answer: Any = await context.elicit(f"How many of {article}?", Amount)
+    note(f"answer {answer.action}")
+    if answer.action != "accept":
+        return f"no {article}: {answer.action}"
+    return f"ordered {answer.data.amount} {article}"
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        server.settings.port = int(sys.argv[1])
+        server.run("streamable-http")
+    else:
+        server.run()
