@@ -22,8 +22,6 @@ LONGEST_MESSAGE = 4000
 """Characters of a server's message that is shown to a human."""
 ANSWER_FIELD = "answer"
 """The field of the form in which a question of a team is asked."""
-DECLINE = {"action": "decline"}
-"""The answer of a human who does not fill in a form."""
 
 _FORM_KEYS = frozenset({"type", "properties", "required", "title", "description", "$schema"})
 
@@ -74,11 +72,11 @@ def read_form_answer(answer: Any, form: Mapping[str, Any]) -> tuple[str, dict[st
         ('decline', None)
     """
     fields = form.get("properties", {})
-    if not isinstance(answer, Mapping) or find_mismatch(answer, form):
+    if not isinstance(answer, Mapping):
         return "cancel", None
     if "action" not in fields and set(answer) == {"action"}:
         return ("cancel" if answer["action"] == "cancel" else "decline"), None
-    return "accept", dict(answer)
+    return ("cancel", None) if find_mismatch(answer, form) else ("accept", dict(answer))
 
 
 def build_question_form(question: Question) -> dict[str, Any] | None:

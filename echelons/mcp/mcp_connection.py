@@ -295,15 +295,14 @@ class McpConnection:
         form = elicitation.params.requestedSchema
         message = join_printable(elicitation.params.message[:LONGEST_MESSAGE])
         asked = f"The MCP server {self.name!r} asks: {message}"
-        try:
-            call_id = get_config().get("configurable", {}).get(IDEMPOTENCY_KEY)
-        except RuntimeError:
-            LOG.warning("the MCP server %r asks outside of a run: declined", self.name)
-            return types.ElicitResult(action="decline")
-        place = (str(call_id), number)
         shown = json.dumps([asked, form], sort_keys=True)
         try:
+            call_id = get_config().get("configurable", {}).get(IDEMPOTENCY_KEY)
+            place = (str(call_id), number)
             answer = interrupt(asked, response_schema=build_form_schema(form))
+        except (KeyError, RuntimeError):  # LangGraph's, where there is no graph, or no saver
+            LOG.warning("the MCP server %r asks outside of a run: declined", self.name)
+            return types.ElicitResult(action="decline")
         except GraphInterrupt:
             self._asked[place] = shown
             while len(self._asked) > REMEMBERED_QUESTIONS:

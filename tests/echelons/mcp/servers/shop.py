@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import sys
 from pathlib import Path
 from typing import Any
 
+import uvicorn
 from mcp.server.fastmcp import Context, FastMCP
 from pydantic import BaseModel
 
@@ -72,9 +74,16 @@ async def order(article: str, context: Context[Any, Any]) -> str:
     return f"ordered {answer.data.amount} {article}"
 
 
+def serve_http() -> None:
+    """Serve on a free port of this machine, and print it."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        print(listening.getsockname()[1], flush=True)
+        config = uvicorn.Config(server.streamable_http_app(), log_level="error")
+        uvicorn.Server(config).run(sockets=[listening])
+
+
 if __name__ == "__main__":
     if len(sys.argv) > 1:
-        server.settings.port = int(sys.argv[1])
-        server.run("streamable-http")
+        serve_http()
     else:
         server.run()

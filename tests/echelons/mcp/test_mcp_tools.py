@@ -1,0 +1,230 @@
+"""Tools of MCP servers: real servers, called by agents in real runs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from langchain_core.messages import ToolMessage
+
+from echelons import Agent, DelegationPolicy, Session
+from echelons.errors import McpServerFailed, WrongAnswer
+from echelons.mcp import HttpServer, StdioServer, open_mcp_tools
+from echelons.testing import Call, ScriptedModel, delegate
+from tests.echelons.mcp.conftest import Notes, shop_server
+
+
+def build_tree(tools: Sequence[Any], *calls: Call) -> tuple[Agent, ScriptedModel]:
+    """Return a head whose subordinate makes some calls, and the model of both."""
+    model = ScriptedModel({"head": [delegate("buyer", "go"), "done"], "buyer": [*calls, "bought"]})
+    buyer = Agent("buyer", "Buys things", tools=tools)
+    return Agent("head", model=model, subordinates=[buyer]), model
+
+
+def read_results(model: ScriptedModel) -> list[str]:
+    """Return the results of tools in the last call that the buyer's model got."""
+    last = [call for call in model.calls if call.agent == "buyer"][-1]
+    return [each.text for each in last.messages if isinstance(each, ToolMessage)]
+
+
+def test_the_tools_of_a_server_work_below_the_root_in_sync_and_async_runs() -> None:
+    with open_mcp_tools(shop_server(tools=["price", "fail"])) as tools:
+        assert [each.name for each in tools] == ["price", "fail"]
+        tree, model = build_tree(tools, Call("price", {"article": "pen"}), Call("fail", {}))
+
+        with Session(tree, ":memory:") as session:
+            assert session.send("Buy").result().text == "done"
+
+            async def send() -> str:
+                run = await session.asend("Buy again")
+                return (await run.result()).text
+
+            assert asyncio.run(send()) == "done"
+
+    assert read_results(model)[-2:] == ["pen: 3 EUR", "Error executing tool fail: sold out"]
+    assert model.calls[-2].agent == "buyer"
+
+
+async def test_the_tools_of_a_server_over_http_work(
+    http_shop: tuple[str, subprocess.Popen[str]],
+) -> None:
+    async with open_mcp_tools(HttpServer(http_shop[0], tools=["price"])) as tools:
+        tree, model = build_tree(tools, Call("price", {"article": "book"}))
+        async with Session(tree, ":memory:") as session:
+            run = await session.asend("Buy")
+            assert (await run.result()).finished
+
+    assert read_results(model) == ["book: 4 EUR"]
+
+
+def test_the_process_of_a_server_gets_the_named_environment_and_the_minimum(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-ours")
+    monkeypatch.setenv("PYTHONPATH", "somewhere")
+    with open_mcp_tools(shop_server(env={"SHOP_KEY": "${HOME}"}, tools=["environment"])) as tools:
+        [result] = asyncio.run(tools[0].ainvoke({}))
+
+    names = set(result["text"].split())
+    minimum = {"HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER"}
+    assert names - minimum - {"LC_CTYPE"} == {"SHOP_KEY"}  # Python sets that one itself
+
+
+def test_a_server_that_dies_in_the_middle_is_a_named_result() -> None:
+    with open_mcp_tools(shop_server()) as tools:
+        tree, model = build_tree(tools, Call("die", {}), Call("price", {"article": "pen"}))
+        with Session(tree, ":memory:") as session:
+            assert session.send("Buy").result().finished
+
+    gone = "The MCP server 'shop' has failed: it has ended or closed the connection"
+    assert read_results(model) == [gone, gone]
+
+
+def test_a_server_over_http_that_dies_in_the_middle_is_a_named_result(
+    http_shop: tuple[str, subprocess.Popen[str]],
+) -> None:
+    with open_mcp_tools(HttpServer(http_shop[0], name="shop")) as tools:
+        tree, model = build_tree(tools, Call("die", {}), Call("price", {"article": "pen"}))
+        with Session(tree, ":memory:") as session:
+            assert session.send("Buy").result().finished
+
+    first, second = read_results(model)
+    assert first.startswith("The MCP server 'shop' has failed: ")
+    assert second.startswith("The MCP server 'shop' has failed: ")
+    assert "\n" not in first + second
+
+
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+def test_a_stopped_run_cancels_its_call_at_the_server(
+    transport: str, notes: Notes, request: pytest.FixtureRequest
+) -> None:
+    server: Any = shop_server(env={"SHOP_LOG": str(notes.path)})
+    if transport == "http":
+        server = HttpServer(request.getfixturevalue("http_shop")[0])
+    with open_mcp_tools(server) as tools:
+        tree, _ = build_tree(tools, Call("wait", {}))
+
+        async def stop() -> str:
+            async with Session(tree, ":memory:") as session:
+                run = await session.asend("Buy")
+                ending = asyncio.create_task(run.result())
+                assert await asyncio.to_thread(notes.read) == "waiting"
+                await session.astop()
+                result = await ending
+                assert await asyncio.to_thread(notes.read) == "cancelled"
+                return result.status
+
+        assert asyncio.run(stop()) == "stopped"
+
+
+def test_the_deadline_of_a_synchronous_run_cancels_the_call_at_the_server(notes: Notes) -> None:
+    with open_mcp_tools(shop_server(env={"SHOP_LOG": str(notes.path)})) as tools:
+        model = ScriptedModel({"head": [delegate("buyer", "go"), "done"], "buyer": [Call("wait", {})]})
+        buyer = Agent("buyer", "Buys things", tools=tools)
+        rules = DelegationPolicy(timeout=1)
+        head = Agent("head", model=model, subordinates=[buyer], delegation=rules)
+        with Session(head, ":memory:") as session:
+            session.send("Buy").result()
+
+        assert [notes.read(), notes.read()] == ["waiting", "cancelled"]
+    assert "has not answered within 1 s" in model.calls[-1].messages[-1].text
+
+
+def test_a_question_of_a_server_is_answered_in_the_inbox(notes: Notes) -> None:
+    with open_mcp_tools(shop_server(env={"SHOP_LOG": str(notes.path)})) as tools:
+        tree, model = build_tree(tools, Call("order", {"article": "pen"}))
+        with Session(tree, ":memory:") as session:
+            result = session.send("Buy").result()
+            [question] = result.questions
+            assert result.status == "asking"
+            assert question.value == "The MCP server 'shop' asks: How many of pen?"
+            assert question.path == ("head", "buyer")
+
+            assert session.answer(question.id, {"amount": 2}).result().finished
+
+    assert read_results(model) == ["ordered 2 pen"]
+    # The call was cancelled while its question waited, and made again with the answer.
+    assert [notes.read() for _ in range(3)] == ["order pen", "order pen", "answer accept"]
+
+
+@pytest.mark.parametrize("action", ["decline", "cancel"])
+async def test_a_question_of_a_server_may_be_declined(action: str) -> None:
+    async with open_mcp_tools(shop_server()) as tools:
+        tree, model = build_tree(tools, Call("order", {"article": "pen"}))
+        async with Session(tree, ":memory:") as session:
+            run = await session.asend("Buy")
+            [question] = (await run.result()).questions
+            answered = await session.aanswer(question.id, {"action": action})
+            assert (await answered.result()).finished
+
+    assert read_results(model) == [f"no pen: {action}"]
+
+
+def test_an_answer_that_does_not_fit_the_form_of_a_server_is_refused() -> None:
+    with open_mcp_tools(shop_server()) as tools:
+        tree, _ = build_tree(tools, Call("order", {"article": "pen"}))
+        with Session(tree, ":memory:") as session:
+            [question] = session.send("Buy").result().questions
+            with pytest.raises(WrongAnswer):
+                session.answer(question.id, {"amount": "many"})
+
+
+async def test_a_question_outside_of_a_run_is_declined() -> None:
+    async with open_mcp_tools(shop_server(tools=["order"])) as tools:
+        [result] = await tools[0].ainvoke({"article": "pen"})
+
+    assert result["text"] == "no pen: decline"
+
+
+def test_a_call_after_the_end_of_the_connection_is_a_named_result() -> None:
+    with open_mcp_tools(shop_server(tools=["price"])) as tools:
+        pass
+
+    [result] = asyncio.run(tools[0].ainvoke({"article": "pen"}))
+    assert result["text"] == "The MCP server 'shop' has failed: the connection is closed"
+
+
+def test_two_servers_with_the_same_tools_need_a_prefix() -> None:
+    with pytest.raises(McpServerFailed, match="'price' is called like another; set prefix=True"):
+        with open_mcp_tools(shop_server(tools=["price"]), shop_server(tools=["price"])):
+            pass
+
+    other = shop_server(name="other", tools=["price"], prefix=True)
+    with open_mcp_tools(shop_server(tools=["price"]), other) as tools:
+        assert [each.name for each in tools] == ["price", "other_price"]
+        [result] = asyncio.run(tools[1].ainvoke({"article": "pen"}))
+    assert result["text"] == "pen: 3 EUR"
+
+
+def test_a_program_that_is_no_server_says_what_is_wrong() -> None:
+    with pytest.raises(McpServerFailed, match="No such file or directory"):
+        with open_mcp_tools(shop_server("no-such-file.py")):
+            pass
+    with pytest.raises(McpServerFailed, match="FileNotFoundError"):
+        with open_mcp_tools(StdioServer("no-such-program")):
+            pass
+
+
+def test_an_address_where_no_server_is_says_so() -> None:
+    with pytest.raises(McpServerFailed, match="ConnectError"):
+        with open_mcp_tools(HttpServer("http://127.0.0.1:9/mcp")):
+            pass
+
+
+def test_the_process_of_a_server_ends_with_the_connection(notes: Notes) -> None:
+    assert os.environ  # the process inherits nothing else
+    before = set(_list_children())
+    with open_mcp_tools(shop_server(tools=["price"])):
+        assert set(_list_children()) - before
+    assert set(_list_children()) == before
+
+
+def _list_children() -> list[str]:
+    shown = subprocess.run(
+        ["ps", "-o", "pid=", "--ppid", str(os.getpid())], capture_output=True, text=True, check=True
+    )
+    return [each for each in shown.stdout.split() if os.path.exists(f"/proc/{each}")]
