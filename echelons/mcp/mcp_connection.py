@@ -28,6 +28,7 @@ from mcp import ClientSession, McpError, StdioServerParameters, types
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.context import RequestContext
+from pydantic import ValidationError
 
 from echelons.effects.journal import IDEMPOTENCY_KEY
 from echelons.errors import McpServerFailed
@@ -333,6 +334,10 @@ class McpConnection:
             if self._failure and error is not self._failure:
                 return self._describe(self._failure)
             return _GONE
+        if isinstance(error, ValidationError):
+            first = error.errors()[0]
+            where = ".".join(map(str, first["loc"]))
+            return f"it has sent what MCP does not allow: {where}: {first['msg']}"[:LONGEST_SAID]
         return describe_error(error)
 
 

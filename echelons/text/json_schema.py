@@ -34,7 +34,8 @@ def find_schema_fault(schema: object) -> str:
         resolver = registry.resolver_with_root(DRAFT202012.create_resource(schema))
         for reference in _iterate_references(schema):
             resolver.lookup(reference)
-        validator.is_valid(None)
+        for value in (None, {}):  # the fields of an object are only looked at in one
+            validator.is_valid(value)
     except SchemaError as error:
         return str(error.message)
     except Unresolvable as error:
