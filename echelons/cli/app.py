@@ -21,6 +21,7 @@ from echelons.cli.commands.inbox import answer, inbox
 from echelons.cli.commands.profiles import check, new, profiles
 from echelons.cli.commands.route import capabilities, route
 from echelons.cli.commands.run import resume, run
+from echelons.cli.commands.serve_mcp import serve_mcp
 from echelons.cli.commands.threads import show, threads
 from echelons.cli.commands.trace import trace
 from echelons.cli.commands.upkeep import backup, delete, doctor, prune
@@ -101,6 +102,11 @@ EXAMPLES: dict[Callable[..., None], tuple[str, ...]] = {
         'route travel "Plan a trip to Italy with great food"',
         'route travel "See an opera" --at experiences',
         'route mine:head "Hello" --threshold 0.5 --json',
+    ),
+    serve_mcp: (
+        "serve-mcp travel",
+        "serve-mcp travel office/ --trust --db office.sqlite",
+        "serve-mcp research --docs notes/ --http --port 8765 --token-file token.txt",
     ),
     breakers: ("breakers", "breakers --close flights"),
     prune: (

@@ -138,7 +138,7 @@ def find_team_source(name: TeamSpec, track: Tracker | None = None) -> TeamSource
         raise UnknownTeam(team, list_shipped_teams())
     else:
         module = importlib.import_module(f"{TEAMS_PACKAGE}.{team}.team")
-        if "docs" in inspect.signature(module.team).parameters:
+        if takes_documents(team):
             if docs is None:
                 why = "it answers from documents; name their folder with --docs FOLDER"
                 raise InvalidTeam(team, why)
@@ -150,6 +150,14 @@ def find_team_source(name: TeamSpec, track: Tracker | None = None) -> TeamSource
         why = f"it takes no documents, and --docs names {str(docs)!r}; leave it out"
         raise InvalidTeam(team, why)
     return found
+
+
+def takes_documents(team: str) -> bool:
+    """Return whether a team answers from a folder of documents, as some shipped ones do."""
+    if team not in list_shipped_teams():
+        return False
+    module = importlib.import_module(f"{TEAMS_PACKAGE}.{team}.team")
+    return "docs" in inspect.signature(module.team).parameters
 
 
 def list_shipped_teams() -> list[str]:
