@@ -98,6 +98,8 @@ class TeamServer:
     def __init__(self, teams: Sequence[ServedTeam], saver: SqliteCheckpointer) -> None:
         self._saver = saver
         self._teams: dict[str, ServedTeam] = {}
+        # By thread: the cancelled runs that have not ended yet.
+        self._ending: dict[str, asyncio.Task[Result]] = {}
         for team in teams:
             if team.tool in self._teams or team.tool == ANSWER_TOOL:
                 raise DuplicateName(team.tool, ("tools of the server",))
@@ -161,6 +163,9 @@ class TeamServer:
         start: Callable[[Session], Awaitable[AsyncRun]],
     ) -> types.CallToolResult:
         """Run a turn until it ends, or has questions that the client's human does not answer."""
+        if ending := self._ending.get(thread):
+            # The client was told of the cancellation before the run had ended.
+            await asyncio.wait({ending})
         async with Session(
             team.agent, self._saver, thread=thread, metadata=team.metadata
         ) as session:
@@ -183,14 +188,16 @@ class TeamServer:
         try:
             return await asyncio.shield(driving)
         except asyncio.CancelledError:
+            self._ending[session.thread] = driving
             with anyio.CancelScope(shield=True):
                 try:
                     await session.astop(by=self._get_client_name())
                 except EchelonsError:  # it has not begun, or has ended
                     driving.cancel()
                 await asyncio.wait({driving})
-                if not driving.cancelled() and (failure := driving.exception()):
-                    LOG.warning("a cancelled run has failed: %s", describe_error(failure))
+            del self._ending[session.thread]
+            if not driving.cancelled() and (failure := driving.exception()):
+                LOG.warning("a cancelled run has failed: %s", describe_error(failure))
             raise
 
     async def _elicit(self, questions: Sequence[Question]) -> dict[str, Any]:

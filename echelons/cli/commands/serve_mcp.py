@@ -85,6 +85,8 @@ def serve_mcp(
     """
     if not http and (port or token_file):
         raise typer.BadParameter("--port and --token-file are for --http")
+    if making.docs and not any(map(takes_documents, teams)):
+        raise typer.BadParameter("--docs is for a team that answers from documents")
     token = _read_token(token_file) if http else ""
 
     from asyncio import Runner
