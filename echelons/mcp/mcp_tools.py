@@ -185,5 +185,3 @@ def _replace_audio(result: types.CallToolResult) -> types.CallToolResult:
         for each in result.content
     ]
     return result.model_copy(update={"content": content})
-
-

@@ -123,7 +123,9 @@ def test_a_stopped_run_cancels_its_call_at_the_server(
 
 def test_the_deadline_of_a_synchronous_run_cancels_the_call_at_the_server(notes: Notes) -> None:
     with open_mcp_tools(shop_server(env={"SHOP_LOG": str(notes.path)})) as tools:
-        model = ScriptedModel({"head": [delegate("buyer", "go"), "done"], "buyer": [Call("wait", {})]})
+        model = ScriptedModel(
+            {"head": [delegate("buyer", "go"), "done"], "buyer": [Call("wait", {})]}
+        )
         buyer = Agent("buyer", "Buys things", tools=tools)
         rules = DelegationPolicy(timeout=1)
         head = Agent("head", model=model, subordinates=[buyer], delegation=rules)
