@@ -1,4 +1,4 @@
-"""MCP, the Model Context Protocol: tools from servers, and teams as tools. Needs the extra `mcp`."""
+"""MCP, the Model Context Protocol: tools from servers, and teams as tools; needs its extra."""
 
 from echelons.errors import MissingExtra
 

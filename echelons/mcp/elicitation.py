@@ -1,4 +1,4 @@
-"""Elicitation, MCP's question to a human: as a question in our inbox, and the other way round. Pure.
+"""Elicitation, MCP's question to a human: from a server to our inbox, and the other way. Pure.
 
 A server that elicits sends a form: a flat object of texts, numbers, booleans and choices.
 """

@@ -17,7 +17,7 @@ from concurrent.futures import Future, InvalidStateError
 from contextlib import AsyncExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from threading import Thread
-from typing import Any, TextIO
+from typing import Any, TextIO, cast
 
 import anyio
 import httpx
@@ -147,8 +147,8 @@ class McpConnection:
             return self._build_error("the connection is closed")
         open_call = _OpenCall(asyncio.get_running_loop(), asyncio.Queue())
         work = asyncio.run_coroutine_threadsafe(self._perform(open_call, perform), self._loop)
-        done = asyncio.wrap_future(work)
-        asked = asyncio.ensure_future(open_call.asked.get())
+        done: asyncio.Future[Any] = asyncio.wrap_future(work)
+        asked: asyncio.Future[Any] = asyncio.ensure_future(open_call.asked.get())
         count = 0
         try:
             while True:
@@ -156,8 +156,9 @@ class McpConnection:
                 if done.done():
                     if done.cancelled():  # by `close`
                         return self._build_error("the connection was closed")
-                    return done.result()
-                elicitation = asked.result()
+                    result: types.CallToolResult = done.result()
+                    return result
+                elicitation: Elicitation = asked.result()
                 asked = asyncio.ensure_future(open_call.asked.get())
                 answer = self._ask_human(elicitation, count)
                 with suppress(InvalidStateError):  # the call has ended meanwhile
@@ -215,9 +216,11 @@ class McpConnection:
         if response.request.method == "POST" and kind.startswith("text/event-stream"):
             request_id = json.loads(response.request.content).get("id")
             stream: Any = response.stream
-            response.stream = _WatchedStream(
-                stream, lambda: self._session and self._session.give_up(request_id)
-            )
+            response.stream = _WatchedStream(stream, lambda: self._give_up(request_id))
+
+    def _give_up(self, request_id: Any) -> None:
+        if self._session:
+            self._session.give_up(request_id)
 
     async def _prepare(
         self,
@@ -231,13 +234,13 @@ class McpConnection:
     async def _perform(
         self, open_call: _OpenCall, perform: Callable[[], Awaitable[types.CallToolResult]]
     ) -> types.CallToolResult:
-        task = asyncio.current_task()
-        assert task
+        task = cast("asyncio.Task[Any]", asyncio.current_task())
         self._performing.add(task)
         try:
             async with self._turn:
                 self._calls.add(open_call)
-                return await self._wait_with_server(perform())
+                result: types.CallToolResult = await self._wait_with_server(perform())
+                return result
         except Exception as error:  # noqa: BLE001  a server raises anything; the model is told
             return self._build_error(self._describe(error))
         finally:
@@ -248,9 +251,9 @@ class McpConnection:
     async def _wait_with_server(self, work: Awaitable[Any]) -> Any:
         """Return the result of work in the session, which may end before it."""
         task = asyncio.ensure_future(work)
-        assert self._serving
+        serving = cast("asyncio.Task[None]", self._serving)  # which `open` has started
         try:
-            await asyncio.wait({task, self._serving}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({task, serving}, return_when=asyncio.FIRST_COMPLETED)
             if not task.done():
                 raise self._failure or ConnectionError(_GONE)
             return task.result()
@@ -276,12 +279,13 @@ class McpConnection:
         [open_call] = self._calls
         elicitation = Elicitation(params)
         open_call.loop.call_soon_threadsafe(open_call.asked.put_nowait, elicitation)
-        answer = asyncio.wrap_future(elicitation.answer)
-        ended = asyncio.ensure_future(open_call.ended.wait())
+        answer: asyncio.Future[Any] = asyncio.wrap_future(elicitation.answer)
+        ended: asyncio.Future[Any] = asyncio.ensure_future(open_call.ended.wait())
         await asyncio.wait({answer, ended}, return_when=asyncio.FIRST_COMPLETED)
         ended.cancel()
         if answer.done():
-            return answer.result()
+            result: types.ElicitResult = answer.result()
+            return result
         # The call was cancelled first, so that the server does nothing more for want of an answer.
         answer.cancel()
         text = "the question was stored, and the call cancelled; it is made again with the answer"

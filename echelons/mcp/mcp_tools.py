@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, cast
 
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
@@ -19,6 +19,7 @@ from echelons.errors import McpServerFailed
 from echelons.mcp.mcp_connection import McpConnection
 from echelons.mcp.mcp_servers import McpServer
 from echelons.text.json_schema import find_schema_fault
+from echelons.text.sanitize import join_printable
 
 LONGEST_SCHEMA = 64 * 1024
 """Characters of a tool's schema, as JSON; a model reads it with each request."""
@@ -63,19 +64,17 @@ class McpTools:
 
     async def _open(self) -> list[BaseTool]:
         try:
-            tools: dict[str, BaseTool] = {}
+            tools: list[BaseTool] = []
             for server in self._servers:
                 connection = McpConnection(server)
                 self._connections.append(connection)
-                for tool in await connection.open(_ToolLoader(connection).load):
-                    if tool.name in tools:
-                        why = f"its tool {tool.name!r} is called like another; set prefix=True"
-                        raise McpServerFailed(connection.name, why)
-                    tools[tool.name] = tool
-            return [*tools.values()]
+                own = await connection.open(_ToolLoader(connection).load)
+                _check_names(connection.name, own, tools)
+                tools += own
         except BaseException:
             await self._close()
             raise
+        return tools
 
     async def _close(self) -> None:
         connections, self._connections = self._connections, []
@@ -145,35 +144,50 @@ class _ToolLoader:
         handler: Callable[[MCPToolCallRequest], Awaitable[MCPToolCallResult]],
     ) -> MCPToolCallResult:
         async def perform() -> types.CallToolResult:
-            result = await handler(request)
-            assert isinstance(result, types.CallToolResult)
-            return _replace_audio(result)
+            # This is the only interceptor, so what the handler returns comes from the session.
+            return _replace_audio(cast("types.CallToolResult", await handler(request)))
 
         return await self._connection.call(perform)
 
 
 def find_tool_fault(tool: BaseTool) -> str:
     """Return why a tool of a server cannot be given to a model; empty if it can."""
-    schema: Any = tool.args_schema
     if not TOOL_NAME.fullmatch(tool.name):
         return "a name has letters, digits, '_' and '-', 64 at most"
     if len(tool.description) > LONGEST_DESCRIPTION:
         return f"its description has more than {LONGEST_DESCRIPTION} characters"
+    try:
+        fault = _find_schema_fault(tool.args_schema)
+        if not fault:
+            convert_to_openai_tool(tool)
+    except RecursionError:
+        fault = "its schema is nested too deep, or refers to itself"
+    except Exception as error:  # noqa: BLE001  LangChain may not be able to use it
+        fault = f"LangChain cannot use its schema ({type(error).__name__})"
+    return fault
+
+
+def _find_schema_fault(schema: Any) -> str:
     if not isinstance(schema, Mapping) or schema.get("type") != "object":
         return "the schema of its arguments is no object"
-    try:
-        if len(json.dumps(schema)) > LONGEST_SCHEMA:
-            return f"its schema has more than {LONGEST_SCHEMA} characters"
-        if fault := find_schema_fault(schema):
-            return f"its schema: {fault[:200]}"
-        if taken := TAKEN_ARGUMENTS & set(schema.get("properties", {})):
-            return f"its argument {min(taken)!r} has a name that LangChain uses itself"
-        convert_to_openai_tool(tool)
-    except RecursionError:
-        return "its schema is nested too deep, or refers to itself"
-    except Exception as error:  # noqa: BLE001  LangChain may not be able to use it
-        return f"LangChain cannot use its schema ({type(error).__name__})"
+    if len(json.dumps(schema)) > LONGEST_SCHEMA:
+        return f"its schema has more than {LONGEST_SCHEMA} characters"
+    if fault := find_schema_fault(schema):
+        return f"its schema: {join_printable(fault[:200])}"
+    if taken := TAKEN_ARGUMENTS & set(schema.get("properties", {})):
+        return f"its argument {min(taken)!r} has a name that LangChain uses itself"
     return ""
+
+
+def _check_names(server: str, own: Iterable[BaseTool], others: Iterable[BaseTool]) -> None:
+    """Check that no tool of a server is called like one of the servers before.
+
+    Raises:
+        McpServerFailed: One of them is.
+    """
+    if same := {each.name for each in own} & {each.name for each in others}:
+        why = f"its tool {min(same)!r} is called like another; set prefix=True"
+        raise McpServerFailed(server, why)
 
 
 def _replace_audio(result: types.CallToolResult) -> types.CallToolResult:

@@ -127,7 +127,6 @@ class TeamServer:
         except EchelonsError as error:
             return _build_error(redact_secrets(str(error)))
         except Exception as error:  # noqa: BLE001  a team's own code raises anything
-            LOG.warning("a call of the tool %s has failed", name, exc_info=True)
             return _build_error(f"the run failed: {describe_error(error)}")
         return _build_error(f"there is no tool {name[:100]!r}")
 

@@ -68,7 +68,7 @@ TokenOption = Annotated[
 
 
 @command
-def serve_mcp(
+def serve_mcp(  # noqa: PLR0913  its options
     teams: TeamsArgument,
     http: HttpOption = False,
     port: PortOption = 0,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from langchain_core.messages import ToolMessage
 
@@ -43,7 +45,7 @@ def test_a_tool_with_a_name_of_ours_is_refused_by_the_agent() -> None:
 
 def test_a_result_that_is_not_as_promised_is_a_clean_result() -> None:
     asked = ["wrong_result", "recursive", "huge_result", "audio", "no_tool"]
-    below = {"below": {"below": {}}}
+    below: Any = {"below": {"below": {}}}
     calls = [Call(each, below if each == "recursive" else {}) for each in asked]
     with open_mcp_tools(shop_server("liar.py", "good")) as tools:
         model = ScriptedModel([calls, "done"])

@@ -71,7 +71,7 @@ def read_text(result: types.CallToolResult) -> str:
 async def test_teams_are_served_on_the_standard_streams(tmp_path: Path) -> None:
     async def elicit(_: Any, params: Any) -> types.ElicitResult:
         wanted = params.requestedSchema["properties"]["answer"]
-        values = {"string": "red", "integer": 2, "boolean": True}
+        values: dict[str, Any] = {"string": "red", "integer": 2, "boolean": True}
         return types.ElicitResult(action="accept", content={"answer": values[wanted["type"]]})
 
     db = tmp_path / "threads.sqlite"

@@ -109,7 +109,7 @@ async def test_a_task_returns_the_text_and_the_thread_to_go_on_with() -> None:
 async def test_the_events_of_a_run_are_progress() -> None:
     told: list[tuple[float, str]] = []
 
-    async def note_progress(progress: float, _: float | None, message: str | None) -> None:
+    async def note_progress(progress: float, total: float | None, message: str | None) -> None:
         told.append((progress, message or ""))
 
     async with serve(teams.echo) as served, served.connect() as client:
@@ -166,7 +166,7 @@ async def test_a_question_is_asked_of_the_human_of_a_client_that_can() -> None:
 
 
 async def test_an_answer_of_a_client_that_does_not_fit_leaves_its_question_open() -> None:
-    values = iter(["Ann", 0])
+    values: Any = iter(["Ann", 0])
 
     async def elicit(_: Any, params: Any) -> types.ElicitResult:
         return types.ElicitResult(action="accept", content={"answer": next(values)})

@@ -39,13 +39,13 @@ def build_tool(name: str, schema: Any) -> types.Tool:
     return types.Tool.model_construct(name=name, inputSchema=schema, outputSchema=output)
 
 
-@server.list_tools()
+@server.list_tools()  # type: ignore[no-untyped-call, untyped-decorator]
 async def list_tools() -> types.ListToolsResult:
     tools = [build_tool(*each) for each in LISTS[sys.argv[1]]]
     return types.ListToolsResult.model_construct(tools=tools)
 
 
-@server.call_tool(validate_input=False)
+@server.call_tool(validate_input=False)  # type: ignore[untyped-decorator]
 async def call_tool(name: str, arguments: dict[str, Any]) -> types.CallToolResult:
     text = {"huge_result": "x" * 4 * 1024 * 1024}.get(name, str(arguments))
     content: list[types.ContentBlock] = [types.TextContent(type="text", text=text)]
