@@ -267,15 +267,12 @@ class McpConnection:
     ) -> types.ElicitResult | types.ErrorData:
         """Return the human's answer to a server; the SDK calls this in the connection's loop."""
         if not isinstance(params, types.ElicitRequestFormParams):
-            LOG.warning("the MCP server %r asks the user to open a page: declined", self.name)
-            return types.ElicitResult(action="decline")
+            return self._decline("with a page to open")
         if fault := find_form_fault(params.requestedSchema):
-            LOG.warning("the MCP server %r asks with a form that cannot be: %s", self.name, fault)
-            return types.ElicitResult(action="decline")
+            return self._decline(f"with a form that cannot be: {fault}")
         if len(self._calls) != 1:
             # The protocol does not say which call it is about.
-            LOG.warning("the MCP server %r asks during %s calls", self.name, len(self._calls))
-            return types.ElicitResult(action="decline")
+            return self._decline(f"during {len(self._calls)} calls")
         [open_call] = self._calls
         elicitation = Elicitation(params)
         open_call.loop.call_soon_threadsafe(open_call.asked.put_nowait, elicitation)
@@ -302,22 +299,27 @@ class McpConnection:
         asked = f"The MCP server {self.name!r} asks: {message}"
         shown = json.dumps([asked, form], sort_keys=True)
         try:
-            call_id = get_config().get("configurable", {}).get(IDEMPOTENCY_KEY)
-            place = (str(call_id), number)
+            place = (str(get_config()["configurable"].get(IDEMPOTENCY_KEY)), number)
+        except (KeyError, RuntimeError):  # LangGraph's, where there is no run
+            return self._decline("outside of a run")
+        try:
             answer = interrupt(asked, response_schema=build_form_schema(form))
-        except (KeyError, RuntimeError):  # LangGraph's, where there is no graph, or no saver
-            LOG.warning("the MCP server %r asks outside of a run: declined", self.name)
-            return types.ElicitResult(action="decline")
+        except (KeyError, RuntimeError):  # LangGraph's, where there is no task
+            return self._decline("outside of a run")
         except GraphInterrupt:
             self._asked[place] = shown
             while len(self._asked) > REMEMBERED_QUESTIONS:
                 self._asked.popitem(last=False)
             raise
-        if self._asked.pop(place, shown) != shown:
+        if self._asked.get(place, shown) != shown:
             LOG.warning("the MCP server %r asks something else than was answered", self.name)
             return types.ElicitResult(action="cancel")
         action, content = read_form_answer(answer, form)
         return types.ElicitResult.model_validate({"action": action, "content": content})
+
+    def _decline(self, why: str) -> types.ElicitResult:
+        LOG.warning("a question of the MCP server %r was declined: it asks %s", self.name, why)
+        return types.ElicitResult(action="decline")
 
     def _build_error(self, why: str) -> types.CallToolResult:
         text = f"The MCP server {self.name!r} has failed: {why}"

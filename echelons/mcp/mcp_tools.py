@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
-from langchain_mcp_adapters.interceptors import MCPToolCallRequest, MCPToolCallResult
+from langchain_mcp_adapters.interceptors import MCPToolCallRequest
 from langchain_mcp_adapters.tools import load_mcp_tools
 from mcp import ClientSession, types
 
@@ -120,18 +120,13 @@ class _ToolLoader:
             McpServerFailed: One of them cannot be used, or there is none of a name.
         """
         server = self._connection.server
-        found = await load_mcp_tools(
-            session,
-            tool_interceptors=[self._call],
-            server_name=self._connection.name if server.prefix else None,
-            tool_name_prefix=server.prefix,
-        )
-        start = len(self._connection.name) + 1 if server.prefix else 0
-        names = {each.name[start:]: each for each in found}
+        found = await load_mcp_tools(session, tool_interceptors=[self._call])
+        names = {each.name: each for each in found}
         wanted = list(names) if server.tools is None else list(server.tools)
         for name in wanted:
-            fault = find_tool_fault(names[name]) if name in names else "there is none"
-            if fault:
+            if tool := names.get(name):
+                tool.name = f"{self._connection.name}_{name}" if server.prefix else name
+            if fault := find_tool_fault(tool) if tool else "there is none":
                 why = f"its tool {name[:100]!r}: {fault}; leave it out with tools=[…]"
                 raise McpServerFailed(self._connection.name, why)
         if server.tools is None and len(names) != len(found):
@@ -141,8 +136,8 @@ class _ToolLoader:
     async def _call(
         self,
         request: MCPToolCallRequest,
-        handler: Callable[[MCPToolCallRequest], Awaitable[MCPToolCallResult]],
-    ) -> MCPToolCallResult:
+        handler: Callable[[MCPToolCallRequest], Awaitable[Any]],
+    ) -> types.CallToolResult:
         async def perform() -> types.CallToolResult:
             # This is the only interceptor, so what the handler returns comes from the session.
             return _replace_audio(cast("types.CallToolResult", await handler(request)))

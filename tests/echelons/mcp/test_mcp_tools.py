@@ -176,6 +176,49 @@ def test_an_answer_that_does_not_fit_the_form_of_a_server_is_refused() -> None:
                 session.answer(question.id, {"amount": "many"})
 
 
+def test_an_answer_is_not_given_to_another_question_than_was_answered() -> None:
+    with open_mcp_tools(shop_server()) as tools:
+        tree, model = build_tree(tools, Call("haggle", {}))
+        with Session(tree, ":memory:") as session:
+            [question] = session.send("Buy").result().questions
+            assert str(question.value).endswith("Is 1 EUR all right?")
+            assert session.answer(question.id, {"amount": 1}).result().finished
+
+    assert read_results(model) == ["haggled: cancel"]
+
+
+def test_a_page_to_open_and_a_form_with_a_list_are_declined() -> None:
+    with open_mcp_tools(shop_server()) as tools:
+        tree, model = build_tree(tools, Call("browse", {}))
+        with Session(tree, ":memory:") as session:
+            assert session.send("Buy").result().finished
+
+    assert read_results(model) == ["page: decline, form: decline"]
+
+
+async def test_a_question_during_parallel_calls_is_declined(notes: Notes) -> None:
+    server = shop_server(env={"SHOP_LOG": str(notes.path)}, parallel=True)
+    async with open_mcp_tools(server) as tools:
+        named = {each.name: each for each in tools}
+        waiting = asyncio.create_task(named["wait"].ainvoke({}))
+        assert await asyncio.to_thread(notes.read) == "waiting"
+        [result] = await named["order"].ainvoke({"article": "pen"})
+        waiting.cancel()
+
+    assert result["text"] == "no pen: decline"
+
+
+async def test_calls_of_a_server_run_one_after_another(notes: Notes) -> None:
+    async with open_mcp_tools(shop_server(env={"SHOP_LOG": str(notes.path)})) as tools:
+        named = {each.name: each for each in tools}
+        waiting = asyncio.create_task(named["wait"].ainvoke({}))
+        assert await asyncio.to_thread(notes.read) == "waiting"
+        second = asyncio.create_task(named["price"].ainvoke({"article": "pen"}))
+        waiting.cancel()
+        await second
+        assert [notes.read(), notes.read()] == ["cancelled", "price pen"]
+
+
 async def test_a_question_outside_of_a_run_is_declined() -> None:
     async with open_mcp_tools(shop_server(tools=["order"])) as tools:
         [result] = await tools[0].ainvoke({"article": "pen"})

@@ -16,6 +16,9 @@ from pydantic import BaseModel
 server = FastMCP("shop")
 
 
+offers = 0
+
+
 class Amount(BaseModel):
     amount: int
 
@@ -72,6 +75,24 @@ async def order(article: str, context: Context[Any, Any]) -> str:
     if answer.action != "accept":
         return f"no {article}: {answer.action}"
     return f"ordered {answer.data.amount} {article}"
+
+
+@server.tool()
+async def haggle(context: Context[Any, Any]) -> str:
+    """Ask for a price, and for another one when called again."""
+    global offers  # noqa: PLW0603
+    offers += 1
+    answer: Any = await context.elicit(f"Is {offers} EUR all right?", Amount)
+    return f"haggled: {answer.action}"
+
+
+@server.tool()
+async def browse(context: Context[Any, Any]) -> str:
+    """Ask the user to open a page, and to fill in a form that has a list."""
+    page = await context.elicit_url("Pay", "https://example.com/pay", "payment-1")
+    form = {"type": "object", "properties": {"days": {"type": "array"}}}
+    filled = await context.session.elicit_form("When?", form, context.request_id)
+    return f"page: {page.action}, form: {filled.action}"
 
 
 def serve_http() -> None:
