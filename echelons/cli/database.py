@@ -1,6 +1,6 @@
 """The database of a command, and the root thread that it works on.
 
-Only `run` creates a database; the other commands refuse one that does not exist.
+Only `run` and `serve-mcp` create a database; the other commands refuse one that does not exist.
 """
 
 from __future__ import annotations
