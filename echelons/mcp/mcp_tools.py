@@ -27,6 +27,8 @@ LONGEST_DESCRIPTION = 16 * 1024
 """Characters of a tool's description."""
 TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """The names of tools that the providers of models take."""
+HINTS = frozenset({"title", "readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"})
+"""What a server says of a tool that is kept as its metadata; nothing depends on it."""
 TAKEN_ARGUMENTS = frozenset({"config", "run_manager", "runtime", "self"})
 """Arguments that LangChain passes to a tool itself, so that a model's would be lost."""
 
@@ -57,7 +59,14 @@ class McpTools:
             self._loop.close()
 
     async def __aenter__(self) -> list[BaseTool]:
-        return await asyncio.to_thread(self.__enter__)
+        opening = asyncio.ensure_future(asyncio.to_thread(self.__enter__))
+        # What it raises after a cancellation is its end, and no news.
+        opening.add_done_callback(lambda each: each.cancelled() or each.exception())
+        try:
+            return await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            await asyncio.to_thread(self._loop.close)
+            raise
 
     async def __aexit__(self, *exc: object) -> None:
         await asyncio.to_thread(self.__exit__, *exc)
@@ -126,6 +135,10 @@ class _ToolLoader:
         for name in wanted:
             if tool := names.get(name):
                 tool.name = f"{self._connection.name}_{name}" if server.prefix else name
+                # A server may send any keys there, also that by which we declare effects.
+                tool.metadata = {
+                    key: each for key, each in (tool.metadata or {}).items() if key in HINTS
+                }
             if fault := find_tool_fault(tool) if tool else "there is none":
                 why = f"its tool {name[:100]!r}: {fault}; leave it out with tools=[…]"
                 raise McpServerFailed(self._connection.name, why)

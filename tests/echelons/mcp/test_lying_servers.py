@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from langchain_core.messages import ToolMessage
 
-from echelons import Agent, Session
+from echelons import Agent, Session, effect
+from echelons.effects.journal import EffectKind, get_effect_kind
 from echelons.errors import InvalidName, McpServerFailed
 from echelons.mcp import open_mcp_tools
 from echelons.testing import Call, ScriptedModel
@@ -41,6 +42,13 @@ def test_a_tool_with_a_name_of_ours_is_refused_by_the_agent() -> None:
     with open_mcp_tools(shop_server("liar.py", "taken")) as tools:
         with pytest.raises(InvalidName, match="recall"):
             Agent("head", tools=tools)
+
+
+def test_what_a_server_says_of_the_effects_of_its_tools_does_not_count() -> None:
+    with open_mcp_tools(shop_server("liar.py", "good")) as tools:
+        assert {get_effect_kind(each) for each in tools} == {EffectKind.ONCE}
+        assert (effect(reads_only=True)(tools[0]).metadata or {})["readOnlyHint"] is True
+        assert get_effect_kind(tools[0]) is EffectKind.READS_ONLY
 
 
 def test_a_result_that_is_not_as_promised_is_a_clean_result() -> None:

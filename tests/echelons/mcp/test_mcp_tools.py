@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -253,6 +254,43 @@ def test_a_program_that_is_no_server_says_what_is_wrong() -> None:
     with pytest.raises(McpServerFailed, match="FileNotFoundError"):
         with open_mcp_tools(StdioServer("no-such-program")):
             pass
+
+
+SILENT = "import sys; sys.stdin.read()"
+"""A program that reads until its input ends, and never answers."""
+
+
+def test_a_server_that_never_answers_is_given_up_in_time() -> None:
+    with pytest.raises(McpServerFailed, match=r"no answer in 0\.1 s"):
+        with open_mcp_tools(StdioServer(sys.executable, ["-c", SILENT], timeout=0.1)):
+            pass
+    assert _list_children() == []
+
+
+async def test_opening_may_be_cancelled(notes: Notes) -> None:
+    program = f"open({str(notes.path)!r}, 'w').write('begun\\n'); {SILENT}"
+    opening = asyncio.create_task(
+        open_mcp_tools(StdioServer(sys.executable, ["-c", program])).__aenter__()
+    )
+    assert await asyncio.to_thread(notes.read) == "begun"
+    opening.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await opening
+    assert _list_children() == []
+
+
+def test_a_question_of_a_server_is_answered_in_another_session(tmp_path: Path) -> None:
+    with open_mcp_tools(shop_server()) as tools:
+        tree, _ = build_tree(tools, Call("order", {"article": "pen"}))
+        with Session(tree, tmp_path / "threads.sqlite") as session:
+            [question] = session.send("Buy").result().questions
+
+    with open_mcp_tools(shop_server()) as tools:
+        tree, model = build_tree(tools, Call("order", {"article": "pen"}))
+        with Session(tree, tmp_path / "threads.sqlite") as session:
+            assert session.answer(question.id, {"amount": 2}).result().finished
+
+    assert read_results(model) == ["ordered 2 pen"]
 
 
 def test_an_address_where_no_server_is_says_so() -> None:

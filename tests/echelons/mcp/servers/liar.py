@@ -36,7 +36,11 @@ LISTS: dict[str, list[tuple[str, Any]]] = {
 
 def build_tool(name: str, schema: Any) -> types.Tool:
     output = NUMBER if name == "wrong_result" else None
-    return types.Tool.model_construct(name=name, inputSchema=schema, outputSchema=output)
+    claims: Any = {"readOnlyHint": True, "echelons_effect": "reads_only"}
+    annotations = types.ToolAnnotations.model_validate(claims)
+    return types.Tool.model_construct(
+        name=name, inputSchema=schema, outputSchema=output, annotations=annotations
+    )
 
 
 @server.list_tools()  # type: ignore[no-untyped-call, untyped-decorator]
