@@ -23,11 +23,36 @@ LONGEST_MESSAGE = 4000
 ANSWER_FIELD = "answer"
 """The field of the form in which a question of a team is asked."""
 
-_FORM_KEYS = frozenset({"type", "properties", "required", "title", "description", "$schema"})
+_FORM_KEYS = frozenset({"type", "properties", "required", "title", "description"})
+_FIELD_KEYS = frozenset(
+    {"type", "title", "description", "default", "enum", "enumNames", "oneOf", "format"}
+    | {"minLength", "maxLength", "minimum", "maximum"}
+)
 
 
-def find_form_fault(form: Any) -> str:
-    """Return why the form of a server cannot be shown to a human; empty if it can.
+def clean_form(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the form of a server with nothing but the keys that MCP has for one.
+
+    A pattern, for example, could take any time to be matched.
+
+    Examples:
+        >>> day = {"type": "string", "pattern": "(a+)+"}
+        >>> clean_form({"type": "object", "properties": {"day": day}, "not": {}})
+        {'type': 'object', 'properties': {'day': {'type': 'string'}}}
+    """
+    form = {key: each for key, each in given.items() if key in _FORM_KEYS}
+    if isinstance(fields := form.get("properties"), Mapping):
+        form["properties"] = {
+            name: {key: each for key, each in schema.items() if key in _FIELD_KEYS}
+            if isinstance(schema, Mapping)
+            else schema
+            for name, schema in fields.items()
+        }
+    return form
+
+
+def find_form_fault(form: Mapping[str, Any]) -> str:
+    """Return why a form cannot be shown to a human; empty if it can.
 
     Examples:
         >>> find_form_fault({"type": "object", "properties": {"day": {"type": "string"}}})
@@ -35,7 +60,7 @@ def find_form_fault(form: Any) -> str:
         >>> find_form_fault({"type": "object", "properties": {"days": {"type": "object"}}})
         "its field 'days' is neither a text, a number, a boolean nor a choice"
     """
-    if not isinstance(form, Mapping) or form.get("type") != "object":
+    if form.get("type") != "object":
         return "it is no object"
     if len(json.dumps(form)) > LONGEST_FORM:
         return f"it has more than {LONGEST_FORM} characters"
@@ -56,9 +81,8 @@ def build_form_schema(form: Mapping[str, Any]) -> dict[str, Any]:
         "required": ["action"],
         "additionalProperties": False,
     }
-    own = {key: value for key, value in form.items() if key in _FORM_KEYS}
     # Otherwise a refusal would also be a form without its optional fields.
-    return {"anyOf": [{**own, "additionalProperties": False}, declined]}
+    return {"anyOf": [{**form, "additionalProperties": False}, declined]}
 
 
 def read_form_answer(answer: Any, form: Mapping[str, Any]) -> tuple[str, dict[str, Any] | None]:
@@ -136,12 +160,12 @@ def describe_question(question: Question) -> dict[str, Any]:
 def _is_form_field(schema: Any) -> bool:
     if not isinstance(schema, Mapping):
         return False
-    choices = schema.get("enum")
-    if choices is not None:
-        return (
-            isinstance(choices, list)
-            and bool(choices)
-            and all(isinstance(each, str) for each in choices)
-            and schema.get("type", "string") == "string"
-        )
-    return schema.get("type") in PRIMITIVE_TYPES and "$ref" not in schema
+    kind, choices = schema.get("type"), schema.get("enum")
+    if "oneOf" in schema:
+        ways = schema["oneOf"] if isinstance(schema["oneOf"], list) else [None]
+        choices = [each.get("const") if isinstance(each, Mapping) else None for each in ways]
+    if choices is None:
+        return isinstance(kind, str) and kind in PRIMITIVE_TYPES
+    # A choice may stand without its type.
+    is_list = isinstance(choices, list) and all(isinstance(each, str) for each in choices)
+    return is_list and kind in (None, "string")

@@ -12,7 +12,7 @@ import logging
 import os
 import re
 from collections import OrderedDict, deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import Future, InvalidStateError
 from contextlib import AsyncExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
@@ -35,6 +35,7 @@ from echelons.errors import McpServerFailed
 from echelons.mcp.elicitation import (
     LONGEST_MESSAGE,
     build_form_schema,
+    clean_form,
     find_form_fault,
     read_form_answer,
 )
@@ -62,7 +63,8 @@ _GONE = "it has ended or closed the connection"
 class Elicitation:
     """A server's question to the human, on its way to the run that has made the call."""
 
-    params: types.ElicitRequestFormParams
+    message: str
+    form: Mapping[str, Any]
     answer: Future[types.ElicitResult] = field(default_factory=Future)
 
 
@@ -146,7 +148,12 @@ class McpConnection:
         if self._loop is None or self._loop.is_closed() or self._stop.is_set():
             return self._build_error("the connection is closed")
         open_call = _OpenCall(asyncio.get_running_loop(), asyncio.Queue())
-        work = asyncio.run_coroutine_threadsafe(self._perform(open_call, perform), self._loop)
+        performing = self._perform(open_call, perform)
+        try:
+            work = asyncio.run_coroutine_threadsafe(performing, self._loop)
+        except RuntimeError:  # the loop has been closed this moment
+            performing.close()
+            return self._build_error("the connection is closed")
         done: asyncio.Future[Any] = asyncio.wrap_future(work)
         asked: asyncio.Future[Any] = asyncio.ensure_future(open_call.asked.get())
         count = 0
@@ -268,13 +275,14 @@ class McpConnection:
         """Return the human's answer to a server; the SDK calls this in the connection's loop."""
         if not isinstance(params, types.ElicitRequestFormParams):
             return self._decline("with a page to open")
-        if fault := find_form_fault(params.requestedSchema):
+        form = clean_form(params.requestedSchema)
+        if fault := find_form_fault(form):
             return self._decline(f"with a form that cannot be: {fault}")
         if len(self._calls) != 1:
             # The protocol does not say which call it is about.
             return self._decline(f"during {len(self._calls)} calls")
         [open_call] = self._calls
-        elicitation = Elicitation(params)
+        elicitation = Elicitation(params.message, form)
         open_call.loop.call_soon_threadsafe(open_call.asked.put_nowait, elicitation)
         answer: asyncio.Future[Any] = asyncio.wrap_future(elicitation.answer)
         ended: asyncio.Future[Any] = asyncio.ensure_future(open_call.ended.wait())
@@ -294,8 +302,8 @@ class McpConnection:
         Raises:
             GraphInterrupt: It has no answer yet.
         """
-        form = elicitation.params.requestedSchema
-        message = join_printable(elicitation.params.message[:LONGEST_MESSAGE])
+        form = elicitation.form
+        message = join_printable(elicitation.message[:LONGEST_MESSAGE])
         asked = f"The MCP server {self.name!r} asks: {message}"
         shown = json.dumps([asked, form], sort_keys=True)
         try:

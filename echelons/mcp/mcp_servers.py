@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TypeAlias
 from urllib.parse import urlsplit
 
+from echelons.errors import InvalidSetting
+
 
 @dataclass(frozen=True, kw_only=True)
 class ServerOptions:
@@ -21,6 +23,9 @@ class ServerOptions:
         parallel: Whether its calls run at the same time. By default, they run one after another, so
             that it is known which call a question of the server is about; with `parallel`, what
             it asks during several calls is declined.
+
+    Raises:
+        InvalidSetting: `tools` or `args` is one text.
     """
 
     name: str = ""
@@ -28,6 +33,13 @@ class ServerOptions:
     prefix: bool = False
     timeout: float = 30.0
     parallel: bool = False
+
+    def __post_init__(self) -> None:
+        # A text is a collection, too: of characters.
+        for setting in ("tools", "args"):
+            value = getattr(self, setting, None)
+            if isinstance(value, str):
+                raise InvalidSetting(type(self).__name__, setting, value, "give a list of texts")
 
 
 @dataclass(frozen=True)
