@@ -102,3 +102,4 @@ def test_importing_the_library_loads_neither_langgraph_nor_langchain() -> None:
     loaded = {module.partition(".")[0] for module in loaded_by("import echelons")}
 
     assert not loaded & {"langgraph", "langchain", "langchain_core", "langchain_openai", "openai"}
+    assert not loaded & {"mcp", "langchain_mcp_adapters"}

@@ -124,17 +124,25 @@ def build_question_form(question: Question) -> dict[str, Any] | None:
     return {"type": "object", "properties": {ANSWER_FIELD: own}, "required": [ANSWER_FIELD]}
 
 
-def read_question_text(value: Any) -> str:
-    """Return what the value of an interrupt asks, in words; as JSON if it has none.
+def describe_interrupt_value(value: Any) -> str:
+    r"""Return what the value of an interrupt asks: its question with a line for each fact, or JSON.
 
     Examples:
-        >>> read_question_text({"question": "Which day?", "days": 3})
-        'Which day?'
+        >>> describe_interrupt_value({"question": "Is it confirmed?", "people": 2})
+        'Is it confirmed?\npeople: 2'
     """
-    if isinstance(value, Mapping) and isinstance(value.get("question"), str):
-        value = value["question"]
     if isinstance(value, str):
         return value
+    if not isinstance(value, Mapping) or not isinstance(value.get("question"), str):
+        return _to_json(value)
+    facts = {key: each for key, each in value.items() if key not in ("kind", "question", "choices")}
+    lines = [
+        f"{key}: {each if isinstance(each, str) else _to_json(each)}" for key, each in facts.items()
+    ]
+    return "\n".join([value["question"], *lines])
+
+
+def _to_json(value: Any) -> str:
     return json.dumps(sanitize_value(value), default=repr, ensure_ascii=False)
 
 
@@ -143,7 +151,7 @@ def describe_question(question: Question) -> dict[str, Any]:
     described: dict[str, Any] = {
         "id": question.id,
         "from": "/".join(question.path),
-        "question": read_question_text(question.value),
+        "question": describe_interrupt_value(question.value),
     }
     if question.schema is not None:
         described["schema"] = dict(question.schema)

@@ -239,7 +239,9 @@ class TeamServer:
 
         async def report(event: RunEvent) -> None:
             nonlocal count
-            if token is None or event.kind is RunEventKind.TOKEN:
+            # A reply without a text has calls, whose events follow.
+            is_silent = event.kind is RunEventKind.MESSAGE and not event.content
+            if token is None or is_silent or event.kind is RunEventKind.TOKEN:
                 return
             count += 1
             said = f"{event.path} {event.kind}: {join_printable(event.content[:LONGEST_PROGRESS])}"

@@ -121,7 +121,8 @@ def test_a_question_for_more_is_no_form(schema: Any) -> None:
 
 
 def test_a_question_of_any_value_is_described() -> None:
-    assert describe_question(ask(value={"question": "Where?", "x": 1}))["question"] == "Where?"
+    value = {"question": "Where?", "kind": "x", "seats": 2, "when": "now"}
+    assert describe_question(ask(value=value))["question"] == "Where?\nseats: 2\nwhen: now"
     assert describe_question(ask(value=[1, object]))["question"].startswith("[1, ")
 
 

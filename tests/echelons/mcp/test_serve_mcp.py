@@ -170,3 +170,16 @@ def test_a_command_that_cannot_work_says_why(
     assert result.exit_code == code
     assert why in result.stderr
     assert "secret" not in result.stderr
+
+
+@pytest.mark.parametrize("package", ["mcp", "langchain_mcp_adapters"])
+def test_without_its_extra_the_command_says_what_to_install(
+    package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [each for each in sys.modules if each.startswith("echelons.mcp")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, package, None)  # as if it were not installed
+
+    result = CliRunner().invoke(app, ["serve-mcp", "travel", "--db", ":memory:"])
+    assert result.exit_code == ExitCode.REFUSED
+    assert f"the package {package!r} is not installed; pip install 'echelons[mcp]'" in result.stderr
