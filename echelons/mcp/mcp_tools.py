@@ -34,10 +34,10 @@ TAKEN_ARGUMENTS = frozenset({"config", "run_manager", "runtime", "self"})
 
 
 class McpTools:
-    """The tools of some MCP servers, while it is entered: with `with`, or with `async with`.
+    """The tools of some MCP servers, as the context manager that `open_mcp_tools` returns.
 
-    Both give the list of the tools. All servers are connected until the end, and asked for nothing
-    more then. See `open_mcp_tools`.
+    Entered with `with` or with `async with`, it gives the list of the tools. The servers are
+    connected in an event loop of their own, one session each, until it is left.
     """
 
     def __init__(self, *servers: McpServer) -> None:

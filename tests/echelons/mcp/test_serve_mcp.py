@@ -47,9 +47,11 @@ async def connect(db: Path, *names: str, **more: Any) -> AsyncIterator[ClientSes
 
 
 @contextmanager
-def start_http(db: Path, *options: str, env: Any = None) -> Iterator[subprocess.Popen[str]]:
+def start_http(
+    db: Path, *options: str, env: Any = None, team: str = "teams:echo"
+) -> Iterator[subprocess.Popen[str]]:
     """Start the command over HTTP."""
-    command = [sys.executable, "-m", "echelons", "serve-mcp", "teams:echo", "--http"]
+    command = [sys.executable, "-m", "echelons", "serve-mcp", team, "--http"]
     with subprocess.Popen(
         [*command, "--db", str(db), *options],
         cwd=SERVERS,
@@ -124,6 +126,30 @@ async def test_teams_are_served_over_http_with_a_new_token(tmp_path: Path) -> No
 
         process.send_signal(signal.SIGINT)
         assert process.wait() == ExitCode.INTERRUPTED
+
+
+async def test_an_interrupted_server_stops_its_runs(tmp_path: Path, notes: Notes) -> None:
+    env = {"TEAM_NOTES": str(notes.path), "ECHELONS_MCP_TOKEN": TOKEN}
+    db = tmp_path / "threads.sqlite"
+    with start_http(db, env=env, team="teams:waiter") as process:
+        assert process.stdout
+        url = process.stdout.readline().strip()
+        async with httpx.AsyncClient(headers={"Authorization": f"Bearer {TOKEN}"}) as http:
+            async with streamable_http_client(url, http_client=http) as (read, write, _):
+                async with ClientSession(read, write) as client:
+                    await client.initialize()
+                    calling = asyncio.create_task(
+                        client.call_tool("waiter", {"task": "Go", "thread": "long"})
+                    )
+                    assert await asyncio.to_thread(notes.read) == "waiting"
+                    process.send_signal(signal.SIGINT)
+                    assert await asyncio.to_thread(notes.read) == "cancelled"
+                    assert await asyncio.to_thread(process.wait) == ExitCode.INTERRUPTED
+                    calling.cancel()
+
+    async with Session(teams.waiter, db, thread="long") as session:
+        with pytest.raises(NothingToResume):
+            await session.aresume()
 
 
 @pytest.mark.parametrize("source", ["file", "environment"])
