@@ -182,6 +182,7 @@ class AgentGraph(EditableGraph):
             self.failures,
             saver,
             self.agent.contract,
+            self.agent.permissions.grant,
         )
         options = dict(kwargs)
         # With LangGraph's default, "async", a tool can run twice after a crash. Without a

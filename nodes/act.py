@@ -22,11 +22,13 @@ from echelons.delegation.request import CURRENT_REQUEST_KEY
 from echelons.effects.journal import EffectCall, EffectKind, Journal, get_effect_kind
 from echelons.errors import UnreadableRecord
 from echelons.guards.gate import Halt, Pause, Step, get_gate
+from echelons.guards.permissions import GRANT_KEY, Grant
 from echelons.identity.thread_history import Head, Past, ThreadHistory
 from echelons.langgraph_internals import READ_KEY, TASK_ID_KEY, list_state_keys, supports_async
 from echelons.nodes.base_node import Node
 from echelons.nodes.memory.memory_tools import MemoryTools
 from echelons.nodes.planning.early_end import build_not_run_message
+from echelons.nodes.planning.refused_calls import mark_refused
 from echelons.nodes.tool_execution.approval import (
     ToolApproval,
     ToolApprovals,
@@ -133,6 +135,8 @@ class Act(Node):
         entry: CallEntry | None = None,
     ) -> Any:
         """Run a call that is approved and allowed, or return its recorded result."""
+        if GRANT_KEY in config["configurable"] and (refused := _refuse_ungranted(given, config)):
+            return refused
         own = entry.build_config() if entry else config
         approval = entry.approval if entry else None
         is_held = not approval and self._approvals.may_hold(given["name"], own)
@@ -155,6 +159,8 @@ class Act(Node):
         entry: CallEntry | None = None,
     ) -> Any:
         """Async version of `_execute`."""
+        if GRANT_KEY in config["configurable"] and (refused := _refuse_ungranted(given, config)):
+            return refused
         gate = get_gate(config)
         own = entry.build_config() if entry else config
         approval = entry.approval if entry else None
@@ -214,6 +220,20 @@ class Act(Node):
             raised=entry.raised if entry else None,
         )
         return call, config
+
+
+def _refuse_ungranted(given: ToolCall, config: RunnableConfig) -> dict[str, Any] | None:
+    """Return the update for a call of a tool that is not granted, `None` for any other.
+
+    A tree checks its own tools when it is made; a tree in a tool of another has the other's grant.
+    """
+    grant: Grant = config["configurable"][GRANT_KEY]
+    if grant.allows_tool(given["name"]):
+        return None
+    allowed = ", ".join(grant.tools or ()) or "none"
+    why = f"Error: the tool {given['name']!r} is not granted to you; granted are: {allowed}"
+    answer = ToolMessage(why, tool_call_id=given["id"], name=given["name"], status="error")
+    return {"messages": [mark_refused(answer)]}
 
 
 def find_call(sent: Any, config: RunnableConfig) -> ToolCall:

@@ -34,6 +34,7 @@ from echelons.delegation.request import (
 from echelons.errors import DelegationError, InvalidInput, MisplacedRequest, UnreadableRecord
 from echelons.guards.circuit_breaker import AttemptOutcome
 from echelons.guards.gate import HALT_KEY, Halt, Pause, Step, get_gate
+from echelons.guards.permissions import GRANT_KEY, Grant
 from echelons.human import MAX_TIMEOUT, Human
 from echelons.identity.lineage import (
     ADDRESSEE_KEY,
@@ -67,6 +68,7 @@ from echelons.nodes.planning.relay_messages import RELAYED_RESPONSE_KEY
 from echelons.plans import adrive_plan, drive_plan
 from echelons.tree.members import Member
 from echelons.tree.names import PATH_SEPARATOR
+from echelons.tree.permission_rules import get_permissions
 
 if TYPE_CHECKING:
     from echelons.nodes.middleware.delegation_calls import DelegationCalls
@@ -95,6 +97,8 @@ class Subordinate(Node):
         # A plain answer counts with the best declared confidence, or fully.
         self._confidence = max(member.capabilities.values(), default=1.0)
         self._contract = get_contract(member)
+        grant = get_permissions(member).grant
+        self._grant = grant if grant != Grant() else None
         self._queue = queue
         self._approvals = approvals
 
@@ -229,6 +233,8 @@ class Subordinate(Node):
             request_id=request.id,
         )
         known = {**config["configurable"], CURRENT_REQUEST_KEY: request}
+        if self._grant:
+            known[GRANT_KEY] = known.get(GRANT_KEY, Grant()).narrow(self._grant)
         named: Any = with_identity({**config, "configurable": known}, own)
         if order.race_entry:
             named = with_race_gate(named, order.race_entry)

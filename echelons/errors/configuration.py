@@ -103,13 +103,13 @@ class UnknownTool(ConfigurationError):
 
 
 class PermissionsWidened(ConfigurationError, ValueError):
-    """An agent has a rule that is less strict than one of its superiors has for the same name.
+    """An agent may do more than one of its superiors: by a rule, or by what it is granted.
 
     Attributes:
         agent: Path of the agent, from the superior on.
         superior: The superior.
-        name: The tool or subordinate that both rules are for.
-        rule: The agent's rule.
+        name: The tool or subordinate that both rules are for; or `tools`, `paths` or `network`.
+        rule: The agent's rule, or what it is granted.
         limit: The superior's.
     """
 
@@ -119,9 +119,9 @@ class PermissionsWidened(ConfigurationError, ValueError):
     rule: str
     limit: str
     message = (
-        "{agent!r} has the rule {rule} for {name!r}, and {superior!r} above it has {limit}; an "
-        "agent can only narrow what its superiors allow ('allow', a predicate, 'ask', 'deny'): "
-        "leave the rule out, or make it as strict"
+        "{agent!r} has {rule} for {name!r}, and {superior!r} above it has {limit}; an agent can "
+        "only narrow what its superiors allow (of rules 'allow', a predicate, 'ask', 'deny'): "
+        "leave it out, or make it as strict"
     )
 
 

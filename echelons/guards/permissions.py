@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import inspect
 import logging
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import deepcopy
-from typing import Annotated, Any, Final, Literal, TypeAlias, cast
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias, cast
 
 from pydantic import Field, StrictBool, field_validator
 
@@ -24,6 +25,10 @@ ApprovalRule: TypeAlias = Verdict | Callable[[Mapping[str, Any]], Verdict]
 RulesByName: TypeAlias = Mapping[str, tuple[ApprovalRule, ...]]
 """The rules for each name on the path to an agent, from the root on."""
 
+GRANT_KEY: Final = "__echelons_grant"
+"""Config key of the grant of the agent at work; LangGraph stores no key with this prefix."""
+GrantedName: TypeAlias = Annotated[str, Field(min_length=1, max_length=1024)]
+_HOST = re.compile(r"(\*\.)?([a-z0-9]([a-z0-9-]*[a-z0-9])?\.)*[a-z0-9]([a-z0-9-]*[a-z0-9])?(:\d+)?")
 ProfileName: TypeAlias = Annotated[str, Field(min_length=1, max_length=64)]
 
 _RANKS: Final[Mapping[str, int]] = {"allow": 0, "ask": 2, "deny": 3}
@@ -51,6 +56,83 @@ class ApprovalRules(Mapping[str, ApprovalRule]):
         return repr(self._rules)
 
 
+class Grant(NamedTuple):
+    """What an agent may use; `None` for all.
+
+    Attributes:
+        tools: Names of tools.
+        paths: Files and folders of the workspace.
+        network: Hosts.
+    """
+
+    tools: tuple[str, ...] | None = None
+    paths: tuple[str, ...] | None = None
+    network: tuple[str, ...] | None = None
+
+    def narrow(self, own: Grant) -> Grant:
+        """Return the grant of an agent with a grant of its own, below one with this.
+
+        Of its own counts what is granted above, too: a tree may run within another.
+        """
+        narrowed = (
+            above if mine is None else mine if above is None else _intersect(field, above, mine)
+            for field, above, mine in zip(self._fields, self, own, strict=True)
+        )
+        return Grant(*narrowed)
+
+    def allows_tool(self, name: str) -> bool:
+        """Return whether a tool may be called."""
+        return self.tools is None or name in self.tools
+
+    def allows_path(self, path: str) -> bool:
+        """Return whether a file or folder of the workspace may be reached.
+
+        Examples:
+            >>> Grant(paths=("docs",)).allows_path("docs/plan.md")
+            True
+            >>> Grant(paths=("docs",)).allows_path("docs.md")
+            False
+        """
+        return self.paths is None or any(_covers("paths", each, path) for each in self.paths)
+
+    def allows_host(self, host: str) -> bool:
+        """Return whether a host may be reached.
+
+        Examples:
+            >>> Grant(network=("*.example.org",)).allows_host("api.example.org")
+            True
+            >>> Grant(network=("*.example.org",)).allows_host("example.org")
+            False
+        """
+        return self.network is None or any(_covers("network", each, host) for each in self.network)
+
+
+def find_wider(above: Grant, own: Grant) -> tuple[str, str] | None:
+    """Return the field and the name that a grant has and one above it has not, if there is one."""
+    for field, outer, inner in zip(above._fields, above, own, strict=True):
+        if outer is None:
+            continue
+        for name in inner or ():
+            if not any(_covers(field, each, name) for each in outer):
+                return field, name
+    return None
+
+
+def _intersect(field: str, above: tuple[str, ...], own: tuple[str, ...]) -> tuple[str, ...]:
+    kept = [name for name in own if any(_covers(field, each, name) for each in above)]
+    kept += [name for name in above if any(_covers(field, each, name) for each in own)]
+    return tuple(dict.fromkeys(kept))
+
+
+def _covers(field: str, wide: str, narrow: str) -> bool:
+    """Return whether a granted name includes another."""
+    if wide == narrow:
+        return True
+    if field == "paths":
+        return wide == "." or narrow.startswith(f"{wide.rstrip('/')}/")
+    return field == "network" and wide.startswith("*.") and narrow.endswith(wide[1:])
+
+
 class Permissions(Settings):
     """What an agent and all agents below it may do without a human.
 
@@ -65,8 +147,16 @@ class Permissions(Settings):
     own rule may only narrow what its superiors have for the same name: of `"allow"`, a predicate,
     `"ask"` and `"deny"`, each is narrower than the ones before it.
 
+    `tools`, `paths` and `network` grant the agent and all below it no more than they name; `None`
+    grants what the superior has. A subordinate's own are a part of its superior's.
+
     Attributes:
         approvals: The rules by the name of a tool or subordinate.
+        tools: Names of the tools that may be called, beside the library's own.
+        paths: Files and folders of the workspace that file tools may reach, such as `"docs"`; `"."`
+            for all.
+        network: Hosts that `http_get` may reach, such as `"example.org"`, and `"*.example.org"` for
+            those below it.
         contact_user: Whether the agent may ask the user past its superior, with `ask_user` and
             `ask_later`. This is for the agent alone, and not for those below it.
         profiles: Names of the profiles that it may give to subordinates that it has made at run
@@ -87,6 +177,37 @@ class Permissions(Settings):
     approvals: Mapping[str, ApprovalRule] = Field(default_factory=lambda: ApprovalRules({}))
     contact_user: StrictBool = False
     profiles: tuple[ProfileName, ...] = ()
+    tools: tuple[GrantedName, ...] | None = None
+    paths: tuple[GrantedName, ...] | None = None
+    network: tuple[GrantedName, ...] | None = None
+
+    @field_validator("tools", "paths", "network", mode="before")
+    @classmethod
+    def _refuse_text(cls, given: Any) -> Any:
+        if not (given is None or isinstance(given, list | tuple)):
+            raise ValueError("give a list of names")
+        return given
+
+    @field_validator("paths")
+    @classmethod
+    def _check_paths(cls, given: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        for path in given or ():
+            if path.startswith("/") or "\\" in path or ".." in path.split("/"):
+                raise ValueError(f"{path!r} is no path below the workspace")
+        return given
+
+    @field_validator("network")
+    @classmethod
+    def _check_hosts(cls, given: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        for host in given or ():
+            if not _HOST.fullmatch(host):
+                raise ValueError(f"{host!r} is no host; give one such as 'example.org'")
+        return given
+
+    @property
+    def grant(self) -> Grant:
+        """What it grants."""
+        return Grant(self.tools, self.paths, self.network)
 
     @field_validator("approvals", mode="plain")
     @classmethod

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from echelons.errors import PermissionsWidened, UnknownTool
@@ -11,6 +11,7 @@ from echelons.guards.permissions import (
     ApprovalRule,
     Permissions,
     describe_rule,
+    find_wider,
     rank_rule,
 )
 from echelons.tree.members import Member
@@ -54,10 +55,11 @@ def check_permissions(root: Member) -> None:
         UnknownTool: A rule names no tool or subordinate of the agent or below it, a built-in tool,
             or a tool inside a foreign graph.
     """
+    places = [*walk_tree(root)]
+    _check_grants(root, places)
     rules = get_permissions(root).approvals
     if not rules:
         return
-    places = [*walk_tree(root)]
     known = {name for place in places for name in _list_tools(place.member)}
     known |= {place.member.name for place in places[1:]}
     foreign = {name: place for place in places for name in _list_foreign_tools(place.member)}
@@ -80,6 +82,39 @@ def check_permissions(root: Member) -> None:
         _check_narrowing(place, root.name, rules)
 
 
+def _check_grants(root: Member, places: Sequence[TreePlace]) -> None:
+    """Check that what an agent grants is there, and is all that it and those below it use."""
+    grant = get_permissions(root).grant
+    known = {name for place in places for name in _list_all_tools(place.member)}
+    for name in grant.tools or ():
+        if name not in known:
+            listed = ", ".join(sorted(known)) or "none"
+            why = f"tools names a tool of the agent or below it: {listed}"
+            raise UnknownTool(root.name, name, why)
+    for place in places:
+        for name in _list_all_tools(place.member):
+            if not grant.allows_tool(name):
+                uses = f"the tool {name}"
+                limit = _list(grant.tools)
+                raise PermissionsWidened(place.path_text, root.name, "tools", uses, limit)
+        if wider := find_wider(grant, get_permissions(place.member).grant):
+            field, name = wider
+            limit = _list(getattr(grant, field))
+            raise PermissionsWidened(place.path_text, root.name, field, repr(name), limit)
+
+
+def _list(names: Sequence[str] | None) -> str:
+    return ", ".join(map(repr, names or ())) or "nothing"
+
+
+def _list_all_tools(member: Member) -> Iterator[str]:
+    """Yield the names of a member's own tools, those of its middleware and provider included."""
+    yield from _list_tools(member)
+    yield from filter(None, map(get_provider_tool_name, getattr(member, "tools", ())))
+    for each in getattr(member, "middleware", ()):
+        yield from (str(tool.name) for tool in getattr(each, "tools", ()))
+
+
 def get_permissions(member: Member) -> Permissions:
     """Return the permissions of a member; those without any for one that is no agent."""
     permissions: Permissions = getattr(member, "permissions", NO_PERMISSIONS)
@@ -96,7 +131,7 @@ def _check_narrowing(
                 place.path_text,
                 superior,
                 name,
-                describe_rule(rule),
+                f"the rule {describe_rule(rule)}",
                 describe_rule(above),
             )
 

@@ -17,6 +17,7 @@ from echelons.delegation.race import RACES_KEY, Races
 from echelons.delegation.request import CURRENT_REQUEST_KEY
 from echelons.guards.circuit_breaker import CIRCUITS_KEY, Circuits
 from echelons.guards.gate import GATE_KEY
+from echelons.guards.permissions import GRANT_KEY, Grant
 from echelons.identity.failures import FAILURES_KEY, FailureLog
 from echelons.identity.lineage import Identity
 
@@ -34,6 +35,7 @@ class RunServices(NamedTuple):
         failures: The failure log of the tree.
         saver: The saver of the run; `None` for none.
         contract: The contract of the root; `None` for none.
+        grant: What the root is granted.
     """
 
     gate: TreeGate
@@ -42,6 +44,7 @@ class RunServices(NamedTuple):
     failures: FailureLog
     saver: Any = None
     contract: Contract | None = None
+    grant: Grant = Grant()
 
 
 def with_run_services(
@@ -70,6 +73,9 @@ def with_run_services(
             FAILURES_KEY: services.failures,
         },
     }
+    if services.grant != Grant():
+        above = own["configurable"].get(GRANT_KEY, Grant())
+        own["configurable"][GRANT_KEY] = above.narrow(services.grant)
     if services.contract or ROOT_CONTRACT_KEY in own["configurable"]:
         own["configurable"][ROOT_CONTRACT_KEY] = services.contract
     # A tree within a tree has a request of its own, which its root reads from its state.
