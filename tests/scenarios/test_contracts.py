@@ -522,3 +522,23 @@ def test_a_tool_that_no_model_can_be_shown_is_an_error_when_the_tree_is_made() -
     )
     with pytest.raises(InvalidTool, match="'query' of head/mid/leaf"):
         Session(head, ":memory:")
+
+
+@pytest.mark.parametrize("can_form", [True, False])
+def test_a_provider_with_structured_output_is_asked_for_it(can_form: bool) -> None:
+    from langchain_openai import ChatOpenAI
+
+    from echelons.testing.openai_server import OpenAIServer
+
+    answers = [json.dumps(IBIS)] if can_form else ["The Ibis.", json.dumps(IBIS)]
+    with OpenAIServer(answers) as server:
+        name = "gpt-5-mini" if can_form else "a-model-of-ours"
+        model = ChatOpenAI(model=name, base_url=server.url, api_key="none")  # type: ignore[arg-type]
+        agent = Agent("hotels", model=model, response_format=Hotel)
+        with Session(agent, ":memory:") as session:
+            result = session.send("Rome").result()
+    assert result.value == Hotel(**IBIS)
+    form = server.requests[0].body.get("response_format")
+    assert (form is not None) is can_form
+    if form:
+        assert form["json_schema"]["schema"]["required"] == ["name", "price"]
