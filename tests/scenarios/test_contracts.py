@@ -542,3 +542,31 @@ def test_a_provider_with_structured_output_is_asked_for_it(can_form: bool) -> No
     assert (form is not None) is can_form
     if form:
         assert form["json_schema"]["schema"]["required"] == ["name", "price"]
+
+
+class City(BaseModel):
+    city: str
+
+
+class Forecast(BaseModel):
+    forecast: str
+
+
+def test_the_offline_planner_fills_the_inputs_from_the_task(world: World) -> None:
+    def find(query: Query) -> Hotel:
+        """Find a hotel in a city."""
+        return Hotel(name=f"Ibis {query.city}", price=40.0 * query.nights)
+
+    def tell(query: City) -> Forecast:
+        """Tell the weather of a city."""
+        return Forecast(forecast=f"sun in {query.city}")
+
+    members = [
+        subordinate(find, name="hotels", contract=TYPED),
+        subordinate(tell, name="weather", contract=Contract(input=City, output=Forecast)),
+    ]
+    task = "Find a hotel in Rome for 3 nights and tell me the weather in Rome"
+    with Session(Agent("head", subordinates=members), ":memory:") as session:
+        text = world.send(session, task).text
+    assert '{"name": "Ibis Rome", "price": 120.0}' in text
+    assert '{"forecast": "sun in Rome"}' in text

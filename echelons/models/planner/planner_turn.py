@@ -13,7 +13,7 @@ from typing import Any
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from pydantic import BaseModel
 
-from echelons.identity.lineage import MAIL_KEY
+from echelons.identity.lineage import DELEGATED_KEY, MAIL_KEY
 from echelons.language.tokens import TokenizedText
 from echelons.messaging.mail import load_mail
 from echelons.messaging.user_answer import USER_ANSWER_PREFIX
@@ -94,12 +94,13 @@ def _read_task(message: BaseMessage) -> str:
 
 
 def _read_answer(call: Mapping[str, Any], message: ToolMessage | None) -> CallAnswer:
-    delegated = call["name"] == DELEGATE_TOOL
     arguments = call["args"]
     artifact = message.artifact if message is not None else None
     if isinstance(artifact, BaseModel):
         artifact = artifact.model_dump()
     facts: Mapping[str, Any] = artifact if isinstance(artifact, Mapping) else {}
+    is_typed = message is not None and DELEGATED_KEY in message.response_metadata
+    delegated = call["name"] == DELEGATE_TOOL or is_typed
     named = arguments.get("subordinate") or facts.get("agent")
     source = str(named) if delegated and named else str(call["name"])
     asked = str(arguments.get("message", "")) if delegated else ""

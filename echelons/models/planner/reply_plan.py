@@ -20,10 +20,12 @@ from echelons.models.planner.answer_text import (
     describe_questions,
     select_contributions,
 )
+from echelons.models.planner.arguments import fill_arguments
 from echelons.models.planner.planner_turn import PlannerTurn
 from echelons.models.planner.task_context import TaskBrief, TaskContext
 from echelons.models.planner.tool_choice import ToolChoice, choose_tools
 from echelons.models.planner.toolbox import DELEGATE_TOOL, REPORT_TOOL, Toolbox
+from echelons.text.stemming import extract_words, stem
 
 TaskSharing = Callable[[TeamIndex, TokenizedText, Sequence[str]], Sequence[TaskShare]]
 """Selects the subordinates for a task, from the team, the task and the part that is meant."""
@@ -65,7 +67,7 @@ def plan_reply(
         return _report_unable(box, NO_TASK)
     said, shares = _share_task(turn.context, box.team, sharing)
     own = choose_tools(box.own_tools, said, alone=not shares) if box.own_tools else ToolChoice()
-    asked = _build_delegations(said, shares, large=len(box.team) > MAX_SUBORDINATES)
+    asked = _build_delegations(said, shares, box)
     calls = (*asked, *(PlannedCall(name, arguments) for name, arguments in own.calls))
     if calls:
         return PlannedReply(calls=calls)
@@ -96,14 +98,23 @@ def _share_task(
 
 
 def _build_delegations(
-    said: TaskContext, shares: Sequence[TaskShare], large: bool
+    said: TaskContext, shares: Sequence[TaskShare], box: Toolbox
 ) -> Iterator[PlannedCall]:
-    """Yield a call for each share, with the whole task and the part that is meant."""
+    """Yield a call for each share, with the whole task and the part that is meant.
+
+    A subordinate with a tool of its own is given what the task says of the tool's parameters.
+    """
+    large = len(box.team) > MAX_SUBORDINATES
     every = {word for share in shares for word in share.words}
     for share in shares:
         limited = bool(said.part) or set(share.words) != every
         part = share.words if limited and not large else ()
         brief = TaskBrief(said.brief.task, part, said.background)
+        if tool := box.typed.get(share.name):
+            trade = frozenset(map(stem, extract_words(tool.name)))
+            if filled := fill_arguments(tool, replace(said, brief=brief), trade).calls:
+                yield from (PlannedCall(tool.name, arguments) for arguments in filled)
+                continue
         arguments = {"message": str(brief), "subordinate": share.name, "reset": False}
         yield PlannedCall(DELEGATE_TOOL, arguments)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
@@ -59,11 +59,15 @@ class ToolSpec:
 
 @dataclass(frozen=True)
 class Toolbox:
-    """The tools of one model call; with `can_report`, the agent has a superior to report to."""
+    """The tools of one model call; with `can_report`, the agent has a superior to report to.
+
+    `typed` are those that are named after a subordinate, by its name.
+    """
 
     team: TeamIndex
     own_tools: tuple[ToolSpec, ...] = ()
     can_report: bool = False
+    typed: Mapping[str, ToolSpec] = field(default_factory=dict)
 
     @classmethod
     def from_tools(cls, tools: Iterable[Any]) -> Toolbox:
@@ -78,6 +82,7 @@ class Toolbox:
             choices = next((p.choices for p in delegate.parameters if p.name == "subordinate"), ())
             names = tuple(name for name in choices if isinstance(name, str))
             team = parse_team(delegate.description, names)
-        taken = BUILT_IN_TOOLS | set(team.names)  # a subordinate bound as a tool of its own
+        typed = {name: read[name] for name in team.names if name in read}
+        taken = BUILT_IN_TOOLS | typed.keys()
         own = tuple(tool for tool in read.values() if tool.name not in taken)
-        return cls(team, own, REPORT_TOOL in read)
+        return cls(team, own, REPORT_TOOL in read, typed)
