@@ -7,6 +7,7 @@ import gc
 import sys
 from collections.abc import Generator, Iterator
 from importlib.util import find_spec
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,23 @@ from tests.fork_server import ForkServer
 # Both look at the time that an example takes: on a loaded machine that says nothing of the code.
 settings.register_profile("echelons", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("echelons")
+
+
+def refuse_far_connects(event: str, arguments: tuple[Any, ...]) -> None:
+    """Refuse a connection that leaves this machine: no ordinary test needs the network."""
+    if event not in ("socket.connect", "socket.sendto") or not isinstance(arguments[1], tuple):
+        return
+    host = str(arguments[1][0]).partition("%")[0]
+    try:
+        is_near = ip_address(host).is_loopback or host in ("0.0.0.0", "::")
+    except ValueError:
+        is_near = host in ("", "localhost")
+    if not is_near:
+        raise ConnectionRefusedError(f"a test connects to {arguments[1]}, which is not loopback")
+
+
+# For the whole process: a hook cannot be taken away, and none should be missed.
+sys.addaudithook(refuse_far_connects)
 
 
 @pytest.hookimpl(wrapper=True)
