@@ -19,6 +19,7 @@ can read the text. A family has one file, and all are imported from here::
     ├── ControlError                         stops, pauses, take-overs that cannot be done
     ├── TeamError             teams          naming, loading and trusting a team
     ├── DocumentsError                       folders of documents, missing packages
+    ├── ToolRefusal           tools          what the safe tools refuse
     └── ScriptError           scripts        the scripts of test models
 
 One class is no error: `ForeignSaverWarning`, of `storage`.
@@ -34,6 +35,7 @@ from echelons.errors.scripts import *
 from echelons.errors.storage import *
 from echelons.errors.teams import *
 from echelons.errors.threads import *
+from echelons.errors.tools import *
 
 __all__: list[str]
 
