@@ -26,7 +26,18 @@ MOST_NODES: Final = 300
 MOST_BITS: Final = 4096
 """Most bits of a whole number, about 1,233 digits."""
 
+MOST_DIGITS: Final = 300
+"""Most digits to round to, before or after the point."""
+
 Number = int | float
+
+
+def _round(value: Number, digits: int = 0) -> Number:
+    # A whole number is rounded with a power of ten, which would be huge.
+    if abs(digits) > MOST_DIGITS:
+        raise ValueError(f"round to at most {MOST_DIGITS} digits")
+    return round(value, digits) if digits else round(value)
+
 
 _OPERATORS: Final[dict[type[ast.operator], Callable[[Number, Number], Number]]] = {
     ast.Add: operator.add,
@@ -51,7 +62,7 @@ _FUNCTIONS: Final[dict[str, Callable[..., Number]]] = {
     "log10": math.log10,
     "max": max,
     "min": min,
-    "round": round,
+    "round": _round,
     "sin": math.sin,
     "sqrt": math.sqrt,
     "tan": math.tan,
@@ -143,9 +154,9 @@ def _evaluate(node: ast.expr, expression: str) -> Number:
 
 def _check_power(base: Number, exponent: Number, expression: str) -> None:
     """Refuse a power before it is computed: it is the one operation whose result is huge."""
-    if isinstance(base, int) and isinstance(exponent, int) and abs(base) > 1:
-        if abs(exponent) * base.bit_length() > MOST_BITS:
-            raise _refuse_size(expression)
+    whole = isinstance(base, int) and isinstance(exponent, int) and abs(base) > 1
+    if whole and abs(exponent) * int(base).bit_length() > MOST_BITS:
+        raise _refuse_size(expression)
 
 
 def _check_size(value: Number, expression: str) -> Number:

@@ -74,9 +74,10 @@ def build_code_tool(
     Raises:
         InvalidSetting: `runner` has no `run_code`, or `timeout` is not above 0.
     """
-    if not isinstance(runner, CodeRunner):
+    given: object = runner
+    if not isinstance(given, CodeRunner):
         why = "pass a sandbox with a method run_code(code, timeout)"
-        raise InvalidSetting("build_code_tool", "runner", runner, why)
+        raise InvalidSetting("build_code_tool", "runner", given, why)
     if not timeout > 0:
         raise InvalidSetting("build_code_tool", "timeout", timeout, "pass seconds above 0")
 

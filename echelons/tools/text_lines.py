@@ -43,9 +43,9 @@ class ReplaceInput(BaseModel):
 @effect(reads_only=True)
 @raise_refusals
 def count_words(text: str) -> str:
-    """Return how many lines, words and characters a text has.
+    r"""Return how many lines, words and characters a text has.
 
-    >>> count_words("To be,\\nor not to be")
+    >>> count_words("To be,\nor not to be")
     '2 lines, 6 words, 19 characters'
     """
     _check_length(text)
@@ -55,12 +55,12 @@ def count_words(text: str) -> str:
 @effect(reads_only=True)
 @raise_refusals
 def extract_lines(text: str, containing: str) -> str:
-    """Return the lines that contain a text, each with its number.
+    r"""Return the lines that contain a text, each with its number.
 
     Raises:
         ToolException: The text is too long, or there is no such line.
 
-    >>> extract_lines("To be,\\nor not to be", "NOT")
+    >>> extract_lines("To be,\nor not to be", "NOT")
     '2: or not to be'
     """
     _check_length(text)
@@ -75,13 +75,13 @@ def extract_lines(text: str, containing: str) -> str:
 @effect(reads_only=True)
 @raise_refusals
 def replace_lines(text: str, first_line: int, last_line: int, replacement: str) -> str:
-    """Return the text with some of its lines replaced.
+    r"""Return the text with some of its lines replaced.
 
     Raises:
         ToolException: The text is too long, or has no such lines.
 
-    >>> replace_lines("a\\nb\\nc", 2, 3, "d")
-    'a\\nd'
+    >>> replace_lines("a\nb\nc", 2, 3, "d")
+    'a\nd'
     """
     _check_length(text)
     _check_length(replacement)

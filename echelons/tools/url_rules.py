@@ -85,8 +85,9 @@ class HostRules:
         """
         parsed = _parse_url(url)
         port = parsed.port or DEFAULT_PORTS[parsed.scheme]
-        if not self.is_private_allowed(parsed.host, port):
-            self._check_host(url, parsed.host, port, DEFAULT_PORTS[parsed.scheme])
+        host = read_host(parsed)
+        if not self.is_private_allowed(host, port):
+            self._check_host(url, host, port, DEFAULT_PORTS[parsed.scheme])
         return parsed.copy_with(fragment=None)
 
     def _check_host(self, url: str, host: str, port: int, standard: int) -> None:
@@ -132,6 +133,11 @@ def is_public_address(address: IPv4Address | IPv6Address) -> bool:
     return address.is_global and not address.is_multicast and not address.is_reserved
 
 
+def read_host(url: httpx.URL) -> str:
+    """Return the host of a URL as it is resolved: in ASCII, and without brackets."""
+    return url.raw_host.decode("ascii")
+
+
 def _parse_url(url: str) -> httpx.URL:
     try:
         import httpx
@@ -146,7 +152,7 @@ def _parse_url(url: str) -> httpx.URL:
         raise AddressRefused(url, "only http:// and https:// with a host are fetched")
     try:
         parsed = httpx.URL(url)
-        host, port = parsed.host, parsed.port
+        host, port = read_host(parsed), parsed.port
     except (httpx.InvalidURL, ValueError) as error:
         raise AddressRefused(url, f"it is no valid URL ({error})") from error
     if "@" in parsed.netloc.decode("ascii") or "@" in re.split("[/?#]", url, maxsplit=3)[2]:
@@ -160,7 +166,9 @@ def _parse_url(url: str) -> httpx.URL:
 def _is_host(host: str) -> bool:
     if _read_address(host):
         return "%" not in host
-    return bool(_HOST_NAME.fullmatch(host)) and not _NUMERIC_LABEL.fullmatch(host.split(".")[-1])
+    return bool(_HOST_NAME.fullmatch(host)) and not _NUMERIC_LABEL.fullmatch(
+        host.rpartition(".")[2]
+    )
 
 
 def _read_address(text: str) -> IPv4Address | IPv6Address | None:
