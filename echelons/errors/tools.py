@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from echelons.errors.base import EchelonsError
 
 
@@ -76,3 +78,37 @@ class InvalidLines(ToolRefusal):
 
     why: str
     message = "no lines: {why}"
+
+
+class SearchFailed(ToolRefusal):
+    """A provider of a search cannot be asked, or its answer makes no sense.
+
+    Attributes:
+        provider: Its name.
+        why: What is wrong.
+        wait: Seconds until it may be asked again; 0 if it does not say.
+    """
+
+    provider: str
+    why: str
+    wait: float = 0.0
+
+    def _describe(self) -> str:
+        wait = f"; ask again in {self.wait:g} s" if self.wait else ""
+        return self._fill(f"{{provider}} cannot be asked: {{why}}{wait}")
+
+
+class NothingFound(ToolRefusal):
+    """No provider of a search has an answer.
+
+    Attributes:
+        query: What was searched for.
+        reasons: Each provider with its reason.
+    """
+
+    query: str
+    reasons: Sequence[tuple[str, str]]
+
+    def _describe(self) -> str:
+        asked = "; ".join(f"{name}: {why}" for name, why in self.reasons) or "there is no provider"
+        return self._fill("nothing is found for {query:short}: ") + asked
