@@ -43,9 +43,9 @@ class SearchHit:
 
 
 def clean_text(text: object, limit: int) -> str:
-    """Return a provider's text without tags, entities and line ends, cut at a number of characters.
+    r"""Return a provider's text without tags, entities and line ends, cut at a number of characters.
 
-    >>> clean_text("the <span class='m'>North</span>\\n Sea &amp; more", 20)
+    >>> clean_text("the <span class='m'>North</span>\n Sea &amp; more", 20)
     'the North Sea & more'
     """
     shown = " ".join(unescape(_TAG.sub("", str(text or ""))).split())

@@ -63,7 +63,7 @@ class SearchProvider(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class JsonEndpoint:
+class ApiEndpoint:
     """A public address that is asked with a GET request.
 
     Attributes:
@@ -134,10 +134,10 @@ def build_provider_tool(provider: SearchProvider, clock: Callable[[], float]) ->
         hits = merge_hits([found])
         return format_hits(hits) or f"{provider.name} finds nothing.", build_artifact(hits)
 
-    return build_search_like_tool(f"search_{provider.name}", provider.description, search)
+    return build_query_tool(f"search_{provider.name}", provider.description, search)
 
 
-def build_search_like_tool(
+def build_query_tool(
     name: str, description: str, search: Callable[[str], tuple[str, dict[str, Any]]]
 ) -> BaseTool:
     """Return a tool that takes a `SearchInput`."""

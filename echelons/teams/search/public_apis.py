@@ -19,7 +19,7 @@ from langchain_core.tools import BaseTool
 
 from echelons.errors import SearchFailed
 from echelons.teams.search.hits import LONGEST_SNIPPET, LONGEST_TITLE, SearchHit, clean_text
-from echelons.teams.search.provider import JsonEndpoint, build_provider_tool
+from echelons.teams.search.provider import ApiEndpoint, build_provider_tool
 from echelons.teams.search.search_input import extract_keywords
 
 TIMEOUT: Final = 10.0
@@ -61,7 +61,7 @@ class WikipediaProvider:
             "format": "json",
             "formatversion": "2",
         }
-        endpoint = JsonEndpoint(self.name, self.base_url, self.timeout, {})
+        endpoint = ApiEndpoint(self.name, self.base_url, self.timeout, {})
         body = _parse_json(self.name, endpoint.request(parameters, now))
         if "error" in body:
             raise SearchFailed(self.name, clean_text(body["error"], LONGEST_SNIPPET))
@@ -110,7 +110,7 @@ class GithubProvider:
             "x-github-api-version": "2022-11-28",
             **({"authorization": f"Bearer {self.token}"} if self.token else {}),
         }
-        endpoint = JsonEndpoint(self.name, self.base_url, self.timeout, headers)
+        endpoint = ApiEndpoint(self.name, self.base_url, self.timeout, headers)
         # A query of more than 256 characters is refused.
         words = " ".join(extract_keywords(query))[:256]
         body = _parse_json(self.name, endpoint.request({"q": words, "per_page": "10"}, now))
@@ -157,7 +157,7 @@ class ArxivProvider:
             "start": "0",
             "max_results": "10",
         }
-        endpoint = JsonEndpoint(self.name, self.base_url, self.timeout, {})
+        endpoint = ApiEndpoint(self.name, self.base_url, self.timeout, {})
         hits = []
         for entry in _parse_atom(self.name, endpoint.request(parameters, now)):
             title = clean_text(entry.findtext(f"{_ATOM}title"), LONGEST_TITLE)
@@ -206,12 +206,14 @@ def _check_rows(provider: str, rows: object) -> list[Mapping[str, Any]]:
 
 
 def _parse_atom(provider: str, content: bytes) -> list[ET.Element]:
-    # No feed declares a document type; without one, no entity can expand or lead to a file.
-    if b"<!DOCTYPE" in content or b"<!ENTITY" in content:
-        raise SearchFailed(provider, "its answer declares entities, which no feed does")
     try:
-        root = ET.fromstring(content)  # noqa: S314
-    except ET.ParseError as error:
+        # Decoded first, so that another encoding cannot hide what is looked for.
+        text = content.decode("utf-8")
+        # No feed declares a document type; without one, no entity can expand or lead to a file.
+        if "<!DOCTYPE" in text or "<!ENTITY" in text:
+            raise SearchFailed(provider, "its answer declares entities, which no feed does")
+        root = ET.fromstring(text)  # noqa: S314
+    except (ET.ParseError, ValueError) as error:
         raise SearchFailed(provider, "its answer is no XML") from error
     if root.tag != f"{_ATOM}feed":
         raise SearchFailed(provider, "its answer is no Atom feed")

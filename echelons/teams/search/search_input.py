@@ -16,12 +16,12 @@ MOST_KEYWORDS: Final = 6
 
 
 class SearchInput(BaseModel):
-    """A search: `query` and nothing else.
+    r"""A search: `query` and nothing else.
 
     Attributes:
         query: What to search for; runs of spaces and line ends become one space.
 
-    >>> SearchInput(query="  circuit \\n breaker ").query
+    >>> SearchInput(query="  circuit \n breaker ").query
     'circuit breaker'
     """
 
