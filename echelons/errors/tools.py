@@ -111,4 +111,6 @@ class NothingFound(ToolRefusal):
 
     def _describe(self) -> str:
         asked = "; ".join(f"{name}: {why}" for name, why in self.reasons) or "there is no provider"
-        return self._fill("nothing is found for {query:short}: ") + asked
+        return self._fill("nothing is found for {query:short}: ") + (
+            f"{asked}; ask in other words, or later"
+        )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from hashlib import sha256
@@ -56,7 +55,7 @@ class HitCache:
             # Another process never reads half a file: it is made under another name.
             with NamedTemporaryFile(dir=self._folder, delete=False) as file:
                 file.write(entry)
-            os.replace(file.name, self._locate(provider, query))
+            Path(file.name).replace(self._locate(provider, query))
 
     def _locate(self, provider: str, query: str) -> Path:
         key = json.dumps([provider, query.casefold()])

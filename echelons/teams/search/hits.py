@@ -43,7 +43,7 @@ class SearchHit:
 
 
 def clean_text(text: object, limit: int) -> str:
-    r"""Return a provider's text without tags, entities and line ends, cut at a number of characters.
+    r"""Return a provider's text without tags, entities and line ends, cut at `limit` characters.
 
     >>> clean_text("the <span class='m'>North</span>\n Sea &amp; more", 20)
     'the North Sea & more'
@@ -107,5 +107,7 @@ def format_hits(hits: Sequence[SearchHit]) -> str:
     for number, hit in enumerate(hits, start=1):
         lines = [f"{number}. {hit.title or hit.source}", *hit.snippet.splitlines()]
         lines.append(f"— {hit.source} ({', '.join(hit.providers)})")
-        entries.append("\n   ".join(lines))
+        entries.append(
+            "\n".join(f"   {line}".rstrip() if at else line for at, line in enumerate(lines))
+        )
     return "\n".join(entries)

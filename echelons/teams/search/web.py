@@ -39,7 +39,7 @@ class WebProvider:
     region: str = "us-en"
     name: ClassVar[str] = "web"
     description: ClassVar[str] = "Search the web with several search engines."
-    interval: ClassVar[float] = 1.0
+    interval: ClassVar[float] = 0.0
     cached: ClassVar[bool] = True
 
     @property
@@ -66,7 +66,7 @@ class WebProvider:
             if "No results found" in str(error):
                 return []
             raise SearchFailed(self.name, clean_text(error, LONGEST_SNIPPET)) from error
-        except Exception as error:  # noqa: BLE001  it parses pages, which may be anything
+        except Exception as error:  # it parses pages, which may be anything
             why = f"ddgs fails with {type(error).__name__}: {clean_text(error, LONGEST_SNIPPET)}"
             raise SearchFailed(self.name, why) from error
         hits = [
