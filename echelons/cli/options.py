@@ -53,8 +53,8 @@ TeamArgument = Annotated[
     str,
     typer.Argument(
         metavar="TEAM",
-        help="A shipped team ([b]travel[/b], [b]research[/b]), or your own: its folder, or "
-        "[b]module:agent[/b].",
+        help="A shipped team ([b]travel[/b], [b]research[/b], [b]search[/b]), or your own: its "
+        "folder, or [b]module:agent[/b].",
         autocompletion=complete_team,
         callback=check_name_argument,
     ),

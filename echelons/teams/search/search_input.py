@@ -87,8 +87,9 @@ def classify_query(query: str) -> QueryKind:
     ...     "python retry library", "papers on tides", "cheap flights to Rome")]
     ['code', 'academic', 'web']
     """
-    found = extract_stems(query)
-    counts = {kind: sum(each in telling for each in found) for kind, telling in _ranked()}
+    # In lower case, because "GitHub" would be two words.
+    found = extract_stems(query.lower())
+    counts = {kind: sum(each in own for each in found) for kind, own in _TELLING_STEMS.items()}
     best = max(counts, key=lambda kind: counts[kind])
     return best if counts[best] else QueryKind.WEB
 
@@ -101,9 +102,5 @@ def extract_keywords(query: str) -> list[str]:
     """
     dropped = {*STOPWORDS, "best", "good", "find", "search", "show", "tell", "list", "github"}
     dropped |= {"arxiv", "paper", "papers", "repository", "repositories", "repo", "repos"}
-    words = list(dict.fromkeys(extract_words(query)))
+    words = list(dict.fromkeys(extract_words(query.lower())))
     return [word for word in words if word not in dropped][:MOST_KEYWORDS] or words[:MOST_KEYWORDS]
-
-
-def _ranked() -> list[tuple[QueryKind, frozenset[str]]]:
-    return list(_TELLING_STEMS.items())

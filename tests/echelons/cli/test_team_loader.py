@@ -30,7 +30,7 @@ def refused(echelons: Echelons, *words: str) -> str:
 
 
 def test_the_shipped_teams_are_the_packages_of_the_teams_folder() -> None:
-    assert {"research", "travel"} <= set(list_shipped_teams())
+    assert {"research", "search", "travel"} <= set(list_shipped_teams())
     assert "studio" not in list_shipped_teams()
 
 
@@ -38,7 +38,7 @@ def test_an_unknown_team_is_refused_with_the_one_that_may_be_meant(echelons: Ech
     said = refused(echelons, "travle")
 
     assert "there is no team 'travle'; did you mean 'travel'? teams are " in said
-    assert "research, travel" in said
+    assert "research, search, travel" in said
     assert "module:agent" in said
 
 
