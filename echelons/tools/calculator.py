@@ -10,7 +10,7 @@ import ast
 import math
 import operator
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from langchain_core.tools import BaseTool, StructuredTool
 from pydantic import BaseModel, Field
@@ -52,7 +52,7 @@ _SIGNS: Final[dict[type[ast.unaryop], Callable[[Number], Number]]] = {
     ast.UAdd: operator.pos,
     ast.USub: operator.neg,
 }
-_FUNCTIONS: Final[dict[str, Callable[..., Number]]] = {
+_FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
     "abs": abs,
     "ceil": math.ceil,
     "cos": math.cos,

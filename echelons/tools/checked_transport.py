@@ -119,14 +119,16 @@ class CheckedBackend(httpcore.NetworkBackend):
         addresses = self._resolve_in_time(host, port)
         for address in addresses:
             self._check(host, port, address)
-        failure = httpcore.ConnectError(f"{host!r} has no address")
-        for address in addresses[:MOST_ADDRESSES]:
-            rest = self._deadline.measure_rest()
+        failure: Exception = httpcore.ConnectError(f"{host!r} has no address")
+        tried = addresses[:MOST_ADDRESSES]
+        for number, address in enumerate(tried):
+            # An address that swallows packets leaves the next ones their share of the time.
+            share = self._deadline.measure_rest() / (len(tried) - number)
             try:
                 stream = httpcore.SyncBackend().connect_tcp(
-                    address, port, rest, local_address, socket_options
+                    address, port, share, local_address, socket_options
                 )
-            except httpcore.ConnectError as error:
+            except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
                 failure = error
             else:
                 return TimedStream(stream, self._deadline)

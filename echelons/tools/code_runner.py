@@ -62,8 +62,8 @@ def build_code_tool(
 
     Warning:
         The library has no runner, and runs nothing by default. Never implement one with `exec` or
-        a plain subprocess. Give the tool a rule as well, `Permissions(approvals={"run_code": "ask"})`,
-        so that a human sees each program before it runs. It is journaled as a call with
+        a plain subprocess. Give the tool a rule as well, so that a human sees each program before
+        it runs: `Permissions(approvals={"run_code": "ask"})`. It is journaled as a call with
         effects: one that was cut short is asked about, not run again.
 
     Args:

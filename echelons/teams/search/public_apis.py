@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import time
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 from urllib.parse import quote, urlsplit
 from xml.etree import ElementTree as ET
 
@@ -41,10 +41,10 @@ class WikipediaProvider:
 
     base_url: str = "https://en.wikipedia.org/w/api.php"
     timeout: float = TIMEOUT
-    name: ClassVar[str] = "wikipedia"
-    description: ClassVar[str] = "Search the articles of Wikipedia."
-    interval: ClassVar[float] = 0.0
-    cached: ClassVar[bool] = True
+    name: str = field(default="wikipedia", init=False, repr=False)
+    description: str = field(default="Search the articles of Wikipedia.", init=False, repr=False)
+    interval: float = field(default=0.0, init=False, repr=False)
+    cached: bool = field(default=True, init=False, repr=False)
 
     @property
     def address(self) -> str:
@@ -93,10 +93,12 @@ class GithubProvider:
     base_url: str = "https://api.github.com/search/repositories"
     token: str | None = field(default=None, repr=False)
     timeout: float = TIMEOUT
-    name: ClassVar[str] = "github"
-    description: ClassVar[str] = "Search the repositories of GitHub for code and libraries."
-    interval: ClassVar[float] = 0.0
-    cached: ClassVar[bool] = True
+    name: str = field(default="github", init=False, repr=False)
+    description: str = field(
+        default="Search the repositories of GitHub for code and libraries.", init=False, repr=False
+    )
+    interval: float = field(default=0.0, init=False, repr=False)
+    cached: bool = field(default=True, init=False, repr=False)
 
     @property
     def address(self) -> str:
@@ -138,11 +140,11 @@ class ArxivProvider:
 
     base_url: str = "https://export.arxiv.org/api/query"
     timeout: float = TIMEOUT
-    name: ClassVar[str] = "arxiv"
-    description: ClassVar[str] = "Search the papers of arXiv."
+    name: str = field(default="arxiv", init=False, repr=False)
+    description: str = field(default="Search the papers of arXiv.", init=False, repr=False)
     # Its terms of use: one request every three seconds.
-    interval: ClassVar[float] = 3.0
-    cached: ClassVar[bool] = True
+    interval: float = field(default=3.0, init=False, repr=False)
+    cached: bool = field(default=True, init=False, repr=False)
 
     @property
     def address(self) -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import time
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from langchain_core.tools import BaseTool
 
@@ -37,10 +37,12 @@ class WebProvider:
     timeout: float = 10.0
     proxy: str | None = None
     region: str = "us-en"
-    name: ClassVar[str] = "web"
-    description: ClassVar[str] = "Search the web with several search engines."
-    interval: ClassVar[float] = 0.0
-    cached: ClassVar[bool] = True
+    name: str = field(default="web", init=False, repr=False)
+    description: str = field(
+        default="Search the web with several search engines.", init=False, repr=False
+    )
+    interval: float = field(default=0.0, init=False, repr=False)
+    cached: bool = field(default=True, init=False, repr=False)
 
     @property
     def address(self) -> str:

@@ -78,6 +78,13 @@ def test_the_command_line_runs_it_on_a_folder(
     assert "sea/tides.md:5" in ran.output
 
 
+def test_the_command_line_takes_it_without_a_folder() -> None:
+    drawn = CliRunner().invoke(app, ["draw", "search"])
+
+    assert drawn.exit_code == 0, drawn.output
+    assert "search: Searches for a query" in drawn.output
+
+
 def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ddgs", None)
 
