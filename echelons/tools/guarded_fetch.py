@@ -100,20 +100,26 @@ def fetch(url: str, policy: FetchPolicy) -> FetchedResponse:
             found = _request(current, policy, deadline)
         if found.status not in _REDIRECTS or "location" not in found.headers:
             return found
-        following = policy.rules.check_url(_join_location(current, found.headers["location"]))
-        if current.scheme == "https" and following.scheme == "http":
-            raise AddressRefused(str(following), "a redirect leads from https to http")
-        current = following
+        current = check_redirect(current, found.headers["location"], policy.rules)
     raise FetchFailed(url, f"there are more than {MOST_REDIRECTS} redirects; fetch another page")
 
 
-def _join_location(current: httpx.URL, location: str) -> str:
+def check_redirect(current: httpx.URL, location: str, rules: HostRules) -> httpx.URL:
+    """Return the URL that a redirect leads to, if it may be fetched.
+
+    Raises:
+        AddressRefused: It is invalid or not allowed, or leads from https to http.
+    """
     import httpx
 
     try:
-        return str(current.join(location))
+        joined = str(current.join(location))
     except (httpx.InvalidURL, ValueError) as error:
         raise AddressRefused(location, f"a redirect leads there, no URL ({error})") from error
+    following = rules.check_url(joined)
+    if current.scheme == "https" and following.scheme == "http":
+        raise AddressRefused(joined, "a redirect leads from https to http; fetch it on its own")
+    return following
 
 
 def _request(url: httpx.URL, policy: FetchPolicy, deadline: float) -> FetchedResponse:

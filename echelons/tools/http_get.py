@@ -83,7 +83,7 @@ def build_http_get(
         found = fetch(url.strip(), policy)
         if not 200 <= found.status < 300:
             raise FetchFailed(found.url, f"the server answers with status {found.status}")
-        return f"{found.url}\n\n{decode_text(found)}"
+        return f"{found.url}\n\n{decode_response(found)}"
 
     hosts = ", ".join(sorted({*rules.allow, *rules.allow_private})) or "no host at all"
     return StructuredTool(
@@ -95,7 +95,7 @@ def build_http_get(
     )
 
 
-def decode_text(response: FetchedResponse) -> str:
+def decode_response(response: FetchedResponse) -> str:
     """Return the text of a response, in the character set that it names, or UTF-8.
 
     Raises:

@@ -42,10 +42,10 @@ class ReplaceInput(BaseModel):
 
 @effect(reads_only=True)
 @raise_refusals
-def count_words(text: str) -> str:
+def measure_text(text: str) -> str:
     r"""Return how many lines, words and characters a text has.
 
-    >>> count_words("To be,\nor not to be")
+    >>> measure_text("To be,\nor not to be")
     '2 lines, 6 words, 19 characters'
     """
     _check_length(text)
@@ -103,7 +103,7 @@ def build_text_tools() -> list[BaseTool]:
             name="count_words",
             description="Count the lines, words and characters of a text.",
             args_schema=TextInput,
-            func=count_words,
+            func=measure_text,
             handle_tool_error=True,
         ),
         StructuredTool(

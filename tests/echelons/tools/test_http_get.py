@@ -9,14 +9,17 @@ from contextlib import closing, suppress
 from threading import Thread
 from typing import Any
 
+import httpx
 import pytest
 from langchain_core.messages import ToolMessage
 
 from echelons import Agent
 from echelons.effects.journal import EffectKind, get_effect_kind
-from echelons.errors import InvalidSetting
+from echelons.errors import AddressRefused, InvalidSetting
 from echelons.testing import Call, ScriptedModel
 from echelons.tools import build_http_get
+from echelons.tools.guarded_fetch import check_redirect
+from echelons.tools.url_rules import HostRules
 from tests.loopback_server import LoopbackServer, Reply
 
 
@@ -176,6 +179,16 @@ def test_a_redirect_is_checked_at_each_hop(server: LoopbackServer) -> None:
     server.replies |= {"/a": redirect("/b"), "/b": redirect("http://192.168.0.1/")}
 
     assert get(server, "/a", allow=["*"]).startswith("AddressRefused: 'http://192.168.0.1/'")
+
+
+@pytest.mark.parametrize("location", ["http://example.org/", "http://[", "https://a b.org/\x00"])
+def test_a_redirect_that_leaves_https_or_is_no_url_is_refused(location: str) -> None:
+    rules = HostRules(["*"])
+    start = httpx.URL("https://example.org/a")
+
+    assert check_redirect(start, "../b", rules) == httpx.URL("https://example.org/b")
+    with pytest.raises(AddressRefused, match="redirect|spaces"):
+        check_redirect(start, location, rules)
 
 
 def test_more_than_five_redirects_are_refused(server: LoopbackServer) -> None:

@@ -194,6 +194,15 @@ def test_a_server_that_is_not_there_is_a_reason(provider: Callable[..., Any]) ->
         provider(base_url="http://127.0.0.1:1/api").find_hits("tides", 0.0)
 
 
+def test_a_feed_that_declares_entities_is_a_reason(server: LoopbackServer) -> None:
+    feed = replies.arxiv("&tides;").body
+    assert isinstance(feed, bytes)
+    declared = b'?><!DOCTYPE feed [<!ENTITY tides "T"><!ENTITY file SYSTEM "file:///etc/passwd">]>'
+    server.replies["/api"] = Reply(feed.replace(b"?>", declared, 1))
+
+    assert "declares entities" in str(fail(ArxivProvider, server))
+
+
 def test_rows_that_make_no_sense_are_left_out(server: LoopbackServer) -> None:
     server.replies["/api"] = Reply(
         b'{"items": [5, null, {}, {"full_name": "a", "html_url": "javascript:alert(1)"},'
