@@ -187,7 +187,7 @@ def test_a_redirect_that_leaves_https_or_is_no_url_is_refused(location: str) -> 
     start = httpx.URL("https://example.org/a")
 
     assert check_redirect(start, "../b", rules) == httpx.URL("https://example.org/b")
-    with pytest.raises(AddressRefused, match="redirect|spaces"):
+    with pytest.raises(AddressRefused):
         check_redirect(start, location, rules)
 
 
