@@ -20,7 +20,7 @@ from echelons.tools.answers import raise_refusals
 from echelons.tools.guarded_fetch import FetchPolicy, fetch
 from echelons.tools.url_rules import HostRules
 
-USER_AGENT: Final = "echelons-search/0.1 (https://pypi.org/project/echelons/)"
+USER_AGENT: Final = "echelons-search/0.1"
 MOST_BYTES: Final = 5_000_000
 """Most bytes of a provider's response."""
 LONGEST_WAIT: Final = 3600.0

@@ -19,7 +19,7 @@ from langchain_core.tools import BaseTool
 
 from echelons.errors import SearchFailed
 from echelons.teams.search.hits import LONGEST_SNIPPET, LONGEST_TITLE, SearchHit, clean_text
-from echelons.teams.search.provider import ApiEndpoint, build_provider_tool
+from echelons.teams.search.provider import USER_AGENT, ApiEndpoint, build_provider_tool
 from echelons.teams.search.search_input import extract_keywords
 
 TIMEOUT: Final = 10.0
@@ -36,10 +36,12 @@ class WikipediaProvider:
 
     Attributes:
         base_url: Its `api.php`; another language has another host.
+        contact: An address of who runs the program, which Wikimedia asks for: a page or a mailbox.
         timeout: Seconds for one request.
     """
 
     base_url: str = "https://en.wikipedia.org/w/api.php"
+    contact: str = ""
     timeout: float = TIMEOUT
     name: str = field(default="wikipedia", init=False, repr=False)
     description: str = field(default="Search the articles of Wikipedia.", init=False, repr=False)
@@ -61,7 +63,8 @@ class WikipediaProvider:
             "format": "json",
             "formatversion": "2",
         }
-        endpoint = ApiEndpoint(self.name, self.base_url, self.timeout, {})
+        headers = {"user-agent": f"{USER_AGENT} ({self.contact})"} if self.contact else {}
+        endpoint = ApiEndpoint(self.name, self.base_url, self.timeout, headers)
         body = _parse_json(self.name, endpoint.request(parameters, now))
         if "error" in body:
             raise SearchFailed(self.name, clean_text(body["error"], LONGEST_SNIPPET))

@@ -24,7 +24,7 @@ from echelons.teams.search import (
     search_web,
     search_wikipedia,
 )
-from echelons.teams.search.provider import LONGEST_WAIT, read_wait
+from echelons.teams.search.provider import LONGEST_WAIT, USER_AGENT, read_wait
 from tests.echelons.teams.search import replies
 from tests.loopback_server import LoopbackServer, Reply
 
@@ -57,7 +57,9 @@ def test_wikipedia_is_searched(server: LoopbackServer) -> None:
     assert tide.snippet == "About Tide & more"
     assert language.source == f"{server.url}/wiki/C%2B%2B_(a_language)"
     assert parameters(server)["srsearch"] == ["tides"]
-    assert "echelons" in server.seen[0][1]["user-agent"]
+    assert server.seen[0][1]["user-agent"] == USER_AGENT
+    find(WikipediaProvider, server, contact="a@b.org")
+    assert server.seen[1][1]["user-agent"] == f"{USER_AGENT} (a@b.org)"
 
 
 def test_github_is_searched(server: LoopbackServer) -> None:
