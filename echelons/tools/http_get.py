@@ -5,13 +5,16 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Collection
+from dataclasses import replace
 from typing import Final
 
+from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, StructuredTool
 from pydantic import BaseModel, Field
 
 from echelons.effects.journal import effect
 from echelons.errors import FetchFailed
+from echelons.guards.permissions import GRANT_KEY, Grant
 from echelons.tools.answers import raise_refusals
 from echelons.tools.guarded_fetch import (
     FetchedResponse,
@@ -53,6 +56,8 @@ def build_http_get(
 ) -> BaseTool:
     """Return a tool that gets the text at a URL, from allowed hosts only.
 
+    Of these, `Permissions(network=…)` grants an agent a part, redirects included.
+
     Private, loopback, link-local, reserved and multicast addresses are refused, in each notation
     and after each redirect. What a page says is the text of a stranger: an agent that reads pages
     should have no tool whose misuse would matter, or one that needs an approval.
@@ -79,8 +84,11 @@ def build_http_get(
 
     @effect(reads_only=True)
     @raise_refusals
-    def http_get(url: str) -> str:
-        found = fetch(url.strip(), policy)
+    def http_get(url: str, config: RunnableConfig) -> str:
+        # What its agent is granted, each redirect included.
+        grant = (config.get("configurable") or {}).get(GRANT_KEY, Grant())
+        own = replace(policy, rules=replace(rules, grant=grant))
+        found = fetch(url.strip(), own)
         if not 200 <= found.status < 300:
             raise FetchFailed(found.url, f"the server answers with status {found.status}")
         return f"{found.url}\n\n{decode_response(found)}"

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import TYPE_CHECKING, Final
 
 from echelons.errors import AddressRefused, InvalidSetting, MissingExtra
+from echelons.guards.permissions import Grant
 
 if TYPE_CHECKING:
     import httpx
@@ -51,6 +52,7 @@ class HostRules:
             standard ports of http and https, or one of its own, `example.org:8080`.
         allow_private: Hosts with ports whose addresses may be private: `127.0.0.1:8080`. It
             must never come from a model.
+        grant: What the agent is granted, of which its hosts have to be, too.
 
     Raises:
         InvalidSetting: An entry is no host.
@@ -58,6 +60,7 @@ class HostRules:
 
     allow: Collection[str] = ()
     allow_private: Collection[str] = ()
+    grant: Grant = field(default=Grant(), kw_only=True)
 
     def __post_init__(self) -> None:
         for name in ("allow", "allow_private"):
@@ -86,6 +89,9 @@ class HostRules:
         parsed = _parse_url(url)
         port = parsed.port or DEFAULT_PORTS[parsed.scheme]
         host = read_host(parsed)
+        if not self.grant.allows_host(host):
+            named = ", ".join(self.grant.network or ()) or "none"
+            raise AddressRefused(url, f"host {host!r} is not granted to the agent, but: {named}")
         if not self.is_private_allowed(host, port):
             self._check_host(url, host, port, DEFAULT_PORTS[parsed.scheme])
         return parsed.copy_with(fragment=None)

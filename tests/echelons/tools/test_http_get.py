@@ -13,10 +13,10 @@ import httpx
 import pytest
 from langchain_core.messages import ToolMessage
 
-from echelons import Agent
+from echelons import Agent, Permissions, Session
 from echelons.effects.journal import EffectKind, get_effect_kind
 from echelons.errors import AddressRefused, InvalidSetting
-from echelons.testing import Call, ScriptedModel
+from echelons.testing import Call, ScriptedModel, delegate
 from echelons.tools import build_http_get
 from echelons.tools.guarded_fetch import check_redirect
 from echelons.tools.url_rules import HostRules
@@ -335,3 +335,26 @@ def test_an_agent_reads_the_refusal_and_goes_on(server: LoopbackServer) -> None:
 
 def test_fetching_is_declared_to_change_nothing() -> None:
     assert get_effect_kind(build_http_get()) is EffectKind.READS_ONLY
+
+
+@pytest.mark.parametrize(
+    ("network", "told"),
+    [(("127.0.0.1",), "hello"), (("example.org",), "is not granted"), ((), "is not granted")],
+)
+def test_an_agent_reaches_only_the_hosts_that_it_is_granted(
+    server: LoopbackServer, network: tuple[str, ...], told: str
+) -> None:
+    server.replies["/"] = Reply(b"hello")
+    tool = build_http_get(allow_private={server.place})
+    model = ScriptedModel(
+        {
+            "head": [delegate("reader", "read it"), "done"],
+            "reader": [Call("http_get", {"url": f"{server.url}/"}), "read"],
+        }
+    )
+    reader = Agent("reader", tools=[tool])
+    rules = Permissions(network=network)
+    head = Agent("head", model=model, subordinates=[reader], permissions=rules)
+    with Session(head, ":memory:") as session:
+        session.send("go").result()
+    assert told in str(model.calls[-2].messages[-1].text)
