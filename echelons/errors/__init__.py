@@ -21,6 +21,8 @@ can read the text. A family has one file, and all are imported from here::
     ├── DocumentsError                       folders of documents, missing packages
     ├── ToolRefusal           tools          what the safe tools refuse
     └── ScriptError           scripts        the scripts of test models
+    ├── ScriptError           scripts        the scripts of test models
+    └── WorkspaceError        workspace      folders of files, their paths and changes
 
 One class is no error: `ForeignSaverWarning`, of `storage`.
 """
@@ -36,6 +38,7 @@ from echelons.errors.storage import *
 from echelons.errors.teams import *
 from echelons.errors.threads import *
 from echelons.errors.tools import *
+from echelons.errors.workspace import *
 
 __all__: list[str]
 

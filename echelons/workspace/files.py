@@ -1,0 +1,335 @@
+"""`Workspace`: reads, lists and writes the files under a folder, and never follows a link.
+
+Each name of a path is opened within the descriptor of the folder before it, so nothing that others
+do in the meantime, such as putting a link in place of a folder, leads outside. A file is written
+beside its place and renamed into it: a reader sees all of it or nothing.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from hashlib import sha256
+from pathlib import Path
+from typing import Final, NamedTuple
+from uuid import uuid4
+
+from echelons.errors import FileChanged, FileRefused, FileTooLarge, InvalidPath, InvalidWorkspace
+from echelons.text.input_limits import shorten_repr
+from echelons.workspace.paths import MAX_DEPTH, TEMPORARY_PREFIX, check_path
+
+MAX_FILE_BYTES: Final = 1024 * 1024
+"""Bytes of UTF-8 that a file may have."""
+MAX_LISTED: Final = 10_000
+"""Files that a workspace lists."""
+
+# Windows has none of these; a workspace is refused there.
+_NO_LINKS: Final = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+_FOLDER_FLAGS: Final = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | _NO_LINKS
+# Not blocking: whoever opens a FIFO waits for its other end.
+_READ_FLAGS: Final = (
+    os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | _NO_LINKS
+)
+_CREATE_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINKS
+
+
+class FileText(NamedTuple):
+    """The text of a file, and its hash."""
+
+    text: str
+    digest: str
+
+
+def hash_text(text: str) -> str:
+    """Return the hash of a text, SHA-256 of its UTF-8."""
+    return sha256(text.encode()).hexdigest()
+
+
+def check_text(path: str, text: str) -> str:
+    """Return a text, if a file of a workspace may have it.
+
+    Raises:
+        FileTooLarge: It has more than 1 MiB.
+        FileRefused: It has no UTF-8.
+    """
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError as error:
+        raise FileRefused(path, "its text holds half a character; send it as UTF-8") from error
+    if size > MAX_FILE_BYTES:
+        raise FileTooLarge(path, "its bytes are too many", size, MAX_FILE_BYTES)
+    return text
+
+
+class Workspace:
+    """The files under a folder.
+
+    Args:
+        root: The folder; it must exist, must not be a link, and be writable.
+
+    Raises:
+        InvalidWorkspace: It is no such folder.
+
+    Examples:
+        >>> from tempfile import mkdtemp
+        >>> workspace = Workspace(mkdtemp())
+        >>> workspace.write("docs/plan.md", "Rome", None)
+        >>> workspace.read("docs/plan.md").text, workspace.list_files()
+        ('Rome', ['docs/plan.md'])
+    """
+
+    def __init__(self, root: str | Path) -> None:
+        # What an object says of its class may be anything.
+        if not issubclass(type(root), (str, Path)):
+            raise InvalidWorkspace(shorten_repr(root), "it is no path")
+        if os.open not in os.supports_dir_fd:
+            raise InvalidWorkspace(shorten_repr(root), "this system cannot open files within one")
+        # Absolute, as the process may change its folder; a link in it is not resolved.
+        try:
+            self.root = os.path.abspath(root)  # noqa: PTH100
+            with self._open_root() as folder:
+                found = os.fstat(folder)
+                is_writable = os.access(".", os.W_OK | os.X_OK, dir_fd=folder)
+        except ValueError as error:
+            raise InvalidWorkspace(shorten_repr(root), str(error)) from error
+        if self.root == os.sep:
+            raise InvalidWorkspace(self.root, "it is the whole file system")
+        if not is_writable:
+            raise InvalidWorkspace(self.root, "it cannot be written")
+        self._identity = found.st_dev, found.st_ino
+
+    def read(self, path: str) -> FileText | None:
+        """Return the text of a file, `None` if there is none.
+
+        Raises:
+            InvalidPath: The path is none of a workspace.
+            FileRefused: It is a link, a folder or a device, is larger than 1 MiB, or no text.
+        """
+        path = check_path(path)
+        *folders, name = path.split("/")
+        with self._open_folder(path, folders) as folder:
+            if folder is None or _stat_entry(path, folder, name) is None:
+                return None
+            with _refuse_by_name(path):
+                try:
+                    file = os.open(name, _READ_FLAGS, dir_fd=folder)
+                except FileNotFoundError:
+                    return None
+                with open(file, "rb") as opened:  # noqa: PTH123
+                    # Again: another one may be in its place now.
+                    _check_kind(path, os.fstat(file))
+                    content = opened.read(MAX_FILE_BYTES + 1)
+        if len(content) > MAX_FILE_BYTES:
+            raise FileTooLarge(path, "its bytes are too many", len(content), MAX_FILE_BYTES)
+        try:
+            return FileText(content.decode(), sha256(content).hexdigest())
+        except UnicodeDecodeError as error:
+            raise FileRefused(path, "it is no text in UTF-8; use a tool that reads it") from error
+
+    def write(self, path: str, text: str | None, base: str | None) -> None:
+        """Put a text into the place of a file, or remove the file, all at once.
+
+        Folders on the way are made. On return it is on the disk.
+
+        Args:
+            path: The file.
+            text: Its new text; `None` to remove it.
+            base: The hash of the text that it has; `None` if there is no such file.
+
+        Raises:
+            InvalidPath: The path is none of a workspace.
+            FileChanged: It has another text.
+            FileRefused: It cannot be written: it is a link, has a second name, or the like.
+        """
+        path = check_path(path)
+        *folders, name = path.split("/")
+        if text is not None:
+            check_text(path, text)
+        with self._open_folder(path, folders, create=text is not None) as folder:
+            if folder is None:
+                self._require_base(path, base)
+                return
+            found = _stat_entry(path, folder, name)
+            if found and found.st_nlink > 1:
+                raise FileRefused(path, "it has another name elsewhere (a hard link); copy it")
+            with _refuse_by_name(path):
+                if text is None:
+                    self._require_base(path, base)
+                    with suppress(FileNotFoundError):
+                        os.unlink(name, dir_fd=folder)
+                else:
+                    mode = stat.S_IMODE(found.st_mode) & 0o777 if found else None
+                    temporary = _write_beside(folder, text, mode)
+                    try:
+                        self._require_base(path, base)
+                        os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+                    except BaseException:
+                        with suppress(OSError):
+                            os.unlink(temporary, dir_fd=folder)
+                        raise
+                os.fsync(folder)
+
+    def list_files(self) -> list[str]:
+        """Return the paths of all files, sorted; those with names that a path may not have are not.
+
+        Raises:
+            FileTooLarge: There are more than 10,000.
+        """
+        found: list[str] = []
+        waiting: list[tuple[str, ...]] = [()]
+        while waiting:
+            parts = waiting.pop()
+            with suppress(FileRefused), self._open_folder("/".join(parts), parts) as folder:
+                for name, is_folder in _list_entries(folder):
+                    path = "/".join((*parts, name))
+                    with suppress(InvalidPath):
+                        # A name in another form than NFC would be found under no path.
+                        if check_path(path) != path:
+                            continue
+                        if is_folder and len(parts) < MAX_DEPTH:
+                            waiting.append((*parts, name))
+                        elif not is_folder:
+                            found.append(path)
+            if len(found) > MAX_LISTED:
+                why = "the files of the workspace are too many"
+                raise FileTooLarge(self.root, why, len(found), MAX_LISTED)
+        return sorted(found)
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Keep out every other process and thread that has locked the workspace.
+
+        The death of the process frees it.
+        """
+        with self._open_root() as folder:
+            if sys.platform != "win32":
+                # Loaded here: every session loads this module, and few lock a workspace.
+                import fcntl
+
+                fcntl.flock(folder, fcntl.LOCK_EX)
+            yield
+
+    def remove_leftovers(self, path: str) -> None:
+        """Remove what a process that was killed has left beside a file that it was writing.
+
+        Only while the workspace is locked: another one's file may be written there.
+        """
+        *folders, _ = check_path(path).split("/")
+        with suppress(FileRefused), self._open_folder(path, folders) as folder:
+            for name, is_folder in _list_entries(folder):
+                if name.startswith(TEMPORARY_PREFIX) and not is_folder:
+                    with suppress(OSError):
+                        os.unlink(name, dir_fd=folder)
+
+    def _require_base(self, path: str, base: str | None) -> None:
+        found = self.read(path)
+        if (found.digest if found else None) != base:
+            raise FileChanged(path)
+
+    @contextmanager
+    def _open_root(self) -> Iterator[int]:
+        try:
+            folder = os.open(self.root, _FOLDER_FLAGS)
+        except OSError as error:
+            raise InvalidWorkspace(self.root, _describe(error)) from error
+        try:
+            found = os.fstat(folder)
+            known = getattr(self, "_identity", None)
+            if known and known != (found.st_dev, found.st_ino):
+                raise InvalidWorkspace(self.root, "another folder was put in its place")
+            yield folder
+        finally:
+            os.close(folder)
+
+    @contextmanager
+    def _open_folder(
+        self, path: str, names: tuple[str, ...] | list[str], *, create: bool = False
+    ) -> Iterator[int | None]:
+        """Open the folder of a path, name by name; `None` if there is none."""
+        with self._open_root() as root:
+            folder = os.dup(root)
+            try:
+                for name in names:
+                    with _refuse_by_name(path):
+                        if create:
+                            with suppress(FileExistsError):
+                                os.mkdir(name, dir_fd=folder)
+                                os.fsync(folder)
+                        try:
+                            below = os.open(name, _FOLDER_FLAGS, dir_fd=folder)
+                        except FileNotFoundError:
+                            yield None
+                            return
+                    os.close(folder)
+                    folder = below
+                yield folder
+            finally:
+                os.close(folder)
+
+
+def _stat_entry(path: str, folder: int, name: str) -> os.stat_result | None:
+    """Return what is known of a regular file without opening it; `None` if there is none."""
+    with _refuse_by_name(path):
+        try:
+            found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+    _check_kind(path, found)
+    return found
+
+
+def _check_kind(path: str, found: os.stat_result) -> None:
+    if stat.S_ISLNK(found.st_mode):
+        raise FileRefused(path, "it is a link; name the file that it leads to")
+    if stat.S_ISDIR(found.st_mode):
+        raise FileRefused(path, "it is a folder; name a file in it")
+    if not stat.S_ISREG(found.st_mode):
+        raise FileRefused(path, "it is a device, a pipe or a socket, and no file")
+
+
+def _write_beside(folder: int, text: str, mode: int | None) -> str:
+    name = f"{TEMPORARY_PREFIX}{uuid4().hex}"
+    file = os.open(name, _CREATE_FLAGS, 0o666, dir_fd=folder)
+    with open(file, "wb") as opened:  # noqa: PTH123
+        if mode is not None:
+            os.fchmod(file, mode)
+        opened.write(text.encode())
+        opened.flush()
+        os.fsync(file)
+    return name
+
+
+def _list_entries(folder: int | None) -> Iterator[tuple[str, bool]]:
+    """Yield the names of files and folders, with whether each is a folder, and of nothing else."""
+    if folder is None:
+        return
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    yield entry.name, True
+                elif entry.is_file(follow_symlinks=False):
+                    yield entry.name, False
+    except OSError:
+        # Of a folder that cannot be read, or was removed in the meantime, nothing is listed.
+        return
+
+
+@contextmanager
+def _refuse_by_name(path: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise FileRefused(path, _describe(error)) from error
+
+
+def _describe(error: OSError) -> str:
+    if error.errno in (errno.ELOOP, errno.EMLINK):
+        return "it is a link, or a folder on the way is"
+    if error.errno == errno.ENOTDIR:
+        return "it is no folder, or is reached through a link or a file"
+    return (error.strerror or str(error)).lower()
