@@ -24,6 +24,7 @@ from echelons.checkpoints.coordination.mailbox import LATER, MAIL, MAIL_READ, MA
 from echelons.checkpoints.coordination.race_ledger import RACE
 from echelons.checkpoints.coordination.turns import TURN
 from echelons.checkpoints.coordination.usage_meter import METER
+from echelons.checkpoints.coordination.workspace_changes import CHANGE
 from echelons.checkpoints.ledger import RecordKind, VersionedValue
 from echelons.checkpoints.ledger.records import ANY_RECORD
 from echelons.checkpoints.ledger.sqlite_ledger import SELECT_LEASES, load_holder
@@ -43,7 +44,7 @@ THREAD_KINDS: dict[str, RecordKind[Any]] = {
     kind.name: kind
     for kind in (
         *(TURN, ORDERS, METER, EFFECT, FAILURE, FAILURE_COUNT, RACE, ANSWER, OPEN_EPOCH),
-        *(MAILBOX, MAIL, MAIL_READ, STEERED, APPROVAL, LATER),
+        *(MAILBOX, MAIL, MAIL_READ, STEERED, APPROVAL, LATER, CHANGE),
     )
 }
 """The kinds of the records of a thread, by the name that their keys have."""

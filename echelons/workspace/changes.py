@@ -1,0 +1,375 @@
+"""`Changeset`: what an agent would change in a workspace, laid over its files.
+
+The agent reads the folder with its own changes on top, and writes to them alone. Each change knows
+the text that it was based on, so that a merge finds out what others have changed since. Changes
+are kept in a `ChangeStore`, one for each file, so a crash loses none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from difflib import unified_diff
+from io import StringIO
+from typing import Final, Literal, NamedTuple, Protocol, TypeAlias
+
+from echelons.errors import FileRefused, InvalidPath
+from echelons.workspace.files import Workspace, check_text, hash_text
+from echelons.workspace.paths import check_path
+
+MAX_CHANGES: Final = 1000
+"""Files that an agent may change between two merges."""
+MAX_CHANGES_BYTES: Final = 16 * 1024 * 1024
+"""Bytes of UTF-8 that all its changes may have together."""
+PRIVATE_FOLDER: Final = "subagents"
+"""The folder with the agents' own folders, which are named after their paths."""
+_KEPT_CALLS: Final = 32
+"""Latest calls that a change remembers, so that none is carried out twice."""
+_COMPARED_LINES: Final = 10_000
+"""Lines that are compared one by one; comparing more could take minutes."""
+_ATTEMPTS: Final = 100
+"""How often a change is made again as another call has changed the same file meanwhile."""
+
+ChangeState: TypeAlias = Literal["proposed", "merging", "merged"]
+"""Whether a merge has begun to put a change into the folder, or has done so."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileChange:
+    """The change of one file.
+
+    Attributes:
+        text: The text that it is to have; `None` if it is to be removed.
+        bases: The hashes of the texts whose place it may take, `None` for that there is no file:
+            that of the text that it was based on, and of those that a merge may have put there.
+        state: What a merge has done with it.
+        calls: The latest calls that have changed it, by their idempotency keys.
+        version: Version of the stored change; `None` if it is not stored.
+    """
+
+    text: str | None
+    bases: tuple[str | None, ...]
+    state: ChangeState = "proposed"
+    calls: tuple[str, ...] = ()
+    version: int | None = None
+
+    @property
+    def digest(self) -> str | None:
+        """The hash of the text that the file is to have; `None` if it is to be removed."""
+        return None if self.text is None else hash_text(self.text)
+
+
+class ChangeStore(Protocol):
+    """Keeps the changes of one agent."""
+
+    def load(self) -> Mapping[str, FileChange]:
+        """Return all changes by their files, sorted."""
+        ...
+
+    def find(self, file: str) -> FileChange | None:
+        """Return the change of a file, `None` if there is none."""
+        ...
+
+    def replace(self, file: str, before: FileChange | None, after: FileChange | None) -> bool:
+        """Store a change, or remove it, if it is still the one from before; return whether it was.
+
+        Raises:
+            FileTooLarge: The agent would have too many changes, or too large ones.
+        """
+        ...
+
+
+class ChangedFile(NamedTuple):
+    """A change of a file, for review.
+
+    Attributes:
+        path: The file.
+        kind: `"added"`, `"changed"` or `"deleted"`.
+        diff: The change as a unified diff of the folder's file.
+        conflict: Why it cannot be merged; empty if it can.
+    """
+
+    path: str
+    kind: Literal["added", "changed", "deleted"]
+    diff: str
+    conflict: str = ""
+
+
+class Changeset:
+    """The files of a workspace as one agent sees them, and its changes.
+
+    Args:
+        workspace: The workspace.
+        agent: Path of the agent, such as `"head/north"`.
+        store: Keeps its changes.
+    """
+
+    def __init__(self, workspace: Workspace, agent: str, store: ChangeStore) -> None:
+        self._workspace = workspace
+        self._agent = agent
+        self._store = store
+
+    def read(self, path: str) -> str | None:
+        """Return the text of a file as the agent sees it, `None` if there is none.
+
+        Raises:
+            InvalidPath: The path is none of a workspace.
+            FileRefused: It belongs to another agent, or cannot be read.
+        """
+        path = self._check_access(path)
+        change = self._store.find(path)
+        if change and change.state != "merged":
+            return change.text
+        found = self._workspace.read(path)
+        return found.text if found else None
+
+    def write(self, path: str, text: str, call: str = "") -> None:
+        """Give a file a new text, among the changes of the agent.
+
+        Args:
+            path: The file.
+            text: Its text.
+            call: The idempotency key of the call: the same call changes nothing twice.
+
+        Raises:
+            InvalidPath: The path is none of a workspace.
+            FileTooLarge: It has more than 1 MiB, or the agent has changed too much.
+            FileRefused: It belongs to another agent, or cannot be read or written.
+        """
+        path = self._check_access(path)
+        text = check_text(path, text)
+        self._change(path, lambda _: text, call)
+
+    def edit(self, path: str, old: str, new: str, call: str = "") -> None:
+        """Replace the one occurrence of a text in a file, see `write`.
+
+        Raises:
+            FileRefused: There is no such file, or the text is not in it exactly once.
+        """
+        path = self._check_access(path)
+
+        def change(before: str | None) -> str:
+            if before is None:
+                raise FileRefused(path, "there is no such file")
+            found = before.count(old) if old else 0
+            if found != 1:
+                why = f"the text to replace is in it {found} times; give one that is in it once"
+                raise FileRefused(path, why)
+            return check_text(path, before.replace(old, new))
+
+        self._change(path, change, call)
+
+    def delete(self, path: str, call: str = "") -> None:
+        """Remove a file, see `write`.
+
+        Raises:
+            FileRefused: There is no such file.
+        """
+        path = self._check_access(path)
+
+        def change(before: str | None) -> None:
+            if before is None:
+                raise FileRefused(path, "there is no such file")
+
+        self._change(path, change, call)
+
+    def list_files(self, under: str = "") -> list[str]:
+        """Return the files that the agent sees, sorted; with a folder, those in it."""
+        changes = self._load()
+        found = {*self._workspace.list_files(), *changes}
+        found -= {path for path, change in changes.items() if change.text is None}
+        folder = f"{check_path(under.removesuffix('/'))}/" if under else ""
+        return sorted(
+            path for path in found if path.startswith(folder) and not self._find_owner(path)
+        )
+
+    def list_changes(self, paths: Sequence[str] = ()) -> list[ChangedFile]:
+        """Return the changes of the agent, all of them or those of some files."""
+        wanted = set(map(check_path, paths))
+        changes = self._load()
+        found = (
+            self._review(path, change)
+            for path, change in changes.items()
+            if not wanted or path in wanted
+        )
+        # Not those that were taken back, or are in the folder already.
+        return [each for each in found if each.diff or each.conflict]
+
+    def discard(self, paths: Sequence[str] = ()) -> list[str]:
+        """Forget the changes of the agent, all of them or those of some files; return which."""
+        wanted, gone = set(map(check_path, paths)), []
+        for path in self._load():
+            while (not wanted or path in wanted) and (change := self._store.find(path)):
+                if self._store.replace(path, change, None):
+                    gone.append(path)
+        return gone
+
+    def _load(self) -> dict[str, FileChange]:
+        return {path: each for path, each in self._store.load().items() if each.state != "merged"}
+
+    def _change(self, path: str, change: _Edit, call: str) -> None:
+        for _ in range(_ATTEMPTS):
+            before = self._store.find(path)
+            if before and call and call in before.calls:
+                return
+            if before and before.state != "merged":
+                text, bases = before.text, before.bases
+            else:
+                found = self._workspace.read(path)
+                text, bases = (found.text, (found.digest,)) if found else (None, (None,))
+            after = change(text)
+            calls = (*(before.calls if before else ()), *filter(None, (call,)))[-_KEPT_CALLS:]
+            if self._store.replace(path, before, FileChange(after, bases, calls=calls)):
+                return
+        raise FileRefused(path, "other calls change it all the time; try again")
+
+    def _review(self, path: str, change: FileChange) -> ChangedFile:
+        conflict, text = "", None
+        try:
+            found = self._workspace.read(path)
+            text = found.text if found else None
+            if (found.digest if found else None) not in (*change.bases, change.digest):
+                conflict = CONFLICT
+        except (FileRefused, InvalidPath) as error:
+            conflict = error.why
+        kind: Literal["added", "changed", "deleted"] = "changed"
+        if change.text is None or None in change.bases[:1]:
+            kind = "deleted" if change.text is None else "added"
+        return ChangedFile(path, kind, format_diff(path, text, change.text), conflict)
+
+    def _check_access(self, path: str) -> str:
+        path = check_path(path)
+        if owner := self._find_owner(path):
+            own = f"{PRIVATE_FOLDER}/{self._agent}/"
+            raise FileRefused(path, f"it belongs to {owner}; files of your own go into {own!r}")
+        return path
+
+    def _find_owner(self, path: str) -> str:
+        """Return who else has a file for itself; empty if it is shared, or the agent's own."""
+        first, _, rest = path.partition("/")
+        # Some file systems take it for the same in capitals.
+        if first.casefold() != PRIVATE_FOLDER:
+            return ""
+        if first == PRIVATE_FOLDER and rest.startswith(f"{self._agent}/"):
+            return ""
+        return "other agents"
+
+
+class _Edit(Protocol):
+    """Returns the new text of a file, given the one from before."""
+
+    def __call__(self, before: str | None, /) -> str | None: ...
+
+
+CONFLICT: Final = "the file has been changed since; discard the change, or merge it by hand"
+"""Why a change is not merged."""
+
+
+def merge_changes(workspace: Workspace, store: ChangeStore) -> MergeResult:
+    """Put the changes of an agent into the folder, file by file; those in conflict are left.
+
+    Each step is stored before the next, so a merge that was killed at any point goes on when it is
+    called again: what is in the folder already is not written twice.
+
+    Raises:
+        InvalidWorkspace: The folder is gone.
+    """
+    left: list[tuple[str, str]] = []
+    with workspace.lock():
+        for path in store.load():
+            if why := _merge_file(workspace, store, path):
+                left.append((path, why))
+        merged = []
+        for path, change in store.load().items():
+            if change.state == "merged":
+                merged.append(path)
+                store.replace(path, change, None)
+    return MergeResult(tuple(merged), tuple(left))
+
+
+class MergeResult(NamedTuple):
+    """What a merge has done.
+
+    Attributes:
+        merged: The files that were changed.
+        left: The files whose changes are left for review, each with the reason.
+    """
+
+    merged: tuple[str, ...]
+    left: tuple[tuple[str, str], ...]
+
+
+def _merge_file(workspace: Workspace, store: ChangeStore, path: str) -> str:
+    """Merge the change of a file; return why it is left, empty if it is merged."""
+    while (change := store.find(path)) and change.state != "merged":
+        if change.state == "proposed":
+            # First of all it is stored what the folder may have from now on.
+            bases = tuple(dict.fromkeys((*change.bases, change.digest)))
+            store.replace(path, change, replace(change, state="merging", bases=bases))
+            continue
+        try:
+            workspace.remove_leftovers(path)
+            found = workspace.read(path)
+            digest = found.digest if found else None
+            if digest not in change.bases:
+                why = CONFLICT
+            else:
+                why = ""
+                if digest != change.digest:
+                    workspace.write(path, change.text, digest)
+        except (FileRefused, InvalidPath) as error:
+            why = error.why
+        if why:
+            store.replace(path, change, replace(change, state="proposed"))
+            return why
+        if store.replace(path, change, replace(change, state="merged", bases=(change.digest,))):
+            return ""
+        # The agent has changed it again: that is based on what is in the folder now.
+    return ""
+
+
+def format_diff(path: str, before: str | None, after: str | None) -> str:
+    r"""Return the unified diff of a file, as `git apply` reads it; empty if nothing differs.
+
+    Args:
+        path: The file.
+        before: Its text; `None` if there is no such file.
+        after: Its new text, likewise.
+
+    Examples:
+        >>> print(format_diff("plan.md", "Rome\n", "Turin\n"), end="")
+        diff --git a/plan.md b/plan.md
+        --- a/plan.md
+        +++ b/plan.md
+        @@ -1 +1 @@
+        -Rome
+        +Turin
+    """
+    if before == after:
+        return ""
+    head = [f"diff --git a/{path} b/{path}\n"]
+    if before is None:
+        head.append("new file mode 100644\n")
+    if after is None:
+        head.append("deleted file mode 100644\n")
+    old, new = ([*StringIO(each or "", newline="\n")] for each in (before, after))
+    # A tab ends a name that has spaces.
+    end = "\t" if " " in path else ""
+    names = (
+        "/dev/null" if before is None else f"a/{path}{end}",
+        "/dev/null" if after is None else f"b/{path}{end}",
+    )
+    if len(old) + len(new) <= _COMPARED_LINES:
+        lines = [*unified_diff(old, new, *names)]
+    else:
+        ranges = f"@@ -{_format_range(old)} +{_format_range(new)} @@\n"
+        removed, added = (f"-{each}" for each in old), (f"+{each}" for each in new)
+        lines = [f"--- {names[0]}\n", f"+++ {names[1]}\n", ranges, *removed, *added]
+    marked = (
+        each if each.endswith("\n") else f"{each}\n\\ No newline at end of file\n" for each in lines
+    )
+    return "".join((*head, *marked))
+
+
+def _format_range(lines: Sequence[str]) -> str:
+    return f"{1 if lines else 0},{len(lines)}"
