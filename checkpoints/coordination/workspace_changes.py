@@ -7,23 +7,27 @@ changes as they are now.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from urllib.parse import quote, unquote
 
 from echelons.checkpoints.coordination.turns import Turn, get_turn
 from echelons.checkpoints.ledger import Ledger, RecordKind, Transaction, VersionedValue, build_key
-from echelons.errors import FileTooLarge, LedgerDamaged
+from echelons.checkpoints.queries import LedgerQuery, ReadPlan
+from echelons.errors import FileTooLarge, LedgerDamaged, UnknownPath
 from echelons.identity.lineage import require_identity
 from echelons.tree.names import PATH_SEPARATOR
 from echelons.workspace.changes import (
     MAX_CHANGES,
     MAX_CHANGES_BYTES,
+    ChangedFile,
     Changeset,
     ChangeState,
     FileChange,
+    MergeResult,
+    merge_changes,
 )
 from echelons.workspace.files import Workspace
 
@@ -35,6 +39,7 @@ class StoredChange:
     Attributes:
         file: The file.
         at: When it was last stored, ISO 8601, UTC.
+        root: The folder for which it was made.
     """
 
     file: str
@@ -43,6 +48,7 @@ class StoredChange:
     at: str
     state: ChangeState = "proposed"
     calls: list[str] | None = None
+    root: str = ""
 
 
 CHANGE: Final[RecordKind[StoredChange]] = RecordKind("workspace", StoredChange)
@@ -57,14 +63,21 @@ class LedgerChanges:
         thread_id: The root's thread.
         agent: Path of the agent.
         turn: The turn of the run that changes something; `None` for none.
+        root: The folder for which changes are made.
     """
 
     def __init__(
-        self, ledger: Ledger, thread_id: str, agent: str, turn: Turn | None = None
+        self,
+        ledger: Ledger,
+        thread_id: str,
+        agent: str,
+        turn: Turn | None = None,
+        root: str = "",
     ) -> None:
         self._ledger = ledger
         self._prefix = build_key(thread_id, CHANGE.name, quote(agent, safe=""), "")
         self._turn = turn
+        self._root = root
 
     def load(self) -> Mapping[str, FileChange]:
         """Return all changes by their files, sorted."""
@@ -103,6 +116,7 @@ class LedgerChanges:
                 "at": open_.now,
                 "state": after.state,
                 "calls": [*after.calls],
+                "root": self._root,
             }
             return open_.compare_and_set(key, expected, value) is not None
 
@@ -127,7 +141,8 @@ class LedgerChanges:
         return self._prefix + sha256(file.encode()).hexdigest()
 
 
-class TreeWorkspace(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class TreeWorkspace:
     """The workspace of a session's runs, which their file tools find in the config.
 
     Attributes:
@@ -143,15 +158,90 @@ class TreeWorkspace(NamedTuple):
         given = config["configurable"]
         agent = PATH_SEPARATOR.join(require_identity(config).path)
         thread_id = str(given.get("thread_id", ""))
-        store = LedgerChanges(self.ledger, thread_id, agent, get_turn(given))
+        return self.build_changeset(thread_id, agent, get_turn(given))
+
+    def build_changeset(self, thread_id: str, agent: str, turn: Turn | None = None) -> Changeset:
+        """Return the files as an agent of a thread sees them."""
+        store = LedgerChanges(self.ledger, thread_id, agent, turn, self.workspace.root)
         return Changeset(self.workspace, agent, store)
 
 
-def list_changing_agents(open_: Transaction, thread_id: str) -> list[str]:
+def list_changes(
+    workspace: Workspace, thread_id: str, path: str | None, known: Collection[str]
+) -> ReadPlan[list[ChangedFile]]:
+    """Plan: what the agents of a thread would change, those of one agent or of all.
+
+    Args:
+        workspace: The workspace.
+        thread_id: The root's thread.
+        path: Path of the agent; `None` for all that have changes.
+        known: Paths of the tree. An agent with changes may be named, too.
+
+    Raises:
+        UnknownPath: There is no such agent.
+    """
+
+    def read(ledger: Ledger) -> list[ChangedFile]:
+        agents = [path] if path is not None else find_changing_agents(ledger, thread_id)
+        tree = TreeWorkspace(workspace, ledger)
+        return [
+            each
+            for agent in agents
+            for each in tree.build_changeset(thread_id, agent).list_changes()
+        ]
+
+    yield from _check_agent(thread_id, path, known)
+    found: list[ChangedFile] = yield LedgerQuery(read)
+    return found
+
+
+def merge_agent_changes(
+    workspace: Workspace, thread_id: str, path: str, known: Collection[str]
+) -> ReadPlan[MergeResult]:
+    """Plan: merge the changes of an agent into the folder, see `merge_changes`."""
+
+    def merge(ledger: Ledger) -> MergeResult:
+        return merge_changes(workspace, LedgerChanges(ledger, thread_id, path, root=workspace.root))
+
+    yield from _check_agent(thread_id, path, known)
+    result: MergeResult = yield LedgerQuery(merge)
+    return result
+
+
+def discard_changes(
+    workspace: Workspace, thread_id: str, path: str, files: Sequence[str], known: Collection[str]
+) -> ReadPlan[list[str]]:
+    """Plan: forget the changes of an agent, all of them or those of some files; return which."""
+
+    def discard(ledger: Ledger) -> list[str]:
+        return TreeWorkspace(workspace, ledger).build_changeset(thread_id, path).discard(files)
+
+    yield from _check_agent(thread_id, path, known)
+    gone: list[str] = yield LedgerQuery(discard)
+    return gone
+
+
+def find_changing_agents(ledger: Ledger, thread_id: str) -> list[str]:
     """Return the paths of the agents of a thread that have changes, sorted."""
     prefix = build_key(thread_id, CHANGE.name, "")
-    keys = (key.removeprefix(prefix) for key in open_.list_keys(prefix))
+    keys = (key.removeprefix(prefix) for key in ledger.list_keys(prefix))
     return sorted({unquote(key.partition("/")[0]) for key in keys})
+
+
+def find_root(ledger: Ledger, thread_id: str) -> str:
+    """Return the folder for which the first change of a thread was made; empty if there is none."""
+    for key in ledger.list_keys(build_key(thread_id, CHANGE.name, ""))[:1]:
+        if found := ledger.get_record(CHANGE, key):
+            return found.value.root
+    return ""
+
+
+def _check_agent(thread_id: str, path: str | None, known: Collection[str]) -> ReadPlan[None]:
+    if path is None or path in known:
+        return
+    agents: list[str] = yield LedgerQuery(lambda ledger: find_changing_agents(ledger, thread_id))
+    if path not in agents:
+        raise UnknownPath(path, sorted({*agents, *known}))
 
 
 def _decode(found: VersionedValue[StoredChange]) -> FileChange:

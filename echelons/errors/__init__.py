@@ -20,7 +20,6 @@ can read the text. A family has one file, and all are imported from here::
     ├── TeamError             teams          naming, loading and trusting a team
     ├── DocumentsError                       folders of documents, missing packages
     ├── ToolRefusal           tools          what the safe tools refuse
-    └── ScriptError           scripts        the scripts of test models
     ├── ScriptError           scripts        the scripts of test models
     └── WorkspaceError        workspace      folders of files, their paths and changes
 

@@ -28,12 +28,16 @@ class InvalidWorkspace(WorkspaceError):
 
 
 class NoWorkspace(WorkspaceError):
-    """Files of a workspace are asked for where there is none."""
+    """Files of a workspace are asked for where there is none.
 
-    message = "no workspace: Session(workspace=…) or `echelons run --workspace` names its folder"
+    Attributes:
+        why: What to do.
+    """
 
-    def __init__(self) -> None:
-        super().__init__(self.message)
+    why: str = field(
+        init=False, default="Session(workspace=…) or `echelons run --workspace` names its folder"
+    )
+    message = "no workspace: {why}"
 
 
 class InvalidPath(WorkspaceError):
@@ -86,3 +90,16 @@ class FileChanged(FileRefused):
     """
 
     why: str = field(init=False, default="it has been changed since; read it, and change it again")
+
+
+class InvalidPattern(WorkspaceError):
+    """The files of a workspace cannot be searched for a pattern.
+
+    Attributes:
+        pattern: The pattern, shortened.
+        why: What is wrong with it.
+    """
+
+    pattern: str
+    why: str
+    message = "{pattern} cannot be searched for: {why}"

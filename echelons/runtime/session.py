@@ -20,7 +20,13 @@ from langgraph.store.base import BaseStore
 
 from echelons.agent import Agent
 from echelons.checkpoints.checkpointer import SqliteCheckpointer
-from echelons.checkpoints.ledger import LeaseHolder
+from echelons.checkpoints.coordination.workspace_changes import (
+    TreeWorkspace,
+    discard_changes,
+    list_changes,
+    merge_agent_changes,
+)
+from echelons.checkpoints.ledger import LeaseHolder, get_ledger
 from echelons.checkpoints.queries import OneCheckpoint, ReadPlan, arun_plan, run_plan
 from echelons.checkpoints.threads.answer_outbox import read_open_questions
 from echelons.checkpoints.threads.mail_delivery import NO_MODEL, post_mail
@@ -39,6 +45,7 @@ from echelons.errors import (
     InvalidDatabase,
     InvalidThread,
     MessageRefused,
+    NoWorkspace,
     ThreadNotFound,
     UnknownPath,
 )
@@ -64,9 +71,11 @@ from echelons.runtime.session_run import (
     end_runs,
 )
 from echelons.runtime.turn_engine import TurnEngine
-from echelons.text.input_limits import is_label, read_text
+from echelons.text.input_limits import is_label, read_text, shorten_repr
 from echelons.text.redaction import Redactor, redact_secrets
 from echelons.tree.traversal import walk_tree
+from echelons.workspace.changes import ChangedFile, MergeResult
+from echelons.workspace.files import Workspace
 
 _WARNED_OF: WeakSet[BaseCheckpointSaver[Any]] = WeakSet()
 """Foreign savers of earlier sessions: a server that opens one for each request warns once."""
@@ -96,6 +105,8 @@ class Session:
             secrets, such as `api_key`, are refused.
         redactor: Takes a text of an exception, and returns it without what must not be seen, see
             `Agent.compile`.
+        workspace: A folder whose files agents with `file_tools` read, and to which they propose
+            changes. Nothing of it is stored but their changes.
 
     Raises:
         InvalidAgent: The agent is no `Agent`.
@@ -103,6 +114,7 @@ class Session:
         InvalidThread: The thread's name is empty, too long, not a text, or not printable.
         InvalidNote: An entry of `metadata` cannot be stored.
         InvalidOption: Something of the arguments after it cannot be passed, or stored.
+        InvalidWorkspace: The workspace is no folder that can be written, or a link.
         StorageError: The database cannot be opened.
         CheckpointTampered: The thread of that name was damaged.
         ModelError: A named model is unknown, or lacks a key, its package or what else it needs.
@@ -129,6 +141,7 @@ class Session:
         tags: Sequence[str] = (),
         stored_keys: Sequence[str] = (),
         redactor: Redactor = redact_secrets,
+        workspace: str | Path | None = None,
     ) -> None:
         # What an object says of its class may be anything.
         if not issubclass(type(agent), Agent):
@@ -141,6 +154,7 @@ class Session:
         if not is_path and not issubclass(type(database), BaseCheckpointSaver):
             raise InvalidDatabase(database)
         options.check_saver(database)
+        folder = None if workspace is None else Workspace(workspace)
         self.graph = agent.compile(database, store=store, redactor=redactor)
         saver = self.graph.checkpointer
         if not isinstance(saver, BaseCheckpointSaver):
@@ -160,7 +174,8 @@ class Session:
         self.thread_id = thread if is_id else derive_root_thread_id(thread)
         confidence = max(agent.capabilities.values(), default=1.0)
         root_thread = SessionThread(thread, self.thread_id, confidence)
-        self._engine = TurnEngine(self.graph, saver, root_thread, options)
+        own = TreeWorkspace(folder, get_ledger(saver)) if folder else None
+        self._engine = TurnEngine(self.graph, saver, root_thread, options, own)
         self.thread_store = ThreadStore(saver)
 
     @property
@@ -462,6 +477,62 @@ class Session:
         """Async version of `inbox`."""
         return await arun_plan(self._saver, read_open_questions(self.thread_id))
 
+    def changes(self, path: str | None = None) -> list[ChangedFile]:
+        """Return what agents would change in the workspace, with diffs and conflicts.
+
+        Args:
+            path: The agent, such as `"head/north"`; all agents if left out.
+
+        Raises:
+            NoWorkspace: The session has none.
+            UnknownPath: The tree has no such agent.
+        """
+        return run_plan(self._saver, self._list_changes(path))
+
+    async def achanges(self, path: str | None = None) -> list[ChangedFile]:
+        """Async version of `changes`."""
+        return await arun_plan(self._saver, self._list_changes(path))
+
+    def merge(self, path: str) -> MergeResult:
+        """Put the changes of an agent into the folder, file by file.
+
+        A file that has been changed since is a conflict, which is left with its reason. If the
+        process is killed meanwhile, call it again: it goes on where it was.
+
+        Args:
+            path: The agent, such as `"head/north"`.
+
+        Returns:
+            The files `merged`, and those `left`, each with the reason.
+
+        Raises:
+            NoWorkspace: The session has none.
+            UnknownPath: The tree has no such agent.
+        """
+        return run_plan(self._saver, self._merge_changes(path))
+
+    async def amerge(self, path: str) -> MergeResult:
+        """Async version of `merge`."""
+        return await arun_plan(self._saver, self._merge_changes(path))
+
+    def discard(self, path: str, files: Sequence[str] = ()) -> list[str]:
+        """Forget the changes of an agent; return their files.
+
+        Args:
+            path: The agent, such as `"head/north"`.
+            files: The files whose changes are forgotten; all if left out.
+
+        Raises:
+            NoWorkspace: The session has none.
+            UnknownPath: The tree has no such agent.
+            InvalidPath: One of the files has no path of a workspace.
+        """
+        return run_plan(self._saver, self._discard_changes(path, files))
+
+    async def adiscard(self, path: str, files: Sequence[str] = ()) -> list[str]:
+        """Async version of `discard`."""
+        return await arun_plan(self._saver, self._discard_changes(path, files))
+
     def threads(self) -> list[RootThread]:
         """Return the root threads of the database, latest first."""
         return self.thread_store.roots()
@@ -499,6 +570,34 @@ class Session:
             raise MessageRefused(path, NO_MODEL)
         with self._name_thread_in_errors():
             return (yield from post_mail(self.thread_id, path, text, members, kind))
+
+    def _list_changes(self, path: str | None) -> ReadPlan[list[ChangedFile]]:
+        paths = self._list_paths()
+        name = None if path is None else self._read_path(path)
+        return list_changes(self._get_workspace(), self.thread_id, name, paths)
+
+    def _merge_changes(self, path: str) -> ReadPlan[MergeResult]:
+        workspace, name = self._get_workspace(), self._read_path(path)
+        return merge_agent_changes(workspace, self.thread_id, name, self._list_paths())
+
+    def _discard_changes(self, path: str, files: Sequence[str]) -> ReadPlan[list[str]]:
+        workspace, name = self._get_workspace(), self._read_path(path)
+        # A text is a list of its letters, too.
+        files = [files] if isinstance(files, str) else files
+        return discard_changes(workspace, self.thread_id, name, files, self._list_paths())
+
+    def _get_workspace(self) -> Workspace:
+        if self._engine.workspace is None:
+            raise NoWorkspace
+        return self._engine.workspace.workspace
+
+    def _list_paths(self) -> frozenset[str]:
+        return frozenset(place.path_text for place in walk_tree(self.graph.agent))
+
+    def _read_path(self, path: object) -> str:
+        if (name := read_text(path)) is None:
+            raise UnknownPath(shorten_repr(path), sorted(self._list_paths()))
+        return name
 
     def _find_addressee(self, path: str | None) -> tuple[str, ...]:
         """Return the names below the root on the path of a member of the tree."""

@@ -23,6 +23,7 @@ from echelons.checkpoints.checkpointer import SqliteCheckpointer
 from echelons.checkpoints.coordination.answer_mark import AnswerMark
 from echelons.checkpoints.coordination.control_orders import ControlOrders, build_orders_key
 from echelons.checkpoints.coordination.turns import TURN_KEY, Turn
+from echelons.checkpoints.coordination.workspace_changes import TreeWorkspace
 from echelons.checkpoints.ledger import Lease, Transaction, build_key, get_ledger
 from echelons.checkpoints.queries import LedgerQuery, OneCheckpoint, ReadPlan, arun_plan, run_plan
 from echelons.checkpoints.threads.answer_outbox import deliver_answers
@@ -33,6 +34,7 @@ from echelons.runtime.run_end import RunEnd, RunRecord, settle_run
 from echelons.runtime.run_events import RunEvent
 from echelons.runtime.run_options import RunOptions
 from echelons.runtime.session_requests import SessionRequest, SessionThread, StartRun
+from echelons.workspace.changes import WORKSPACE_KEY
 
 LEASE_POLL_INTERVAL = 0.005
 """Seconds between two attempts to take the lease of a run that is about to end.
@@ -50,6 +52,7 @@ class TurnEngine:
         saver: The checkpointer.
         thread: The root's thread.
         options: What each run is passed.
+        workspace: The workspace of its agents; `None` for none.
         loop: Where synchronous runs run what is only async.
     """
 
@@ -57,6 +60,7 @@ class TurnEngine:
     saver: BaseCheckpointSaver[Any]
     thread: SessionThread
     options: RunOptions
+    workspace: TreeWorkspace | None = None
     loop: BackgroundLoop = field(default_factory=BackgroundLoop)
 
     @property
@@ -220,6 +224,8 @@ class TurnEngine:
             record.delivered.update(given.resume)
         config = options.build_config(self.thread)
         config["configurable"][TURN_KEY] = turn
+        # Also if there is none: a session within a tool does not get that of the session around it.
+        config["configurable"][WORKSPACE_KEY] = self.workspace
         return {
             "input": given,
             "config": config,

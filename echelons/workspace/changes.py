@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import unified_diff
 from io import StringIO
-from typing import Final, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
 
-from echelons.errors import FileRefused, InvalidPath
+from echelons.errors import FileRefused, InvalidPath, NoWorkspace
 from echelons.workspace.files import Workspace, check_text, hash_text
 from echelons.workspace.paths import check_path
 
@@ -79,16 +79,42 @@ class ChangeStore(Protocol):
         ...
 
 
+class AgentWorkspaces(Protocol):
+    """The workspace of a run, as each of its agents sees it."""
+
+    def open_changeset(self, config: Mapping[str, Any]) -> Changeset:
+        """Return the files as the agent of a run sees them."""
+        ...
+
+
+WORKSPACE_KEY: Final = "__echelons_workspace"
+"""Config key of the workspace of a run."""
+
+
+def get_changeset(config: Mapping[str, Any]) -> Changeset:
+    """Return the files as the agent of a run sees them.
+
+    Raises:
+        NoWorkspace: The run has no workspace.
+    """
+    found: AgentWorkspaces | None = (config.get("configurable") or {}).get(WORKSPACE_KEY)
+    if found is None:
+        raise NoWorkspace
+    return found.open_changeset(config)
+
+
 class ChangedFile(NamedTuple):
     """A change of a file, for review.
 
     Attributes:
+        agent: Path of the agent that proposes it.
         path: The file.
         kind: `"added"`, `"changed"` or `"deleted"`.
         diff: The change as a unified diff of the folder's file.
         conflict: Why it cannot be merged; empty if it can.
     """
 
+    agent: str
     path: str
     kind: Literal["added", "changed", "deleted"]
     diff: str
@@ -235,7 +261,8 @@ class Changeset:
         kind: Literal["added", "changed", "deleted"] = "changed"
         if change.text is None or None in change.bases[:1]:
             kind = "deleted" if change.text is None else "added"
-        return ChangedFile(path, kind, format_diff(path, text, change.text), conflict)
+        diff = format_diff(path, text, change.text)
+        return ChangedFile(self._agent, path, kind, diff, conflict)
 
     def _check_access(self, path: str) -> str:
         path = check_path(path)

@@ -62,6 +62,7 @@ VALID: dict[str, Any] = {
         "at": "x",
         "state": "proposed",
         "calls": ["x"],
+        "root": "/x",
     },
     "circuit": {"failures": 1, "opened_at": 0.5, "probe": 0, "probed_at": None, "seconds": 60.0},
     "intensity": [1.5],

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from echelons import SqliteCheckpointer
-from echelons.checkpoints.coordination.workspace_changes import LedgerChanges, list_changing_agents
+from echelons.checkpoints.coordination.workspace_changes import LedgerChanges, find_changing_agents
 from echelons.checkpoints.ledger import Ledger, MemoryLedger, build_key
 from echelons.errors import FileRefused, FileTooLarge, LedgerDamaged
 from echelons.workspace import changes
@@ -74,7 +74,7 @@ def test_an_agent_sees_its_changes_and_nobody_else_does(root: Path, ledger: Ledg
         ("docs/plan.md", "changed", ""),
         ("notes.txt", "deleted", ""),
     ]
-    assert ledger.query(lambda open_: list_changing_agents(open_, "trip")) == ["head"]
+    assert find_changing_agents(ledger, "trip") == ["head"]
 
 
 def test_a_merge_puts_all_into_the_folder_and_leaves_nothing(root: Path, ledger: Ledger) -> None:

@@ -152,9 +152,10 @@ def test_names_of_people_and_places_are_paths() -> None:
 def test_a_link_is_never_followed(path: str, root: Path, outside: Path) -> None:
     workspace = Workspace(root)
 
-    for use in (lambda: workspace.read(path), lambda: workspace.write(path, "in", None)):
-        with pytest.raises(FileRefused, match="link"):
-            use()
+    with pytest.raises(FileRefused, match="link"):
+        workspace.read(path)
+    with pytest.raises(FileRefused, match="link"):
+        workspace.write(path, "in", None)
 
     assert [each.read_text() for each in outside.iterdir()] == [SECRET]
     assert workspace.list_files() == ["docs/plan.md"]

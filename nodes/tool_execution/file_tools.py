@@ -1,0 +1,200 @@
+"""`file_tools`: the tools with which an agent reads a workspace and proposes changes to it.
+
+They find the workspace and their agent in the config of the run. What they write is the agent's
+proposal, kept in the ledger; the folder changes when it is merged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import BaseTool, StructuredTool, ToolException
+from langgraph.config import get_config
+
+from echelons.effects.journal import effect, idempotency_key
+from echelons.errors import FileRefused, NoCall, WorkspaceError
+from echelons.workspace.changes import Changeset, get_changeset
+from echelons.workspace.search import search_files as find_lines
+
+MAX_SHOWN: Final = 50_000
+"""Characters that a tool returns; a model reads on from there."""
+MAX_LINES: Final = 2000
+"""Lines of a file that a tool returns at once."""
+
+
+def file_tools(*, read_only: bool = False) -> list[BaseTool]:
+    """Return the tools with which an agent works on the files of a workspace.
+
+    The workspace is the one that `Session(workspace=...)` names; without one, every call is
+    refused. What an agent writes is its proposal, which `Session.changes` shows and
+    `Session.merge` puts into the folder.
+
+    Args:
+        read_only: Leave out the tools that write.
+
+    Examples:
+        >>> from echelons import Agent
+        >>> from echelons.workspace_tools import file_tools
+        >>> writer = Agent("writer", tools=file_tools())
+        >>> [each.name for each in file_tools(read_only=True)]
+        ['read_file', 'list_files', 'search_files', 'diff_files']
+    """
+    readers: list[Callable[..., str]] = [_read_file, _list_files, _search_files, _diff_files]
+    writers: list[Callable[..., str]] = [_write_file, _edit_file, _delete_file]
+    reading = [effect(reads_only=True)(_build_tool(each)) for each in readers]
+    if read_only:
+        return reading
+    # Each call is remembered with the change, so one that is repeated changes nothing twice.
+    return [*reading, *(effect(idempotent=True)(_build_tool(each)) for each in writers)]
+
+
+def _build_tool(function: Callable[..., str]) -> BaseTool:
+    return StructuredTool.from_function(
+        function,
+        name=function.__name__.removeprefix("_"),
+        parse_docstring=True,
+        handle_tool_error=_describe_refusal,
+    )
+
+
+def _describe_refusal(error: ToolException) -> str:
+    return f"Error: {error}"
+
+
+@contextmanager
+def _open_files() -> Iterator[Changeset]:
+    """Open the files of the calling agent; what is refused there is told to its model."""
+    try:
+        yield get_changeset(_find_config())
+    except WorkspaceError as error:
+        raise ToolException(str(error)) from error
+
+
+def _find_config() -> RunnableConfig:
+    try:
+        return get_config()
+    except RuntimeError:
+        # A tool that is called by hand.
+        return {}
+
+
+def _get_call() -> str:
+    try:
+        return idempotency_key(_find_config())
+    except NoCall:
+        return ""
+
+
+def _read_file(path: str, first_line: int = 1) -> str:
+    """Read a text file of the workspace, with your own changes.
+
+    Args:
+        path: The file, such as "docs/plan.md".
+        first_line: The line to begin at, from 1.
+    """
+    with _open_files() as files:
+        text = files.read(path)
+        if text is None:
+            raise FileRefused(path, "there is no such file; list_files shows them")
+    return _show_lines(text, max(first_line, 1))
+
+
+def _list_files(folder: str = "") -> str:
+    """List the files of the workspace, with your own changes.
+
+    Args:
+        folder: A folder, such as "docs"; everything if left out.
+    """
+    with _open_files() as files:
+        return _cut("\n".join(files.list_files(folder))) or "no files"
+
+
+def _search_files(pattern: str, regex: bool = False, folder: str = "") -> str:
+    """Search the files of the workspace, with your own changes, and list the lines found.
+
+    Args:
+        pattern: A text, or a regular expression.
+        regex: Whether it is a regular expression.
+        folder: A folder, such as "docs"; everything if left out.
+    """
+    with _open_files() as files:
+        found = find_lines(files, pattern, is_regex=regex, under=folder)
+    shown = "\n".join(f"{each.path}:{each.line}: {each.text}" for each in found.matches)
+    if not found.is_complete:
+        return _cut(f"{shown}\n[there may be more; search for less, or in a folder]")
+    return _cut(shown) or "nothing found"
+
+
+def _diff_files(path: str = "") -> str:
+    """Show what you have changed in the workspace, as a diff.
+
+    Args:
+        path: A file; all your changes if left out.
+    """
+    with _open_files() as files:
+        changes = files.list_changes([path] if path else [])
+    notes = (f"{each.path}: {each.conflict}\n" for each in changes if each.conflict)
+    return _cut("".join((*notes, *(each.diff for each in changes)))) or "no changes"
+
+
+def _write_file(path: str, text: str) -> str:
+    """Write a text file of the workspace: a new one, or another text for one that is there.
+
+    Args:
+        path: The file, such as "docs/plan.md".
+        text: Its whole text.
+    """
+    with _open_files() as files:
+        files.write(path, text, _get_call())
+    return f"wrote {path}"
+
+
+def _edit_file(path: str, old: str, new: str) -> str:
+    """Replace a text in a file of the workspace; the text must be in it exactly once.
+
+    Args:
+        path: The file, such as "docs/plan.md".
+        old: The text to replace, with enough around it to be in the file only once.
+        new: The text in its place.
+    """
+    with _open_files() as files:
+        files.edit(path, old, new, _get_call())
+    return f"edited {path}"
+
+
+def _delete_file(path: str) -> str:
+    """Remove a file of the workspace.
+
+    Args:
+        path: The file, such as "docs/plan.md".
+    """
+    with _open_files() as files:
+        files.delete(path, _get_call())
+    return f"removed {path}"
+
+
+def _show_lines(text: str, first: int) -> str:
+    """Return as many lines of a text as a model is shown at once, and where to read on."""
+    lines = text.split("\n")
+    if first > len(lines) or not text:
+        return f"[the file has {len(lines) if text else 0} lines]"
+    shown, size = list[str](), 0
+    for line in lines[first - 1 : first - 1 + MAX_LINES]:
+        size += len(line) + 1
+        if shown and size > MAX_SHOWN:
+            break
+        shown.append(line if len(line) <= MAX_SHOWN else f"{line[:MAX_SHOWN]} [the line goes on]")
+    after = first + len(shown)
+    if after <= len(lines):
+        shown.append(f"[of {len(lines)} lines; read on with first_line={after}]")
+    return "\n".join(shown)
+
+
+def _cut(text: str) -> str:
+    if len(text) <= MAX_SHOWN:
+        return text
+    left = len(text) - MAX_SHOWN
+    return f"{text[:MAX_SHOWN]}\n[{left} more characters are left out; name a file or a folder]"
