@@ -6,6 +6,7 @@ import os
 import random
 import subprocess
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -116,6 +117,23 @@ def test_a_file_that_others_have_changed_is_left_and_the_others_are_merged(
     assert mine.read("notes.txt") == "mine"
     assert mine.discard(["notes.txt"]) == ["notes.txt"]
     assert mine.read("notes.txt") == "theirs"
+
+
+def test_of_two_merges_at_once_one_wins_each_file(root: Path, tmp_path: Path) -> None:
+    agents, paths = ("head/north", "head/east"), [f"{number}.md" for number in range(20)]
+    with SqliteCheckpointer(tmp_path / "both.db") as saver, ThreadPoolExecutor() as pool:
+        for agent in agents:
+            for path in paths:
+                files_of(root, saver.ledger, agent).write(path, agent)
+        merges = [
+            pool.submit(merge_changes, Workspace(root), store_of(saver.ledger, agent))
+            for agent in agents
+        ]
+        one, other = (each.result() for each in merges)
+
+    assert {*one.merged} | {*other.merged} == {*paths}
+    assert {*one.merged} == {path for path, _ in other.left}
+    assert {*other.merged} == {path for path, _ in one.left}
 
 
 def test_a_file_in_the_way_of_a_folder_is_left(root: Path, ledger: Ledger) -> None:
