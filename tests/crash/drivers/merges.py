@@ -1,9 +1,9 @@
 """Kills merges of a workspace, and has another process finish them.
 
-``python -m tests.crash.drivers.merges FOLDER STEP`` prints, as JSON, a report of a merge that nothing
-happens to, and of one for each place to be killed: before each access to a file, and on both sides
-of each STEPth statement. In half of the trials the agent changes a file again before the merge goes on.
-Each process is a fork of this one.
+``python -m tests.crash.drivers.merges FOLDER STEP`` prints, as JSON, a report of a merge that
+nothing happens to, and of one for each place to be killed: before each access to a file, and on
+both sides of each STEPth statement. In half of the trials the agent changes a file again before the
+merge goes on. Each process is a fork of this one.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def main(given: str, step: str) -> None:
             reports.append(trial)
         for at in range(1, statements + 1, int(step)):
             for side in ("before", "after"):
-                watch = Death(at, side)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+                watch = Death(at, side)
                 name = f"{side} {at} {again}"
                 reports.append(attempt(folder, name, lambda: None, watch, again=again))
     print(json.dumps(reports))
