@@ -25,6 +25,7 @@ from echelons.cli.commands.serve_mcp import serve_mcp
 from echelons.cli.commands.threads import show, threads
 from echelons.cli.commands.trace import trace
 from echelons.cli.commands.upkeep import backup, delete, doctor, prune
+from echelons.cli.commands.workspace import changes, discard, merge
 from echelons.cli.exit_codes import EXIT_CODE_MEANINGS
 
 EXIT_CODES_HELP = "\n".join(
@@ -70,6 +71,7 @@ EXAMPLES: dict[Callable[..., None], tuple[str, ...]] = {
         'run mine:head "Hello" --model openai:gpt-5-mini --thread hello',
         'run travel "A table for two" --thread rome --turn order-17',
         'run travel "Find a cheaper flight" --thread rome --to head/flights',
+        'run office/ "Tidy up the docs" --workspace ~/project',
     ),
     new: ("new office",),
     check: ("check office", "check office --json"),
@@ -92,6 +94,9 @@ EXAMPLES: dict[Callable[..., None], tuple[str, ...]] = {
     threads: ("threads", "threads --all"),
     trace: ("trace", "trace --thread trip --verify"),
     show: ("show trip", "show 8f1d0a52-6a5e-5c0b-9d55-…"),
+    changes: ("changes office", "changes office head/writer --json"),
+    merge: ("merge office head/writer", "merge office --json"),
+    discard: ("discard office head/writer", "discard office --file docs/plan.md --yes"),
     draw: ("draw travel", "draw research --docs notes/ --mermaid", "draw --thread trip"),
     capabilities: (
         "capabilities travel",

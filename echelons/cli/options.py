@@ -98,6 +98,16 @@ TeamOption = Annotated[
     ),
 ]
 
+WorkspaceOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--workspace",
+        metavar="FOLDER",
+        help="The folder whose files agents read and propose to change; "
+        "by default the one stored with the thread.",
+    ),
+]
+
 
 @dataclass(frozen=True)
 class DatabaseOptions:
@@ -171,6 +181,7 @@ class RunTeamOptions(TeamOptions):
             "--trust", help="Execute the Python in the team's folder; it is never stored."
         ),
     ] = False
+    workspace: WorkspaceOption = None
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,8 @@ def resolve_stored_team(root: RootThread, options: StoredTeamOptions) -> TeamSpe
         raise TeamNotRecorded(root_label(root))
     if options.docs is not None:
         name = replace(name, docs=expand_home(options.docs).absolute())
+    if options.workspace is not None:
+        name = replace(name, workspace=expand_home(options.workspace).absolute())
     if options.model is not None:
         name = replace(name, model=options.model)
     return replace(name, trusted_folder=options.trust)

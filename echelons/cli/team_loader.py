@@ -43,6 +43,7 @@ class TeamSpec:
         model: A model for the root in place of its own.
         trusted: Whether the user named the team; False if only a database does.
         trusted_folder: Whether the Python in the folder may be executed; it is never stored.
+        workspace: The folder whose files its agents read and propose to change, if there is one.
     """
 
     team: str
@@ -50,6 +51,7 @@ class TeamSpec:
     model: str | None = None
     trusted: bool = True
     trusted_folder: bool = False
+    workspace: Path | None = None
 
     def __post_init__(self) -> None:
         if names_folder(self.team):
@@ -58,18 +60,26 @@ class TeamSpec:
 
     def to_metadata(self) -> dict[str, str]:
         """Return the metadata that a thread records."""
-        noted = {"team": self.team, "team_docs": self.docs, "team_model": self.model}
+        noted = {
+            "team": self.team,
+            "team_docs": self.docs,
+            "team_model": self.model,
+            "team_workspace": self.workspace,
+        }
         return {key: str(value) for key, value in noted.items() if value is not None}
 
     @classmethod
     def from_metadata(cls, metadata: Mapping[str, Any]) -> TeamSpec | None:
         """Return the team that a thread's metadata record, or `None` if they record none."""
-        noted = {key: metadata.get(key) for key in ("team", "team_docs", "team_model")}
+        names = ("team", "team_docs", "team_model", "team_workspace")
+        noted = {key: metadata.get(key) for key in names}
         texts = {key: value for key, value in noted.items() if isinstance(value, str)}
         if "team" not in texts:
             return None
         docs = Path(texts["team_docs"]) if "team_docs" in texts else None
-        return cls(texts["team"], docs, texts.get("team_model"), trusted=False)
+        folder = Path(texts["team_workspace"]) if "team_workspace" in texts else None
+        model = texts.get("team_model")
+        return cls(texts["team"], docs, model, trusted=False, workspace=folder)
 
 
 class TeamSource(NamedTuple):

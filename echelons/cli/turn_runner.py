@@ -132,7 +132,14 @@ class _TurnRunner:
     async def run(self) -> ExitCode:
         turn = self._turn
         database, metadata = resolve_path(turn.db), turn.team.to_metadata()
-        async with Session(turn.agent, database, thread=turn.thread, metadata=metadata) as session:
+        opened = Session(
+            turn.agent,
+            database,
+            thread=turn.thread,
+            metadata=metadata,
+            workspace=turn.team.workspace,
+        )
+        async with opened as session:
             self._thread = SessionThread(session.thread, session.thread_id)
             run, remarks = await turn.start(session), turn.opening_remarks
             while True:

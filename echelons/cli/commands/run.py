@@ -88,7 +88,8 @@ def run(  # noqa: PLR0913  its options
     if not words.strip():
         raise InvalidTask(task)
     docs = making.docs and expand_home(making.docs).absolute()
-    name = TeamSpec(team, docs, making.model, trusted_folder=making.trust)
+    folder = making.workspace and expand_home(making.workspace).absolute()
+    name = TeamSpec(team, docs, making.model, trusted_folder=making.trust, workspace=folder)
     silent = how.json or how.quiet
     made_from = find_team_source(name, output.choose_tracker(silent=silent))
 
@@ -103,6 +104,7 @@ def run(  # noqa: PLR0913  its options
             thread = make_thread_name(own, datetime.now(), uuid4().hex)
             more = ["--docs", str(name.docs)] if name.docs else []
             more += ["--model", name.model] if name.model else []
+            more += ["--workspace", str(folder)] if folder else []
             more += ["--trust"] if name.trusted_folder else []
             again = ("run", name.team, "TASK", "--thread", thread, *more)
             after = (f"go on with: {build_command_line(*again, db=place.db)}",)
