@@ -1,11 +1,12 @@
-"""The tools with which an agent works on the files of a workspace, to be given to it.
+"""The tools with which agents work on the files of a workspace, and share notes.
 
 Examples:
     >>> from echelons import Agent
-    >>> from echelons.workspace_tools import file_tools
-    >>> writer = Agent("writer", tools=file_tools())
+    >>> from echelons.workspace_tools import file_tools, note_tools
+    >>> writer = Agent("writer", tools=[*file_tools(), *note_tools()])
 """
 
 from echelons.nodes.tool_execution.file_tools import file_tools
+from echelons.nodes.tool_execution.note_tools import note_tools
 
-__all__ = ["file_tools"]
+__all__ = ["file_tools", "note_tools"]

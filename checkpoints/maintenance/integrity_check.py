@@ -22,6 +22,7 @@ from echelons.checkpoints.coordination.failure_ledger import FAILURE, FAILURE_CO
 from echelons.checkpoints.coordination.journal_entries import EFFECT, load_entry
 from echelons.checkpoints.coordination.mailbox import LATER, MAIL, MAIL_READ, MAILBOX, STEERED
 from echelons.checkpoints.coordination.race_ledger import RACE
+from echelons.checkpoints.coordination.shared_notes import NOTE
 from echelons.checkpoints.coordination.turns import TURN
 from echelons.checkpoints.coordination.usage_meter import METER
 from echelons.checkpoints.coordination.workspace_changes import CHANGE
@@ -44,7 +45,7 @@ THREAD_KINDS: dict[str, RecordKind[Any]] = {
     kind.name: kind
     for kind in (
         *(TURN, ORDERS, METER, EFFECT, FAILURE, FAILURE_COUNT, RACE, ANSWER, OPEN_EPOCH),
-        *(MAILBOX, MAIL, MAIL_READ, STEERED, APPROVAL, LATER, CHANGE),
+        *(MAILBOX, MAIL, MAIL_READ, STEERED, APPROVAL, LATER, CHANGE, NOTE),
     )
 }
 """The kinds of the records of a thread, by the name that their keys have."""

@@ -103,3 +103,16 @@ class InvalidPattern(WorkspaceError):
     pattern: str
     why: str
     message = "{pattern} cannot be searched for: {why}"
+
+
+class NoteRefused(WorkspaceError):
+    """A note cannot be written or read.
+
+    Attributes:
+        name: Its name, shortened.
+        why: The reason.
+    """
+
+    name: str
+    why: str
+    message = "note {name}: {why}"

@@ -22,6 +22,7 @@ from echelons.background_loop import LOOP_KEY, BackgroundLoop
 from echelons.checkpoints.checkpointer import SqliteCheckpointer
 from echelons.checkpoints.coordination.answer_mark import AnswerMark
 from echelons.checkpoints.coordination.control_orders import ControlOrders, build_orders_key
+from echelons.checkpoints.coordination.shared_notes import LedgerNotes
 from echelons.checkpoints.coordination.turns import TURN_KEY, Turn
 from echelons.checkpoints.coordination.workspace_changes import TreeWorkspace
 from echelons.checkpoints.ledger import Lease, Transaction, build_key, get_ledger
@@ -35,6 +36,7 @@ from echelons.runtime.run_events import RunEvent
 from echelons.runtime.run_options import RunOptions
 from echelons.runtime.session_requests import SessionRequest, SessionThread, StartRun
 from echelons.workspace.changes import WORKSPACE_KEY
+from echelons.workspace.notes import NOTES_KEY
 
 LEASE_POLL_INTERVAL = 0.005
 """Seconds between two attempts to take the lease of a run that is about to end.
@@ -226,6 +228,7 @@ class TurnEngine:
         config["configurable"][TURN_KEY] = turn
         # Also if there is none: a session within a tool does not get that of the session around it.
         config["configurable"][WORKSPACE_KEY] = self.workspace
+        config["configurable"][NOTES_KEY] = LedgerNotes(get_ledger(self.saver))
         return {
             "input": given,
             "config": config,

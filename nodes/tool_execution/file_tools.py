@@ -44,14 +44,15 @@ def file_tools(*, read_only: bool = False) -> list[BaseTool]:
     """
     readers: list[Callable[..., str]] = [_read_file, _list_files, _search_files, _diff_files]
     writers: list[Callable[..., str]] = [_write_file, _edit_file, _delete_file]
-    reading = [effect(reads_only=True)(_build_tool(each)) for each in readers]
+    reading = [effect(reads_only=True)(build_tool(each)) for each in readers]
     if read_only:
         return reading
     # Each call is remembered with the change, so one that is repeated changes nothing twice.
-    return [*reading, *(effect(idempotent=True)(_build_tool(each)) for each in writers)]
+    return [*reading, *(effect(idempotent=True)(build_tool(each)) for each in writers)]
 
 
-def _build_tool(function: Callable[..., str]) -> BaseTool:
+def build_tool(function: Callable[..., str]) -> BaseTool:
+    """Return the tool of a function, with its name and docstring."""
     return StructuredTool.from_function(
         function,
         name=function.__name__.removeprefix("_"),
@@ -67,23 +68,31 @@ def _describe_refusal(error: ToolException) -> str:
 @contextmanager
 def _open_files() -> Iterator[Changeset]:
     """Open the files of the calling agent; what is refused there is told to its model."""
+    with refuse_to_model():
+        yield get_changeset(find_config())
+
+
+@contextmanager
+def refuse_to_model() -> Iterator[None]:
+    """Tell the model what of its call is refused, as the result of the call."""
     try:
-        yield get_changeset(_find_config())
+        yield
     except WorkspaceError as error:
         raise ToolException(str(error)) from error
 
 
-def _find_config() -> RunnableConfig:
+def find_config() -> RunnableConfig:
+    """Return the config of the run that calls a tool; an empty one outside of a run."""
     try:
         return get_config()
     except RuntimeError:
-        # A tool that is called by hand.
         return {}
 
 
-def _get_call() -> str:
+def get_call() -> str:
+    """Return the idempotency key of the call of a tool; empty outside of a tree."""
     try:
-        return idempotency_key(_find_config())
+        return idempotency_key(find_config())
     except NoCall:
         return ""
 
@@ -109,7 +118,7 @@ def _list_files(folder: str = "") -> str:
         folder: A folder, such as "docs"; everything if left out.
     """
     with _open_files() as files:
-        return _cut("\n".join(files.list_files(folder))) or "no files"
+        return cut_text("\n".join(files.list_files(folder))) or "no files"
 
 
 def _search_files(pattern: str, regex: bool = False, folder: str = "") -> str:
@@ -124,8 +133,8 @@ def _search_files(pattern: str, regex: bool = False, folder: str = "") -> str:
         found = find_lines(files, pattern, is_regex=regex, under=folder)
     shown = "\n".join(f"{each.path}:{each.line}: {each.text}" for each in found.matches)
     if not found.is_complete:
-        return _cut(f"{shown}\n[there may be more; search for less, or in a folder]")
-    return _cut(shown) or "nothing found"
+        return cut_text(f"{shown}\n[there may be more; search for less, or in a folder]")
+    return cut_text(shown) or "nothing found"
 
 
 def _diff_files(path: str = "") -> str:
@@ -137,7 +146,7 @@ def _diff_files(path: str = "") -> str:
     with _open_files() as files:
         changes = files.list_changes([path] if path else [])
     notes = (f"{each.path}: {each.conflict}\n" for each in changes if each.conflict)
-    return _cut("".join((*notes, *(each.diff for each in changes)))) or "no changes"
+    return cut_text("".join((*notes, *(each.diff for each in changes)))) or "no changes"
 
 
 def _write_file(path: str, text: str) -> str:
@@ -148,7 +157,7 @@ def _write_file(path: str, text: str) -> str:
         text: Its whole text.
     """
     with _open_files() as files:
-        files.write(path, text, _get_call())
+        files.write(path, text, get_call())
     return f"wrote {path}"
 
 
@@ -161,7 +170,7 @@ def _edit_file(path: str, old: str, new: str) -> str:
         new: The text in its place.
     """
     with _open_files() as files:
-        files.edit(path, old, new, _get_call())
+        files.edit(path, old, new, get_call())
     return f"edited {path}"
 
 
@@ -172,7 +181,7 @@ def _delete_file(path: str) -> str:
         path: The file, such as "docs/plan.md".
     """
     with _open_files() as files:
-        files.delete(path, _get_call())
+        files.delete(path, get_call())
     return f"removed {path}"
 
 
@@ -193,7 +202,8 @@ def _show_lines(text: str, first: int) -> str:
     return "\n".join(shown)
 
 
-def _cut(text: str) -> str:
+def cut_text(text: str) -> str:
+    """Return a text, cut off where it is more than a model is shown at once."""
     if len(text) <= MAX_SHOWN:
         return text
     left = len(text) - MAX_SHOWN

@@ -64,6 +64,7 @@ VALID: dict[str, Any] = {
         "calls": ["x"],
         "root": "/x",
     },
+    "note": {"name": "x", "text": "x", "author": "head", "at": "x", "calls": ["x"]},
     "circuit": {"failures": 1, "opened_at": 0.5, "probe": 0, "probed_at": None, "seconds": 60.0},
     "intensity": [1.5],
     "derived": {"fingerprint": "x", "capabilities": {"a": {"confidence": 1, "examples": ["x"]}}},
