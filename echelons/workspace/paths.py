@@ -47,11 +47,9 @@ def check_path(given: object) -> str:
     Examples:
         >>> check_path("docs/plan.md")
         'docs/plan.md'
-        >>> check_path("../plan.md")
+        >>> check_path("../plan.md")  # doctest: +ELLIPSIS
         Traceback (most recent call last):
-        ...
-        echelons.errors.InvalidPath: '../plan.md' is no path of a workspace: '..' is no name of a
-        file; name a file like 'docs/plan.md'
+        echelons.errors.InvalidPath: '../plan.md' is no path of a workspace: '..' is no name of ...
     """
     text = read_text(given)
     if text is None:
