@@ -125,11 +125,11 @@ class LedgerChanges:
     def _check_room(self, open_: Transaction, key: str, file: str, after: FileChange) -> None:
         others = [each for each in self._list(open_) if each.value.file != file]
         if len(others) + 1 > MAX_CHANGES:
-            why = "the changed files of the agent are too many before a merge"
+            why = "the changed files of the agent are too many; merge or discard some"
             raise FileTooLarge(file, why, len(others) + 1, MAX_CHANGES)
         size = sum(_measure(_decode(each)) for each in others) + _measure(after)
         if size > MAX_CHANGES_BYTES:
-            why = "the bytes of all changes of the agent are too many before a merge"
+            why = "the bytes of all changes of the agent are too many; merge or discard some"
             raise FileTooLarge(file, why, size, MAX_CHANGES_BYTES)
 
     def _list(self, open_: Transaction) -> list[VersionedValue[StoredChange]]:

@@ -78,7 +78,7 @@ class FileTooLarge(FileRefused):
 
     size: int
     limit: int
-    message = "{path:quoted}: {why}, {size} instead of {limit} at most; write less, or split it"
+    message = "{path:quoted}: {why}: {size} instead of {limit} at most"
 
 
 class FileChanged(FileRefused):

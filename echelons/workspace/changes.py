@@ -201,10 +201,10 @@ class Changeset:
 
     def list_files(self, under: str = "") -> list[str]:
         """Return the files that the agent sees, sorted; with a folder, those in it."""
-        changes = self._load()
-        found = {*self._workspace.list_files(), *changes}
+        under = check_path(under.removesuffix("/")) if under else ""
+        changes, folder = self._load(), f"{under}/" if under else ""
+        found = {*self._workspace.list_files(under), *changes}
         found -= {path for path, change in changes.items() if change.text is None}
-        folder = f"{check_path(under.removesuffix('/'))}/" if under else ""
         return sorted(
             path for path in found if path.startswith(folder) and not self._find_owner(path)
         )

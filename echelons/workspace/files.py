@@ -61,7 +61,7 @@ def check_text(path: str, text: str) -> str:
     except UnicodeEncodeError as error:
         raise FileRefused(path, "its text holds half a character; send it as UTF-8") from error
     if size > MAX_FILE_BYTES:
-        raise FileTooLarge(path, "its bytes are too many", size, MAX_FILE_BYTES)
+        raise FileTooLarge(path, "its bytes are too many; split it", size, MAX_FILE_BYTES)
     return text
 
 
@@ -124,7 +124,9 @@ class Workspace:
                     _check_kind(path, os.fstat(file))
                     content = opened.read(MAX_FILE_BYTES + 1)
         if len(content) > MAX_FILE_BYTES:
-            raise FileTooLarge(path, "its bytes are too many", len(content), MAX_FILE_BYTES)
+            raise FileTooLarge(
+                path, "its bytes are too many; split it", len(content), MAX_FILE_BYTES
+            )
         try:
             return FileText(content.decode(), sha256(content).hexdigest())
         except UnicodeDecodeError as error:
@@ -173,14 +175,18 @@ class Workspace:
                         raise
                 os.fsync(folder)
 
-    def list_files(self) -> list[str]:
+    def list_files(self, under: str = "") -> list[str]:
         """Return the paths of all files, sorted; those with names that a path may not have are not.
 
+        Args:
+            under: A folder; everything if empty.
+
         Raises:
+            InvalidPath: The folder is none of a workspace.
             FileTooLarge: There are more than 10,000.
         """
         found: list[str] = []
-        waiting: list[tuple[str, ...]] = [()]
+        waiting: list[tuple[str, ...]] = [tuple(check_path(under).split("/")) if under else ()]
         while waiting:
             parts = waiting.pop()
             with suppress(FileRefused), self._open_folder("/".join(parts), parts) as folder:
@@ -195,8 +201,8 @@ class Workspace:
                         elif not is_folder:
                             found.append(path)
             if len(found) > MAX_LISTED:
-                why = "the files of the workspace are too many"
-                raise FileTooLarge(self.root, why, len(found), MAX_LISTED)
+                why = "the files are too many; name a folder with fewer"
+                raise FileTooLarge(under or ".", why, len(found), MAX_LISTED)
         return sorted(found)
 
     @contextmanager

@@ -305,6 +305,23 @@ def test_large_files_and_those_that_are_no_text_are_refused(root: Path) -> None:
     assert workspace.read("full")
 
 
+def test_a_folder_of_a_large_workspace_is_listed_and_the_whole_is_refused(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("echelons.workspace.files.MAX_LISTED", 5)
+    (root / "modules").mkdir()
+    for number in range(10):
+        (root / "modules" / f"{number}.js").write_text("")
+    workspace = Workspace(root)
+
+    with pytest.raises(FileTooLarge, match="name a folder with fewer"):
+        workspace.list_files()
+    assert workspace.list_files("docs") == ["docs/plan.md"]
+    assert workspace.list_files("none") == workspace.list_files("away") == []
+    with pytest.raises(InvalidPath):
+        workspace.list_files("docs/..")
+
+
 def test_only_an_existing_folder_of_its_own_name_is_a_workspace(root: Path, tmp_path: Path) -> None:
     (tmp_path / "alias").symlink_to(root)
     refused: list[object] = [tmp_path / "none", root / "docs/plan.md", tmp_path / "alias", "/"]
