@@ -34,7 +34,7 @@ from echelons.delegation.request import (
 from echelons.errors import DelegationError, InvalidInput, MisplacedRequest, UnreadableRecord
 from echelons.guards.circuit_breaker import AttemptOutcome
 from echelons.guards.gate import HALT_KEY, Halt, Pause, Step, get_gate
-from echelons.guards.permissions import GRANT_KEY, Grant
+from echelons.guards.permissions import ALL_GRANTED, GRANT_KEY
 from echelons.human import MAX_TIMEOUT, Human
 from echelons.identity.lineage import (
     ADDRESSEE_KEY,
@@ -98,7 +98,7 @@ class Subordinate(Node):
         self._confidence = max(member.capabilities.values(), default=1.0)
         self._contract = get_contract(member)
         grant = get_permissions(member).grant
-        self._grant = grant if grant != Grant() else None
+        self._grant = grant if grant != ALL_GRANTED else None
         self._queue = queue
         self._approvals = approvals
 
@@ -234,7 +234,7 @@ class Subordinate(Node):
         )
         known = {**config["configurable"], CURRENT_REQUEST_KEY: request}
         if self._grant:
-            known[GRANT_KEY] = known.get(GRANT_KEY, Grant()).narrow(self._grant)
+            known[GRANT_KEY] = known.get(GRANT_KEY, ALL_GRANTED).narrow(self._grant)
         named: Any = with_identity({**config, "configurable": known}, own)
         if order.race_entry:
             named = with_race_gate(named, order.race_entry)

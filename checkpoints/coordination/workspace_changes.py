@@ -17,6 +17,7 @@ from echelons.checkpoints.coordination.turns import Turn, get_turn
 from echelons.checkpoints.ledger import Ledger, RecordKind, Transaction, VersionedValue, build_key
 from echelons.checkpoints.queries import LedgerQuery, ReadPlan
 from echelons.errors import FileTooLarge, LedgerDamaged, UnknownPath
+from echelons.guards.permissions import ALL_GRANTED, GRANT_KEY, Grant
 from echelons.identity.lineage import require_identity
 from echelons.tree.names import PATH_SEPARATOR
 from echelons.workspace.changes import (
@@ -158,12 +159,15 @@ class TreeWorkspace:
         given = config["configurable"]
         agent = PATH_SEPARATOR.join(require_identity(config).path)
         thread_id = str(given.get("thread_id", ""))
-        return self.build_changeset(thread_id, agent, get_turn(given))
+        grant: Grant = given.get(GRANT_KEY, ALL_GRANTED)
+        return self.build_changeset(thread_id, agent, get_turn(given), grant)
 
-    def build_changeset(self, thread_id: str, agent: str, turn: Turn | None = None) -> Changeset:
+    def build_changeset(
+        self, thread_id: str, agent: str, turn: Turn | None = None, grant: Grant = ALL_GRANTED
+    ) -> Changeset:
         """Return the files as an agent of a thread sees them."""
         store = LedgerChanges(self.ledger, thread_id, agent, turn, self.workspace.root)
-        return Changeset(self.workspace, agent, store)
+        return Changeset(self.workspace, agent, store, grant)
 
 
 def list_changes(

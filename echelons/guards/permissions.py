@@ -107,6 +107,10 @@ class Grant(NamedTuple):
         return self.network is None or any(_covers("network", each, host) for each in self.network)
 
 
+ALL_GRANTED: Final = Grant()
+"""The grant of an agent that declares none."""
+
+
 def find_wider(above: Grant, own: Grant) -> tuple[str, str] | None:
     """Return the field and the name that a grant has and one above it has not, if there is one."""
     for field, outer, inner in zip(above._fields, above, own, strict=True):

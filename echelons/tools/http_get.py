@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field
 
 from echelons.effects.journal import effect
 from echelons.errors import FetchFailed
-from echelons.guards.permissions import GRANT_KEY, Grant
+from echelons.guards.permissions import ALL_GRANTED, GRANT_KEY
 from echelons.tools.answers import raise_refusals
 from echelons.tools.guarded_fetch import (
     FetchedResponse,
@@ -86,7 +86,7 @@ def build_http_get(
     @raise_refusals
     def http_get(url: str, config: RunnableConfig) -> str:
         # What its agent is granted, each redirect included.
-        grant = (config.get("configurable") or {}).get(GRANT_KEY, Grant())
+        grant = (config.get("configurable") or {}).get(GRANT_KEY, ALL_GRANTED)
         own = replace(policy, rules=replace(rules, grant=grant))
         found = fetch(url.strip(), own)
         if not 200 <= found.status < 300:

@@ -13,7 +13,7 @@ from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_netw
 from typing import TYPE_CHECKING, Final
 
 from echelons.errors import AddressRefused, InvalidSetting, MissingExtra
-from echelons.guards.permissions import Grant
+from echelons.guards.permissions import ALL_GRANTED, Grant
 
 if TYPE_CHECKING:
     import httpx
@@ -60,7 +60,7 @@ class HostRules:
 
     allow: Collection[str] = ()
     allow_private: Collection[str] = ()
-    grant: Grant = field(default=Grant(), kw_only=True)
+    grant: Grant = field(default=ALL_GRANTED, kw_only=True)
 
     def __post_init__(self) -> None:
         for name in ("allow", "allow_private"):

@@ -14,6 +14,7 @@ from io import StringIO
 from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
 
 from echelons.errors import FileRefused, InvalidPath, NoWorkspace
+from echelons.guards.permissions import ALL_GRANTED, Grant
 from echelons.workspace.files import Workspace, check_text, hash_text
 from echelons.workspace.paths import check_path
 
@@ -128,9 +129,13 @@ class Changeset:
         workspace: The workspace.
         agent: Path of the agent, such as `"head/north"`.
         store: Keeps its changes.
+        grant: What it is granted; the files of its own folder are.
     """
 
-    def __init__(self, workspace: Workspace, agent: str, store: ChangeStore) -> None:
+    def __init__(
+        self, workspace: Workspace, agent: str, store: ChangeStore, grant: Grant = ALL_GRANTED
+    ) -> None:
+        self._grant = grant
         self._workspace = workspace
         self._agent = agent
         self._store = store
@@ -206,7 +211,9 @@ class Changeset:
         found = {*self._workspace.list_files(under), *changes}
         found -= {path for path, change in changes.items() if change.text is None}
         return sorted(
-            path for path in found if path.startswith(folder) and not self._find_owner(path)
+            path
+            for path in found
+            if path.startswith(folder) and self._is_granted(path) and not self._find_owner(path)
         )
 
     def list_changes(self, paths: Sequence[str] = ()) -> list[ChangedFile]:
@@ -269,7 +276,14 @@ class Changeset:
         if owner := self._find_owner(path):
             own = f"{PRIVATE_FOLDER}/{self._agent}/"
             raise FileRefused(path, f"it belongs to {owner}; files of your own go into {own!r}")
+        if not self._is_granted(path):
+            named = ", ".join(map(repr, self._grant.paths or ())) or "none"
+            raise FileRefused(path, f"it is not granted to you; granted are: {named}")
         return path
+
+    def _is_granted(self, path: str) -> bool:
+        own = f"{PRIVATE_FOLDER}/{self._agent}/"
+        return path.startswith(own) or self._grant.allows_path(path)
 
     def _find_owner(self, path: str) -> str:
         """Return who else has a file for itself; empty if it is shared, or the agent's own."""

@@ -17,7 +17,7 @@ from echelons.delegation.race import RACES_KEY, Races
 from echelons.delegation.request import CURRENT_REQUEST_KEY
 from echelons.guards.circuit_breaker import CIRCUITS_KEY, Circuits
 from echelons.guards.gate import GATE_KEY
-from echelons.guards.permissions import GRANT_KEY, Grant
+from echelons.guards.permissions import ALL_GRANTED, GRANT_KEY, Grant
 from echelons.identity.failures import FAILURES_KEY, FailureLog
 from echelons.identity.lineage import Identity
 
@@ -44,7 +44,7 @@ class RunServices(NamedTuple):
     failures: FailureLog
     saver: Any = None
     contract: Contract | None = None
-    grant: Grant = Grant()
+    grant: Grant = ALL_GRANTED
 
 
 def with_run_services(
@@ -73,8 +73,8 @@ def with_run_services(
             FAILURES_KEY: services.failures,
         },
     }
-    if services.grant != Grant():
-        above = own["configurable"].get(GRANT_KEY, Grant())
+    if services.grant != ALL_GRANTED:
+        above = own["configurable"].get(GRANT_KEY, ALL_GRANTED)
         own["configurable"][GRANT_KEY] = above.narrow(services.grant)
     if services.contract or ROOT_CONTRACT_KEY in own["configurable"]:
         own["configurable"][ROOT_CONTRACT_KEY] = services.contract

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,6 +14,7 @@ from echelons import Agent, Permissions, Session
 from echelons.errors import InvalidSetting, PermissionsWidened, UnknownTool
 from echelons.guards.permissions import GRANT_KEY, Grant, find_wider
 from echelons.testing import Call, ScriptedModel, delegate
+from echelons.workspace_tools import file_tools
 
 if TYPE_CHECKING:
     from tests.scenarios.conftest import World
@@ -143,3 +145,35 @@ def test_no_grant_below_allows_what_one_above_refuses(above: Grant, own: Grant, 
     assert find_wider(above, narrowed) is None
     assert narrowed.allows_path(path) <= (above.allows_path(path) and own.allows_path(path))
     assert narrowed.allows_tool(path) == (above.allows_tool(path) and own.allows_tool(path))
+
+
+def test_file_tools_reach_only_the_granted_files_and_those_of_the_agents_own(
+    world: World, tmp_path: Path
+) -> None:
+    for name in ("docs/plan.md", "secret.md"):
+        file = tmp_path / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("words", encoding="utf-8")
+    calls = [
+        Call("list_files", {}),
+        Call("read_file", {"path": "secret.md"}),
+        Call("write_file", {"path": "docs2/plan.md", "text": "x"}),
+        Call("search_files", {"pattern": "words"}),
+        Call("write_file", {"path": "subagents/head/writer/own.md", "text": "x"}),
+        Call("write_file", {"path": "docs/plan.md", "text": "y"}),
+    ]
+    model = ScriptedModel(
+        {"head": follow([delegate("writer", "go"), "end"]), "writer": follow([*calls, "done"])}
+    )
+    writer = Agent("writer", tools=file_tools())
+    rules = Permissions(paths=("docs",))
+    head = Agent("head", model=model, subordinates=[writer], permissions=rules)
+    with Session(head, ":memory:", workspace=tmp_path) as session:
+        assert world.send(session, "go").text == "end"
+        changed = [each.path for each in session.changes("head/writer")]
+    told = [str(each.messages[-1].text) for each in model.calls if each.agent == "writer"][1:]
+    assert told[0] == "docs/plan.md"
+    assert told[1] == "Error: 'secret.md': it is not granted to you; granted are: 'docs'"
+    assert "'docs2/plan.md': it is not granted" in told[2]
+    assert told[3] == "docs/plan.md:1: words"
+    assert changed == ["docs/plan.md", "subagents/head/writer/own.md"]
