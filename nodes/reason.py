@@ -117,6 +117,7 @@ from echelons.nodes.planning.tool_calls import (
 from echelons.nodes.planning.unanswered import build_question_report, build_unanswered_update
 from echelons.text.input_limits import check_context, shorten_repr
 from echelons.tree.names import PATH_SEPARATOR, SEND_MESSAGE
+from echelons.workspace.changes import PRIVATE_FOLDER, WORKSPACE_KEY
 
 if TYPE_CHECKING:
     from echelons.nodes.middleware.model_calls import ModelCalls
@@ -422,6 +423,8 @@ class Reason(Node):
             context = replace(context, now=get_gate(config).get_time())
         if halt:
             return build_late_reply_update(halt, messages, context.message, context.identity)
+        if settings.policy.context and config["configurable"].get(WORKSPACE_KEY):
+            context = replace(context, has_workspace=True)
 
         def limits(subordinate: str) -> RequestLimits:
             timeout = settings.timeouts.get(subordinate)
@@ -441,6 +444,7 @@ class ReplyContext:
         state: The level's state.
         identity: The agent that replied.
         now: When it replied; `None` if nobody needs to know.
+        has_workspace: Whether its run has a workspace.
     """
 
     message: AIMessage
@@ -449,6 +453,7 @@ class ReplyContext:
     state: Mapping[str, Any]
     identity: Identity
     now: datetime | None = None
+    has_workspace: bool = False
 
     def note_memory(self, noted: Mapping[str, Any]) -> ReplyContext:
         """Return it with what the memory keeps in the reply."""
@@ -567,7 +572,9 @@ def _condense_context(
         for each in reversed(messages)
         if each.type == "human" and MAIL_KEY not in each.response_metadata
     )
+    own = f"{PRIVATE_FOLDER}/{PATH_SEPARATOR.join((*context.identity.path, call.subordinate))}/"
     whole = DelegationContext(
+        workspace=(own,) if context.has_workspace and call.subordinate else (),
         payload=None if call.input is None else dict(call.input),
         recent_events=tuple(_iter_events(messages)),
         preview=next(tasks, ""),

@@ -27,6 +27,8 @@ class DelegationContext(BaseModel):
         payload: The fields of the input that the subordinate is given; `None` for a task in words.
             It is for a function that condenses; the subordinate has it in its task.
         recent_events: What the superior was told, said and did lately, oldest first, a line each.
+        workspace: Where the subordinate's own files are in the workspace of the session, if it has
+            one; its superior sees them.
         safety_flags: What to be careful about, by name.
         preview: A text about what the task is a part of.
     """
@@ -35,6 +37,7 @@ class DelegationContext(BaseModel):
 
     payload: dict[str, Any] | None = None
     recent_events: tuple[str, ...] = ()
+    workspace: tuple[str, ...] = ()
     safety_flags: tuple[str, ...] = ()
     preview: str = ""
 
@@ -44,6 +47,7 @@ class DelegationContext(BaseModel):
         told = {
             "preview": self.preview,
             "safety flags": list(self.safety_flags),
+            "workspace": list(self.workspace),
             "recent events": list(self.recent_events),
         }
         return {name: each for name, each in told.items() if each}

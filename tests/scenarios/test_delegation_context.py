@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -140,3 +141,12 @@ def test_bad_settings_of_a_context_are_refused(values: Any) -> None:
 def test_what_is_no_policy_of_contexts_is_refused(given: Any) -> None:
     with pytest.raises(InvalidSetting, match="context"):
         DelegationPolicy(context=given)
+
+
+def test_a_policy_tells_where_a_subordinates_own_files_are(world: World, tmp_path: Path) -> None:
+    agent, model = team(DelegationPolicy(context=ContextPolicy(events=0)))
+    with Session(agent, ":memory:", workspace=tmp_path) as session:
+        world.send(session, "go")
+    [call] = [each for each in model.calls if each.agent == "leaf"]
+    told = str(call.messages[-2].text)
+    assert told == 'workspace: ["subagents/head/mid/leaf/"]\nfact: MID-FACT'
