@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from echelons.guards.limits import Limits
     from echelons.guards.permissions import Permissions
     from echelons.human import Human
-    from echelons.nodes.tool_execution.current_request import get_request
+    from echelons.nodes.tool_execution.current_request import get_logger, get_request
     from echelons.runtime.run_events import RunEvent
     from echelons.runtime.session import Session
     from echelons.runtime.session_run import AsyncRun, Result, Run
@@ -57,6 +57,7 @@ _HOMES = {
     "ThreadStore": "checkpoints.threads.store",
     "Usage": "delegation.request",
     "effect": "effects.journal",
+    "get_logger": "nodes.tool_execution.current_request",
     "get_request": "nodes.tool_execution.current_request",
     "idempotency_key": "effects.journal",
     "redact_secrets": "text.redaction",
@@ -89,6 +90,7 @@ __all__ = [
     "ThreadStore",
     "Usage",
     "effect",
+    "get_logger",
     "get_request",
     "idempotency_key",
     "redact_secrets",

@@ -6,6 +6,7 @@ task, which LangGraph reads from the state of its level when a tool asks for it.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -18,9 +19,18 @@ from pydantic import BaseModel
 from echelons.delegation.contract import ROOT_CONTRACT_KEY, Contract, dump_model
 from echelons.delegation.request import CURRENT_REQUEST_KEY, DelegationRequest
 from echelons.errors import InvalidInput, NoRequest
-from echelons.identity.lineage import INPUT_KEY, MAIL_KEY, REQUEST_CONTEXT_KEY, require_identity
+from echelons.identity.lineage import (
+    INPUT_KEY,
+    MAIL_KEY,
+    REQUEST_CONTEXT_KEY,
+    Identity,
+    require_identity,
+)
 from echelons.langgraph_internals import READ_KEY
+from echelons.tree.names import PATH_SEPARATOR
 
+AGENTS = "echelons.agents"
+"""The logger above those of all agents."""
 USER = "user"
 """The origin of a root's request."""
 
@@ -43,6 +53,25 @@ def get_request() -> DelegationRequest:
     if not isinstance(known, DelegationRequest):
         raise NoRequest("get_request")
     return known
+
+
+def get_logger() -> logging.LoggerAdapter[logging.Logger]:
+    """Return a logger for the calling tool, function, Runnable or graph.
+
+    Each of its records has the `agent_path` and the `thread_id` of the agent that works there. It
+    is a child of the logger `echelons.agents`, named by the path with dots.
+
+    Raises:
+        NoRequest: It is called outside of the work of an agent.
+    """
+    try:
+        identity = Identity.from_metadata(get_config().get("metadata") or {})
+    except RuntimeError:
+        identity = None
+    if identity is None:
+        raise NoRequest("get_logger")
+    own = {"agent_path": PATH_SEPARATOR.join(identity.path), "thread_id": identity.thread_id}
+    return logging.LoggerAdapter(logging.getLogger(".".join((AGENTS, *identity.path))), own)
 
 
 def find_payload(config: Mapping[str, Any], messages: Sequence[BaseMessage]) -> BaseModel | None:

@@ -37,6 +37,7 @@ FROZEN = [
     "ThreadStore",
     "Usage",
     "effect",
+    "get_logger",
     "get_request",
     "idempotency_key",
     "redact_secrets",
