@@ -1,0 +1,76 @@
+"""Agents and graphs of LangChain and LangGraph that have a tree of ours inside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from langchain.agents import create_agent
+from langchain_core.messages import AIMessage
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode, tools_condition
+
+from echelons.testing import Call, ScriptedModel
+from tests.hosts.ours import build_tree
+
+Saver = BaseCheckpointSaver[Any]
+Host = Callable[[Saver], Any]
+"""Builds a host on a saver."""
+
+TO_ROME = Call("travel", {"city": "Rome", "nights": 2})
+TO_BARI = Call("travel", {"city": "Bari"})
+
+
+def agent_with_tool(saver: Saver) -> Any:
+    """Return an agent of LangChain's that calls the tree as a tool."""
+    model = ScriptedModel([TO_ROME, "Have a nice trip."])
+    return create_agent(model, [build_tree().as_tool()], checkpointer=saver)
+
+
+def agent_with_two_calls(saver: Saver) -> Any:
+    """Return one that calls it twice in a message."""
+    model = ScriptedModel([[TO_ROME, TO_BARI], "Have a nice trip."])
+    return create_agent(model, [build_tree().as_tool()], checkpointer=saver)
+
+
+def graph_with_tool_node(saver: Saver) -> Any:
+    """Return a graph of a model and a `ToolNode`."""
+    return _build_tool_graph(saver, [TO_ROME])
+
+
+def graph_with_two_calls(saver: Saver) -> Any:
+    """Return one whose model calls the tree twice in a message."""
+    return _build_tool_graph(saver, [TO_ROME, TO_BARI])
+
+
+def graph_with_node(saver: Saver) -> Any:
+    """Return a graph of which the tree is a node."""
+    builder = StateGraph(MessagesState)
+    builder.add_node("team", build_tree(takes_messages=True).compile())
+    builder.add_node("after", lambda _: {"messages": [AIMessage("Have a nice trip.")]})
+    builder.add_edge(START, "team")
+    builder.add_edge("team", "after")
+    builder.add_edge("after", END)
+    return builder.compile(checkpointer=saver)
+
+
+def _build_tool_graph(saver: Saver, calls: list[Call]) -> Any:
+    tool = build_tree().as_tool()
+    model = ScriptedModel([calls, "Have a nice trip."]).bind_tools([tool])
+
+    async def think_later(state: MessagesState) -> dict[str, Any]:
+        return {"messages": [await model.ainvoke(state["messages"])]}
+
+    def think(state: MessagesState) -> dict[str, Any]:
+        return {"messages": [model.invoke(state["messages"])]}
+
+    from langchain_core.runnables import RunnableLambda
+
+    builder = StateGraph(MessagesState)
+    builder.add_node("think", RunnableLambda(think, think_later))
+    builder.add_node("tools", ToolNode([tool]))
+    builder.add_edge(START, "think")
+    builder.add_conditional_edges("think", tools_condition)
+    builder.add_edge("tools", "think")
+    return builder.compile(checkpointer=saver)
