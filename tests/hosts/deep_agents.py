@@ -1,15 +1,17 @@
-"""Deep agents that have a tree of ours inside."""
+"""Deep agents: with a tree of ours inside, and as part of one."""
 
 # pyright: reportMissingImports=false
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from deepagents import create_deep_agent
+from langchain_core.messages import BaseMessage
 
 from echelons.testing import Call, ScriptedModel
-from tests.hosts.hosts import TO_BARI, TO_ROME, Saver
-from tests.hosts.ours import PURPOSE, build_tree
+from tests.hosts.graphs import TO_BARI, TO_ROME, Saver
+from tests.hosts.trees import PURPOSE, ask_for_breakfast, build_tree, find_hotel
 
 
 def with_tool(saver: Saver) -> Any:
@@ -48,3 +50,36 @@ def with_tool_of_subagent(saver: Saver) -> Any:
     }
     model = ScriptedModel([call, "Have a nice trip."])
     return create_deep_agent(model, subagents=[below], checkpointer=saver)
+
+
+def agent() -> Any:
+    """Return one whose subagent asks with a tool."""
+
+    def reply(messages: Sequence[BaseMessage]) -> Any:
+        last = messages[-1]
+        if last.type == "tool":
+            return last.text
+        return Call("task", {"description": "Rome", "subagent_type": "clerk"})
+
+    clerk: Any = {
+        "name": "clerk",
+        "description": "Finds hotels",
+        "system_prompt": "Find.",
+        "model": ScriptedModel(find_hotel),
+        "tools": [ask_for_breakfast],
+    }
+    return create_deep_agent(ScriptedModel(reply), subagents=[clerk])
+
+
+def agent_with_approval() -> Any:
+    """Return one whose tool is held until a person has approved the call."""
+
+    def book(city: str) -> str:
+        """Book."""
+        return f"breakfast: in {city}"
+
+    def reply(messages: Sequence[BaseMessage]) -> Any:
+        found = find_hotel(messages)
+        return Call("book", found.args) if isinstance(found, Call) else found
+
+    return create_deep_agent(ScriptedModel(reply), [book], interrupt_on={"book": True})

@@ -1,6 +1,8 @@
-"""A process that runs a host, or goes on with one, and prints what came of it as JSON.
+"""A process that runs a host or a tree, or goes on with it, and prints what came of it as JSON.
 
-`python -m tests.hosts.process '{"host": "tests.hosts.hosts:agent_with_tool", "database": …}'`
+Given are, as JSON: `host`, somebody else's graph with a tree of ours inside, or `guest`, one that
+a tree of ours is built around, both as `module:function`; the `database`; the `answers` by the ids
+of the questions, unless it begins; and whether it is run in an event `loop`.
 """
 
 from __future__ import annotations
@@ -17,52 +19,83 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.types import Command
 
+from echelons import AsyncRun, Result, Run, RunEvent, Session, SqliteCheckpointer
+from tests.hosts.trees import Hotel, build_tree_around
+
 THREAD: RunnableConfig = {"configurable": {"thread_id": "trip"}}
 STREAM: dict[str, Any] = {"stream_mode": ["values", "messages"], "subgraphs": True}
 
 
 def main(given: dict[str, Any]) -> dict[str, Any]:
-    """Run a host and return what came of it.
-
-    Args:
-        given: The `host` as `module:function`, the `database`, the `answers` by the ids of the
-            questions, unless it begins, and whether it is run in an event `loop`.
-    """
-    module, _, function = given["host"].partition(":")
+    """Run what is given, and return what came of it."""
+    loop, answers = given["loop"], given["answers"]
+    module, _, function = (given.get("host") or given["guest"]).partition(":")
     build = getattr(import_module(module), function)
-    answers = given["answers"]
+    if "guest" in given:
+        with SqliteCheckpointer(given["database"], allowed_types=[Hotel]) as saver:
+            with Session(build_tree_around(build()), saver, thread="trip") as session:
+                if loop:
+                    return asyncio.run(arun_tree(session, answers))
+                return run_tree(session, answers)
     sent: Any = Command(resume=answers) if answers else {"messages": [("user", "Rome")]}
-    if given["loop"]:
-        return tell(asyncio.run(arun(build, given["database"], sent)))
+    if loop:
+        return tell_host(asyncio.run(arun_host(build, given["database"], sent)))
     with SqliteSaver.from_conn_string(given["database"]) as saver:
-        return tell(build(saver).stream(sent, THREAD, **STREAM))
+        return tell_host(build(saver).stream(sent, THREAD, **STREAM))
 
 
-async def arun(build: Any, database: str, sent: Any) -> list[Any]:
+async def arun_host(build: Any, database: str, sent: Any) -> list[Any]:
     """Return what the host streams."""
     async with AsyncSqliteSaver.from_conn_string(database) as saver:
         return [part async for part in build(saver).astream(sent, THREAD, **STREAM)]
 
 
-def tell(parts: Iterable[Any]) -> dict[str, Any]:
+def tell_host(parts: Iterable[Any]) -> dict[str, Any]:
     """Return the questions, the messages, and the agents of ours whose tokens were streamed."""
     state: dict[str, Any] = {}
     questions: dict[str, Any] = {}
-    streamed = []
+    streamed: set[str] = set()
     for namespace, mode, part in parts:
         if mode == "values" and not namespace:
             state = part
             questions |= {each.id: each.value for each in part.get("__interrupt__", ())}
         elif mode == "messages" and part[0].text and "agent_path" in part[1]:
-            streamed.append(part[1]["agent_path"])
+            streamed.add(part[1]["agent_path"])
     messages = state["messages"]
     return {
-        "questions": questions,
+        "questions": {key: value["question"] for key, value in questions.items()},
         "tools": [[each.name, each.text] for each in messages if each.type == "tool"],
         "said": [each.text for each in messages if each.type == "ai"],
-        "streamed": streamed,
+        "streamed": sorted(streamed),
+    }
+
+
+def run_tree(session: Session, answers: dict[str, Any] | None) -> dict[str, Any]:
+    """Send a task to the tree, or the answers."""
+    run: Run = session.answer(answers) if answers else session.send("Rome")
+    events = list(run)
+    return tell_tree(events, run.result())
+
+
+async def arun_tree(session: Session, answers: dict[str, Any] | None) -> dict[str, Any]:
+    """Async version of `run_tree`."""
+    run: AsyncRun
+    if answers:
+        run = await session.aanswer(answers)
+    else:
+        run = await session.asend("Rome")
+    events = [each async for each in run]
+    return tell_tree(events, await run.result())
+
+
+def tell_tree(events: Iterable[RunEvent], result: Result) -> dict[str, Any]:
+    """Return the questions, the answer, and the kinds of the events of the third level."""
+    return {
+        "questions": {each.id: [each.value, list(each.path)] for each in result.questions},
+        "said": result.text,
+        "streamed": sorted({each.kind for each in events if "guest" in each.path}),
     }
 
 
 if __name__ == "__main__":
-    print(json.dumps(main(json.loads(sys.argv[1]))))
+    print(json.dumps(main(json.loads(sys.argv[1])), default=str))

@@ -1,4 +1,4 @@
-"""Supervisors of langgraph-supervisor that have a tree of ours inside."""
+"""Supervisors of langgraph-supervisor: with a tree of ours inside, and as part of one."""
 
 # pyright: reportMissingImports=false
 from __future__ import annotations
@@ -6,12 +6,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from langchain.agents import create_agent
 from langchain_core.messages import BaseMessage
 from langgraph_supervisor import create_supervisor
 
 from echelons.testing import Call, ScriptedModel
-from tests.hosts.hosts import TO_ROME, Saver
-from tests.hosts.ours import build_tree
+from tests.hosts.graphs import TO_ROME, Saver
+from tests.hosts.trees import ask_for_breakfast, build_tree, find_hotel
 
 
 def with_tool(saver: Saver) -> Any:
@@ -32,3 +33,14 @@ def with_member(saver: Saver) -> Any:
 
     tree = build_tree(takes_messages=True).compile()
     return create_supervisor([tree], model=ScriptedModel(reply)).compile(checkpointer=saver)
+
+
+def supervisor() -> Any:
+    """Return a supervisor whose member asks with a tool."""
+
+    def reply(messages: Sequence[BaseMessage]) -> Any:
+        found = [each.text for each in messages if each.type == "ai" and "Ibis" in each.text]
+        return found[-1] if found else Call("transfer_to_clerk", {})
+
+    clerk = create_agent(ScriptedModel(find_hotel), [ask_for_breakfast], name="clerk")
+    return create_supervisor([clerk], model=ScriptedModel(reply)).compile()

@@ -1,18 +1,27 @@
-"""Agents and graphs of LangChain and LangGraph that have a tree of ours inside."""
+"""Agents of LangChain and graphs of LangGraph: with a tree of ours inside, and as part of one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from langchain.agents import create_agent
-from langchain_core.messages import AIMessage
+from langchain.agents.structured_output import ToolStrategy
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.runnables import RunnableLambda
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, tools_condition
+from langgraph.types import interrupt
 
 from echelons.testing import Call, ScriptedModel
-from tests.hosts.ours import build_tree
+from tests.hosts.trees import (
+    Hotel,
+    ask_for_breakfast,
+    build_tree,
+    find_hotel,
+)
 
 Saver = BaseCheckpointSaver[Any]
 Host = Callable[[Saver], Any]
@@ -55,6 +64,44 @@ def graph_with_node(saver: Saver) -> Any:
     return builder.compile(checkpointer=saver)
 
 
+def agent() -> Any:
+    """Return an agent of LangChain's whose tool asks."""
+    return create_agent(ScriptedModel(find_hotel), [ask_for_breakfast])
+
+
+def typed_agent() -> Any:
+    """Return one with a response format, so that its answer is an instance in its state."""
+
+    def reply(messages: Sequence[BaseMessage]) -> Any:
+        found = find_hotel(messages)
+        return found if isinstance(found, Call) else Call("Hotel", json.loads(found))
+
+    return create_agent(
+        ScriptedModel(reply), [ask_for_breakfast], response_format=ToolStrategy(Hotel)
+    )
+
+
+class Wanted(MessagesState):
+    """A state with the fields of the input, beside the messages."""
+
+    city: str
+    nights: int
+
+
+def graph() -> Any:
+    """Return a graph with a node that asks."""
+
+    def find(state: Wanted) -> dict[str, Any]:
+        answer = interrupt(f"Breakfast? {state['city']}, {state['nights']} nights")
+        return {"messages": [AIMessage(Hotel(name=f"Ibis, {answer}").model_dump_json())]}
+
+    builder = StateGraph(Wanted)
+    builder.add_node("find", find)
+    builder.add_edge(START, "find")
+    builder.add_edge("find", END)
+    return builder.compile()
+
+
 def _build_tool_graph(saver: Saver, calls: list[Call]) -> Any:
     tool = build_tree().as_tool()
     model = ScriptedModel([calls, "Have a nice trip."]).bind_tools([tool])
@@ -64,8 +111,6 @@ def _build_tool_graph(saver: Saver, calls: list[Call]) -> Any:
 
     def think(state: MessagesState) -> dict[str, Any]:
         return {"messages": [model.invoke(state["messages"])]}
-
-    from langchain_core.runnables import RunnableLambda
 
     builder = StateGraph(MessagesState)
     builder.add_node("think", RunnableLambda(think, think_later))

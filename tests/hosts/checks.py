@@ -1,0 +1,54 @@
+"""What holds for every framework, in either direction."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tests.hosts.trees import LEVELS
+
+if TYPE_CHECKING:
+    from tests.hosts.conftest import Visit
+
+ANSWERED = '{"name":"Ibis, breakfast: yes"}'
+GIVEN = 'Breakfast? {"city": "Rome", "nights": 2}'
+
+
+def check_host(visit: Visit, host: str, *, asked: str = GIVEN) -> dict[str, Any]:
+    """Let a tree inside a host ask, answer in another process, and return what came of it."""
+    first = visit(host=host)
+    [(question, text)] = first["questions"].items()
+    assert text == asked
+
+    last = visit({question: "yes"}, host=host)
+
+    assert last["questions"] == {}
+    assert last["said"][-1] == "Have a nice trip."
+    # The host's stream has the tokens of every level.
+    assert last["streamed"] == LEVELS
+    return last
+
+
+def check_two_calls(visit: Visit, host: str) -> None:
+    """Let two calls of a tree ask at once, and answer both in another process."""
+    questions = visit(host=host)["questions"]
+    assert len(questions) == 2
+    answers = {key: "Roman" if "Rome" in asked else "none" for key, asked in questions.items()}
+
+    last = visit(answers, host=host)
+
+    assert last["tools"] == [
+        ["travel", '{"name":"Ibis, breakfast: Roman"}'],
+        ["travel", '{"name":"Ibis, breakfast: none"}'],
+    ]
+
+
+def check_guest(visit: Visit, guest: str, *, asked: str = "Breakfast? Rome") -> dict[str, Any]:
+    """Let a guest on the third level ask, answer in another process, and return both visits."""
+    first = visit(guest=guest)
+    [(question, told)] = first["questions"].items()
+    assert told == [asked, ["head", "planner", "guest"]]
+
+    last = visit({question: "yes"}, guest=guest)
+
+    assert last["questions"] == {}
+    return {**last, "streamed": {*first["streamed"], *last["streamed"]}}

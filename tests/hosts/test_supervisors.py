@@ -1,0 +1,33 @@
+"""Supervisors of langgraph-supervisor, around our trees and inside them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.hosts.checks import ANSWERED, check_guest, check_host
+
+if TYPE_CHECKING:
+    from tests.hosts.conftest import Visit
+
+
+def test_a_tool_asks_its_host_from_the_third_level_and_goes_on_in_another_process(
+    visit: Visit,
+) -> None:
+    last = check_host(visit, "tests.hosts.supervisors:with_tool")
+
+    assert last["tools"] == [["travel", ANSWERED]]
+
+
+def test_a_member_asks_its_host_from_the_third_level_and_goes_on_in_another_process(
+    visit: Visit,
+) -> None:
+    last = check_host(visit, "tests.hosts.supervisors:with_member", asked="Breakfast? Rome")
+
+    assert ANSWERED in last["said"]
+
+
+def test_a_supervisor_whose_member_asks_goes_on_in_another_process(visit: Visit) -> None:
+    last = check_guest(visit, "tests.hosts.supervisors:supervisor")
+
+    assert last["said"] == '{"name": "Ibis, breakfast: yes"}'
+    assert last["streamed"] >= {"task", "message", "tool_call", "question", "answer", "response"}
