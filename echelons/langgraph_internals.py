@@ -209,7 +209,7 @@ for _owner, _names in (
     (checkpoint_ids, ("_last_v6_timestamp",)),
     (SyncPregelLoop, ("_checkpointer_put_after_previous",)),
     (AsyncPregelLoop, ("_checkpointer_put_after_previous",)),
-    (PregelScratchpad, ("resume", "interrupt_counter", "get_null_resume")),
+    (PregelScratchpad, ("resume", "interrupt_counter", "get_null_resume", "subgraph_counter")),
 ):
     for _name in _names:
         if not hasattr(_owner, _name) and _name not in getattr(_owner, "__annotations__", ()):

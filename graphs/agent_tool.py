@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
+from hashlib import sha256
 from typing import Any
 
 from langchain_core.messages import HumanMessage
@@ -12,9 +14,12 @@ from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from pydantic import BaseModel, Field
 
 from echelons.agent import Agent
+from echelons.checkpoints.namespaces import SEPARATOR
 from echelons.delegation.contract import Contract
 from echelons.errors import InvalidField, InvalidInput
 from echelons.graphs.compiled_tree import compile_tree
+from echelons.identity.lineage import Identity
+from echelons.langgraph_internals import SCRATCHPAD_KEY
 from echelons.text.redaction import redact_secrets
 from echelons.tree.names import check_name
 
@@ -23,6 +28,23 @@ class TaskArgs(BaseModel):
     """Arguments of a tree without an input of its own."""
 
     task: str = Field(min_length=1, description="The task, complete in itself.")
+
+
+class TreeTool(StructuredTool):
+    """The tool of a tree, each of whose calls stores under a namespace of its own.
+
+    LangGraph numbers the graphs that a task runs as they begin. A `ToolNode` in a plain graph runs
+    all calls of a message in one task and side by side: by that number, one that goes on could
+    take up another one's tree.
+    """
+
+    def run(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the tree, see `BaseTool.run`."""
+        return super().run(*args, **_with_own_namespace(kwargs))
+
+    async def arun(self, *args: Any, **kwargs: Any) -> Any:
+        """Async version of `run`."""
+        return await super().arun(*args, **_with_own_namespace(kwargs))
 
 
 def build_agent_tool(agent: Agent, name: str | None, description: str | None) -> BaseTool:
@@ -40,7 +62,7 @@ def build_agent_tool(agent: Agent, name: str | None, description: str | None) ->
     async def arun(config: RunnableConfig, **fields: Any) -> str:
         return _read_answer(await graph.ainvoke(_build_input(fields), config), contract)
 
-    return StructuredTool.from_function(
+    return TreeTool.from_function(
         run,
         arun,
         name=check_name(name or agent.name),
@@ -49,6 +71,26 @@ def build_agent_tool(agent: Agent, name: str | None, description: str | None) ->
         infer_schema=False,
         handle_tool_error=True,
     )
+
+
+def _with_own_namespace(given: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of a call, its config with a namespace that the call's id decides.
+
+    Each call of an agent of ours is a task already, whose own namespace the inbox looks into.
+    """
+    config = given.get("config") or {}
+    configurable, call_id = config.get("configurable", {}), given.get("tool_call_id")
+    pad = configurable.get(SCRATCHPAD_KEY)
+    if pad is None or not call_id or Identity.from_metadata(config.get("metadata") or {}):
+        return given
+    # A number, as LangGraph's own: it is left out where a graph is looked up by its namespace.
+    number = int.from_bytes(sha256(call_id.encode("utf-8", "replace")).digest()[:8])
+    own = {
+        **configurable,
+        "checkpoint_ns": f"{configurable['checkpoint_ns']}{SEPARATOR}{number}",
+        SCRATCHPAD_KEY: replace(pad, subgraph_counter=lambda: 0),
+    }
+    return {**given, "config": {**config, "configurable": own}}
 
 
 def _build_input(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.types import Command
 
-from tests.hosts.checks import ANSWERED, check_guest, check_host, check_two_calls
+from tests.hosts.checks import ANSWERED, GIVEN, check_guest, check_host, check_two_calls
+from tests.hosts.graphs import graph_with_two_calls
+from tests.hosts.process import THREAD
+from tests.hosts.trees import build_tree
 
 if TYPE_CHECKING:
     from tests.hosts.conftest import Visit
@@ -50,3 +56,56 @@ def test_a_graph_on_the_third_level_reads_its_input_asks_and_goes_on_in_another_
 
     assert last["said"] == '{"name": "Ibis, yes"}'
     assert last["streamed"] >= {"task", "message", "question", "answer", "response"}
+
+
+def test_two_calls_in_one_task_ask_one_after_the_other(visit: Visit) -> None:
+    host = "tests.hosts.graphs:graph_with_two_calls"
+    asked = []
+    answers = None
+    # A ToolNode of a plain graph passes on the first of its calls that asks.
+    for answer in ("yes", "no"):
+        [(question, text)] = visit(answers, host=host)["questions"].items()
+        asked.append(text)
+        answers = {question: answer}
+
+    last = visit(answers, host=host)
+
+    assert asked == [GIVEN, 'Breakfast? {"city": "Bari", "nights": 1}']
+    assert last["tools"] == [["travel", ANSWERED], ["travel", '{"name":"Ibis, breakfast: no"}']]
+
+
+def test_calls_in_one_task_are_threads_of_their_own() -> None:
+    saver = InMemorySaver()
+    graph_with_two_calls(saver).invoke({"messages": [("user", "Rome")]}, THREAD)
+    rows = [row.metadata for row in saver.list(THREAD)]
+
+    threads = {str(row.get("agent_thread_id")) for row in rows if row.get("agent") == "travel"}
+    assert len(threads) == 2
+
+
+def test_calls_that_begin_in_another_order_when_they_go_on_keep_their_trees() -> None:
+    """In a ToolNode they run side by side, so any of them may be the first."""
+    calls: list[Any] = [
+        {"name": "travel", "args": {"city": city}, "id": city, "type": "tool_call"}
+        for city in ("Rome", "Bari")
+    ]
+
+    def host(order: list[Any], saver: Any) -> Any:
+        tool = build_tree().as_tool()
+        builder = StateGraph(MessagesState)
+        builder.add_node(
+            "tools", lambda _, config: {"messages": [tool.invoke(each, config) for each in order]}
+        )
+        builder.add_edge(START, "tools")
+        return builder.compile(checkpointer=saver)
+
+    saver = InMemorySaver()
+    asked = host(calls, saver).invoke({"messages": [("user", "Rome")]}, THREAD)
+    [rome] = asked["__interrupt__"]
+    turned = host(calls[::-1], saver)
+    [bari] = turned.invoke(Command(resume={rome.id: "yes"}), THREAD)["__interrupt__"]
+    state = turned.invoke(Command(resume={bari.id: "no", rome.id: "yes"}), THREAD)
+    # No tree has taken up the other's: each was asked, and has the answer that it was given.
+    told = {each.tool_call_id: each.text for each in state["messages"] if each.type == "tool"}
+    assert "Bari" in bari.value["question"]
+    assert told == {"Rome": ANSWERED, "Bari": '{"name":"Ibis, breakfast: no"}'}
