@@ -19,7 +19,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: demo test studio-test check format formatted lint types imports docs notebooks compat \
+.PHONY: demo test studio-test hosts check format formatted lint types imports docs notebooks compat \
         compat-lowest compat-newest bench bench-counts bench-routing bench-peers bench-research proof clean help
 
 demo: $(READY) ## Run the travel team offline, then print the thread of every agent
@@ -35,6 +35,9 @@ test: $(READY) ## Run the tests on all cores (ARGS="-k delegation -x -n0" is pas
 
 studio-test: $(STUDIO) ## Install the Studio server and run the tests against it
 	@$(BIN)/pytest -m studio $(ARGS)
+
+hosts: $(READY) ## Run trees inside agents of other frameworks and theirs inside ours, in an environment of its own
+	@$(BIN)/python tests/hosts/run.py $(ARGS)
 
 check: formatted lint types imports docs notebooks ## Run everything but the tests
 

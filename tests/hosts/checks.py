@@ -28,7 +28,7 @@ def check_host(visit: Visit, host: str, *, asked: str = GIVEN) -> dict[str, Any]
     return last
 
 
-def check_two_calls(visit: Visit, host: str) -> None:
+def check_two_calls(visit: Visit, host: str, tool: str = "travel") -> None:
     """Let two calls of a tree ask at once, and answer both in another process."""
     questions = visit(host=host)["questions"]
     assert len(questions) == 2
@@ -37,8 +37,8 @@ def check_two_calls(visit: Visit, host: str) -> None:
     last = visit(answers, host=host)
 
     assert last["tools"] == [
-        ["travel", '{"name":"Ibis, breakfast: Roman"}'],
-        ["travel", '{"name":"Ibis, breakfast: none"}'],
+        [tool, '{"name":"Ibis, breakfast: Roman"}'],
+        [tool, '{"name":"Ibis, breakfast: none"}'],
     ]
 
 

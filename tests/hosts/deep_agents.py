@@ -38,6 +38,17 @@ def with_subagent(saver: Saver) -> Any:
     return create_deep_agent(model, subagents=[below], checkpointer=saver)
 
 
+def with_two_subagents(saver: Saver) -> Any:
+    """Return one that has the tree as a subagent work on two tasks at once."""
+    tree = build_tree(takes_messages=True).compile()
+    below: Any = {"name": "travel", "description": PURPOSE, "runnable": tree}
+    calls = [
+        Call("task", {"description": city, "subagent_type": "travel"}) for city in ("Rome", "Bari")
+    ]
+    model = ScriptedModel([calls, "Have a nice trip."])
+    return create_deep_agent(model, subagents=[below], checkpointer=saver)
+
+
 def with_tool_of_subagent(saver: Saver) -> Any:
     """Return one whose subagent calls the tree as a tool."""
     call = Call("task", {"description": "Rome", "subagent_type": "helper"})

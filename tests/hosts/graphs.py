@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from langchain.agents import create_agent
+from langchain.agents.middleware import HumanInTheLoopMiddleware
 from langchain.agents.structured_output import ToolStrategy
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.runnables import RunnableLambda
@@ -17,9 +18,11 @@ from langgraph.types import interrupt
 
 from echelons.testing import Call, ScriptedModel
 from tests.hosts.trees import (
+    PURPOSE,
     Hotel,
     ask_for_breakfast,
     build_tree,
+    build_tree_around,
     find_hotel,
 )
 
@@ -43,6 +46,20 @@ def agent_with_two_calls(saver: Saver) -> Any:
     return create_agent(model, [build_tree().as_tool()], checkpointer=saver)
 
 
+def agent_around_agent(saver: Saver) -> Any:
+    """Return one that calls a tree as a tool, whose third level is another one that asks."""
+    call = Call("head", {"task": "Rome"})
+    tree = build_tree_around(agent()).as_tool(description=PURPOSE)
+    return create_agent(ScriptedModel([call, "Have a nice trip."]), [tree], checkpointer=saver)
+
+
+def agent_with_approval(saver: Saver) -> Any:
+    """Return one that asks before it calls the tree."""
+    model = ScriptedModel([TO_ROME, "Have a nice trip."])
+    asks: Any = HumanInTheLoopMiddleware(interrupt_on={"travel": True})
+    return create_agent(model, [build_tree().as_tool()], middleware=[asks], checkpointer=saver)
+
+
 def graph_with_tool_node(saver: Saver) -> Any:
     """Return a graph of a model and a `ToolNode`."""
     return _build_tool_graph(saver, [TO_ROME])
@@ -55,9 +72,13 @@ def graph_with_two_calls(saver: Saver) -> Any:
 
 def graph_with_node(saver: Saver) -> Any:
     """Return a graph of which the tree is a node."""
+
+    def end(state: MessagesState) -> dict[str, Any]:
+        return {"messages": [AIMessage("Have a nice trip.")]}
+
     builder = StateGraph(MessagesState)
     builder.add_node("team", build_tree(takes_messages=True).compile())
-    builder.add_node("after", lambda _: {"messages": [AIMessage("Have a nice trip.")]})
+    builder.add_node("after", end)
     builder.add_edge(START, "team")
     builder.add_edge("team", "after")
     builder.add_edge("after", END)

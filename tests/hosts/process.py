@@ -58,16 +58,21 @@ def tell_host(parts: Iterable[Any]) -> dict[str, Any]:
     for namespace, mode, part in parts:
         if mode == "values" and not namespace:
             state = part
-            questions |= {each.id: each.value for each in part.get("__interrupt__", ())}
+            questions |= {each.id: read_text(each.value) for each in part.get("__interrupt__", ())}
         elif mode == "messages" and part[0].text and "agent_path" in part[1]:
             streamed.add(part[1]["agent_path"])
     messages = state["messages"]
     return {
-        "questions": {key: value["question"] for key, value in questions.items()},
+        "questions": questions,
         "tools": [[each.name, each.text] for each in messages if each.type == "tool"],
         "said": [each.text for each in messages if each.type == "ai"],
         "streamed": sorted(streamed),
     }
+
+
+def read_text(asked: Any) -> Any:
+    """Return the text of a question of ours; any other value as it is."""
+    return asked.get("question", asked) if isinstance(asked, dict) else asked
 
 
 def run_tree(session: Session, answers: dict[str, Any] | None) -> dict[str, Any]:

@@ -34,6 +34,10 @@ def test_two_calls_of_one_message_ask_at_once(visit: Visit) -> None:
     check_two_calls(visit, "tests.hosts.deep_agents:with_two_calls")
 
 
+def test_two_tasks_of_one_message_ask_at_once(visit: Visit) -> None:
+    check_two_calls(visit, "tests.hosts.deep_agents:with_two_subagents", tool="task")
+
+
 def test_a_deep_agent_whose_subagent_asks_goes_on_in_another_process(visit: Visit) -> None:
     last = check_guest(visit, "tests.hosts.deep_agents:agent")
 

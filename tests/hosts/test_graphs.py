@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command
@@ -16,6 +17,8 @@ from tests.hosts.trees import build_tree
 
 if TYPE_CHECKING:
     from tests.hosts.conftest import Visit
+
+APPROVED = {"decisions": [{"type": "approve"}]}
 
 
 @pytest.mark.parametrize("host", ["agent_with_tool", "graph_with_tool_node"])
@@ -37,6 +40,27 @@ def test_a_node_asks_its_host_from_the_third_level_and_goes_on_in_another_proces
 
 def test_two_calls_of_one_message_ask_at_once(visit: Visit) -> None:
     check_two_calls(visit, "tests.hosts.graphs:agent_with_two_calls")
+
+
+def test_a_host_asks_before_the_call_and_the_tree_after_it(visit: Visit) -> None:
+    host = "tests.hosts.graphs:agent_with_approval"
+    [held] = visit(host=host)["questions"]
+
+    [(question, text)] = visit({held: APPROVED}, host=host)["questions"].items()
+    last = visit({question: "yes"}, host=host)
+
+    assert text == GIVEN
+    assert last["tools"] == [["travel", ANSWERED]]
+
+
+def test_an_agent_inside_a_tree_inside_an_agent_asks_the_outer_one(visit: Visit) -> None:
+    host = "tests.hosts.graphs:agent_around_agent"
+    [(question, text)] = visit(host=host)["questions"].items()
+
+    last = visit({question: "yes"}, host=host)
+
+    assert text == "Breakfast? Rome"
+    assert last["tools"] == [["head", '{"name": "Ibis, breakfast: yes"}']]
 
 
 @pytest.mark.parametrize("guest", ["agent", "typed_agent"])
@@ -92,10 +116,12 @@ def test_calls_that_begin_in_another_order_when_they_go_on_keep_their_trees() ->
 
     def host(order: list[Any], saver: Any) -> Any:
         tool = build_tree().as_tool()
+
+        def call(state: MessagesState, config: RunnableConfig) -> dict[str, Any]:
+            return {"messages": [tool.invoke(each, config) for each in order]}
+
         builder = StateGraph(MessagesState)
-        builder.add_node(
-            "tools", lambda _, config: {"messages": [tool.invoke(each, config) for each in order]}
-        )
+        builder.add_node("tools", call)
         builder.add_edge(START, "tools")
         return builder.compile(checkpointer=saver)
 

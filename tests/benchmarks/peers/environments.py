@@ -34,18 +34,21 @@ def install(place: Path, pins: Path) -> None:
         _run(command)
 
 
-def interpreter(name: str, folder: Path = FOLDER, install: Installer = install) -> Path:
+def interpreter(
+    name: str, folder: Path = FOLDER, install: Installer = install, pins: Path | None = None
+) -> Path:
     """Return the Python of a peer's environment, made if need be.
 
     Args:
         name: The peer, as its file of pins is named.
         folder: Where the environments are.
         install: Makes an environment.
+        pins: A file of pins; the peer's if left out.
 
     Raises:
         NotInstallable: It could not be made; nothing of it is left.
     """
-    pins = PINS / f"{name}.txt"
+    pins = pins or PINS / f"{name}.txt"
     place = folder / name
     python, ready = _python_in(place), place / ".pins"
     wanted = pins.read_text(encoding="utf-8")
