@@ -48,6 +48,7 @@ __all__ = [
     "NULL_TASK_ID",
     "OWN_CONFIG_KEYS",
     "PRIVATE_PREFIX",
+    "PULL",
     "READ_KEY",
     "RESUME_MAP_KEY",
     "RESUMING_KEY",
@@ -57,6 +58,7 @@ __all__ = [
     "STREAM_EVENTS_KEY",
     "STREAM_QUEUE_NAME",
     "TASK_ID_KEY",
+    "TASK_PATH_KEY",
     "AsyncPregelLoop",
     "DeltaSnapshot",
     "StreamMessagesHandler",
@@ -79,6 +81,10 @@ PRIVATE_PREFIX: Final = CHECKPOINTER_KEY.removesuffix("checkpointer")
 DURABILITY_KEY = CONFIG_KEY_DURABILITY
 TASK_ID_KEY = CONFIG_KEY_TASK_ID
 READ_KEY = CONFIG_KEY_READ
+
+# The key of a task's metadata that says how it was begun; `PULL` is the first part of what stands
+# there if it was not by a `Send`. Read: such a task may run several calls of a tool.
+TASK_PATH_KEY: Final = "langgraph_path"
 
 # The checkpoint of each namespace that a forked run begins from. Read: a resumed graph must have
 # the nodes that its checkpoint waits in.

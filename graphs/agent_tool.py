@@ -19,7 +19,7 @@ from echelons.delegation.contract import Contract
 from echelons.errors import InvalidField, InvalidInput
 from echelons.graphs.compiled_tree import compile_tree
 from echelons.identity.lineage import Identity
-from echelons.langgraph_internals import SCRATCHPAD_KEY
+from echelons.langgraph_internals import PULL, SCRATCHPAD_KEY, TASK_PATH_KEY
 from echelons.text.redaction import redact_secrets
 from echelons.tree.names import check_name
 
@@ -76,12 +76,14 @@ def build_agent_tool(agent: Agent, name: str | None, description: str | None) ->
 def _with_own_namespace(given: dict[str, Any]) -> dict[str, Any]:
     """Return the options of a call, its config with a namespace that the call's id decides.
 
-    Each call of an agent of ours is a task already, whose own namespace the inbox looks into.
+    A call that a `Send` has begun is a task of its own already, as with `create_agent`, and so is
+    one of an agent of ours.
     """
     config = given.get("config") or {}
-    configurable, call_id = config.get("configurable", {}), given.get("tool_call_id")
-    pad = configurable.get(SCRATCHPAD_KEY)
-    if pad is None or not call_id or Identity.from_metadata(config.get("metadata") or {}):
+    configurable, metadata = config.get("configurable", {}), config.get("metadata") or {}
+    call_id, pad = given.get("tool_call_id"), configurable.get(SCRATCHPAD_KEY)
+    origin, *_ = metadata.get(TASK_PATH_KEY) or ("",)
+    if pad is None or not call_id or origin != PULL or Identity.from_metadata(metadata):
         return given
     # A number, as LangGraph's own: it is left out where a graph is looked up by its namespace.
     number = int.from_bytes(sha256(call_id.encode("utf-8", "replace")).digest()[:8])
