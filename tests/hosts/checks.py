@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from tests.hosts.trees import LEVELS
+from echelons.testing import Call, ScriptedModel
+from tests.hosts.trees import LEVELS, build_tree
 
 if TYPE_CHECKING:
     from tests.hosts.conftest import Visit
@@ -52,3 +54,17 @@ def check_guest(visit: Visit, guest: str, *, asked: str = "Breakfast? Rome") -> 
 
     assert last["questions"] == {}
     return {**last, "streamed": {*first["streamed"], *last["streamed"]}}
+
+
+def check_wrong_arguments(build: Callable[[Any, Any], Any]) -> None:
+    """Let the model of a host call a tree with arguments that are not of its contract.
+
+    Args:
+        build: Builds the host of a model and the tool.
+    """
+    model = ScriptedModel([Call("travel", {"town": "Rome"}), "I see."])
+    state = build(model, build_tree().as_tool()).invoke({"messages": [("user", "Rome")]})
+
+    [told] = [each for each in state["messages"] if each.type == "tool"]
+    assert told.status == "error"
+    assert "city: Field required" in told.text

@@ -1,10 +1,19 @@
 """Deep agents, around our trees and inside them."""
 
+# pyright: reportMissingImports=false
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.hosts.checks import ANSWERED, check_guest, check_host, check_two_calls
+from deepagents import create_deep_agent
+
+from tests.hosts.checks import (
+    ANSWERED,
+    check_guest,
+    check_host,
+    check_two_calls,
+    check_wrong_arguments,
+)
 
 if TYPE_CHECKING:
     from tests.hosts.conftest import Visit
@@ -55,3 +64,7 @@ def test_a_deep_agent_whose_tool_is_held_takes_a_decision_in_another_process(
 
     assert last["said"] == '{"name": "Ibis, breakfast: in Rome"}'
     assert "approval" in last["streamed"]
+
+
+def test_wrong_arguments_go_back_to_the_hosts_model() -> None:
+    check_wrong_arguments(lambda model, tool: create_deep_agent(model, [tool]))

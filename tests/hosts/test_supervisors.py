@@ -1,13 +1,20 @@
 """Supervisors of langgraph-supervisor, around our trees and inside them."""
 
+# pyright: reportMissingImports=false
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.hosts.checks import ANSWERED, check_guest, check_host
+import pytest
+from langgraph_supervisor import create_supervisor
+
+from tests.hosts.checks import ANSWERED, check_guest, check_host, check_wrong_arguments
 
 if TYPE_CHECKING:
     from tests.hosts.conftest import Visit
+
+# It makes its agents with a function that LangGraph has moved.
+pytestmark = pytest.mark.filterwarnings("ignore:create_react_agent has been moved")
 
 
 def test_a_tool_asks_its_host_from_the_third_level_and_goes_on_in_another_process(
@@ -31,3 +38,9 @@ def test_a_supervisor_whose_member_asks_goes_on_in_another_process(visit: Visit)
 
     assert last["said"] == '{"name": "Ibis, breakfast: yes"}'
     assert last["streamed"] >= {"task", "message", "tool_call", "question", "answer", "response"}
+
+
+def test_wrong_arguments_go_back_to_the_hosts_model() -> None:
+    check_wrong_arguments(
+        lambda model, tool: create_supervisor([], model=model, tools=[tool]).compile()
+    )
