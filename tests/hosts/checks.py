@@ -12,6 +12,16 @@ if TYPE_CHECKING:
     from tests.hosts.conftest import Visit
 
 ANSWERED = '{"name":"Ibis, breakfast: yes"}'
+LIKE_AN_AGENT = {
+    "task",
+    "message",
+    "tool_call",
+    "tool_result",
+    "question",
+    "answer",
+    "response",
+}
+"""Kinds of events of a guest that is an agent."""
 GIVEN = 'Breakfast? {"city": "Rome", "nights": 2}'
 
 

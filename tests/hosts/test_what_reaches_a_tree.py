@@ -16,7 +16,7 @@ from langgraph.store.memory import InMemoryStore
 from echelons import Agent, ThreadStore
 from echelons.testing import Call, ScriptedModel, delegate
 from tests.hosts.checks import check_wrong_arguments
-from tests.hosts.graphs import graph_with_node, graph_with_tool_node
+from tests.hosts.graphs import agent_with_tool, graph_with_node, graph_with_tool_node
 from tests.hosts.process import THREAD
 from tests.hosts.trees import LEVELS, Query, build_tree
 
@@ -102,13 +102,39 @@ def test_the_trace_of_a_hosts_thread_is_that_of_the_tree() -> None:
     assert (trace.agent, planner.agent, clerk.agent) == ("travel", "planner", "clerk")
 
 
-def test_an_inbox_has_the_question_of_a_tree_that_is_a_node() -> None:
+# A task of a plain ToolNode may run several trees, of which the inbox knows none.
+@pytest.mark.parametrize(
+    ("host", "path"),
+    [
+        (agent_with_tool, ("travel", "planner", "clerk")),
+        (graph_with_node, ("travel", "planner", "clerk")),
+        (graph_with_tool_node, ()),
+    ],
+)
+def test_an_inbox_has_the_question_of_a_tree_in_a_host(host: Any, path: tuple[str, ...]) -> None:
     saver = InMemorySaver()
-    asked = graph_with_node(saver).invoke(GO, THREAD)["__interrupt__"]
+    asked = host(saver).invoke(GO, THREAD)["__interrupt__"]
 
     [root] = ThreadStore(saver).inbox()
     assert [each.id for each in root.questions] == [each.id for each in asked]
-    assert [each.path for each in root.questions] == [("travel", "planner", "clerk")]
+    assert [each.path for each in root.questions] == [path]
+
+
+UNHEARD = "nothing of this run is stored, so nobody can answer"
+
+
+@pytest.mark.parametrize("host", [agent_with_tool, graph_with_tool_node, graph_with_node])
+def test_an_agent_that_asks_in_a_host_without_a_saver_reads_that_nobody_can_answer(
+    host: Any,
+) -> None:
+    state = host(None).invoke(GO)
+
+    assert UNHEARD in state["messages"][-2].text
+    assert state["messages"][-1].text == "Have a nice trip."
+
+
+def test_a_tool_that_is_called_outside_of_a_graph_runs_but_cannot_ask() -> None:
+    assert UNHEARD in build_tree().as_tool().invoke({"city": "Rome"})
 
 
 def test_wrong_arguments_go_back_to_the_hosts_model() -> None:
