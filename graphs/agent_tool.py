@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from hashlib import sha256
 from typing import Any
+from uuid import uuid5
 
 from langchain_core.messages import HumanMessage
 from langchain_core.runnables import RunnableConfig
@@ -14,13 +14,13 @@ from langchain_core.tools import BaseTool, StructuredTool, ToolException
 from pydantic import BaseModel, Field
 
 from echelons.agent import Agent
-from echelons.checkpoints.namespaces import SEPARATOR
 from echelons.delegation.contract import Contract
 from echelons.errors import InvalidField, InvalidInput
 from echelons.graphs.compiled_tree import compile_tree
-from echelons.identity.lineage import Identity
+from echelons.identity.lineage import ECHELONS_NS, Identity
 from echelons.langgraph_internals import PULL, SCRATCHPAD_KEY, TASK_PATH_KEY
 from echelons.text.redaction import redact_secrets
+from echelons.text.sanitize import sanitize_value
 from echelons.tree.names import check_name
 
 
@@ -85,11 +85,11 @@ def _with_own_namespace(given: dict[str, Any]) -> dict[str, Any]:
     origin, *_ = metadata.get(TASK_PATH_KEY) or ("",)
     if pad is None or not call_id or origin != PULL or Identity.from_metadata(metadata):
         return given
-    # A number, as LangGraph's own: it is left out where a graph is looked up by its namespace.
-    number = int.from_bytes(sha256(call_id.encode("utf-8", "replace")).digest()[:8])
+    # As if each call were a task of the node.
+    node, _, task_id = configurable["checkpoint_ns"].rpartition(":")
     own = {
         **configurable,
-        "checkpoint_ns": f"{configurable['checkpoint_ns']}{SEPARATOR}{number}",
+        "checkpoint_ns": f"{node}:{uuid5(ECHELONS_NS, sanitize_value(f'{task_id}/{call_id}'))}",
         SCRATCHPAD_KEY: replace(pad, subgraph_counter=lambda: 0),
     }
     return {**given, "config": {**config, "configurable": own}}

@@ -12,9 +12,12 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.config import get_stream_writer
 from langgraph.prebuilt import ToolRuntime
 from langgraph.store.memory import InMemoryStore
+from langgraph.types import Command
 
 from echelons import Agent, ThreadStore
+from echelons.errors import MissingAgents
 from echelons.testing import Call, ScriptedModel, delegate
+from tests.hosts import graphs
 from tests.hosts.checks import check_wrong_arguments
 from tests.hosts.graphs import agent_with_tool, graph_with_node, graph_with_tool_node
 from tests.hosts.process import THREAD
@@ -47,12 +50,14 @@ def build_host() -> Any:
     }
     planner = Agent("planner", subordinates=[Agent("clerk", tools=[look_up])])
     tree = Agent("travel", "Plans", model=ScriptedModel(scripts), subordinates=[planner])
+    # LangChain's annotation takes no plain type.
+    context: Any = str
     return create_agent(
         ScriptedModel([Call("travel", {"task": "Rome"}), "Have a nice trip."]),
         [tree.as_tool()],
         checkpointer=InMemorySaver(),
         store=InMemoryStore(),
-        context_schema=str,
+        context_schema=context,
     )
 
 
@@ -155,3 +160,19 @@ def test_a_tree_that_is_a_node_takes_any_text_in_place_of_its_input() -> None:
         tree.invoke({"messages": [("user", text)]})
 
     assert seen == [Query(city="Rome"), Query(city="Rome"), None]
+
+
+@pytest.mark.parametrize("build", [agent_with_tool, graph_with_tool_node, graph_with_node])
+def test_a_host_whose_tree_has_lost_the_agent_that_asked_is_refused(
+    build: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saver = InMemorySaver()
+    build(saver).invoke(GO, THREAD)
+
+    def build_smaller(*, takes_messages: bool = False) -> Agent:
+        known = build_tree(takes_messages=takes_messages)
+        return Agent("travel", "Plans", model=known.model, contract=known.contract)
+
+    monkeypatch.setattr(graphs, "build_tree", build_smaller)
+    with pytest.raises(MissingAgents):
+        build(saver).invoke(Command(resume="yes"), THREAD)
