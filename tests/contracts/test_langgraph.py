@@ -43,12 +43,15 @@ from echelons.langgraph_internals import (
     NS_SEP,
     NULL_TASK_ID,
     OWN_CONFIG_KEYS,
+    PULL,
     READ_KEY,
     RESUME_MAP_KEY,
     RESUMING_KEY,
     SCRATCHPAD_KEY,
     SEND_KEY,
     SEVERAL_WRITES_KEY,
+    TASK_ID_KEY,
+    TASK_PATH_KEY,
     AsyncPregelLoop,
     DeltaSnapshot,
     StreamMessagesHandler,
@@ -209,6 +212,33 @@ def test_the_scratchpad_of_a_task_holds_its_answers_and_counts_its_interrupts(
     graph.invoke(Command(resume="two"), CONFIG)
 
     assert pads == [([], True, False), ([], True, True), (["one"], True, True)]
+
+
+# The namespace of a call of a tree as a tool: graphs/agent_tool.py
+
+
+def test_a_task_knows_whether_a_send_began_it_and_numbers_the_graphs_that_it_runs(
+    saver: InMemorySaver,
+) -> None:
+    begun: list[tuple[bool, list[int], bool]] = []
+
+    def look(state: State, config: RunnableConfig) -> State:
+        given = config["configurable"]
+        count = given[SCRATCHPAD_KEY].subgraph_counter
+        is_pulled = config["metadata"][TASK_PATH_KEY][0] == PULL
+        own = given["checkpoint_ns"] == f"look:{given[TASK_ID_KEY]}"
+        begun.append((is_pulled, [count(), count()], own))
+        return {"seen": []}
+
+    builder = StateGraph(State)
+    builder.add_node("look", look)
+    builder.add_edge(START, "look")
+    builder.add_conditional_edges(
+        "look", lambda _: [Send("look", {"seen": []})] if len(begun) == 1 else END, ["look", END]
+    )
+    builder.compile(saver).invoke({"seen": []}, CONFIG)
+
+    assert begun == [(True, [0, 1], True), (False, [0, 1], True)]
 
 
 def test_answers_by_id_stand_under_a_key_of_their_own(saver: InMemorySaver) -> None:
