@@ -63,6 +63,8 @@ def check_guest(visit: Visit, guest: str, *, asked: str = "Breakfast? Rome") -> 
     last = visit({question: "yes"}, guest=guest)
 
     assert last["questions"] == {}
+    # What runs inside of the guest has no path of its own.
+    assert first["paths"] == last["paths"] == ["head/planner/guest"]
     return {**last, "streamed": {*first["streamed"], *last["streamed"]}}
 
 

@@ -94,11 +94,13 @@ async def arun_tree(session: Session, answers: dict[str, Any] | None) -> dict[st
 
 
 def tell_tree(events: Iterable[RunEvent], result: Result) -> dict[str, Any]:
-    """Return the questions, the answer, and the kinds of the events of the third level."""
+    """Return the questions, the answer, and the kinds and paths of the third level's events."""
+    below = [each for each in events if "guest" in each.path]
     return {
         "questions": {each.id: [each.value, list(each.path)] for each in result.questions},
         "said": result.text,
-        "streamed": sorted({each.kind for each in events if "guest" in each.path}),
+        "streamed": sorted({each.kind for each in below}),
+        "paths": sorted({each.path for each in below}),
     }
 
 

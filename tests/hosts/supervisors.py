@@ -11,16 +11,18 @@ from langchain_core.messages import BaseMessage
 from langgraph_supervisor import create_supervisor
 
 from echelons.testing import Call, ScriptedModel
-from tests.hosts.graphs import TO_ROME, Saver
+from tests.hosts.graphs import TO_BARI, TO_ROME, Saver
 from tests.hosts.trees import ask_for_breakfast, build_tree, find_hotel
 
 
 def with_tool(saver: Saver) -> Any:
     """Return a supervisor that calls the tree as a tool."""
-    model = ScriptedModel([TO_ROME, "Have a nice trip."])
-    return create_supervisor([], model=model, tools=[build_tree().as_tool()]).compile(
-        checkpointer=saver
-    )
+    return _build_tool_supervisor(saver, [TO_ROME])
+
+
+def with_two_calls(saver: Saver) -> Any:
+    """Return one that calls it twice in a message."""
+    return _build_tool_supervisor(saver, [TO_ROME, TO_BARI])
 
 
 def with_member(saver: Saver) -> Any:
@@ -44,3 +46,10 @@ def supervisor() -> Any:
 
     clerk = create_agent(ScriptedModel(find_hotel), [ask_for_breakfast], name="clerk")
     return create_supervisor([clerk], model=ScriptedModel(reply)).compile()
+
+
+def _build_tool_supervisor(saver: Saver, calls: list[Call]) -> Any:
+    model = ScriptedModel([calls, "Have a nice trip."])
+    return create_supervisor([], model=model, tools=[build_tree().as_tool()]).compile(
+        checkpointer=saver
+    )

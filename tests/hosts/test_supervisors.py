@@ -13,6 +13,7 @@ from tests.hosts.checks import (
     LIKE_AN_AGENT,
     check_guest,
     check_host,
+    check_two_calls,
     check_wrong_arguments,
 )
 
@@ -29,6 +30,10 @@ def test_a_tool_asks_its_host_from_the_third_level_and_goes_on_in_another_proces
     last = check_host(visit, "tests.hosts.supervisors:with_tool")
 
     assert last["tools"] == [["travel", ANSWERED]]
+
+
+def test_two_calls_of_one_message_ask_at_once(visit: Visit) -> None:
+    check_two_calls(visit, "tests.hosts.supervisors:with_two_calls")
 
 
 def test_a_member_asks_its_host_from_the_third_level_and_goes_on_in_another_process(
