@@ -13,6 +13,7 @@ from langchain_core.messages import AIMessage, BaseMessage, RemoveMessage, conve
 from langgraph.graph.message import REMOVE_ALL_MESSAGES, add_messages
 from langgraph.types import Command
 
+from echelons.delegation.contract import ROOT_CONTRACT_KEY
 from echelons.identity.thread_history import Past
 from echelons.nodes.messages import RETURNED_KEY, sanitize_message
 from echelons.nodes.planning.tool_calls import assign_call_ids
@@ -25,7 +26,9 @@ def build_hook_state(
 ) -> dict[str, Any]:
     """Return a level's state as a hook sees it: all messages of the thread, and its input."""
     shown = {key: each for key, each in state.items() if key not in PRIVATE_KEYS}
-    if (payload := find_payload(config, state["messages"])) is not None:
+    payload = find_payload(config, state["messages"])
+    # A text that is no input, which a graph around the tree may give, has none.
+    if payload is not None or ROOT_CONTRACT_KEY in config["configurable"]:
         shown["payload"] = payload
     return {**shown, "messages": [*past.messages, *state["messages"]]}
 

@@ -8,6 +8,7 @@ from typing import Any
 from langgraph.runtime import get_runtime
 
 from echelons.agent import bind_state
+from echelons.delegation.contract import ROOT_CONTRACT_KEY
 from echelons.errors import EchelonsError
 from echelons.guards.gate import Halt
 from echelons.identity.failures import get_failure_log
@@ -65,7 +66,9 @@ class StateFunction:
     ) -> Callable[[], Any]:
         shown = {key: each for key, each in state.items() if key not in PRIVATE_KEYS}
         shown["messages"] = [*past.messages, *state["messages"]]
-        if (payload := find_payload(config, state["messages"])) is not None:
+        payload = find_payload(config, state["messages"])
+        # A text that is no input, which a graph around the tree may give, has none.
+        if payload is not None or ROOT_CONTRACT_KEY in config["configurable"]:
             shown["payload"] = payload
         return self._bind(shown, get_runtime())
 

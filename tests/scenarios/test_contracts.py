@@ -570,3 +570,20 @@ def test_the_offline_planner_fills_the_inputs_from_the_task(world: World) -> Non
         text = world.send(session, task).text
     assert '{"name": "Ibis Rome", "price": 120.0}' in text
     assert '{"forecast": "sun in Rome"}' in text
+
+
+def test_a_graph_around_a_tree_may_give_it_a_text_that_is_no_input() -> None:
+    class Range(BaseModel):
+        first: int
+        last: int
+
+    seen: list[Any] = []
+
+    def prompt(state: Any) -> str:
+        seen.append(state["payload"])
+        return ""
+
+    model = ScriptedModel(["from 1 to 3"])
+    agent = Agent("count", model=model, prompt=prompt, contract=Contract(input=Range))
+    agent.compile().invoke({"messages": [("user", "from 1 to 3")]})
+    assert seen == [None]
