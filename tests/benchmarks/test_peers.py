@@ -18,7 +18,7 @@ from tests.benchmarks.peers.entries import ENTRIES, HANDWRITTEN, OWN, OWN_FULL, 
 from tests.benchmarks.peers.environments import PINS, NotInstallable, interpreter
 from tests.benchmarks.peers.page import as_json, as_markdown
 from tests.benchmarks.peers.process import PeerFailed, started
-from tests.benchmarks.peers.work import CHAIN, CROWD, THREAD, Size
+from tests.benchmarks.peers.work import CHAIN, CROWD, THREAD, TYPED, Size
 
 SMALL = Size(crowd=2, latency=0.001)
 TINY = Scale(rounds=1, crowded=1, turns=(1, 2), size=SMALL)
@@ -118,14 +118,19 @@ def test_what_the_leaf_said_is_found_in_base64_too(tmp_path: Path, before: str) 
 
 def test_the_page_sets_ours_beside_the_others() -> None:
     results = [
-        Result(OWN, chain=Cost(10, 10), crowd=Cost(1, 300), leaf=True),
-        Result(OWN_FULL, chain=Cost(20, 30)),
+        Result(OWN, chain=Cost(10, 10), crowd=Cost(1, 300), leaf=True, typed=Cost(11, 12)),
+        Result(OWN_FULL, chain=Cost(20, 30), wrong={TYPED: "incomplete: 4 of 5"}),
         Result(HANDWRITTEN, chain=Cost(40, 50), wrong={CROWD: "incomplete", THREAD: "none"}),
     ]
     page = as_markdown(results, Scale(turns=(1,)), {"cores": "2"})
     assert "| hand-written LangGraph | as it comes | 40 | 50 |" in page
     assert "| echelons | NORMAL | 2 | 300 | 1 |" in page
     assert "| hand-written LangGraph | as it comes | incomplete |" in page
+    # Those that were not asked for it are not in the table of the typed chain.
+    typed = page.partition("## Three-level chain, typed")[2].partition("\n## ")[0]
+    assert "| echelons | NORMAL | 11 | 12 |" in typed
+    assert "| echelons | FULL | incomplete: 4 of 5 |" in typed
+    assert "hand-written" not in typed
     assert json.loads(as_json(results, Scale(), {}))["figures"][0]["chain"]["cpu"] == 10
 
 

@@ -13,7 +13,7 @@ from tests.benchmarks.measure import Cost, Say, in_turn, median
 from tests.benchmarks.peers.entries import Entry
 from tests.benchmarks.peers.environments import NotInstallable
 from tests.benchmarks.peers.process import Done, PeerFailed, PeerProcess, started
-from tests.benchmarks.peers.work import ANSWER, CHAIN, CROWD, SAID, THREAD, Size
+from tests.benchmarks.peers.work import ANSWER, CHAIN, CROWD, SAID, THREAD, TYPED, Size
 
 WARM_UP = 3
 NEAR = 5
@@ -48,6 +48,7 @@ class Result:
         leaf: Whether the steps of the chain's leaf are stored; ``None`` if it never ran.
         chain: The median round.
         crowd: The median round.
+        typed: The median round of the typed chain.
         turns: The median of some turns up to that one.
         sizes: Megabytes after that turn.
         wrong: Why a work has no figures, by the name of the work.
@@ -58,6 +59,7 @@ class Result:
     leaf: bool | None = None
     chain: Cost | None = None
     crowd: Cost | None = None
+    typed: Cost | None = None
     turns: dict[int, Cost] = field(default_factory=dict)
     sizes: dict[int, float] = field(default_factory=dict)
     wrong: dict[str, str] = field(default_factory=dict)
@@ -79,11 +81,12 @@ def compare(entries: Sequence[Entry], scale: Scale, say: Say) -> list[Result]:
                 peer = stack.enter_context(started(entry, scale.size))
             except (NotInstallable, PeerFailed) as failed:
                 kind = "not installed" if isinstance(failed, NotInstallable) else "cannot start"
-                result.wrong = dict.fromkeys((CHAIN, CROWD, THREAD), f"{kind}: {failed}")
+                result.wrong = dict.fromkeys((CHAIN, CROWD, THREAD, TYPED), f"{kind}: {failed}")
                 continue
             running[entry.key] = peer
             result.versions = peer.versions
         _chain(running, results, scale, say)
+        _typed(running, results, scale, say)
         _crowd(running, results, scale, say)
         _thread(running, results, scale, say)
         for key, peer in running.items():
@@ -96,6 +99,13 @@ def _chain(running: Running, results: Results, scale: Scale, say: Say) -> None:
     for key, each in done.items():
         if _whole(results[key], CHAIN, each, 6, 1):
             results[key].chain = median([every.cost for every in each[WARM_UP:]])
+
+
+def _typed(running: Running, results: Results, scale: Scale, say: Say) -> None:
+    done = _rounds(TYPED, running, results, WARM_UP + scale.rounds, say)
+    for key, each in done.items():
+        if _whole(results[key], TYPED, each, 5, 0):
+            results[key].typed = median([every.cost for every in each[WARM_UP:]])
 
 
 def _crowd(running: Running, results: Results, scale: Scale, say: Say) -> None:
@@ -125,7 +135,9 @@ def _rounds(
     """Have a work done by all that can, in turn; who fails is left out, and it is said why."""
     able = [key for key, peer in running.items() if work in peer.works]
     for key in set(running) - set(able):
-        results[key].wrong[work] = "keeps no conversation"
+        # Most have no typed subagents, or are not asked for them.
+        if work != TYPED:
+            results[key].wrong[work] = "keeps no conversation"
     done: dict[str, list[Done]] = {key: [] for key in able}
     for number in range(first, first + rounds):
         say(f"{work}, round {number + 1}")

@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
+from pydantic import BaseModel
+
+from echelons import Agent, Contract, SqliteCheckpointer
 from tests.benchmarks.model import QuickModel
-from tests.benchmarks.peers.work import CHAIN, CROWD, SAID, TASK, THREAD, Size, Work, Works, place
-from tests.benchmarks.rivals import Rival, arivals
+from tests.benchmarks.peers.work import (
+    BRIEF,
+    CHAIN,
+    CROWD,
+    REPORT,
+    SAID,
+    TASK,
+    THREAD,
+    TYPED,
+    Size,
+    Work,
+    Works,
+    place,
+)
+from tests.benchmarks.rivals import OURS, OURS_FULL, OWN, GraphRival, Rival, arivals
 from tests.benchmarks.trees import Role, chain, crowd
 
 PACKAGES = ("echelons", "langgraph", "langgraph-checkpoint-sqlite", "langchain-core")
@@ -28,7 +45,46 @@ async def opened(folder: Path, setting: str, size: Size) -> AsyncIterator[Works]
             kept = place(folder, name)
             field = await stack.enter_async_context(arivals(role, [setting], folder=kept))
             works[name] = _work(field[setting], name == THREAD)
+        if setting in (OURS, OURS_FULL):
+            database = place(folder, TYPED) / "kept.sqlite"
+            opened = SqliteCheckpointer(database, synchronous=OWN[setting])
+            graph = _build_typed_chain().compile(stack.enter_context(opened))
+            works[TYPED] = _typed_work(GraphRival(graph, database))
         yield works
+
+
+class Brief(BaseModel):
+    """What each level is given."""
+
+    subject: str
+    nights: int
+
+
+class Report(BaseModel):
+    """What each level answers."""
+
+    text: str
+    price: float
+
+
+def _build_typed_chain() -> Agent:
+    """Return three levels, each a tool of its superior with a contract."""
+    contract, answer = Contract(input=Brief, output=Report), json.dumps(REPORT)
+    below: list[Agent] = []
+    for name, wanted in (("leaf", []), ("middle", [("leaf", BRIEF)])):
+        model = QuickModel(wanted=wanted, answer=answer)
+        purpose = f"Does what {name} does"
+        below = [Agent(name, purpose, model=model, subordinates=below, contract=contract)]
+    model = QuickModel(wanted=[("middle", BRIEF)], answer=answer)
+    return Agent("root", model=model, subordinates=below, response_format=Report)
+
+
+def _typed_work(rival: Rival) -> Work:
+    async def done(number: int) -> str:
+        answer = await rival.ainvoke(TASK, f"thread{number}")
+        return Report.model_validate_json(answer).text
+
+    return done
 
 
 def _work(rival: Rival, grows: bool) -> Work:

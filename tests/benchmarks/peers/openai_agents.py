@@ -31,16 +31,20 @@ from openai.types.responses import (
     ResponseOutputMessage,
     ResponseOutputText,
 )
+from pydantic import BaseModel
 
 from tests.benchmarks.peers import work
 from tests.benchmarks.peers.work import (
     ANSWER,
+    BRIEF,
     CHAIN,
     CROWD,
+    REPORT,
     SAID,
     SUBJECT,
     TASK,
     THREAD,
+    TYPED,
     Size,
     Work,
     Works,
@@ -116,7 +120,9 @@ async def opened(folder: Path, setting: str, size: Size) -> AsyncIterator[Works]
     members = [_agent(name, QuickModel(latency=size.latency)) for name in names]
     model = QuickModel([_to(name) for name in names], latency=size.latency)
     crowd = _agent("root", model, [below(each) for each in members])
+    typed = {} if setting == EACH else {TYPED: _work(_build_typed_chain(), folder, TYPED)}
     yield {
+        **typed,
         CHAIN: _work(chain, folder, CHAIN),
         CROWD: _work(crowd, folder, CROWD),
         THREAD: _grow(_agent("root", QuickModel(answer=SAID)), folder),
@@ -125,6 +131,48 @@ async def opened(folder: Path, setting: str, size: Size) -> AsyncIterator[Works]
 
 def _agent(name: str, model: QuickModel, tools: Sequence[Any] = ()) -> Any:
     return Agent(name=name, instructions=f"You are {name}.", model=model, tools=list(tools))
+
+
+class Brief(BaseModel):
+    """What each level is given."""
+
+    subject: str
+    nights: int
+
+
+class Report(BaseModel):
+    """What each level answers."""
+
+    text: str
+    price: float
+
+
+def _build_typed_chain() -> Any:
+    """Return three levels, each run by a tool of its superior with typed arguments."""
+    answer, given = json.dumps(REPORT), {"brief": BRIEF}
+
+    def agent(name: str, wanted: Wanted = (), tools: Sequence[Any] = ()) -> Any:
+        return Agent(
+            name=name,
+            instructions=f"You are {name}.",
+            model=QuickModel(wanted, answer),
+            tools=list(tools),
+            output_type=Report,
+        )
+
+    middle = agent("middle", [("call_leaf", given)], [_build_typed_tool("leaf", agent("leaf"))])
+    return agent("root", [("call_middle", given)], [_build_typed_tool("middle", middle)])
+
+
+def _build_typed_tool(name: str, below: Any) -> Any:
+    async def call(brief: Brief) -> str:
+        """Give a brief to a subordinate and get its report."""
+        done = await Runner.run(below, brief.model_dump_json())
+        report: Report = done.final_output
+        return report.model_dump_json()
+
+    call.__annotations__["brief"] = Brief
+    return function_tool(call, name_override=f"call_{name}")
 
 
 def _to(subordinate: str) -> tuple[str, dict[str, Any]]:
@@ -166,4 +214,4 @@ def _grow(agent: Any, folder: Path) -> Work:
 async def _run(agent: Any, given: str, kept: Kept) -> str:
     with closing(SQLiteSession(kept.thread, kept.database)) as session:
         done = await Runner.run(agent, given, context=kept, session=session)
-    return str(done.final_output)
+    return str(getattr(done.final_output, "text", done.final_output))

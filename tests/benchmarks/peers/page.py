@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from tests.benchmarks.peers.compare import Result, Scale
-from tests.benchmarks.peers.work import CHAIN, CROWD, THREAD
+from tests.benchmarks.peers.work import CHAIN, CROWD, THREAD, TYPED
 from tests.benchmarks.report import line, number
 from tests.benchmarks.rivals import FLOOR, OURS, OURS_FULL
 
@@ -22,6 +22,7 @@ def tables(results: Sequence[Result], scale: Scale) -> dict[str, Table]:
     last = max(scale.turns)
     return {
         "Three-level chain": _chain(results),
+        "Three-level chain, typed": _typed(results),
         f"{scale.size.crowd} subordinates at once": _crowd(results, scale),
         f"One thread of {last} turns": _thread(results, scale),
         "What is stored of the chain": _kept(results),
@@ -35,6 +36,17 @@ def _chain(results: Sequence[Result]) -> Table:
         if each.chain:
             cells = [number(each.chain.cpu), number(each.chain.wall)]
         rows.append([*_who(each), *cells])
+    return (*WHO, "CPU ms", "wall ms"), rows
+
+
+def _typed(results: Sequence[Result]) -> Table:
+    rows = []
+    for each in results:
+        cells = _missing(each, TYPED, 2)
+        if each.typed:
+            cells = [number(each.typed.cpu), number(each.typed.wall)]
+        if each.typed or TYPED in each.wrong:
+            rows.append([*_who(each), *cells])
     return (*WHO, "CPU ms", "wall ms"), rows
 
 
@@ -104,10 +116,12 @@ def _read_this(scale: Scale) -> list[str]:
         "made.",
         "",
         "The chain: a root, its subordinate and theirs, two model turns each, one tool call at the",
-        f"leaf. The crowd: a root that calls {scale.size.crowd} subordinates in one turn, with a",
-        f"model of {latency:.0f} ms; ideal are three model turns. The thread: one agent, 1.2 KB a",
-        "turn. *The leaf's steps* was looked up in the database: whether the result of the leaf's",
-        "tool is there. A framework that stores less does less work. *Load* below is that of the",
+        "leaf. The typed chain: three levels whose arguments and answers are validated pydantic",
+        "models, two model turns at the first two, one at the leaf; told of frameworks with typed",
+        f"subagents. The crowd: a root that calls {scale.size.crowd} subordinates in one turn,",
+        f"with a model of {latency:.0f} ms; ideal are three model turns. The thread: one agent,",
+        "1.2 KB a turn. *The leaf's steps* was looked up in the database: whether the result of",
+        "the leaf's tool is there. A framework that stores less does less work. *Load* below is that of the",
         "machine before the first round: other processes raise processor time, and waiting times",
         "for the disk even more.",
     ]

@@ -14,7 +14,8 @@ from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
-from pydantic_ai import Agent, RunContext
+from pydantic import BaseModel
+from pydantic_ai import Agent, RunContext, Tool
 from pydantic_ai.messages import (
     ModelMessagesTypeAdapter,
     ModelRequest,
@@ -29,12 +30,15 @@ from pydantic_ai.usage import UsageLimits
 from tests.benchmarks.peers import work
 from tests.benchmarks.peers.work import (
     ANSWER,
+    BRIEF,
     CHAIN,
     CROWD,
+    REPORT,
     SAID,
     SUBJECT,
     TASK,
     THREAD,
+    TYPED,
     Size,
     Works,
     database,
@@ -46,7 +50,7 @@ DBOS_STEPS = "DBOS"
 UNLIMITED = UsageLimits(request_limit=None)
 """A crowd makes more requests than the 50 that are allowed as it comes."""
 Wanted = Sequence[tuple[str, dict[str, Any]]]
-Tool = Callable[..., Awaitable[str]]
+Calling = Callable[..., Awaitable[str]]
 
 
 def quick(wanted: Wanted = (), answer: str = ANSWER, latency: float = 0.0) -> FunctionModel:
@@ -58,6 +62,8 @@ def quick(wanted: Wanted = (), answer: str = ANSWER, latency: float = 0.0) -> Fu
             await asyncio.sleep(latency)
         last = messages[-1]
         answered = isinstance(last, ModelRequest) and isinstance(last.parts[-1], ToolReturnPart)
+        if (answered or not wanted) and info.output_tools:
+            return ModelResponse(parts=[ToolCallPart(info.output_tools[0].name, REPORT)])
         if answered or not wanted:
             return ModelResponse(parts=[TextPart(answer)])
         return ModelResponse(parts=[ToolCallPart(name, arguments) for name, arguments in wanted])
@@ -75,8 +81,13 @@ async def opened(folder: Path, setting: str, size: Size) -> AsyncIterator[Works]
     agents = _agents(size, work.look_up, list)
     with closing(_connect(database(folder, CHAIN))) as chain:
         with closing(_connect(database(folder, CROWD))) as crowd:
-            with closing(_connect(database(folder, THREAD))) as thread:
+            with (
+                closing(_connect(database(folder, THREAD))) as thread,
+                closing(_connect(database(folder, TYPED))) as typed,
+            ):
+                root = _build_typed_chain()
                 yield {
+                    TYPED: lambda n: _keep(root, typed, TASK, f"thread{n}"),
                     CHAIN: lambda n: _keep(agents[CHAIN], chain, TASK, f"thread{n}"),
                     CROWD: lambda n: _keep(agents[CROWD], crowd, TASK, f"thread{n}"),
                     THREAD: lambda n: _keep(agents[THREAD], thread, SAID, "thread"),
@@ -107,7 +118,49 @@ def _agents(
     }
 
 
-def _calling(below: Mapping[str, Any]) -> Tool:
+class Brief(BaseModel):
+    """What each level is given."""
+
+    subject: str
+    nights: int
+
+
+class Report(BaseModel):
+    """What each level answers."""
+
+    text: str
+    price: float
+
+
+def _build_typed_chain() -> Any:
+    """Return three levels, each run by a tool of its superior with typed arguments."""
+
+    def agent(name: str, wanted: Wanted = (), tools: Sequence[Any] = ()) -> Any:
+        return Agent(
+            quick(wanted),
+            name=name,
+            instructions=f"You are {name}.",
+            tools=list(tools),
+            output_type=Report,
+        )
+
+    leaf = agent("leaf")
+    middle = agent("middle", [("call_leaf", BRIEF)], [_build_typed_tool("leaf", leaf)])
+    return agent("root", [("call_middle", BRIEF)], [_build_typed_tool("middle", middle)])
+
+
+def _build_typed_tool(name: str, below: Any) -> Any:
+    async def call(context: RunContext[None], brief: Brief) -> Report:
+        """Give a brief to a subordinate and get its report."""
+        given = brief.model_dump_json()
+        done = await below.run(given, usage=context.usage, usage_limits=UNLIMITED)
+        report: Report = done.output
+        return report
+
+    return Tool(call, name=f"call_{name}")
+
+
+def _calling(below: Mapping[str, Any]) -> Calling:
     async def call_subordinate(context: RunContext[None], message: str, subordinate: str) -> str:
         """Give a task to a subordinate and get its answer."""
         done = await below[subordinate].run(message, usage=context.usage, usage_limits=UNLIMITED)
@@ -140,7 +193,7 @@ async def _keep(agent: Any, connection: sqlite3.Connection, given: str, thread: 
             "INSERT INTO kept (thread, messages) VALUES (?, ?)",
             (thread, done.new_messages_json().decode()),
         )
-    return str(done.output)
+    return str(getattr(done.output, "text", done.output))
 
 
 @asynccontextmanager

@@ -1,8 +1,10 @@
 """What every peer is given to do, and how it shows that it has done it.
 
-Plain Python, for it is imported in every peer's own environment. The works are three: the
+Plain Python, for it is imported in every peer's own environment. The works are four: the
 ``chain`` (three levels, two model turns each, one tool call at the leaf), the ``crowd`` (many
-subordinates at once with a slow model) and the ``thread`` (one conversation that grows).
+subordinates at once with a slow model), the ``thread`` (one conversation that grows), and
+``typed``, for frameworks whose subagents have typed inputs and outputs (three levels, each given
+the fields of `BRIEF` and answering those of `REPORT`).
 """
 
 from __future__ import annotations
@@ -15,10 +17,12 @@ from typing import Protocol
 
 from tests.benchmarks.tally import TALLY
 
-CHAIN, CROWD, THREAD = "chain", "crowd", "thread"
+CHAIN, CROWD, THREAD, TYPED = "chain", "crowd", "thread", "typed"
 TASK = "Plan a trip to Italy"
 ANSWER = "done"
 SUBJECT = "Rome"
+BRIEF = {"subject": SUBJECT, "nights": 2}
+REPORT = {"text": ANSWER, "price": 80.0}
 FOUND = f"found {SUBJECT}"
 """What the leaf's tool returns. In the database, it tells that the leaf's steps are kept."""
 SAID = "To be or not to be, that is what is asked here. " * 13
