@@ -121,9 +121,9 @@ def _read_this(scale: Scale) -> list[str]:
         f"subagents. The crowd: a root that calls {scale.size.crowd} subordinates in one turn,",
         f"with a model of {latency:.0f} ms; ideal are three model turns. The thread: one agent,",
         "1.2 KB a turn. *The leaf's steps* was looked up in the database: whether the result of",
-        "the leaf's tool is there. A framework that stores less does less work. *Load* below is that of the",
-        "machine before the first round: other processes raise processor time, and waiting times",
-        "for the disk even more.",
+        "the leaf's tool is there. A framework that stores less does less work. *Load* below is",
+        "that of the machine before the first round: other processes raise processor time, and",
+        "waiting times for the disk even more.",
     ]
 
 
