@@ -154,10 +154,13 @@ class TreeWorkspace:
     workspace: Workspace
     ledger: Ledger
 
-    def open_changeset(self, config: Mapping[str, Any]) -> Changeset:
-        """Return the files as the agent of a run sees them."""
+    def open_changeset(self, config: Mapping[str, Any], subordinate: str = "") -> Changeset:
+        """Return the files as the agent of a run sees them, or as an agent below it does."""
         given = config["configurable"]
         agent = PATH_SEPARATOR.join(require_identity(config).path)
+        if subordinate:
+            # Of others, whatever is named, only those below it.
+            agent = f"{agent}/{subordinate.removeprefix(f'{agent}/')}"
         thread_id = str(given.get("thread_id", ""))
         grant: Grant = given.get(GRANT_KEY, ALL_GRANTED)
         return self.build_changeset(thread_id, agent, get_turn(given), grant)

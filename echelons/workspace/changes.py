@@ -83,8 +83,8 @@ class ChangeStore(Protocol):
 class AgentWorkspaces(Protocol):
     """The workspace of a run, as each of its agents sees it."""
 
-    def open_changeset(self, config: Mapping[str, Any]) -> Changeset:
-        """Return the files as the agent of a run sees them."""
+    def open_changeset(self, config: Mapping[str, Any], subordinate: str = "") -> Changeset:
+        """Return the files as the agent of a run sees them, or as an agent below it does."""
         ...
 
 
@@ -92,8 +92,12 @@ WORKSPACE_KEY: Final = "__echelons_workspace"
 """Config key of the workspace of a run."""
 
 
-def get_changeset(config: Mapping[str, Any]) -> Changeset:
-    """Return the files as the agent of a run sees them.
+def get_changeset(config: Mapping[str, Any], subordinate: str = "") -> Changeset:
+    """Return the files as the agent of a run sees them, or as an agent below it does.
+
+    Args:
+        config: The config of the run.
+        subordinate: Name of a subordinate, or path of an agent below; empty for the agent itself.
 
     Raises:
         NoWorkspace: The run has no workspace.
@@ -101,7 +105,7 @@ def get_changeset(config: Mapping[str, Any]) -> Changeset:
     found: AgentWorkspaces | None = (config.get("configurable") or {}).get(WORKSPACE_KEY)
     if found is None:
         raise NoWorkspace
-    return found.open_changeset(config)
+    return found.open_changeset(config, subordinate)
 
 
 class ChangedFile(NamedTuple):
@@ -227,6 +231,10 @@ class Changeset:
         )
         # Not those that were taken back, or are in the folder already.
         return [each for each in found if each.diff or each.conflict]
+
+    def merge(self) -> MergeResult:
+        """Put the changes into the folder, see `merge_changes`."""
+        return merge_changes(self._workspace, self._store)
 
     def discard(self, paths: Sequence[str] = ()) -> list[str]:
         """Forget the changes of the agent, all of them or those of some files; return which."""

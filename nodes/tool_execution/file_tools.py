@@ -51,6 +51,23 @@ def file_tools(*, read_only: bool = False) -> list[BaseTool]:
     return [*reading, *(effect(idempotent=True)(build_tool(each)) for each in writers)]
 
 
+def review_tools() -> list[BaseTool]:
+    """Return the tools with which a superior reviews, merges and discards its agents' changes.
+
+    They reach the agents below it, and no others. A person does the same with `Session.changes`,
+    `merge` and `discard`.
+
+    Examples:
+        >>> [each.name for each in review_tools()]
+        ['review_changes', 'merge_changes', 'discard_changes']
+    """
+    return [
+        effect(reads_only=True)(build_tool(_review_changes)),
+        # A merge goes on where it was, and what is discarded is gone.
+        *(effect(idempotent=True)(build_tool(each)) for each in (_merge_changes, _discard_changes)),
+    ]
+
+
 def build_tool(function: Callable[..., str]) -> BaseTool:
     """Return the tool of a function, with its name and docstring."""
     return StructuredTool.from_function(
@@ -66,10 +83,10 @@ def _describe_refusal(error: ToolException) -> str:
 
 
 @contextmanager
-def _open_files() -> Iterator[Changeset]:
-    """Open the files of the calling agent; what is refused there is told to its model."""
+def _open_files(subordinate: str = "") -> Iterator[Changeset]:
+    """Open the files of the calling agent, or of one below; refusals are told to its model."""
     with refuse_to_model():
-        yield get_changeset(find_config())
+        yield get_changeset(find_config(), subordinate)
 
 
 @contextmanager
@@ -183,6 +200,48 @@ def _delete_file(path: str) -> str:
     with _open_files() as files:
         files.delete(path, get_call())
     return f"removed {path}"
+
+
+def _review_changes(agent: str) -> str:
+    """Show what a subordinate would change in the workspace, as a diff, and what is in conflict.
+
+    Args:
+        agent: The subordinate by its name, or an agent further down by its path.
+    """
+    with _open_files(_check_agent(agent)) as files:
+        changes = files.list_changes()
+    notes = (f"{each.path}: {each.conflict}\n" for each in changes if each.conflict)
+    return cut_text("".join((*notes, *(each.diff for each in changes)))) or "no changes"
+
+
+def _merge_changes(agent: str) -> str:
+    """Put the changes of a subordinate into the workspace; files in conflict are left.
+
+    Args:
+        agent: The subordinate by its name, or an agent further down by its path.
+    """
+    with _open_files(_check_agent(agent)) as files:
+        result = files.merge()
+    left = "".join(f"\nleft {path}: {why}" for path, why in result.left)
+    return f"merged: {', '.join(result.merged) or 'nothing'}{left}"
+
+
+def _discard_changes(agent: str, paths: list[str] | None = None) -> str:
+    """Forget the changes of a subordinate.
+
+    Args:
+        agent: The subordinate by its name, or an agent further down by its path.
+        paths: The files whose changes are forgotten; all if left out.
+    """
+    with _open_files(_check_agent(agent)) as files:
+        gone = files.discard(paths or ())
+    return f"discarded: {', '.join(gone) or 'nothing'}"
+
+
+def _check_agent(agent: str) -> str:
+    if not agent.strip():
+        raise ToolException("name the agent whose changes are meant")
+    return agent
 
 
 def _show_lines(text: str, first: int) -> str:

@@ -12,7 +12,7 @@ from echelons import Agent, Session, SqliteCheckpointer
 from echelons.errors import InvalidWorkspace
 from echelons.testing import Call, ScriptedModel, delegate
 from echelons.workspace.search import MAX_MATCHES
-from echelons.workspace_tools import file_tools
+from echelons.workspace_tools import file_tools, review_tools
 
 
 @pytest.fixture
@@ -185,3 +185,43 @@ def test_a_folder_that_is_no_workspace_is_refused_before_anything_is_made(tmp_pa
     with pytest.raises(InvalidWorkspace, match="no such file"):
         Session(Agent("head"), tmp_path / "data.db", workspace=tmp_path / "none")
     assert not [*tmp_path.iterdir()]
+
+
+def test_a_superior_reviews_merges_and_discards_what_those_below_it_propose(root: Path) -> None:
+    writes = [
+        Call("edit_file", {"path": "docs/plan.md", "old": "Rome", "new": "Siena"}),
+        Call("write_file", {"path": "new.md", "text": "new\n"}),
+    ]
+    reviews = [
+        Call("review_changes", {"agent": "writer"}),
+        Call("discard_changes", {"agent": "head/mid/writer", "paths": ["new.md"]}),
+        Call("merge_changes", {"agent": "writer"}),
+        Call("review_changes", {"agent": "writer"}),
+        # Neither itself nor one beside or above it.
+        Call("merge_changes", {"agent": "../other"}),
+        Call("merge_changes", {"agent": "head/other"}),
+        Call("merge_changes", {"agent": " "}),
+    ]
+    model = ScriptedModel(
+        {
+            "head": [[delegate("other", "go"), delegate("mid", "go")], "end"],
+            "other": [Call("write_file", {"path": "other.md", "text": "x"}), "done"],
+            "mid": [delegate("writer", "go"), *reviews, "done"],
+            "writer": [*writes, "done"],
+        }
+    )
+    writer = Agent("writer", tools=file_tools())
+    mid = Agent("mid", tools=review_tools(), subordinates=[writer])
+    head = Agent("head", model=model, subordinates=[Agent("other", tools=file_tools()), mid])
+    with Session(head, ":memory:", workspace=root) as session:
+        assert session.send("go").result().text == "end"
+        left = [(each.agent, each.path) for each in session.changes()]
+    told = [str(each.messages[-1].text) for each in model.calls if each.agent == "mid"][2:]
+    assert "+Siena" in told[0]
+    assert "+new" in told[0]
+    assert told[1:4] == ["discarded: new.md", "merged: docs/plan.md", "no changes"]
+    assert told[4:6] == ["merged: nothing"] * 2
+    assert told[6].startswith("Error: name the agent")
+    assert (root / "docs" / "plan.md").read_text() == "Siena\nTurin\n"
+    assert not (root / "other.md").exists()
+    assert left == [("head/other", "other.md")]
