@@ -16,13 +16,13 @@ pytestmark = pytest.mark.skipif(os.name == "nt", reason="forks and signals of PO
 def test_every_edit_is_made_once_whatever_was_killed(
     tmp_path: Path, fork_server: ForkServer
 ) -> None:
-    step = str(sample(19, 1))
+    step = str(sample(37, 1))
     whole, *reports = fork_server.load("tests.crash.drivers.edits", str(tmp_path), step)
 
     kinds = [(path, kind) for path, kind, _ in whole["end"]["changes"]]
     assert kinds == [("new.md", "added"), ("old.md", "deleted"), ("plan.md", "changed")]
     assert "+Rome, Rome, Rome\n" in whole["end"]["changes"][2][2]
-    assert len([each for each in reports if each["code"] == -9]) >= 10
+    assert len([each for each in reports if each["code"] == -9]) >= sample(5, 100)
     for each in reports:
         assert each["end"] == whole["end"], each["name"]
     assert whole["end"]["inbox"] == []
