@@ -340,19 +340,30 @@ class McpConnection:
         return McpServerFailed(self.name, f"{why}; it has said: {said}" if said else why)
 
     def _describe(self, error: BaseException) -> str:
-        while isinstance(error, BaseExceptionGroup):
-            error = error.exceptions[0]
-        closed = isinstance(error, McpError) and error.error.code == types.CONNECTION_CLOSED
-        ended = (anyio.ClosedResourceError, anyio.BrokenResourceError, BrokenPipeError)
-        if closed or isinstance(error, ended):
-            if self._failure and error is not self._failure:
-                return self._describe(self._failure)
+        error = _find_cause(error)
+        if _has_ended(error) and self._failure:  # what has ended the connection tells more
+            error = _find_cause(self._failure)
+        if _has_ended(error):
             return _GONE
         if isinstance(error, ValidationError):
             first = error.errors()[0]
             where = ".".join(map(str, first["loc"]))
             return f"it has sent what MCP does not allow: {where}: {first['msg']}"[:LONGEST_SAID]
         return describe_error(error)
+
+
+def _find_cause(error: BaseException) -> BaseException:
+    """Return the first of the errors that a task group has collected."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def _has_ended(error: BaseException) -> bool:
+    """Return whether an error says no more than that the connection has ended."""
+    closed = isinstance(error, McpError) and error.error.code == types.CONNECTION_CLOSED
+    ended = (anyio.ClosedResourceError, anyio.BrokenResourceError, BrokenPipeError)
+    return closed or isinstance(error, ended)
 
 
 class _CancellingSession(ClientSession):

@@ -9,13 +9,15 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
+import anyio
 import pytest
 from langchain_core.messages import ToolMessage
 
 from echelons import Agent, DelegationPolicy, Session
 from echelons.errors import McpServerFailed, WrongAnswer
-from echelons.mcp import HttpServer, StdioServer, open_mcp_tools
+from echelons.mcp import HttpServer, StdioServer, mcp_connection, open_mcp_tools
 from echelons.testing import Call, ScriptedModel, delegate
 from tests.echelons.mcp.conftest import Notes, shop_server
 
@@ -253,6 +255,18 @@ def test_a_program_that_is_no_server_says_what_is_wrong() -> None:
             pass
     with pytest.raises(McpServerFailed, match="FileNotFoundError"):
         with open_mcp_tools(StdioServer("no-such-program")):
+            pass
+
+
+def test_a_connection_that_breaks_while_it_is_opened_has_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The SDK tells that in a group, if a server ends before its first message is written."""
+
+    broken = ExceptionGroup("unhandled errors", [anyio.BrokenResourceError()])
+    monkeypatch.setattr(mcp_connection, "stdio_client", Mock(side_effect=broken))
+    with pytest.raises(McpServerFailed, match="'shop' cannot be used: it has ended or closed"):
+        with open_mcp_tools(shop_server()):
             pass
 
 
