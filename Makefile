@@ -80,7 +80,7 @@ bench-peers: $(READY) ## Measure beside other frameworks, each in an environment
 
 proof: $(READY) ## Prove what is promised of crashes with all trials; the tests make a sample
 	@ECHELONS_PROOF=whole $(BIN)/pytest tests/crash tests/scenarios $$(grep -rl --include='test_*.py' 'from tests.proof' tests) \
-		-o faulthandler_timeout=3600 --durations=0 $(ARGS)
+		-o timeout=7200 --durations=0 $(ARGS)
 
 bench-routing: $(READY) ## Measure the routing against DATA=folder, and store the figures
 	@test -n "$(DATA)" || { echo "make bench-routing DATA=folder (docs/routing.md says of what)" >&2; exit 2; }

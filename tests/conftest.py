@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import signal
 import sys
 from collections.abc import Generator, Iterator
 from importlib.util import find_spec
@@ -43,6 +44,8 @@ def refuse_far_connects(event: str, arguments: tuple[Any, ...]) -> None:
 
 # For the whole process: a hook cannot be taken away, and none should be missed.
 sys.addaudithook(refuse_far_connects)
+# A script's background job ignores Ctrl-C, and so would all processes that a test starts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -52,3 +53,17 @@ def test_only_the_file_that_others_have_changed_is_left(reports: list[dict[str, 
         assert each["open"] == ["docs/taken.md"], each["name"]
         assert each["again"][0] == [], each["name"]
         assert each["integrity"] == [], each["name"]
+
+
+def test_a_disk_that_is_full_leaves_the_file_as_it_was_and_the_change_for_later(
+    tmp_path: Path, fork_server: ForkServer
+) -> None:
+    (tmp_path / "plan.md").write_text("Rome\n")
+
+    assert fork_server.load("tests.crash.drivers.full_disk", str(tmp_path)) == {
+        "full": [["new.md"], [["plan.md", "file too large"]]],
+        "between": "Rome\n",
+        "again": [["plan.md"], []],
+        "long": True,
+    }
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["new.md", "plan.md"]
