@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import select
+import signal
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from echelons.checkpoints.threads.answer_outbox import accept_answer
@@ -34,11 +38,33 @@ def read_line(prompt: str) -> str:
     Raises:
         EOFError: The input has ended.
     """
-    sys.stderr.write(f"{prompt}> ")
-    sys.stderr.flush()
+    with _notice_signals() as noticed:
+        sys.stderr.write(f"{prompt}> ")
+        sys.stderr.flush()
+        # Windows can wait only for sockets so, and its consoles end a read themselves.
+        while os.name != "nt" and sys.stdin not in select.select([sys.stdin, noticed], [], [])[0]:
+            os.read(noticed, 4096)
     if not (line := sys.stdin.readline()):
         raise EOFError
     return line.strip()
+
+
+@contextmanager
+def _notice_signals() -> Iterator[int]:
+    """Yield a descriptor that can be read once there was a signal.
+
+    A read is not interrupted by a signal that comes right before it, or to another thread, and
+    would hold up its handler until a line is typed.
+    """
+    noticed, noting = os.pipe()
+    os.set_blocking(noting, False)
+    before = signal.set_wakeup_fd(noting)
+    try:
+        yield noticed
+    finally:
+        signal.set_wakeup_fd(before)
+        os.close(noticed)
+        os.close(noting)
 
 
 def ask_questions(questions: Iterable[Question], read: ReadLine = read_line) -> dict[str, Any]:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import pty
+import signal
+import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +15,7 @@ import pytest
 from typer.testing import Result
 
 from echelons.checkpoints.threads.pending_work import Question
-from echelons.cli.question_prompt import ask_question, ask_questions
+from echelons.cli.question_prompt import ask_question, ask_questions, read_line
 from echelons.runtime.session_requests import MISSING
 
 ASKERS = '''
@@ -184,3 +189,24 @@ def test_what_is_answered_before_the_end_of_the_input_counts() -> None:
     asked = [question("First?"), question("Second?")]
 
     assert ask_questions(asked, typed("one")) == {"q": "one"}
+
+
+def test_a_signal_that_interrupts_no_read_ends_the_wait_for_a_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One to another thread is like one right before the read: only its handler ends it."""
+    ours, theirs = pty.openpty()
+    with os.fdopen(ours, "wb"), os.fdopen(theirs, encoding="utf-8") as terminal:
+        shown = threading.Event()
+        monkeypatch.setattr(sys, "stdin", terminal)
+        monkeypatch.setattr(sys.stderr, "flush", shown.set)
+
+        def press() -> None:
+            shown.wait()
+            signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+
+        thread = threading.Thread(target=press)
+        thread.start()
+        with pytest.raises(KeyboardInterrupt):
+            read_line("Book it?")
+        thread.join()
