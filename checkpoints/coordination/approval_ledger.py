@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final, TypeVar
 
-from echelons.checkpoints.coordination.branches import read_branch
+from echelons.checkpoints.coordination.branches import get_root_checkpoint, read_branch
 from echelons.checkpoints.coordination.turns import get_turn
 from echelons.checkpoints.inherited_config import get_saver
 from echelons.checkpoints.ledger import (
@@ -24,7 +24,6 @@ from echelons.checkpoints.queries import LedgerQuery, ReadPlan, arun_plan, run_p
 from echelons.effects.approvals import GuardedCall
 from echelons.effects.human_review import Decision
 from echelons.errors import InvalidSetting, LedgerDamaged
-from echelons.langgraph_internals import CHECKPOINT_MAP_KEY
 
 T = TypeVar("T")
 Config = Mapping[str, Any]
@@ -67,7 +66,7 @@ class LedgerDecisions:
         saver, turn = get_saver(config["configurable"]), get_turn(config["configurable"])
         if saver is None:
             return
-        name, after = _build_key(call), _get_root_checkpoint(config)
+        name, after = _build_key(call), get_root_checkpoint(config["configurable"])
         new = asdict(StandingDecision(decision.to_json(), call.thread_id, after))
 
         def work(open_: Transaction) -> None:
@@ -99,7 +98,7 @@ def _find_decision(call: GuardedCall, config: Config) -> ReadPlan[Decision | Non
     }
     if not given:
         return None
-    branch = yield from read_branch(call.thread_id, _get_root_checkpoint(config))
+    branch = yield from read_branch(call.thread_id, get_root_checkpoint(config["configurable"]))
     for after in sorted(given, reverse=True):
         if branch.goes_on_from(after):
             try:
@@ -107,12 +106,6 @@ def _find_decision(call: GuardedCall, config: Config) -> ReadPlan[Decision | Non
             except InvalidSetting as error:
                 raise LedgerDamaged(name, str(error), APPROVAL.name) from error
     return None
-
-
-def _get_root_checkpoint(config: Config) -> str:
-    """Return the id of the root's checkpoint that a task runs at."""
-    above: Mapping[str, str] = config["configurable"].get(CHECKPOINT_MAP_KEY) or {}
-    return str(above.get("", ""))
 
 
 def _build_key(call: GuardedCall) -> str:

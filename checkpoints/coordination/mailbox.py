@@ -22,7 +22,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.serde.types import ERROR, INTERRUPT
 
 from echelons.checkpoints.clock import utc_now
-from echelons.checkpoints.coordination.branches import Branch, read_branch
+from echelons.checkpoints.coordination.branches import Branch, get_root_checkpoint, read_branch
 from echelons.checkpoints.coordination.change_signals import get_signals
 from echelons.checkpoints.coordination.control_orders import ControlOrders, build_orders_key
 from echelons.checkpoints.coordination.turns import get_turn
@@ -35,7 +35,7 @@ from echelons.checkpoints.thread_events import WriteLocation, build_later_questi
 from echelons.errors import MailboxFull, MessageRefused, QuestionClosed
 from echelons.guards.gate import Halt
 from echelons.identity.lineage import ECHELONS_NS
-from echelons.langgraph_internals import CHECKPOINT_MAP_KEY, TASK_ID_KEY
+from echelons.langgraph_internals import TASK_ID_KEY
 from echelons.messaging.mail import MAX_UNREAD, Mail, MailKind, OutgoingMail
 
 Cut: TypeAlias = Callable[[Sequence[Any]], None]
@@ -360,7 +360,7 @@ class TreeMailboxes:
         """Let messages count as read once the writes of the node's task are stored."""
         numbers = tuple(each.number for each in mail)
         if numbers:
-            after = _get_root_checkpoint(config["configurable"])
+            after = get_root_checkpoint(config["configurable"])
             self._write([ReadMark(self._thread_id, _get_path(config), after, numbers)], config)
 
     async def anote_read(self, mail: Sequence[Mail], config: Mapping[str, Any]) -> None:
@@ -384,7 +384,7 @@ class TreeMailboxes:
 
         errors = self._ledger.query(check)
         now = self._ledger.get_time().isoformat()
-        after = _get_root_checkpoint(config["configurable"])
+        after = get_root_checkpoint(config["configurable"])
         sent = [
             SentMail(
                 self._thread_id,
@@ -457,7 +457,7 @@ class TreeMailboxes:
             path=_get_path(config),
             agent_thread_id=str(metadata.get("agent_thread_id", "")),
             at=self._ledger.get_time().isoformat(),
-            after=_get_root_checkpoint(given),
+            after=get_root_checkpoint(given),
         )
 
         place = asked.agent_thread_id, asked.path
@@ -480,7 +480,7 @@ class TreeMailboxes:
         self._known[path, thread] = self.interventions.get(path, 0)
         if path in self._empty:
             return []
-        current = _get_root_checkpoint(config["configurable"])
+        current = get_root_checkpoint(config["configurable"])
         branch: Branch | None = None
         refreshes = self._refreshes
         sent, marks = yield LedgerQuery(lambda ledger: ledger.query(self._query_counts(path)))
@@ -568,10 +568,6 @@ def _get_path(config: Mapping[str, Any]) -> str:
 
 def _get_reader(config: Mapping[str, Any]) -> tuple[str, str]:
     return _get_path(config), str(config["metadata"].get("agent_thread_id", ""))
-
-
-def _get_root_checkpoint(configurable: Mapping[str, Any]) -> str:
-    return str(configurable[CHECKPOINT_MAP_KEY][""])
 
 
 def _build_mailbox_key(thread_id: str, path: str) -> str:

@@ -1,7 +1,7 @@
 """`LedgerNotes`: the notes that agents with one superior share, kept in the ledger.
 
-Each note has a record under the root's thread, so it is copied and deleted with the thread. Notes
-have no branches: a run that goes back to an earlier checkpoint finds them as they are now.
+Each note has a record under the root's thread, so it is copied and deleted with the thread. A run
+that goes back to an earlier checkpoint finds the notes that there were then.
 """
 
 from __future__ import annotations
@@ -12,8 +12,16 @@ from hashlib import sha256
 from typing import Any, Final
 from urllib.parse import quote
 
+from langgraph.checkpoint.base import BaseCheckpointSaver
+
+from echelons.checkpoints.coordination.branches import (
+    BranchRecords,
+    get_root_checkpoint,
+    read_branch,
+)
 from echelons.checkpoints.coordination.turns import get_turn
-from echelons.checkpoints.ledger import Ledger, RecordKind, Transaction, build_key
+from echelons.checkpoints.ledger import RecordKind, Transaction, build_key, get_ledger
+from echelons.checkpoints.queries import run_plan
 from echelons.errors import NoteRefused
 from echelons.identity.lineage import require_identity
 from echelons.tree.names import PATH_SEPARATOR
@@ -47,10 +55,10 @@ class LedgerNotes:
     """The notes of a session's runs.
 
     Attributes:
-        ledger: The ledger of the saver.
+        saver: The saver of the runs.
     """
 
-    ledger: Ledger
+    saver: BaseCheckpointSaver[Any]
 
     def write(self, name: str, text: str, call: str, config: Mapping[str, Any]) -> None:
         """Write a note, in the place of one of the same name; once for a call.
@@ -61,18 +69,18 @@ class LedgerNotes:
         """
         name = check_note_name(name)
         text = check_note_text(name, text)
-        prefix, turn = _build_prefix(config), get_turn(config["configurable"])
+        records, turn = self._open_records(config), get_turn(config["configurable"])
         author = PATH_SEPARATOR.join(require_identity(config).path)
-        key = _build_key(prefix, name)
+        key = _hash_name(name)
 
         def work(open_: Transaction) -> None:
             if turn:
                 turn.check_in(open_)
-            found = open_.get_record(NOTE, key)
+            found = records.find(open_, key)
             calls = found.value.calls if found else []
             if call and call in calls:
                 return
-            if found is None and len(open_.list_keys(prefix)) >= MAX_NOTES:
+            if found is None and len(records.list(open_)) >= MAX_NOTES:
                 why = f"there are {MAX_NOTES} notes, which is the limit; write into one of them"
                 raise NoteRefused(repr(name), why)
             value: dict[str, Any] = {
@@ -82,36 +90,34 @@ class LedgerNotes:
                 "at": open_.now,
                 "calls": [*calls, call][-_KEPT_CALLS:] if call else calls,
             }
-            open_.compare_and_set(key, found.version if found else None, value)
+            records.replace(open_, key, found, value)
 
-        self.ledger.commit(work)
+        get_ledger(self.saver).commit(work)
 
     def read(self, name: str, config: Mapping[str, Any]) -> Note | None:
         """Return a note, `None` if there is none of that name."""
-        key = _build_key(_build_prefix(config), check_note_name(name))
-        found = self.ledger.get_record(NOTE, key)
+        records, key = self._open_records(config), _hash_name(check_note_name(name))
+        found = get_ledger(self.saver).query(lambda open_: records.find(open_, key))
         return _decode(found.value) if found else None
 
     def list(self, config: Mapping[str, Any]) -> list[Note]:
         """Return all notes, sorted by their names."""
-        prefix = _build_prefix(config)
+        found = get_ledger(self.saver).query(self._open_records(config).list)
+        return sorted(_decode(each.value) for each in found.values())
 
-        def work(open_: Transaction) -> list[Note]:
-            found = (open_.get_record(NOTE, key) for key in open_.list_keys(prefix))
-            return sorted(_decode(each.value) for each in found if each)
-
-        return self.ledger.query(work)
-
-
-def _build_prefix(config: Mapping[str, Any]) -> str:
-    """Return how the keys of the notes begin that the agent of a run shares."""
-    superior = PATH_SEPARATOR.join(require_identity(config).path[:-1])
-    thread_id = str(config["configurable"].get("thread_id", ""))
-    return build_key(thread_id, NOTE.name, quote(superior, safe=""), "")
+    def _open_records(self, config: Mapping[str, Any]) -> BranchRecords[StoredNote]:
+        """Return the records of the notes that the agent of a run shares."""
+        superior = PATH_SEPARATOR.join(require_identity(config).path[:-1])
+        thread_id = str(config["configurable"].get("thread_id", ""))
+        current = get_root_checkpoint(config["configurable"])
+        branch = run_plan(self.saver, read_branch(thread_id, current))
+        prefix = build_key(thread_id, NOTE.name, quote(superior, safe=""), "")
+        return BranchRecords(NOTE, prefix, branch)
 
 
-def _build_key(prefix: str, name: str) -> str:
-    return prefix + sha256(name.encode()).hexdigest()
+def _hash_name(name: str) -> str:
+    """Return the name of a note's records: its own may be longer than a key may be."""
+    return sha256(name.encode()).hexdigest()
 
 
 def _decode(stored: StoredNote) -> Note:

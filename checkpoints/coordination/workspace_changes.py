@@ -1,21 +1,31 @@
 """`LedgerChanges`: what an agent would change in a workspace, kept in the ledger.
 
 Each change has a record of its own under the root's thread, so it is copied and deleted with the
-thread. As the folder, it has no branches: a run that goes back to an earlier checkpoint finds the
-changes as they are now.
+thread. A run that goes back to an earlier checkpoint finds the changes that there were then.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from hashlib import sha256
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
+from langgraph.checkpoint.base import BaseCheckpointSaver
+
+from echelons.checkpoints.coordination.branches import (
+    START_BRANCH,
+    Branch,
+    BranchRecord,
+    BranchRecords,
+    get_root_checkpoint,
+    read_branch,
+    read_latest_branch,
+)
 from echelons.checkpoints.coordination.turns import Turn, get_turn
-from echelons.checkpoints.ledger import Ledger, RecordKind, Transaction, VersionedValue, build_key
-from echelons.checkpoints.queries import LedgerQuery, ReadPlan
+from echelons.checkpoints.ledger import Ledger, RecordKind, Transaction, build_key, get_ledger
+from echelons.checkpoints.queries import LedgerQuery, ReadPlan, run_plan
 from echelons.errors import FileTooLarge, LedgerDamaged, UnknownPath
 from echelons.guards.permissions import ALL_GRANTED, GRANT_KEY, Grant
 from echelons.identity.lineage import require_identity
@@ -41,6 +51,7 @@ class StoredChange:
         file: The file.
         at: When it was last stored, ISO 8601, UTC.
         root: The folder for which it was made.
+        removed: Whether there is no change any more, on a branch that has seen one.
     """
 
     file: str
@@ -50,6 +61,7 @@ class StoredChange:
     state: ChangeState = "proposed"
     calls: list[str] | None = None
     root: str = ""
+    removed: bool = False
 
 
 CHANGE: Final[RecordKind[StoredChange]] = RecordKind("workspace", StoredChange)
@@ -63,6 +75,7 @@ class LedgerChanges:
         ledger: The ledger.
         thread_id: The root's thread.
         agent: Path of the agent.
+        branch: The branch of the thread.
         turn: The turn of the run that changes something; `None` for none.
         root: The folder for which changes are made.
     """
@@ -72,27 +85,27 @@ class LedgerChanges:
         ledger: Ledger,
         thread_id: str,
         agent: str,
+        branch: Branch = START_BRANCH,
         turn: Turn | None = None,
         root: str = "",
     ) -> None:
         self._ledger = ledger
-        self._prefix = build_key(thread_id, CHANGE.name, quote(agent, safe=""), "")
+        prefix = build_key(thread_id, CHANGE.name, quote(agent, safe=""), "")
+        self._records = BranchRecords(CHANGE, prefix, branch)
         self._turn = turn
         self._root = root
 
     def load(self) -> Mapping[str, FileChange]:
         """Return all changes by their files, sorted."""
-        found = self._ledger.query(lambda open_: [*self._list(open_)])
-        changes = {each.value.file: _decode(each) for each in found}
-        return dict(sorted(changes.items()))
+        found = self._ledger.query(self._list)
+        return dict(sorted((each.value.file, _decode(each)) for each in found))
 
     def find(self, file: str) -> FileChange | None:
         """Return the change of a file, `None` if there is none."""
-        key = self._build_key(file)
-        found = self._ledger.get_record(CHANGE, key)
+        found = self._ledger.query(lambda open_: self._records.find(open_, _hash_name(file)))
         if found and found.value.file != file:
-            raise LedgerDamaged(key, f"it is of {found.value.file!r}", CHANGE.name)
-        return _decode(found) if found else None
+            raise LedgerDamaged(found.key, f"it is of {found.value.file!r}", CHANGE.name)
+        return _decode(found) if found and not found.value.removed else None
 
     def replace(self, file: str, before: FileChange | None, after: FileChange | None) -> bool:
         """Store a change, or remove it, if it is still the one from before; return whether it was.
@@ -101,15 +114,21 @@ class LedgerChanges:
             FileTooLarge: The agent would have too many changes, or too large ones.
             LeaseLost: Another process runs the thread now.
         """
-        key, expected = self._build_key(file), before.version if before else None
+        name, expected = _hash_name(file), before.version if before else None
 
         def work(open_: Transaction) -> bool:
             if self._turn:
                 self._turn.check_in(open_)
+            found = self._records.find(open_, name)
+            if expected != (found[1:] if found and not found.value.removed else None):
+                return False
+            if found and after is None:
+                removed = asdict(found.value) | {"text": None, "at": open_.now, "removed": True}
+                return self._records.remove(open_, name, found, removed)
             if after is None:
-                return expected is None or open_.delete(key, expected)
+                return True
             if _measure(after) > (_measure(before) if before else -1):
-                self._check_room(open_, key, file, after)
+                self._check_room(open_, file, after)
             value: dict[str, Any] = {
                 "file": file,
                 "text": after.text,
@@ -119,11 +138,11 @@ class LedgerChanges:
                 "calls": [*after.calls],
                 "root": self._root,
             }
-            return open_.compare_and_set(key, expected, value) is not None
+            return self._records.replace(open_, name, found, value)
 
         return self._ledger.commit(work)
 
-    def _check_room(self, open_: Transaction, key: str, file: str, after: FileChange) -> None:
+    def _check_room(self, open_: Transaction, file: str, after: FileChange) -> None:
         others = [each for each in self._list(open_) if each.value.file != file]
         if len(others) + 1 > MAX_CHANGES:
             why = "the changed files of the agent are too many; merge or discard some"
@@ -133,13 +152,9 @@ class LedgerChanges:
             why = "the bytes of all changes of the agent are too many; merge or discard some"
             raise FileTooLarge(file, why, size, MAX_CHANGES_BYTES)
 
-    def _list(self, open_: Transaction) -> list[VersionedValue[StoredChange]]:
-        found = (open_.get_record(CHANGE, key) for key in open_.list_keys(self._prefix))
-        return [each for each in found if each]
-
-    def _build_key(self, file: str) -> str:
-        # A path may be longer than the name of a key.
-        return self._prefix + sha256(file.encode()).hexdigest()
+    def _list(self, open_: Transaction) -> list[BranchRecord[StoredChange]]:
+        found = self._records.list(open_).values()
+        return [each for each in found if not each.value.removed]
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,11 +163,11 @@ class TreeWorkspace:
 
     Attributes:
         workspace: The folder.
-        ledger: The ledger of the saver.
+        saver: The saver of the runs.
     """
 
     workspace: Workspace
-    ledger: Ledger
+    saver: BaseCheckpointSaver[Any]
 
     def open_changeset(self, config: Mapping[str, Any], subordinate: str = "") -> Changeset:
         """Return the files as the agent of a run sees them, or as an agent below it does."""
@@ -163,13 +178,9 @@ class TreeWorkspace:
             agent = f"{agent}/{subordinate.removeprefix(f'{agent}/')}"
         thread_id = str(given.get("thread_id", ""))
         grant: Grant = given.get(GRANT_KEY, ALL_GRANTED)
-        return self.build_changeset(thread_id, agent, get_turn(given), grant)
-
-    def build_changeset(
-        self, thread_id: str, agent: str, turn: Turn | None = None, grant: Grant = ALL_GRANTED
-    ) -> Changeset:
-        """Return the files as an agent of a thread sees them."""
-        store = LedgerChanges(self.ledger, thread_id, agent, turn, self.workspace.root)
+        branch = run_plan(self.saver, read_branch(thread_id, get_root_checkpoint(given)))
+        ledger, root = get_ledger(self.saver), self.workspace.root
+        store = LedgerChanges(ledger, thread_id, agent, branch, get_turn(given), root)
         return Changeset(self.workspace, agent, store, grant)
 
 
@@ -187,17 +198,17 @@ def list_changes(
     Raises:
         UnknownPath: There is no such agent.
     """
+    agents = yield from find_changing_agents(thread_id)
+    if path is not None:
+        _check_agent(path, agents, known)
+        agents = [path]
+    branch = yield from read_latest_branch(thread_id)
 
     def read(ledger: Ledger) -> list[ChangedFile]:
-        agents = [path] if path is not None else find_changing_agents(ledger, thread_id)
-        tree = TreeWorkspace(workspace, ledger)
-        return [
-            each
-            for agent in agents
-            for each in tree.build_changeset(thread_id, agent).list_changes()
-        ]
+        stores = {each: LedgerChanges(ledger, thread_id, each, branch) for each in agents}
+        sets = (Changeset(workspace, agent, store) for agent, store in stores.items())
+        return [change for each in sets for change in each.list_changes()]
 
-    yield from _check_agent(thread_id, path, known)
     found: list[ChangedFile] = yield LedgerQuery(read)
     return found
 
@@ -206,11 +217,13 @@ def merge_agent_changes(
     workspace: Workspace, thread_id: str, path: str, known: Collection[str]
 ) -> ReadPlan[MergeResult]:
     """Plan: merge the changes of an agent into the folder, see `merge_changes`."""
+    _check_agent(path, (yield from find_changing_agents(thread_id)), known)
+    branch = yield from read_latest_branch(thread_id)
 
     def merge(ledger: Ledger) -> MergeResult:
-        return merge_changes(workspace, LedgerChanges(ledger, thread_id, path, root=workspace.root))
+        store = LedgerChanges(ledger, thread_id, path, branch, root=workspace.root)
+        return merge_changes(workspace, store)
 
-    yield from _check_agent(thread_id, path, known)
     result: MergeResult = yield LedgerQuery(merge)
     return result
 
@@ -219,20 +232,26 @@ def discard_changes(
     workspace: Workspace, thread_id: str, path: str, files: Sequence[str], known: Collection[str]
 ) -> ReadPlan[list[str]]:
     """Plan: forget the changes of an agent, all of them or those of some files; return which."""
+    _check_agent(path, (yield from find_changing_agents(thread_id)), known)
+    branch = yield from read_latest_branch(thread_id)
 
     def discard(ledger: Ledger) -> list[str]:
-        return TreeWorkspace(workspace, ledger).build_changeset(thread_id, path).discard(files)
+        store = LedgerChanges(ledger, thread_id, path, branch, root=workspace.root)
+        return Changeset(workspace, path, store).discard(files)
 
-    yield from _check_agent(thread_id, path, known)
     gone: list[str] = yield LedgerQuery(discard)
     return gone
 
 
-def find_changing_agents(ledger: Ledger, thread_id: str) -> list[str]:
-    """Return the paths of the agents of a thread that have changes, sorted."""
-    prefix = build_key(thread_id, CHANGE.name, "")
-    keys = (key.removeprefix(prefix) for key in ledger.list_keys(prefix))
-    return sorted({unquote(key.partition("/")[0]) for key in keys})
+def find_changing_agents(thread_id: str) -> ReadPlan[list[str]]:
+    """Plan: the paths of the agents of a thread that have changes, sorted."""
+    branch = yield from read_latest_branch(thread_id)
+    records = BranchRecords(CHANGE, build_key(thread_id, CHANGE.name, ""), branch)
+    found: dict[str, BranchRecord[StoredChange]] = yield LedgerQuery(
+        lambda ledger: ledger.query(records.list)
+    )
+    open_ones = (name for name, each in found.items() if not each.value.removed)
+    return sorted({unquote(name.partition("/")[0]) for name in open_ones})
 
 
 def find_root(ledger: Ledger, thread_id: str) -> str:
@@ -243,18 +262,20 @@ def find_root(ledger: Ledger, thread_id: str) -> str:
     return ""
 
 
-def _check_agent(thread_id: str, path: str | None, known: Collection[str]) -> ReadPlan[None]:
-    if path is None or path in known:
-        return
-    agents: list[str] = yield LedgerQuery(lambda ledger: find_changing_agents(ledger, thread_id))
-    if path not in agents:
-        raise UnknownPath(path, sorted({*agents, *known}))
+def _check_agent(path: str, changing: Collection[str], known: Collection[str]) -> None:
+    if path not in known and path not in changing:
+        raise UnknownPath(path, sorted({*changing, *known}))
 
 
-def _decode(found: VersionedValue[StoredChange]) -> FileChange:
+def _hash_name(file: str) -> str:
+    """Return the name of a file's records: its path may be longer than a key may be."""
+    return sha256(file.encode()).hexdigest()
+
+
+def _decode(found: BranchRecord[StoredChange]) -> FileChange:
     stored = found.value
     calls = tuple(stored.calls or ())
-    return FileChange(stored.text, tuple(stored.bases), stored.state, calls, found.version)
+    return FileChange(stored.text, tuple(stored.bases), stored.state, calls, found[1:])
 
 
 def _measure(change: FileChange) -> int:

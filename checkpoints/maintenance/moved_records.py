@@ -1,7 +1,8 @@
 """Moves the ledger records of a thread's branches when their checkpoints are pruned.
 
-Mail, later questions and standing decisions belong to a checkpoint of the root. Without it, one of
-an abandoned branch could not be told from one of the past of those that are kept.
+Mail, later questions, standing decisions, changes and notes belong to a checkpoint of the root.
+Without it, one of an abandoned branch could not be told from one of the past of those that are
+kept.
 """
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from typing import TypeVar
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 from echelons.checkpoints.coordination.approval_ledger import APPROVAL, StandingDecision
-from echelons.checkpoints.coordination.branches import Branch, plan_moves
+from echelons.checkpoints.coordination.branches import Branch, get_checkpoint, plan_moves
 from echelons.checkpoints.coordination.mailbox import (
     LATER,
     MAIL,
@@ -25,6 +26,8 @@ from echelons.checkpoints.coordination.mailbox import (
     drop_mail,
     iterate_numbers,
 )
+from echelons.checkpoints.coordination.shared_notes import NOTE, StoredNote
+from echelons.checkpoints.coordination.workspace_changes import CHANGE, StoredChange
 from echelons.checkpoints.ledger import RecordKind, Transaction, VersionedValue, build_key
 from echelons.errors import LedgerDamaged
 
@@ -46,10 +49,12 @@ def move_records(
     later = dict(_list_records(open_, LATER, thread_id))
     marks = dict(_list_records(open_, MAIL_READ, thread_id))
     decisions = dict(_list_records(open_, APPROVAL, thread_id))
+    changes = dict(_list_records(open_, CHANGE, thread_id))
+    notes = dict(_list_records(open_, NOTE, thread_id))
     dated: dict[str, VersionedValue[StoredMail] | VersionedValue[LaterQuestion]]
     dated = {**mail, **later}
     places = [each.value.after for each in dated.values()]
-    places += [_split_mark(key)[1] for key in marks]
+    places += [get_checkpoint(key) for key in (*marks, *changes, *notes)]
     moves = plan_moves(parents, kept, places) if places else {}
     for key, each in dated.items():
         if (after := each.value.after) not in moves:
@@ -61,16 +66,36 @@ def move_records(
         else:
             open_.discard(key)
     for key, mark in marks.items():
-        prefix, after = _split_mark(key)
-        if after in moves:
+        if (after := get_checkpoint(key)) in moves:
             open_.discard(key)
             if (to := moves[after]) is not None:
-                _add_mark(open_, prefix + quote(to, safe=""), mark.value)
+                _add_mark(open_, _move_key(key, to), mark.value)
+    _move_versions(open_, changes, moves)
+    _move_versions(open_, notes, moves)
     if decisions:
         given = [each.after for found in decisions.values() for each in found.value]
         # A fork takes over none of them, wherever it begins.
         moves = plan_moves(parents, kept, given, Branch.goes_on_from)
         _move_decisions(open_, decisions, moves)
+
+
+def _move_versions(
+    open_: Transaction,
+    versions: Mapping[str, VersionedValue[StoredChange]] | Mapping[str, VersionedValue[StoredNote]],
+    moves: Mapping[str, str | None],
+) -> None:
+    """Move the versions of changes or notes; of those that the same branches see, keep the last."""
+    kept: dict[tuple[str, str], str] = {}
+    for key in sorted(versions):  # of each in the order in which they were written
+        name, after = key.rsplit("/", 2)[0], get_checkpoint(key)
+        if (to := moves.get(after, after)) is not None:
+            kept[name, to] = key
+    places = {key: _move_key(key, to) for (_, to), key in kept.items()}
+    for key, version in versions.items():
+        if places.get(key) != key:
+            open_.discard(key)
+        if places.get(key, key) != key:
+            open_.compare_and_set(places[key], None, asdict(version.value))
 
 
 def _move_decisions(
@@ -104,7 +129,6 @@ def _list_records(
                 yield key, found
 
 
-def _split_mark(key: str) -> tuple[str, str]:
-    """Return the prefix of a read mark's key, and the checkpoint at its end."""
-    prefix, slash, after = key.rpartition("/")
-    return prefix + slash, unquote(after)
+def _move_key(key: str, to: str) -> str:
+    """Return a key with another checkpoint of the root at its end."""
+    return f"{key.rpartition('/')[0]}/{quote(to, safe='')}"

@@ -9,9 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from langgraph.checkpoint.base import CheckpointTuple
-
-from echelons.checkpoints.coordination.branches import read_branch
+from echelons.checkpoints.coordination.branches import read_latest_branch
 from echelons.checkpoints.coordination.change_signals import get_signals
 from echelons.checkpoints.coordination.mailbox import (
     LaterQuestion,
@@ -20,7 +18,7 @@ from echelons.checkpoints.coordination.mailbox import (
     list_later_questions,
 )
 from echelons.checkpoints.ledger import Ledger, Transaction
-from echelons.checkpoints.queries import LedgerQuery, OneCheckpoint, ReadPlan
+from echelons.checkpoints.queries import LatestCheckpointId, LedgerQuery, ReadPlan
 from echelons.checkpoints.thread_events import EventKind, ThreadEvent, WriteLocation
 from echelons.checkpoints.threads.pending_work import Question
 from echelons.messaging.agent_question import AgentQuestion
@@ -36,9 +34,8 @@ def read_later_questions(thread_id: str) -> ReadPlan[dict[str, Question]]:
     )
     if not found:
         return {}
-    current = yield from _read_root_checkpoint(thread_id)
     # A fork of the past has not asked what was asked after it.
-    branch = yield from read_branch(thread_id, current)
+    branch = yield from read_latest_branch(thread_id)
     return {
         key: _build_question(key, each) for key, each in found.items() if branch.sees(each.after)
     }
@@ -57,7 +54,8 @@ def store_later_answers(
     texts = {key: _render_answer(questions[key], each) for key, each in answers.items()}
     for key, text in texts.items():
         measure_size(text, f"the answer to {key!r} with its question", MAIL_BYTES)
-    after = yield from _read_root_checkpoint(thread_id)
+    latest: str | None = yield LatestCheckpointId(thread_id)
+    after = latest or ""
 
     def store(ledger: Ledger) -> None:
         at = ledger.get_time().isoformat()
@@ -75,11 +73,6 @@ def store_later_answers(
         get_signals(ledger).notify()
 
     yield LedgerQuery(store)
-
-
-def _read_root_checkpoint(thread_id: str) -> ReadPlan[str]:
-    saved: CheckpointTuple | None = yield OneCheckpoint(thread_id)
-    return str(saved.config["configurable"]["checkpoint_id"]) if saved else ""
 
 
 def _render_answer(question: Question, answer: Any) -> str:

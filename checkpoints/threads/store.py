@@ -16,7 +16,7 @@ from langchain_core.messages import BaseMessage, HumanMessage
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 
 from echelons.checkpoints.coordination.answer_mark import OPEN_EPOCH
-from echelons.checkpoints.coordination.branches import read_branch
+from echelons.checkpoints.coordination.branches import read_latest_branch
 from echelons.checkpoints.coordination.control_orders import ControlOrders, build_orders_key
 from echelons.checkpoints.coordination.failure_ledger import read_failures
 from echelons.checkpoints.coordination.usage_meter import METER
@@ -435,9 +435,7 @@ def _read_trace(root: str) -> ReadPlan[Trace]:
     actions: list[UserAction] = yield UserActions(root)
     if not actions:
         return trace
-    saved: CheckpointTuple | None = yield OneCheckpoint(root)
-    current = str(saved.config["configurable"]["checkpoint_id"]) if saved else ""
-    branch = yield from read_branch(root, current)
+    branch = yield from read_latest_branch(root)
     return trace.with_user_actions([each for each in actions if branch.sees(each.checkpoint_id)])
 
 

@@ -26,7 +26,7 @@ from echelons.checkpoints.coordination.workspace_changes import (
     list_changes,
     merge_agent_changes,
 )
-from echelons.checkpoints.ledger import LeaseHolder, get_ledger
+from echelons.checkpoints.ledger import LeaseHolder
 from echelons.checkpoints.queries import OneCheckpoint, ReadPlan, arun_plan, run_plan
 from echelons.checkpoints.threads.answer_outbox import read_open_questions
 from echelons.checkpoints.threads.mail_delivery import NO_MODEL, post_mail
@@ -174,7 +174,7 @@ class Session:
         self.thread_id = thread if is_id else derive_root_thread_id(thread)
         confidence = max(agent.capabilities.values(), default=1.0)
         root_thread = SessionThread(thread, self.thread_id, confidence)
-        own = TreeWorkspace(folder, get_ledger(saver)) if folder else None
+        own = TreeWorkspace(folder, saver) if folder else None
         self._engine = TurnEngine(self.graph, saver, root_thread, options, own)
         self.thread_store = ThreadStore(saver)
 

@@ -228,7 +228,7 @@ class TurnEngine:
         config["configurable"][TURN_KEY] = turn
         # Also if there is none: a session within a tool does not get that of the session around it.
         config["configurable"][WORKSPACE_KEY] = self.workspace
-        config["configurable"][NOTES_KEY] = LedgerNotes(get_ledger(self.saver))
+        config["configurable"][NOTES_KEY] = LedgerNotes(self.saver)
         return {
             "input": given,
             "config": config,

@@ -45,14 +45,14 @@ class FileChange:
             that of the text that it was based on, and of those that a merge may have put there.
         state: What a merge has done with it.
         calls: The latest calls that have changed it, by their idempotency keys.
-        version: Version of the stored change; `None` if it is not stored.
+        version: Where the change is stored, and its version there; `None` if it is not stored.
     """
 
     text: str | None
     bases: tuple[str | None, ...]
     state: ChangeState = "proposed"
     calls: tuple[str, ...] = ()
-    version: int | None = None
+    version: tuple[str, int] | None = None
 
     @property
     def digest(self) -> str | None:

@@ -161,6 +161,7 @@ def _open_changes(
         NoWorkspace: Neither names one.
     """
     from echelons.checkpoints.coordination.workspace_changes import find_changing_agents, find_root
+    from echelons.checkpoints.queries import run_plan
     from echelons.workspace.files import Workspace
 
     with database.open_database(place.db) as saver:
@@ -169,7 +170,7 @@ def _open_changes(
         named = expand_home(folder) if folder else stored
         if not named:
             raise NoWorkspace
-        agents = find_changing_agents(saver.ledger, root.id)
+        agents = run_plan(saver, find_changing_agents(root.id))
         label = database.root_label(root)
         yield _ThreadChanges(saver, root.id, label, Workspace(str(named)), agents)
 

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from echelons import SqliteCheckpointer
-from echelons.checkpoints.coordination.workspace_changes import LedgerChanges, TreeWorkspace
+from echelons.checkpoints.coordination.workspace_changes import LedgerChanges
 from echelons.errors import FileRefused
 from echelons.testing.crash import Count, Death, Watch, die, fork, watched
-from echelons.workspace.changes import merge_changes
+from echelons.workspace.changes import Changeset, merge_changes
 from echelons.workspace.files import Workspace
 
 FILE_EVENTS = frozenset({"open", "os.rename", "os.remove", "os.mkdir", "os.listdir", "os.scandir"})
@@ -36,7 +36,7 @@ def propose(folder: Path) -> None:
     for name in ("a.md", "b.md", "c.md", "docs/taken.md"):
         (root / name).write_text(f"{name}, old\n")
     with SqliteCheckpointer(folder / "data.db") as saver:
-        files = TreeWorkspace(Workspace(root), saver.ledger).build_changeset("trip", AGENT)
+        files = Changeset(Workspace(root), AGENT, LedgerChanges(saver.ledger, "trip", AGENT))
         files.write("a.md", "a.md, new\n")
         files.edit("b.md", "old", "new")
         files.delete("c.md")
@@ -55,8 +55,8 @@ def merge(folder: Path) -> Any:
 def change_again(folder: Path) -> None:
     """Let the agent change a file again, whether it is merged already or not."""
     with SqliteCheckpointer(folder / "data.db") as saver:
-        files = TreeWorkspace(Workspace(folder / "work"), saver.ledger)
-        files.build_changeset("trip", AGENT).write("a.md", "a.md, newer\n")
+        store = LedgerChanges(saver.ledger, "trip", AGENT)
+        Changeset(Workspace(folder / "work"), AGENT, store).write("a.md", "a.md, newer\n")
 
 
 def look(folder: Path) -> Any:

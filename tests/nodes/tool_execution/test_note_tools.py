@@ -75,7 +75,7 @@ def test_what_is_too_much_is_refused_and_told() -> None:
 def test_there_are_at_most_so_many_and_a_repeated_call_writes_once() -> None:
     with SqliteCheckpointer(":memory:") as saver:
         notes, config = (
-            LedgerNotes(saver.ledger),
+            LedgerNotes(saver),
             {
                 "configurable": {"thread_id": "trip"},
                 "metadata": {
