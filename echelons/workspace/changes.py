@@ -142,6 +142,7 @@ class Changeset:
         self._grant = grant
         self._workspace = workspace
         self._agent = agent
+        self._own_folder = f"{PRIVATE_FOLDER}/{agent}/"
         self._store = store
 
     def read(self, path: str) -> str | None:
@@ -217,7 +218,7 @@ class Changeset:
         return sorted(
             path
             for path in found
-            if path.startswith(folder) and self._is_granted(path) and not self._find_owner(path)
+            if path.startswith(folder) and self._is_granted(path) and not self._is_foreign(path)
         )
 
     def list_changes(self, paths: Sequence[str] = ()) -> list[ChangedFile]:
@@ -281,27 +282,22 @@ class Changeset:
 
     def _check_access(self, path: str) -> str:
         path = check_path(path)
-        if owner := self._find_owner(path):
-            own = f"{PRIVATE_FOLDER}/{self._agent}/"
-            raise FileRefused(path, f"it belongs to {owner}; files of your own go into {own!r}")
+        if self._is_foreign(path):
+            why = f"it belongs to other agents; files of your own go into {self._own_folder!r}"
+            raise FileRefused(path, why)
         if not self._is_granted(path):
             named = ", ".join(map(repr, self._grant.paths or ())) or "none"
             raise FileRefused(path, f"it is not granted to you; granted are: {named}")
         return path
 
     def _is_granted(self, path: str) -> bool:
-        own = f"{PRIVATE_FOLDER}/{self._agent}/"
-        return path.startswith(own) or self._grant.allows_path(path)
+        return path.startswith(self._own_folder) or self._grant.allows_path(path)
 
-    def _find_owner(self, path: str) -> str:
-        """Return who else has a file for itself; empty if it is shared, or the agent's own."""
-        first, _, rest = path.partition("/")
+    def _is_foreign(self, path: str) -> bool:
+        """Return whether a file is in a private folder, but not in the agent's own."""
         # Some file systems take it for the same in capitals.
-        if first.casefold() != PRIVATE_FOLDER:
-            return ""
-        if first == PRIVATE_FOLDER and rest.startswith(f"{self._agent}/"):
-            return ""
-        return "other agents"
+        is_private = path.partition("/")[0].casefold() == PRIVATE_FOLDER
+        return is_private and not path.startswith(self._own_folder)
 
 
 class _Edit(Protocol):
