@@ -279,6 +279,8 @@ class TreeMailboxes:
     def __init__(self, saver: BaseCheckpointSaver[Any], thread_id: str) -> None:
         self.has_mail = False
         self._saver = saver
+        # Of other savers none: they store no mail with the writes of a task.
+        self._mail_writes: MailWrites | None = getattr(saver, "mail_writes", None)
         self._ledger: Ledger = get_ledger(saver)
         self._thread_id = thread_id
         self._lock = Lock()
@@ -312,10 +314,9 @@ class TreeMailboxes:
         """Let interventions cut off the reply that the agent of a node's config begins."""
         known = self._known.get(_get_reader(config), 0) if self._known else 0
         self._replies[config["configurable"]["checkpoint_ns"]] = known, cut, config
-        own = getattr(self._saver, "mail_writes", None)
-        if isinstance(own, MailWrites) and own.pending:
+        if self._mail_writes and self._mail_writes.pending:
             # A run that could not store it may have left something.
-            own.pending.pop(config["configurable"][TASK_ID_KEY], None)
+            self._mail_writes.pending.pop(config["configurable"][TASK_ID_KEY], None)
 
     def end_reply(self, config: Mapping[str, Any], *, has_failed: bool) -> None:
         """Note that the reply has ended; if it has failed, others may be told what it was."""
@@ -428,9 +429,8 @@ class TreeMailboxes:
     def _write(self, what: Sequence[ReadMark | SentMail], config: Mapping[str, Any]) -> None:
         """Store what a task has read and sent with its writes, or at once where these are not."""
         given = config["configurable"]
-        own = getattr(self._saver, "mail_writes", None)
-        if isinstance(own, MailWrites) and stores_each_step(given):
-            own.pending.setdefault(given[TASK_ID_KEY], []).extend(what)
+        if self._mail_writes and stores_each_step(given):
+            self._mail_writes.pending.setdefault(given[TASK_ID_KEY], []).extend(what)
             return
         turn = get_turn(given)
 
