@@ -29,7 +29,27 @@ _SAFE_QUERY: Final = re.compile(r'[()"\\]')
 
 
 @dataclass(frozen=True, slots=True)
-class WikipediaProvider:
+class _PublicApi:
+    """A provider that is asked at one address, from which its hits may be cached."""
+
+    base_url: str
+    timeout: float = field(default=TIMEOUT, kw_only=True)
+    name: str = field(init=False, repr=False)
+    description: str = field(init=False, repr=False)
+    interval: float = field(default=0.0, init=False, repr=False)
+    cached: bool = field(default=True, init=False, repr=False)
+
+    @property
+    def address(self) -> str:
+        """The address of the search."""
+        return self.base_url
+
+    def _request(self, query: Mapping[str, str], now: float, headers: Mapping[str, str]) -> bytes:
+        return ApiEndpoint(self.name, self.base_url, self.timeout, headers).request(query, now)
+
+
+@dataclass(frozen=True, slots=True)
+class WikipediaProvider(_PublicApi):
     """Articles of Wikipedia, or of another wiki that runs on MediaWiki.
 
     https://www.mediawiki.org/wiki/API:Search
@@ -42,16 +62,8 @@ class WikipediaProvider:
 
     base_url: str = "https://en.wikipedia.org/w/api.php"
     contact: str = ""
-    timeout: float = TIMEOUT
     name: str = field(default="wikipedia", init=False, repr=False)
     description: str = field(default="Search the articles of Wikipedia.", init=False, repr=False)
-    interval: float = field(default=0.0, init=False, repr=False)
-    cached: bool = field(default=True, init=False, repr=False)
-
-    @property
-    def address(self) -> str:
-        """Its `api.php`."""
-        return self.base_url
 
     def find_hits(self, query: str, now: float) -> Sequence[SearchHit]:
         """Return the articles that match a query."""
@@ -64,8 +76,7 @@ class WikipediaProvider:
             "formatversion": "2",
         }
         headers = {"user-agent": f"{USER_AGENT} ({self.contact})"} if self.contact else {}
-        endpoint = ApiEndpoint(self.name, self.base_url, self.timeout, headers)
-        body = _parse_json(self.name, endpoint.request(parameters, now))
+        body = _parse_json(self.name, self._request(parameters, now, headers))
         if "error" in body:
             raise SearchFailed(self.name, clean_text(body["error"], LONGEST_SNIPPET))
         parts = urlsplit(self.base_url)
@@ -82,7 +93,7 @@ class WikipediaProvider:
 
 
 @dataclass(frozen=True, slots=True)
-class GithubProvider:
+class GithubProvider(_PublicApi):
     """Repositories of GitHub.
 
     https://docs.github.com/en/rest/search/search#search-repositories
@@ -95,18 +106,10 @@ class GithubProvider:
 
     base_url: str = "https://api.github.com/search/repositories"
     token: str | None = field(default=None, repr=False)
-    timeout: float = TIMEOUT
     name: str = field(default="github", init=False, repr=False)
     description: str = field(
         default="Search the repositories of GitHub for code and libraries.", init=False, repr=False
     )
-    interval: float = field(default=0.0, init=False, repr=False)
-    cached: bool = field(default=True, init=False, repr=False)
-
-    @property
-    def address(self) -> str:
-        """The address of the search."""
-        return self.base_url
 
     def find_hits(self, query: str, now: float) -> Sequence[SearchHit]:
         """Return the repositories that match all telling words of a query."""
@@ -115,10 +118,9 @@ class GithubProvider:
             "x-github-api-version": "2022-11-28",
             **({"authorization": f"Bearer {self.token}"} if self.token else {}),
         }
-        endpoint = ApiEndpoint(self.name, self.base_url, self.timeout, headers)
         # A query of more than 256 characters is refused.
         words = " ".join(extract_keywords(query))[:256]
-        body = _parse_json(self.name, endpoint.request({"q": words, "per_page": "10"}, now))
+        body = _parse_json(self.name, self._request({"q": words, "per_page": "10"}, now, headers))
         hits = []
         for row in _check_rows(self.name, body.get("items")):
             about = clean_text(row.get("description"), LONGEST_SNIPPET)
@@ -131,7 +133,7 @@ class GithubProvider:
 
 
 @dataclass(frozen=True, slots=True)
-class ArxivProvider:
+class ArxivProvider(_PublicApi):
     """Papers of arXiv.
 
     https://info.arxiv.org/help/api/user-manual.html
@@ -142,17 +144,10 @@ class ArxivProvider:
     """
 
     base_url: str = "https://export.arxiv.org/api/query"
-    timeout: float = TIMEOUT
     name: str = field(default="arxiv", init=False, repr=False)
     description: str = field(default="Search the papers of arXiv.", init=False, repr=False)
     # Its terms of use: one request every three seconds.
     interval: float = field(default=3.0, init=False, repr=False)
-    cached: bool = field(default=True, init=False, repr=False)
-
-    @property
-    def address(self) -> str:
-        """The address of the search."""
-        return self.base_url
 
     def find_hits(self, query: str, now: float) -> Sequence[SearchHit]:
         """Return the papers that have all telling words of a query."""
@@ -162,9 +157,8 @@ class ArxivProvider:
             "start": "0",
             "max_results": "10",
         }
-        endpoint = ApiEndpoint(self.name, self.base_url, self.timeout, {})
         hits = []
-        for entry in _parse_atom(self.name, endpoint.request(parameters, now)):
+        for entry in _parse_atom(self.name, self._request(parameters, now, {})):
             title = clean_text(entry.findtext(f"{_ATOM}title"), LONGEST_TITLE)
             summary = clean_text(entry.findtext(f"{_ATOM}summary"), LONGEST_SNIPPET)
             url = clean_text(entry.findtext(f"{_ATOM}id"), 500)
