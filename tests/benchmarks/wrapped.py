@@ -5,7 +5,6 @@ One has hooks around the model's reply, one wraps each call of the model, one ea
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -16,14 +15,12 @@ from langchain.agents.middleware import (
     ModelCallLimitMiddleware,
     ToolRetryMiddleware,
 )
-from langchain_core.tools import BaseTool, tool
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
 from echelons import Agent
+from tests.benchmarks.peers.create_agent import build_call_tool
+from tests.benchmarks.peers.langgraph_family import Graph
 from tests.benchmarks.trees import Role, ours
-
-Graph = Any
-"""A compiled graph of ``create_agent``."""
 
 
 def list_middleware() -> list[AgentMiddleware[Any, Any]]:
@@ -55,23 +52,9 @@ def build_create_agent(
     }
     return create_agent(
         role.model,
-        [*role.tools, *([_build_call(below, is_async=is_async)] if below else [])],
+        [*role.tools, *([build_call_tool(below, is_async=is_async)] if below else [])],
         system_prompt=role.prompt,
         middleware=list_middleware() if has_middleware else (),
         name=role.name,
         checkpointer=saver,
     )
-
-
-def _build_call(below: Mapping[str, Graph], *, is_async: bool) -> BaseTool:
-    def call_subordinate(message: str, subordinate: str) -> str:
-        """Give a task to a subordinate and get its answer."""
-        done = below[subordinate].invoke({"messages": [("user", message)]})
-        return str(done["messages"][-1].text)
-
-    async def acall_subordinate(message: str, subordinate: str) -> str:
-        """Give a task to a subordinate and get its answer."""
-        done = await below[subordinate].ainvoke({"messages": [("user", message)]})
-        return str(done["messages"][-1].text)
-
-    return tool("call_subordinate")(acall_subordinate if is_async else call_subordinate)

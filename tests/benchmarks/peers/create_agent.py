@@ -3,6 +3,7 @@
 # pyright: reportMissingImports=false
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
@@ -26,16 +27,16 @@ def opened(folder: Path, setting: str, size: Size) -> AbstractAsyncContextManage
         names = family.members(size)
         below = {name: _agent(name, QuickModel(latency=size.latency)) for name in names}
         model = QuickModel(wanted=[_to(name) for name in names], latency=size.latency)
-        return _agent("root", model, [_calling(below)], saver)
+        return _agent("root", model, [build_call_tool(below)], saver)
 
     return family.opened({CHAIN: _chain, CROWD: crowd, THREAD: _thread}, folder, setting)
 
 
 def _chain(saver: AsyncSqliteSaver) -> Graph:
     leaf = _agent("leaf", QuickModel(wanted=[LOOK_UP]), [look_up])
-    middle = _agent("middle", QuickModel(wanted=[_to("leaf")]), [_calling({"leaf": leaf})])
+    middle = _agent("middle", QuickModel(wanted=[_to("leaf")]), [build_call_tool({"leaf": leaf})])
     model = QuickModel(wanted=[_to("middle")])
-    return _agent("root", model, [_calling({"middle": middle})], saver)
+    return _agent("root", model, [build_call_tool({"middle": middle})], saver)
 
 
 def _thread(saver: AsyncSqliteSaver) -> Graph:
@@ -52,14 +53,20 @@ def _agent(
     return create_agent(model, tools or [], system_prompt=prompt, name=name, checkpointer=saver)
 
 
-def _calling(below: dict[str, Graph]) -> BaseTool:
-    async def call_subordinate(message: str, subordinate: str) -> str:
-        """Give a task to a subordinate and get its answer."""
-        given = {"messages": [("user", message)]}
-        state = await below[subordinate].ainvoke(given)
-        return str(state["messages"][-1].text)
+def build_call_tool(below: Mapping[str, Graph], *, is_async: bool = True) -> BaseTool:
+    """Return the tool by which an agent hands a task to one below it."""
 
-    return tool(call_subordinate)
+    def call_subordinate(message: str, subordinate: str) -> str:
+        """Give a task to a subordinate and get its answer."""
+        done = below[subordinate].invoke({"messages": [("user", message)]})
+        return str(done["messages"][-1].text)
+
+    async def acall_subordinate(message: str, subordinate: str) -> str:
+        """Give a task to a subordinate and get its answer."""
+        done = await below[subordinate].ainvoke({"messages": [("user", message)]})
+        return str(done["messages"][-1].text)
+
+    return tool("call_subordinate")(acall_subordinate if is_async else call_subordinate)
 
 
 def _to(subordinate: str) -> tuple[str, dict[str, Any]]:
