@@ -9,15 +9,12 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import os
-import re
-from collections import OrderedDict, deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future, InvalidStateError
-from contextlib import AsyncExitStack, contextmanager, nullcontext, suppress
+from contextlib import AsyncExitStack, nullcontext, suppress
 from dataclasses import dataclass, field
-from threading import Thread
-from typing import Any, TextIO, cast
+from typing import Any, cast
 
 import anyio
 import httpx
@@ -32,6 +29,7 @@ from pydantic import ValidationError
 
 from echelons.effects.journal import IDEMPOTENCY_KEY
 from echelons.errors import McpServerFailed
+from echelons.mcp.client_session import CANCEL_TIMEOUT, CancellingSession, WatchedStream
 from echelons.mcp.elicitation import (
     LONGEST_MESSAGE,
     build_form_schema,
@@ -40,22 +38,16 @@ from echelons.mcp.elicitation import (
     read_form_answer,
 )
 from echelons.mcp.mcp_servers import HttpServer, McpServer, StdioServer
+from echelons.mcp.stderr_tail import LONGEST_SAID, StderrTail
 from echelons.text.error_lines import describe_error
-from echelons.text.redaction import redact_secrets
 from echelons.text.sanitize import join_printable
 
 LOG = logging.getLogger(__name__)
 
-CANCEL_TIMEOUT = 2.0
-"""Seconds in which a server must take the news that a call is cancelled."""
 CLOSE_TIMEOUT = 10.0
 """Seconds in which a connection must end."""
 REMEMBERED_QUESTIONS = 1000
 """How many open questions of servers are remembered, to compare them with those asked again."""
-LONGEST_LINE = 4096
-"""Bytes of a line of a server's standard error; a longer one is several."""
-LONGEST_SAID = 200
-"""Characters of each of its last lines that an error shows."""
 _GONE = "it has ended or closed the connection"
 
 
@@ -88,7 +80,7 @@ class McpConnection:
         self.name = server.label
         self._calls: set[_OpenCall] = set()
         self._performing: set[asyncio.Task[Any]] = set()
-        self._session: _CancellingSession | None = None
+        self._session: CancellingSession | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop = asyncio.Event()
         self._turn = nullcontext() if server.parallel else asyncio.Lock()
@@ -183,7 +175,7 @@ class McpConnection:
                     read, write = await self._start_process(stack, self.server)
                 else:
                     read, write = await self._connect(stack, self.server)
-                session = _CancellingSession(
+                session = CancellingSession(
                     read, write, elicitation_callback=self._handle_elicitation
                 )
                 self._session = await stack.enter_async_context(session)
@@ -223,7 +215,7 @@ class McpConnection:
         if response.request.method == "POST" and kind.startswith("text/event-stream"):
             request_id = json.loads(response.request.content).get("id")
             stream: Any = response.stream
-            response.stream = _WatchedStream(stream, lambda: self._give_up(request_id))
+            response.stream = WatchedStream(stream, lambda: self._give_up(request_id))
 
     def _give_up(self, request_id: Any) -> None:
         if self._session:
@@ -364,101 +356,3 @@ def _has_ended(error: BaseException) -> bool:
     closed = isinstance(error, McpError) and error.error.code == types.CONNECTION_CLOSED
     ended = (anyio.ClosedResourceError, anyio.BrokenResourceError, BrokenPipeError)
     return closed or isinstance(error, ended)
-
-
-class _CancellingSession(ClientSession):
-    """A client session that tells the server of each request that is cancelled."""
-
-    def __init__(self, *given: Any, **more: Any) -> None:
-        super().__init__(*given, **more)
-        self._open_requests: dict[Any, anyio.CancelScope] = {}
-
-    def give_up(self, request_id: Any) -> None:
-        """End the wait for an answer that cannot come any more."""
-        if scope := self._open_requests.get(request_id):
-            scope.cancel()
-
-    async def send_request(self, request: Any, *given: Any, **more: Any) -> Any:
-        """Send a request, and a notification if it is cancelled, which the SDK leaves out."""
-        # The SDK tells no one the number of a request: it takes this one, before it first waits.
-        request_id = self._request_id
-        with anyio.CancelScope() as scope:
-            self._open_requests[request_id] = scope
-            try:
-                return await super().send_request(request, *given, **more)
-            except asyncio.CancelledError:
-                # The protocol forbids to cancel the first request.
-                if not scope.cancel_called and not isinstance(
-                    request.root, types.InitializeRequest
-                ):
-                    await self._notify_cancelled(request_id)
-                raise
-            finally:
-                del self._open_requests[request_id]
-        raise ConnectionError("the connection broke off before the result of the call")
-
-    async def _notify_cancelled(self, request_id: int) -> None:
-        params = types.CancelledNotificationParams(requestId=request_id, reason="cancelled")
-        notification = types.CancelledNotification(params=params)
-        with anyio.move_on_after(CANCEL_TIMEOUT, shield=True), suppress(Exception):
-            await self.send_notification(types.ClientNotification(notification))
-
-
-class _WatchedStream(httpx.AsyncByteStream):
-    """The events of a response; calls back when they end before they are closed.
-
-    The SDK closes the stream after the result. Before it, it waits on for a result that cannot
-    come, unless the server has given its events ids, by which it gets the rest.
-    """
-
-    def __init__(self, stream: httpx.AsyncByteStream, on_break: Callable[[], Any]) -> None:
-        self._stream = stream
-        self._on_break = on_break
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        has_ids, end = False, b"\n"
-        try:
-            async for chunk in self._stream:
-                has_ids = has_ids or re.search(rb"[\r\n]id:", end + chunk) is not None
-                end = chunk[-4:]
-                yield chunk
-        except httpx.TransportError:
-            if not has_ids:
-                self._on_break()
-            raise
-        if not has_ids:
-            self._on_break()
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
-
-
-class StderrTail:
-    """The last lines that a process has written to its standard error, read in a thread."""
-
-    def __init__(self) -> None:
-        self._lines = deque[str](maxlen=3)
-        self._thread: Thread | None = None
-
-    @contextmanager
-    def open(self) -> Iterator[TextIO]:
-        """Yield the file that the process writes to; with its end of it, the thread ends, too."""
-        reading, writing = os.pipe()
-        self._thread = Thread(target=self._collect, args=(reading,), daemon=True)
-        self._thread.start()
-        with os.fdopen(writing, "w") as file:
-            yield file
-
-    def read(self) -> str:
-        """Return the last lines in one, without secrets; waits a moment for the process's end."""
-        if self._thread:
-            self._thread.join(timeout=1)
-        return " / ".join(self._lines)
-
-    def _collect(self, reading: int) -> None:
-        with os.fdopen(reading, "rb") as file:
-            while line := file.readline(LONGEST_LINE):
-                text = join_printable(redact_secrets(line.decode(errors="replace")))
-                if text:
-                    LOG.debug("an MCP server has said: %s", text)
-                    self._lines.append(text[:LONGEST_SAID])
