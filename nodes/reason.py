@@ -7,7 +7,7 @@ the other calls, so that each thread's id is stored before it runs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -25,18 +25,9 @@ from langchain_core.messages import (
 from langchain_core.runnables import Runnable, RunnableConfig
 
 from echelons.delegation.calls import SubordinateCall
-from echelons.delegation.context import (
-    MAX_EVENT,
-    Condense,
-    ContextPolicy,
-    DelegationContext,
-    read_condensed,
-)
-from echelons.delegation.contract import Contract
 from echelons.delegation.policy import DelegationPolicy
 from echelons.delegation.relayed_request import RelayedRequest
 from echelons.delegation.request_builder import RequestLimits
-from echelons.errors import ContextFailed, InvalidInput
 from echelons.guards.gate import Gate, Halt, Step, get_gate
 from echelons.guards.limits import DEFAULT_REFUSALS
 from echelons.identity.lineage import (
@@ -81,6 +72,7 @@ from echelons.nodes.planning.delegation_plan import (
     build_refusal,
     choose_threads,
     compute_max_parts,
+    condense_context,
     iter_unnamed_tasks,
 )
 from echelons.nodes.planning.duplicates import find_answered
@@ -90,16 +82,15 @@ from echelons.nodes.planning.early_end import (
     build_late_reply_update,
 )
 from echelons.nodes.planning.incoming_mail import (
-    build_correction,
+    build_correction_update,
     build_mail_messages,
-    count_corrections,
     has_intervention,
     leave_out,
     settle_late_mail,
 )
 from echelons.nodes.planning.join_results import JoinedState, build_joint_answer, join_parts
 from echelons.nodes.planning.outgoing_mail import RoutedMessage, build_answers, route_message
-from echelons.nodes.planning.refused_calls import OUTPUT, find_refusal_halt, mark_refused
+from echelons.nodes.planning.refused_calls import find_refusal_halt, mark_refused
 from echelons.nodes.planning.relay_messages import (
     RELAY_CALL_ID,
     build_addressed_call,
@@ -115,9 +106,8 @@ from echelons.nodes.planning.tool_calls import (
     parse_calls,
 )
 from echelons.nodes.planning.unanswered import build_question_report, build_unanswered_update
-from echelons.text.input_limits import check_context, shorten_repr
-from echelons.tree.names import PATH_SEPARATOR, SEND_MESSAGE
-from echelons.workspace.changes import PRIVATE_FOLDER, WORKSPACE_KEY
+from echelons.tree.names import SEND_MESSAGE
+from echelons.workspace.changes import WORKSPACE_KEY
 
 if TYPE_CHECKING:
     from echelons.nodes.middleware.model_calls import ModelCalls
@@ -502,8 +492,11 @@ def plan_reply_update(
     able, policy, reply = settings.callable_tools, settings.policy, context.message
     before, thread = context.state["messages"], context.identity.thread_id
     ends = not (reply.tool_calls or reply.invalid_tool_calls)
-    if able.output and (fault := find_output_fault(able.output, context, ends)):
-        return build_correction_update(able.output, context, fault, ends)
+    if able.output:
+        parsed, identity = context.parsed, context.identity
+        update = build_correction_update(able.output, reply, parsed, before, identity)
+        if update:
+            return update
     if ends and able.subordinates and not able.tools and not _has_asked(before):
         metadata = {**reply.response_metadata, UNASKED_KEY: True}
         marked = reply.model_copy(update={"response_metadata": metadata})
@@ -512,90 +505,13 @@ def plan_reply_update(
     if policy.repeats == "refuse" and plan.requests:
         plan.refuse_repeated(lambda asked: find_answered(asked, before, thread))
     targets = {key: join_path(each.remaining[0][1:]) for key, each in plan.candidates.items()}
-    tell = partial(_condense_context, policy.context, context) if policy.context else None
+    tell = None
+    if policy.context and plan.requests:
+        messages = [*context.past.messages, *before]
+        tell = partial(
+            condense_context, policy.context, messages, context.identity, context.has_workspace
+        )
     return _build_update(context, plan, targets, limits, tell)
-
-
-def find_output_fault(contract: Contract, context: ReplyContext, ends: bool) -> str:
-    """Return why the answer in a reply is not of the agent's contract; empty if it is, or if none.
-
-    A reply without calls is an answer, and so is the result of a report.
-    """
-    if not ends:
-        return context.parsed.output_fault
-    try:
-        contract.read_output(str(context.message.text))
-    except InvalidInput as error:
-        return str(error)
-    return ""
-
-
-def build_correction_update(
-    contract: Contract, context: ReplyContext, fault: str, ends: bool
-) -> dict[str, Any]:
-    """Return the update for an answer that is not of the contract: another try, or the end."""
-    assert contract.output is not None  # noqa: S101  it has a fault
-    before, message, identity = context.state["messages"], context.message, context.identity
-    count = count_corrections(before) + 1
-    if count >= contract.attempts:
-        why = (
-            f"its answer was not of the type {contract.output.__name__} {count} times, as often as "
-            f"its contract allows; the last fault was: {shorten_repr(fault)}"
-        )
-        return build_late_reply_update(Halt("refused", why), before, message, identity)
-    if ends:
-        return {"messages": [message, build_correction(fault, message, identity)]}
-    # No other call of the message runs: it was to be the end.
-    answered = {each.tool_call_id for each in context.parsed.answers}
-    calls = [each for each in message.tool_calls if each["id"] not in answered]
-    why = "not run: your report was not accepted; make the call again if you need it"
-    rest = [
-        mark_refused(
-            ToolMessage(why, tool_call_id=call["id"], name=call["name"], status="error"), OUTPUT
-        )
-        for call in calls
-    ]
-    return {"messages": [message, *context.parsed.answers, *rest]}
-
-
-def _condense_context(
-    policy: ContextPolicy | Condense, context: ReplyContext, call: SubordinateCall
-) -> Mapping[str, Any]:
-    """Return the facts that a policy tells a subordinate of its superior's work.
-
-    Raises:
-        ContextFailed: The function of a policy raised, or returned something else.
-    """
-    messages = [*context.past.messages, *context.state["messages"]]
-    tasks = (
-        str(each.text)
-        for each in reversed(messages)
-        if each.type == "human" and MAIL_KEY not in each.response_metadata
-    )
-    own = f"{PRIVATE_FOLDER}/{PATH_SEPARATOR.join((*context.identity.path, call.subordinate))}/"
-    whole = DelegationContext(
-        workspace=(own,) if context.has_workspace and call.subordinate else (),
-        payload=None if call.input is None else dict(call.input),
-        recent_events=tuple(_iter_events(messages)),
-        preview=next(tasks, ""),
-    )
-    condense = policy.condense if isinstance(policy, ContextPolicy) else policy
-    try:
-        return check_context(read_condensed(condense(whole)), "the context")
-    # The function is the caller's.
-    except Exception as error:
-        raise ContextFailed(PATH_SEPARATOR.join(context.identity.path), str(error)) from error
-
-
-def _iter_events(messages: Sequence[BaseMessage]) -> Iterator[str]:
-    """Yield what an agent was told, said and did, a line each."""
-    for message in messages:
-        said = " ".join(str(message.text).split())[:MAX_EVENT]
-        who = {"human": "told", "tool": f"{message.name} returned"}.get(message.type, "said")
-        if said:
-            yield f"{who}: {said}"
-        for call in message.tool_calls if isinstance(message, AIMessage) else ():
-            yield f"called: {call['name']}"
 
 
 def build_cut_update(

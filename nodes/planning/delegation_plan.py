@@ -1,4 +1,4 @@
-"""Plans a reply's delegations: which subordinates, in order of fit, get each request. Pure.
+"""Plans a reply's delegations: who gets each request, in order of fit, and what it is told. Pure.
 
 `reason` asks the router and calls this; the delegation graph then tries the candidates one
 after the other, or in parallel.
@@ -8,21 +8,35 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, BaseMessage
 
 from echelons.delegation.calls import FanOutCall, SubordinateCall, build_part_id
 from echelons.delegation.candidates import AgentPath, Candidates
+from echelons.delegation.context import (
+    MAX_EVENT,
+    Condense,
+    ContextPolicy,
+    DelegationContext,
+    read_condensed,
+)
 from echelons.delegation.join_policies import JoinAll, JoinPolicy
 from echelons.delegation.policy import DelegationPolicy
 from echelons.delegation.request import DelegationRequest, DelegationResponse, Status
-from echelons.errors import DelegationError, NoCandidate, RepeatedBrief, TooWide
-from echelons.identity.lineage import Identity, derive_request_id, derive_subordinate_thread_id
+from echelons.errors import ContextFailed, DelegationError, NoCandidate, RepeatedBrief, TooWide
+from echelons.identity.lineage import (
+    MAIL_KEY,
+    Identity,
+    derive_request_id,
+    derive_subordinate_thread_id,
+)
 from echelons.identity.thread_history import Head, build_head
 from echelons.nodes.planning.task_router import RoutedTask
 from echelons.nodes.planning.tool_calls import ParsedReply
+from echelons.text.input_limits import check_context
 from echelons.tree.names import PATH_SEPARATOR
+from echelons.workspace.changes import PRIVATE_FOLDER
 
 RoutedTasks: TypeAlias = Mapping[tuple[str, bool], Sequence[RoutedTask]]
 """The routed tasks of a message, by task and whether it may be split."""
@@ -198,6 +212,45 @@ def choose_threads(
     return threads, used
 
 
+def condense_context(
+    policy: ContextPolicy | Condense,
+    messages: Sequence[BaseMessage],
+    identity: Identity,
+    has_workspace: bool,
+    call: SubordinateCall,
+) -> Mapping[str, Any]:
+    """Return the facts that a policy tells a subordinate of its superior's work.
+
+    Args:
+        policy: The superior's.
+        messages: Its conversation.
+        identity: The superior.
+        has_workspace: Whether its run has a workspace.
+        call: The request.
+
+    Raises:
+        ContextFailed: The function of a policy raised, or returned something else.
+    """
+    tasks = (
+        str(each.text)
+        for each in reversed(messages)
+        if each.type == "human" and MAIL_KEY not in each.response_metadata
+    )
+    own = f"{PRIVATE_FOLDER}/{PATH_SEPARATOR.join((*identity.path, call.subordinate))}/"
+    whole = DelegationContext(
+        workspace=(own,) if has_workspace and call.subordinate else (),
+        payload=None if call.input is None else dict(call.input),
+        recent_events=tuple(_iter_events(messages)),
+        preview=next(tasks, ""),
+    )
+    condense = policy.condense if isinstance(policy, ContextPolicy) else policy
+    try:
+        return check_context(read_condensed(condense(whole)), "the context")
+    # The function is the caller's.
+    except Exception as error:
+        raise ContextFailed(PATH_SEPARATOR.join(identity.path), str(error)) from error
+
+
 def build_refusal(
     request: SubordinateCall, error: DelegationError, message: str, identity: Identity
 ) -> tuple[DelegationRequest, DelegationResponse]:
@@ -256,3 +309,14 @@ def _split_candidates(
     last = min(width, len(candidates.remaining)) - 1
     alone = [replace(candidates, remaining=(way,)) for way in candidates.remaining[:last]]
     return [*alone, replace(candidates, remaining=candidates.remaining[last:])]
+
+
+def _iter_events(messages: Sequence[BaseMessage]) -> Iterator[str]:
+    """Yield what an agent was told, said and did, a line each."""
+    for message in messages:
+        said = " ".join(str(message.text).split())[:MAX_EVENT]
+        who = {"human": "told", "tool": f"{message.name} returned"}.get(message.type, "said")
+        if said:
+            yield f"{who}: {said}"
+        for call in message.tool_calls if isinstance(message, AIMessage) else ():
+            yield f"called: {call['name']}"

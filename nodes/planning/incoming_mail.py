@@ -1,4 +1,7 @@
-"""Puts the mail of an agent into its thread: before a model call, or after a last reply. Pure."""
+"""Puts the mail of an agent into its thread: before a model call, or after a last reply. Pure.
+
+A correction is mail, too: it tells a model that its answer is not of the agent's contract.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,16 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 
+from echelons.delegation.contract import Contract
+from echelons.errors import InvalidInput
+from echelons.guards.gate import Halt
 from echelons.identity.lineage import MAIL_KEY, REFUSED_KEY, Identity, derive_message_id
 from echelons.messaging.mail import CONTRACT, Mail, render_mail
 from echelons.nodes.planning.cut_reply import build_cut_message, mark_cut
-from echelons.nodes.planning.refused_calls import OUTPUT
-from echelons.nodes.planning.tool_calls import find_unanswered
+from echelons.nodes.planning.early_end import build_late_reply_update
+from echelons.nodes.planning.refused_calls import OUTPUT, mark_refused
+from echelons.nodes.planning.tool_calls import ParsedReply, find_unanswered
+from echelons.text.input_limits import shorten_repr
 from echelons.tree.names import ASK_SUPERIOR, PATH_SEPARATOR, REPORT
 
 WITHDRAWN_END = {
@@ -34,30 +42,53 @@ def build_mail_messages(mail: Sequence[Mail], identity: Identity) -> list[BaseMe
     ]
 
 
-def build_correction(why: str, reply: AIMessage, identity: Identity) -> BaseMessage:
-    """Return the message that tells a model why its answer is not of the agent's contract."""
-    mail = Mail(0, CONTRACT, why, "", "correction")
-    return HumanMessage(
-        render_mail(CONTRACT, why, "correction"),
-        id=derive_message_id(identity.thread_id, f"correction/{reply.id}"),
-        response_metadata={MAIL_KEY: mail.to_metadata()},
-    )
+def build_correction_update(
+    contract: Contract,
+    reply: AIMessage,
+    parsed: ParsedReply,
+    before: Sequence[BaseMessage],
+    identity: Identity,
+) -> dict[str, Any] | None:
+    """Return the update for an answer that is not of the contract: another try, or the end.
 
+    `None` for any other reply. An answer is a reply without calls, or the result of a report.
 
-def count_corrections(messages: Sequence[BaseMessage]) -> int:
-    """Return how many answers of the last messages were not of the agent's contract.
-
-    It counts back to the task, over other mail and over the calls made in between.
+    Args:
+        contract: The agent's, with an output.
+        reply: The reply.
+        parsed: Its calls.
+        before: The messages of the segment before it.
+        identity: The agent.
     """
-    count = 0
-    for message in reversed(messages):
-        if isinstance(message, HumanMessage):
-            mail = message.response_metadata.get(MAIL_KEY)
-            if mail is None:
-                break
-            count += mail.get("kind") == "correction"
-        count += message.response_metadata.get(REFUSED_KEY) == OUTPUT
-    return count
+    fault, is_text = parsed.output_fault, not (reply.tool_calls or reply.invalid_tool_calls)
+    if is_text:
+        try:
+            contract.read_output(str(reply.text))
+        except InvalidInput as error:
+            fault = str(error)
+    if not fault:
+        return None
+    assert contract.output is not None  # noqa: S101  it has a fault
+    count = _count_corrections(before) + 1
+    if count >= contract.attempts:
+        why = (
+            f"its answer was not of the type {contract.output.__name__} {count} times, as often as "
+            f"its contract allows; the last fault was: {shorten_repr(fault)}"
+        )
+        return build_late_reply_update(Halt("refused", why), before, reply, identity)
+    if is_text:
+        return {"messages": [reply, _build_correction(fault, reply, identity)]}
+    # No other call of the message runs: it was to be the end.
+    answered = {each.tool_call_id for each in parsed.answers}
+    why = "not run: your report was not accepted; make the call again if you need it"
+    rest = [
+        mark_refused(
+            ToolMessage(why, tool_call_id=call["id"], name=call["name"], status="error"), OUTPUT
+        )
+        for call in reply.tool_calls
+        if call["id"] not in answered
+    ]
+    return {"messages": [reply, *parsed.answers, *rest]}
 
 
 def leave_out(known: Sequence[Mail], mail: Sequence[Mail]) -> list[Mail]:
@@ -99,3 +130,29 @@ def _withdraw_end(message: BaseMessage) -> BaseMessage:
         withdrawn = WITHDRAWN_END.get(message.name or "")
         return message.model_copy(update={"content": withdrawn}) if withdrawn else message
     return message
+
+
+def _build_correction(why: str, reply: AIMessage, identity: Identity) -> BaseMessage:
+    """Return the message that tells a model why its answer is not of the agent's contract."""
+    mail = Mail(0, CONTRACT, why, "", "correction")
+    return HumanMessage(
+        render_mail(CONTRACT, why, "correction"),
+        id=derive_message_id(identity.thread_id, f"correction/{reply.id}"),
+        response_metadata={MAIL_KEY: mail.to_metadata()},
+    )
+
+
+def _count_corrections(messages: Sequence[BaseMessage]) -> int:
+    """Return how many answers of the last messages were not of the agent's contract.
+
+    It counts back to the task, over other mail and over the calls made in between.
+    """
+    count = 0
+    for message in reversed(messages):
+        if isinstance(message, HumanMessage):
+            mail = message.response_metadata.get(MAIL_KEY)
+            if mail is None:
+                break
+            count += mail.get("kind") == "correction"
+        count += message.response_metadata.get(REFUSED_KEY) == OUTPUT
+    return count
