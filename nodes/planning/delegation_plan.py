@@ -1,4 +1,4 @@
-"""Plans a reply's delegations: who gets each request, in order of fit, and what it is told. Pure.
+"""Plans a reply's delegations: who gets each request, in order of fit, and what it is told.
 
 `reason` asks the router and calls this; the delegation graph then tries the candidates one
 after the other, or in parallel.
