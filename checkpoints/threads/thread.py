@@ -22,6 +22,8 @@ class Thread:
         superior_thread_id: Thread of the superior that called it; empty for a root.
         name: Its name; only roots have names.
         segments: Number of requests that it has worked on; 1 for a root, 0 if it has not begun.
+        begun_at: When its first checkpoint that is left was stored, ISO 8601, UTC; empty if it has
+            not begun.
         messages: The conversation, oldest first; that of a foreign graph with its tool calls.
         latest: Its last checkpoint; `None` if it has not begun.
     """
@@ -33,6 +35,7 @@ class Thread:
     superior_thread_id: str
     name: str
     segments: int
+    begun_at: str
     messages: tuple[BaseMessage, ...]
     latest: OneCheckpoint | None
 

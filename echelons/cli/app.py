@@ -24,6 +24,7 @@ from echelons.cli.commands.run import resume, run
 from echelons.cli.commands.serve_mcp import serve_mcp
 from echelons.cli.commands.threads import show, threads
 from echelons.cli.commands.trace import trace
+from echelons.cli.commands.tree import tree
 from echelons.cli.commands.upkeep import backup, delete, doctor, prune
 from echelons.cli.commands.workspace import changes, discard, merge
 from echelons.cli.exit_codes import EXIT_CODE_MEANINGS
@@ -93,6 +94,7 @@ EXAMPLES: dict[Callable[..., None], tuple[str, ...]] = {
     attach: ("attach", "attach --thread trip --json"),
     threads: ("threads", "threads --all"),
     trace: ("trace", "trace --thread trip --verify"),
+    tree: ("tree", "tree head/north --thread trip --depth 1", "tree --flat --json", "tree --watch"),
     show: ("show trip", "show 8f1d0a52-6a5e-5c0b-9d55-…"),
     changes: ("changes office", "changes office head/writer --json"),
     merge: ("merge office head/writer", "merge office --json"),

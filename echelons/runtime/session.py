@@ -73,6 +73,7 @@ from echelons.runtime.session_run import (
 from echelons.runtime.turn_engine import TurnEngine
 from echelons.text.input_limits import is_label, read_text, shorten_repr
 from echelons.text.redaction import Redactor, redact_secrets
+from echelons.tree.agent_registry import AgentRegistry
 from echelons.tree.traversal import walk_tree
 from echelons.workspace.changes import ChangedFile, MergeResult
 from echelons.workspace.files import Workspace
@@ -541,6 +542,17 @@ class Session:
         """Async version of `threads`."""
         return await self.thread_store.aroots()
 
+    def registry(self) -> AgentRegistry:
+        """Return the agents of this thread, with what each of them is doing.
+
+        Answered from the stored thread alone, so it is the same in every process.
+        """
+        return self.thread_store.registry(self.thread_id, self._order_paths())
+
+    async def aregistry(self) -> AgentRegistry:
+        """Async version of `registry`."""
+        return await self.thread_store.aregistry(self.thread_id, self._order_paths())
+
     def trace(self) -> Trace:
         """Return everything that happened on this thread, as a tree.
 
@@ -592,7 +604,10 @@ class Session:
         return self._engine.workspace.workspace
 
     def _list_paths(self) -> frozenset[str]:
-        return frozenset(place.path_text for place in walk_tree(self.graph.agent))
+        return frozenset(self._order_paths())
+
+    def _order_paths(self) -> list[str]:
+        return [place.path_text for place in walk_tree(self.graph.agent)]
 
     def _read_path(self, path: object) -> str:
         if (name := read_text(path)) is None:

@@ -31,7 +31,7 @@ COMMANDS = [
     "capabilities",
     "route",
 ]
-COMMANDS += ["changes", "merge", "discard"]
+COMMANDS += ["tree", "changes", "merge", "discard"]
 COMMANDS += ["attach", "prune", "delete", "doctor", "backup"]
 HEAVY = {"langgraph", "langchain", "langchain_core", "langchain_openai", "openai"}
 
